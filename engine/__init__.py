@@ -1,0 +1,1 @@
+"""The search process: UCI, MCTS over a native core, and the Python API."""

@@ -1,0 +1,50 @@
+"""The interface that every backend implements.
+
+A backend holds one network on one device. It is opened by `open_backend` (see `evaluator.backends`), used from
+at most `max_in_flight` threads at a time, and closed once.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from types import TracebackType
+from typing import Self
+
+from protocol.batch import EvaluationBatch, PositionBatch
+
+
+class BackendError(Exception):
+    """A backend could not be opened or failed to evaluate. The message says what to do about it."""
+
+
+class Backend(ABC):
+    """One network on one device.
+
+    name: the name it is opened by ("onnx"). device: the hardware, in words. max_batch: the most positions
+    one call takes. max_in_flight: how many threads may be inside `evaluate` at once (1 unless uploads,
+    compute and downloads of several batches overlap).
+    """
+
+    name: str
+    device: str
+    max_batch: int = 1024
+    max_in_flight: int = 1
+
+    @abstractmethod
+    def evaluate(self, batch: PositionBatch) -> EvaluationBatch:
+        """Evaluate a batch of 1 to max_batch positions.
+
+        The inputs are checked already (offsets ascending, indices in range). Raises BackendError when the
+        device fails; the caller may try another backend with the same batch.
+        """
+
+    def close(self) -> None:
+        """Free the device. Nothing may be inside `evaluate`. Idempotent."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,1 @@
+"""What the engine and the evaluator say to each other: batches, messages, their codec and a client."""
