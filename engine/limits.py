@@ -1,0 +1,55 @@
+"""What ends a search: the arguments of UCI's `go`, as plain data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """Time left on both clocks and the increments per move, in milliseconds."""
+
+    white_ms: int | None = None
+    black_ms: int | None = None
+    white_increment_ms: int = 0
+    black_increment_ms: int = 0
+    moves_to_go: int | None = None
+
+    def of(self, turn: str) -> tuple[int, int] | None:
+        """Time left and increment of "white" or "black"; None if that side has no clock."""
+        remaining, increment = (
+            (self.white_ms, self.white_increment_ms)
+            if turn == "white"
+            else (self.black_ms, self.black_increment_ms)
+        )
+        return None if remaining is None else (remaining, increment)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When a search ends: at the first limit that is met. None of them: when it is told to stop.
+
+    nodes: visits of the root, those kept from an earlier search included. depth: mean depth of the leaves,
+    in plies. mate: until a mate in that many moves is proven. search_moves: the root moves to choose from, in
+    UCI notation; empty means all. ponder: the clock starts with `ponderhit`.
+    """
+
+    clock: Clock | None = None
+    movetime_ms: int | None = None
+    nodes: int | None = None
+    depth: int | None = None
+    mate: int | None = None
+    infinite: bool = False
+    ponder: bool = False
+    search_moves: tuple[str, ...] = ()
+
+    @property
+    def unbounded(self) -> bool:
+        """True if only `stop` ends the search."""
+        return self.infinite or (
+            self.clock is None
+            and self.movetime_ms is None
+            and self.nodes is None
+            and self.depth is None
+            and self.mate is None
+        )

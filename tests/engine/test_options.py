@@ -1,0 +1,129 @@
+"""The table of options and what is made from it."""
+
+from __future__ import annotations
+
+import argparse
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from engine.options import (
+    OPTIONS,
+    OptionError,
+    Options,
+    OptionSpec,
+    add_flags,
+    default_toml,
+    options_of_arguments,
+    read_toml,
+    spec_of_name,
+)
+from tests.paths import REPOSITORY
+
+
+def other_value(spec: OptionSpec) -> bool | int | float | str:
+    """A value that the option takes and that is not its default."""
+    if isinstance(spec.default, bool):
+        return not spec.default
+    if isinstance(spec.default, int | float):
+        assert spec.low is not None
+        return type(spec.default)(spec.low + 1 if spec.default == spec.low else spec.low)
+    return spec.choices[-1] if spec.choices else "some text with spaces"
+
+
+@pytest.mark.parametrize("spec", OPTIONS, ids=lambda spec: spec.name)
+def test_every_option_round_trips_through_uci(spec: OptionSpec) -> None:
+    value = other_value(spec)
+    assert value != spec.default
+    options = Options().with_uci(spec.name.upper(), spec.text(value))
+    assert getattr(options, spec.attribute) == value
+    assert options.with_uci(spec.name, spec.text(spec.default)) == Options()
+
+
+@pytest.mark.parametrize("spec", OPTIONS, ids=lambda spec: spec.name)
+def test_every_option_round_trips_through_its_flag(spec: OptionSpec) -> None:
+    parser = argparse.ArgumentParser()
+    add_flags(parser)
+    value = other_value(spec)
+    arguments = parser.parse_args([f"{spec.flag}={spec.text(value)}"])
+    assert getattr(options_of_arguments(arguments), spec.attribute) == value
+
+
+def test_every_option_round_trips_through_toml(tmp_path: Path) -> None:
+    lines = []
+    for spec in OPTIONS:
+        value = other_value(spec)
+        lines.append(f"{spec.attribute} = " + (f"'{value}'" if isinstance(value, str) else spec.text(value)))
+    file = tmp_path / "options.toml"
+    file.write_text("\n".join(lines))
+    options = read_toml(file)
+    assert all(getattr(options, spec.attribute) == other_value(spec) for spec in OPTIONS)
+
+
+def test_the_shipped_configuration_shows_every_default() -> None:
+    text = (REPOSITORY / "configs" / "engine.toml").read_text()
+    assert text == default_toml(), "regenerate it: python run_engine.py options > configs/engine.toml"
+    shown = {key: value for section in tomllib.loads(text).values() for key, value in section.items()}
+    assert shown == {spec.attribute: spec.default for spec in OPTIONS}
+    assert read_toml(REPOSITORY / "configs" / "engine.toml") == Options()
+
+
+def test_flags_win_over_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "options.toml"
+    file.write_text("[search]\ncpuct = 2.5\nmultipv = 3\n")
+    parser = argparse.ArgumentParser()
+    add_flags(parser)
+    options = options_of_arguments(parser.parse_args(["--config", str(file), "--multipv", "5"]))
+    assert (options.cpuct, options.multipv) == (2.5, 5)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("MultiPV", "0", "MultiPV is from 1 to 500"),
+        ("MultiPV", "two", "MultiPV is a whole number"),
+        ("MultiPV", "9" * 5000, "MultiPV is"),
+        ("CPuct", "nan", "CPuct is from"),
+        ("CPuct", "1e999", "CPuct is from"),
+        ("CPuct", "", "CPuct is a number"),
+        ("UCI_ShowWDL", "perhaps", "UCI_ShowWDL is true or false"),
+        ("HistoryFill", "sometimes", "HistoryFill is one of no, fen_only, always"),
+        ("Contempt Mode", "1", "no such option: 'Contempt Mode'"),
+    ],
+)
+def test_a_bad_value_is_refused_with_a_reason(name: str, text: str, message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        Options().with_uci(name, text)
+
+
+@pytest.mark.parametrize("value", ["3", 2.5, True, None])
+def test_python_values_must_have_the_option_s_type(value: object) -> None:
+    with pytest.raises(OptionError, match="MultiPV is a whole number"):
+        Options().changed(multipv=value)
+
+
+def test_a_whole_number_will_do_for_a_real_one() -> None:
+    value = Options().changed(cpuct=2).cpuct
+    assert (value, type(value)) == (2.0, float)
+
+
+def test_a_misspelt_attribute_names_the_nearest() -> None:
+    with pytest.raises(OptionError, match="did you mean 'multipv'"):
+        Options().changed(multi_pv=2)
+
+
+@pytest.mark.parametrize("text", ["multipv = ", "multipv = 'x'", "nonsense = 1", "\x00"])
+def test_a_bad_file_is_named(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "bad.toml"
+    file.write_text(text)
+    with pytest.raises(OptionError, match=r"bad\.toml"):
+        read_toml(file)
+    with pytest.raises(OptionError, match="cannot read"):
+        read_toml(tmp_path / "missing.toml")
+
+
+def test_empty_texts_follow_the_uci_convention() -> None:
+    options = Options().with_uci("WeightsFile", "a file.pb.gz")
+    assert options.with_uci("WeightsFile", "<empty>").weights == ""
+    assert spec_of_name("weightsfile").uci_line() == "option name WeightsFile type string default <empty>"
