@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 PLANES = 112
-"""Input planes of an lc0 network: 8 positions of 13 planes, then 8 planes of castling, clock and constants."""
+"""Input planes of an lc0 network: 8 positions of 13 planes, then 8 of castling, clock and constants."""
 
 POLICY_SIZE = 1858
 """Entries of lc0's policy vector."""

@@ -1,7 +1,7 @@
 """The interface that every backend implements.
 
-A backend holds one network on one device. It is opened by `open_backend` (see `evaluator.backends`), used from
-at most `max_in_flight` threads at a time, and closed once.
+A backend holds one network on one device. It is opened by `open_backend` (see `evaluator.backends`), used
+from at most `max_in_flight` threads at a time, and closed once.
 """
 
 from __future__ import annotations
@@ -22,13 +22,15 @@ class Backend(ABC):
 
     name: the name it is opened by ("onnx"). device: the hardware, in words. max_batch: the most positions
     one call takes. max_in_flight: how many threads may be inside `evaluate` at once (1 unless uploads,
-    compute and downloads of several batches overlap).
+    compute and downloads of several batches overlap). buckets: the sizes the device really runs, a batch
+    being padded to the next one; empty if any size runs as it is.
     """
 
     name: str
     device: str
     max_batch: int = 1024
     max_in_flight: int = 1
+    buckets: tuple[int, ...] = ()
 
     @abstractmethod
     def evaluate(self, batch: PositionBatch) -> EvaluationBatch:
@@ -38,7 +40,7 @@ class Backend(ABC):
         device fails; the caller may try another backend with the same batch.
         """
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 - most backends have nothing to free
         """Free the device. Nothing may be inside `evaluate`. Idempotent."""
 
     def __enter__(self) -> Self:

@@ -1,0 +1,53 @@
+"""Where evaluators are found: the well-known addresses of this user's evaluator, on this machine.
+
+Both sides use this file: the evaluator binds there by default, clients look there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import tempfile
+from pathlib import Path
+
+import zmq
+
+DEFAULT_TCP = "tcp://127.0.0.1:5577"
+"""Where an evaluator listens on every platform."""
+
+# What a path may have, less the longest name we put below the folder.
+_LONGEST_FOLDER = 60
+
+
+def runtime_directory() -> Path:
+    """This user's folder for sockets; made with mode 0700 if missing.
+
+    XDG_RUNTIME_DIR/wavefront where that is set, else a folder of the temporary directory. Raises OSError
+    when it cannot be made or belongs to somebody else.
+    """
+    base = os.environ.get("XDG_RUNTIME_DIR", "")
+    if base and len(base) <= _LONGEST_FOLDER and Path(base).is_dir():
+        folder = Path(base) / "wavefront"
+    else:
+        owner = os.getuid() if hasattr(os, "getuid") else os.environ.get("USERNAME", "user")
+        folder = Path(tempfile.gettempdir()) / f"wavefront-{owner}"
+        if len(str(folder)) > _LONGEST_FOLDER and os.name == "posix":
+            # An ipc path has room for some hundred bytes only (sockaddr_un).
+            folder = Path("/tmp") / f"wavefront-{owner}"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if hasattr(os, "getuid"):
+        found = folder.lstat()
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+            raise PermissionError(f"{folder} must be a folder of your own with mode 0700; remove it")
+    return folder
+
+
+def default_addresses() -> list[str]:
+    """The well-known addresses, best first: ipc where ZeroMQ has it, and tcp on loopback."""
+    addresses = [DEFAULT_TCP]
+    if zmq.has("ipc"):
+        # Without a folder of our own there is tcp alone.
+        with contextlib.suppress(OSError):
+            addresses.insert(0, f"ipc://{runtime_directory() / 'evaluator'}")
+    return addresses

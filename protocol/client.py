@@ -1,0 +1,446 @@
+"""EvaluatorClient: a connection to an evaluator, for the search and for scripts.
+
+    with EvaluatorClient("tcp://127.0.0.1:5577") as evaluator:
+        evaluation = evaluator.evaluate(batch)          # blocking, one batch
+        first = evaluator.submit(batch_a)               # pipelined: keep several in flight
+        second = evaluator.submit(batch_b)
+        done = evaluator.receive(timeout_ms=1000)       # whichever is ready
+
+A client belongs to one thread: none of its methods may be called from two threads at once.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import zmq
+from zmq.utils.monitor import parse_monitor_message
+
+from protocol.batch import EvaluationBatch, PositionBatch
+from protocol.codec import MAX_REPLY_HEADER, decode_reply, encode, max_message_bytes
+from protocol.errors import (
+    BadRequest,
+    Cancelled,
+    EvaluatorLost,
+    EvaluatorTimeout,
+    RemoteError,
+    TooLarge,
+    UnknownNetwork,
+    remote_error,
+)
+from protocol.messages import (
+    SUPPORTED_VERSIONS,
+    Cancel,
+    Curve,
+    Drain,
+    Drained,
+    Error,
+    Evaluate,
+    Hello,
+    Load,
+    Loaded,
+    NetworkInfo,
+    Ping,
+    Pong,
+    Priority,
+    Reply,
+    Request,
+    Result,
+    Status,
+    StatusReply,
+    Unload,
+    Unloaded,
+    Welcome,
+)
+from protocol.messages import Cancelled as CancelledMessage
+
+HEARTBEAT_MS = 250
+"""How often the transport pings an idle connection; after four missed answers it counts as lost. This is
+for machines that vanish: a process that dies is noticed at once, by its closed connection."""
+
+_LOSS_EVENTS = (
+    zmq.Event.DISCONNECTED
+    | zmq.Event.CONNECT_RETRIED
+    | zmq.Event.HANDSHAKE_FAILED_NO_DETAIL
+    | zmq.Event.HANDSHAKE_FAILED_PROTOCOL
+    | zmq.Event.HANDSHAKE_FAILED_AUTH
+)
+
+ReplyType = TypeVar("ReplyType", Welcome, Pong, StatusReply, Loaded, Unloaded, Drained)
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """The end of a submitted batch: an evaluation or an error, never both.
+
+    id: what submit returned. queue_ms, compute_ms: time in the evaluator's queue and on its device.
+    batch_rode: positions in the device batch it was merged into.
+    """
+
+    id: int
+    evaluation: EvaluationBatch | None
+    error: RemoteError | None = None
+    queue_ms: float = 0.0
+    compute_ms: float = 0.0
+    batch_rode: int = 0
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether it was cancelled rather than failed."""
+        return isinstance(self.error, Cancelled)
+
+    def result(self) -> EvaluationBatch:
+        """The evaluation; raises the error if there is one instead."""
+        if self.error is not None:
+            raise self.error
+        assert self.evaluation is not None
+        return self.evaluation
+
+
+class EvaluatorClient:
+    """A connection to one evaluator, made and shaken hands on when constructed.
+
+    address: a ZeroMQ address, "ipc:///run/…" or "tcp://127.0.0.1:5577".
+    network: name or content hash of the network to use; None takes the evaluator's default.
+    timeout: seconds to wait for the handshake (an evaluator that still loads its network answers when it is
+        done) and for blocking calls. name: what the evaluator's log calls this client.
+
+    Attributes: networks (all NetworkInfo of the evaluator), network (the chosen one), max_batch (most
+    positions per request), recommended_batch, curve, server, version, in_flight (number of batches submitted
+    and not received).
+
+    Raises EvaluatorLost if nobody listens there, EvaluatorTimeout, UnsupportedVersion, UnknownNetwork.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        network: str | None = None,
+        timeout: float = 30.0,
+        name: str = "",
+    ) -> None:
+        self.address = address
+        self.timeout = timeout
+        self.name = name
+        self._wanted = network
+        self._context = zmq.Context()
+        self._socket: zmq.Socket[bytes] | None = None
+        self._monitor: zmq.Socket[bytes] | None = None
+        self._poller = zmq.Poller()
+        self._next_id = 1
+        self._in_flight: dict[int, tuple[int, int]] = {}
+        self._completed: list[Completed] = []
+        self._answers: dict[int, Reply] = {}
+        self._lost: str | None = None
+        self.version = 0
+        self.server = ""
+        self.max_batch = 0
+        self.networks: tuple[NetworkInfo, ...] = ()
+        self.network: NetworkInfo
+        try:
+            self._connect()
+        except BaseException:
+            self.close()
+            raise
+
+    # -- batches ---------------------------------------------------------------------------------------
+
+    @property
+    def recommended_batch(self) -> int:
+        """The smallest batch within 5 % of the chosen network's best throughput."""
+        return self.network.recommended_batch
+
+    @property
+    def curve(self) -> Curve:
+        """Measured (batch, milliseconds) of the chosen network."""
+        return self.network.curve
+
+    @property
+    def in_flight(self) -> int:
+        """Batches submitted and not received yet."""
+        return len(self._in_flight) + len(self._completed)
+
+    def submit(
+        self,
+        batch: PositionBatch,
+        *,
+        priority: Priority = "play",
+        deadline_ms: float | None = None,
+        network: str | None = None,
+    ) -> int:
+        """Send a batch without waiting and return its id, which `receive` names later.
+
+        The arrays are not copied: leave them unchanged until the batch's completion has been received. They
+        are checked by the evaluator, not here. network: name or content hash, if not the client's own.
+        Raises TooLarge beyond max_batch, BadRequest for an empty batch, EvaluatorLost.
+        """
+        count = len(batch.positions)
+        if count == 0:
+            raise BadRequest("an empty batch cannot be evaluated")
+        if count > self.max_batch:
+            raise TooLarge(f"{count} positions in one request, this evaluator takes at most {self.max_batch}")
+        identity = self._identity()
+        chosen = self.network.content_hash if network is None else network
+        self._send(Evaluate(identity, batch, priority, deadline_ms, chosen))
+        self._in_flight[identity] = (count, len(batch.moves))
+        return identity
+
+    def receive(self, timeout_ms: float | None = None) -> Completed | None:
+        """The next batch that is done, in the order of the evaluator's answers.
+
+        Waits at most timeout_ms (0: not at all; None: as long as it takes) and returns None if nothing is
+        done by then, or nothing is in flight. Raises EvaluatorLost when the connection breaks; the batches
+        in flight are then gone (`reconnect` and submit them again).
+        """
+        if self._completed:
+            return self._completed.pop(0)
+        deadline = None if timeout_ms is None else time.monotonic() + timeout_ms / 1000
+        while self._in_flight:
+            if self._pump(deadline):
+                if self._completed:
+                    return self._completed.pop(0)
+            elif deadline is not None:
+                return None
+        return None
+
+    def evaluate(
+        self,
+        batch: PositionBatch,
+        *,
+        priority: Priority = "play",
+        deadline_ms: float | None = None,
+        network: str | None = None,
+    ) -> EvaluationBatch:
+        """Evaluate one batch and wait for it. Other batches may be in flight.
+
+        Raises the evaluator's error (a RemoteError), EvaluatorTimeout after the client's timeout (the batch
+        is cancelled), EvaluatorLost.
+        """
+        identity = self.submit(batch, priority=priority, deadline_ms=deadline_ms, network=network)
+        deadline = time.monotonic() + self.timeout
+        while True:
+            for index, completed in enumerate(self._completed):
+                if completed.id == identity:
+                    return self._completed.pop(index).result()
+            if not self._pump(deadline):
+                self.cancel(identity)
+                del self._in_flight[identity]
+                raise EvaluatorTimeout(
+                    f"the evaluator at {self.address} did not finish a batch of {len(batch)} "
+                    f"in {self.timeout:g} s"
+                )
+
+    def cancel(self, identity: int) -> None:
+        """Ask to drop a batch in flight. It still completes once, as cancelled or, if that was too late,
+        with its evaluation. Unknown ids are ignored."""
+        if identity in self._in_flight:
+            self._send(Cancel(identity))
+
+    # -- everything else -------------------------------------------------------------------------------
+
+    def ping(self) -> float:
+        """Round trip to the evaluator in milliseconds."""
+        start = time.perf_counter()
+        self._ask(Ping(self._identity()), Pong)
+        return (time.perf_counter() - start) * 1000
+
+    def status(self) -> StatusReply:
+        """Health, networks and metrics of the evaluator."""
+        return self._ask(Status(self._identity()), StatusReply)
+
+    def load(
+        self, path: str, *, policy_head: str = "", value_head: str = "", timeout: float | None = None
+    ) -> NetworkInfo:
+        """Load a network file into the evaluator (a path on its machine) and wait until it serves it.
+
+        Does not change which network this client uses: see `use`. Raises LoadFailed.
+        """
+        request = Load(self._identity(), path, policy_head, value_head)
+        network = self._ask(request, Loaded, timeout).network
+        self.networks = (*(n for n in self.networks if n.name != network.name), network)
+        return network
+
+    def unload(self, network: str) -> None:
+        """Make the evaluator forget a network, by name or content hash. Raises UnknownNetwork."""
+        self._ask(Unload(self._identity(), network), Unloaded)
+        self.networks = tuple(n for n in self.networks if network not in (n.name, n.content_hash))
+
+    def drain(self, timeout: float | None = None) -> None:
+        """Tell the evaluator to finish what it has and exit; returns when nothing is queued or running."""
+        self._ask(Drain(self._identity()), Drained, timeout)
+
+    def use(self, network: str) -> NetworkInfo:
+        """Choose the network for the batches to come, by name or content hash. Raises UnknownNetwork."""
+        for candidate in self.networks:
+            if network in (candidate.name, candidate.content_hash):
+                self.network = candidate
+                return candidate
+        known = ", ".join(candidate.name for candidate in self.networks) or "none"
+        raise UnknownNetwork(f"the evaluator has no network {network!r}; it has: {known}")
+
+    def reconnect(self) -> None:
+        """Drop the connection and make a new one to the same address, with a new handshake.
+
+        Batches in flight are forgotten; submit them again. Raises as the constructor does.
+        """
+        self._disconnect()
+        self._connect()
+
+    def close(self) -> None:
+        """Close the connection without waiting for what is in flight. Idempotent."""
+        self._disconnect()
+        if not self._context.closed:
+            self._context.term()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # -- the connection --------------------------------------------------------------------------------
+
+    def _connect(self) -> None:
+        socket = self._context.socket(zmq.DEALER)
+        self._socket = socket
+        socket.linger = 0
+        socket.setsockopt(zmq.HEARTBEAT_IVL, HEARTBEAT_MS)
+        socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, 4 * HEARTBEAT_MS)
+        socket.setsockopt(zmq.MAXMSGSIZE, max(MAX_REPLY_HEADER, max_message_bytes(65536)))
+        self._monitor = socket.get_monitor_socket(int(_LOSS_EVENTS))
+        self._poller = zmq.Poller()
+        self._poller.register(socket, zmq.POLLIN)
+        self._poller.register(self._monitor, zmq.POLLIN)
+        try:
+            socket.connect(self.address)
+        except zmq.ZMQError as error:
+            raise EvaluatorLost(
+                f"{self.address!r} is not an address to connect to ({error}); "
+                "use tcp://HOST:PORT or, except on Windows, ipc://PATH"
+            ) from None
+        welcome = self._ask(Hello(self._identity(), SUPPORTED_VERSIONS, self.name), Welcome)
+        self.version = welcome.version
+        self.server = welcome.server
+        self.max_batch = welcome.max_batch
+        self.networks = welcome.networks
+        if self._wanted is not None:
+            self.use(self._wanted)
+        elif welcome.networks:
+            self.network = welcome.networks[0]
+        else:
+            raise UnknownNetwork(f"the evaluator at {self.address} holds no network")
+
+    def _disconnect(self) -> None:
+        socket, self._socket = self._socket, None
+        if socket is not None:
+            self._poller = zmq.Poller()
+            socket.disable_monitor()
+            socket.close(linger=0)
+        self._monitor = None
+        self._in_flight.clear()
+        self._completed.clear()
+        self._answers.clear()
+        self._lost = None
+
+    def _identity(self) -> int:
+        identity = self._next_id
+        self._next_id += 1
+        return identity
+
+    def _send(self, message: Request) -> None:
+        if self._lost is not None:
+            raise EvaluatorLost(self._lost)
+        if self._socket is None:
+            raise EvaluatorLost(f"the connection to {self.address} is closed")
+        frames: Sequence[Any] = encode(message)
+        try:
+            # Frames under 64 KiB are copied all the same (pyzmq's copy_threshold): cheaper than tracking.
+            self._socket.send_multipart(frames, zmq.NOBLOCK, copy=False)
+        except zmq.Again:
+            raise EvaluatorLost(f"the evaluator at {self.address} does not take messages any more") from None
+
+    def _ask(self, request: Request, kind: type[ReplyType], timeout: float | None = None) -> ReplyType:
+        self._send(request)
+        seconds = self.timeout if timeout is None else timeout
+        deadline = time.monotonic() + seconds
+        while request.id not in self._answers:
+            if not self._pump(deadline):
+                raise EvaluatorTimeout(f"the evaluator at {self.address} did not answer in {seconds:g} s")
+        reply = self._answers.pop(request.id)
+        if isinstance(reply, Error):
+            raise remote_error(reply.code, reply.message)
+        if not isinstance(reply, kind):
+            raise EvaluatorLost(f"{self.address} answered {type(request).__name__} with {reply!r:.80}")
+        return reply
+
+    def _pump(self, deadline: float | None) -> bool:
+        """Take one message in; False if none came by the deadline. Raises EvaluatorLost."""
+        if self._socket is None:
+            raise EvaluatorLost(f"the connection to {self.address} is closed")
+        while True:
+            try:
+                frames = self._socket.recv_multipart(zmq.NOBLOCK, copy=False)
+            except zmq.Again:
+                # Only now: answers that arrived before the connection broke are still good.
+                if self._lost is not None:
+                    raise EvaluatorLost(self._lost) from None
+                wait_ms = -1 if deadline is None else math.ceil((deadline - time.monotonic()) * 1000)
+                if deadline is not None and wait_ms <= 0:
+                    return False
+                ready = dict(self._poller.poll(wait_ms))
+                if self._monitor in ready and self._socket not in ready:
+                    self._note_loss()
+                continue
+            self._accept([frame.buffer for frame in frames])
+            return True
+
+    def _note_loss(self) -> None:
+        assert self._monitor is not None
+        event: Mapping[str, Any] = parse_monitor_message(self._monitor.recv_multipart())
+        if event["event"] == zmq.Event.CONNECT_RETRIED:
+            self._lost = f"no evaluator listens at {self.address}"
+        elif event["event"] == zmq.Event.DISCONNECTED:
+            self._lost = f"the evaluator at {self.address} is gone (connection closed)"
+        else:
+            self._lost = f"what listens at {self.address} is not an evaluator (ZeroMQ handshake failed)"
+
+    def _accept(self, frames: list[memoryview]) -> None:
+        try:
+            reply = decode_reply(frames)
+        except BadRequest as error:
+            self._lost = f"{self.address} sent an unreadable answer: {error}"
+            raise EvaluatorLost(self._lost) from None
+        expected = self._in_flight.pop(reply.id, None)
+        if expected is None:
+            # An answer to something given up on (a timeout) is dropped when nobody asks for it.
+            if not isinstance(reply, Result | CancelledMessage):
+                self._answers[reply.id] = reply
+            return
+        if isinstance(reply, Result):
+            if (len(reply.evaluation), len(reply.evaluation.logits)) != expected:
+                self._lost = f"{self.address} answered with a batch of another size"
+                raise EvaluatorLost(self._lost)
+            self._completed.append(
+                Completed(
+                    reply.id,
+                    reply.evaluation,
+                    queue_ms=reply.queue_ms,
+                    compute_ms=reply.compute_ms,
+                    batch_rode=reply.batch,
+                )
+            )
+        elif isinstance(reply, CancelledMessage):
+            self._completed.append(Completed(reply.id, None, Cancelled("cancelled")))
+        elif isinstance(reply, Error):
+            self._completed.append(Completed(reply.id, None, remote_error(reply.code, reply.message)))
+        else:
+            self._lost = f"{self.address} answered an evaluate with {type(reply).__name__}"
+            raise EvaluatorLost(self._lost)

@@ -1,0 +1,353 @@
+"""Messages to ZeroMQ frames and back.
+
+Frame 0 is a msgpack map with `type`, `id` and the message's fields; `evaluate` and `result` carry their
+arrays in further frames, raw and little-endian. Nothing from the wire is trusted: every length, count,
+index and size is checked before use, and whatever does not fit raises BadRequest (TooLarge for too many
+positions) with a message that names the field. Unknown fields of the map are ignored, so that later
+versions can add some.
+
+Decoded arrays are read-only views of the frames, not copies (unless the frame's memory is unaligned).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import Any, TypeAlias
+
+import msgpack
+import numpy as np
+from numpy.typing import NDArray
+
+from protocol.batch import MAX_LEGAL_MOVES, POLICY_SIZE, POSITION_DTYPE, EvaluationBatch, PositionBatch
+from protocol.errors import BadRequest, TooLarge
+from protocol.fields import Fields
+from protocol.messages import (
+    PRIORITIES,
+    Cancel,
+    Cancelled,
+    Drain,
+    Drained,
+    Error,
+    Evaluate,
+    Hello,
+    Load,
+    Loaded,
+    NetworkInfo,
+    Ping,
+    Pong,
+    Reply,
+    Request,
+    Result,
+    Status,
+    StatusReply,
+    Unload,
+    Unloaded,
+    Welcome,
+)
+
+Frame: TypeAlias = "bytes | NDArray[Any]"
+"""One part of a multipart message, as it is sent. Received ones are bytes or memoryview."""
+
+MAX_REQUEST_HEADER = 64 * 1024
+"""Bytes of a request's frame 0; paths are the longest thing in it."""
+
+MAX_REPLY_HEADER = 4 * 1024 * 1024
+"""Bytes of a reply's frame 0; metrics are the longest thing in it."""
+
+MAX_NETWORKS = 1024
+"""Networks in a welcome or a status."""
+
+WIRE_MAX_POSITIONS = 65536
+"""Positions in one request that no evaluator goes beyond; `max_batch` of the welcome is usually smaller."""
+
+_OFFSET = np.dtype("<u4")
+_MOVE = np.dtype("<u2")
+_FLOAT = np.dtype("<f4")
+
+_TYPES: dict[type[Any], str] = {
+    Hello: "hello",
+    Welcome: "welcome",
+    Evaluate: "evaluate",
+    Result: "result",
+    Cancel: "cancel",
+    Cancelled: "cancelled",
+    Ping: "ping",
+    Pong: "pong",
+    Status: "status",
+    StatusReply: "status_reply",
+    Load: "load",
+    Loaded: "loaded",
+    Unload: "unload",
+    Unloaded: "unloaded",
+    Drain: "drain",
+    Drained: "drained",
+    Error: "error",
+}
+
+
+def max_message_bytes(max_positions: int) -> int:
+    """The largest frame of an honest request with that many positions: the limit to set on a socket."""
+    return max(MAX_REQUEST_HEADER, max_positions * POSITION_DTYPE.itemsize)
+
+
+def encode(message: Request | Reply) -> list[Frame]:
+    """The frames of a message. Arrays are passed on without a copy."""
+    if isinstance(message, Evaluate):
+        return encode_evaluate(message)
+    if isinstance(message, Result):
+        return encode_result(message)
+    header = {"type": _TYPES[type(message)], **asdict(message)}
+    return [msgpack.packb(header)]
+
+
+def encode_evaluate(message: Evaluate) -> list[Frame]:
+    """Frames of an evaluate: header, positions, move offsets, moves."""
+    header: dict[str, Any] = {
+        "type": "evaluate",
+        "id": message.id,
+        "count": len(message.batch.positions),
+        "class": message.priority,
+    }
+    if message.network:
+        header["network"] = message.network
+    if message.deadline_ms is not None:
+        header["deadline_ms"] = message.deadline_ms
+    batch = message.batch
+    return [msgpack.packb(header), batch.positions, batch.move_offsets, batch.moves]
+
+
+def encode_result(message: Result) -> list[Frame]:
+    """Frames of a result: header, logits, wdl, moves left."""
+    header = {
+        "type": "result",
+        "id": message.id,
+        "queue_ms": message.queue_ms,
+        "compute_ms": message.compute_ms,
+        "batch": message.batch,
+    }
+    evaluation = message.evaluation
+    return [msgpack.packb(header), evaluation.logits, evaluation.wdl, evaluation.moves_left]
+
+
+def peek_id(frames: Sequence[Any]) -> int:
+    """The id of a message that may be broken, for the error that answers it; 0 where there is none."""
+    try:
+        value = _header(frames, MAX_REQUEST_HEADER).get("id")
+    except BadRequest:
+        return 0
+    return value if type(value) is int and 0 < value < 2**63 else 0
+
+
+def decode_request(frames: Sequence[bytes | memoryview], max_positions: int = WIRE_MAX_POSITIONS) -> Request:
+    """What a client sent.
+
+    Raises BadRequest when the message breaks the protocol, TooLarge for more than max_positions positions.
+    """
+    fields = Fields(_header(frames, MAX_REQUEST_HEADER))
+    kind = fields.text("type", 64)
+    if kind == "evaluate":
+        return _decode_evaluate(fields, frames, max_positions)
+    decoder = _REQUESTS.get(kind)
+    if decoder is None:
+        raise BadRequest(f"unknown message type {kind!r}; this evaluator knows {', '.join(_REQUEST_TYPES)}")
+    _expect_frames(frames, 1, kind)
+    return decoder(fields)
+
+
+def decode_reply(frames: Sequence[bytes | memoryview]) -> Reply:
+    """What an evaluator sent. Raises BadRequest when the message breaks the protocol."""
+    fields = Fields(_header(frames, MAX_REPLY_HEADER))
+    kind = fields.text("type", 64)
+    if kind == "result":
+        return _decode_result(fields, frames)
+    decoder = _REPLIES.get(kind)
+    if decoder is None:
+        raise BadRequest(f"unknown reply type {kind!r}")
+    _expect_frames(frames, 1, kind)
+    return decoder(fields)
+
+
+def check_batch(batch: PositionBatch) -> None:
+    """Check what a PositionBatch promises beyond its dtypes; raises BadRequest naming the field.
+
+    Costs some 15 µs for 256 positions.
+    """
+    positions, offsets, moves = batch.positions, batch.move_offsets, batch.moves
+    if len(offsets) != len(positions) + 1:
+        raise BadRequest(f"move_offsets: {len(offsets)} entries, expected count + 1 = {len(positions) + 1}")
+    if offsets[0] != 0 or offsets[-1] != len(moves):
+        raise BadRequest(f"move_offsets: must run from 0 to the number of moves, {len(moves)}")
+    # A descending offset wraps around to a huge unsigned number, so one comparison finds both faults.
+    counts = offsets[1:] - offsets[:-1]
+    if np.maximum.reduce(counts) > MAX_LEGAL_MOVES:
+        raise BadRequest(f"move_offsets: must ascend by at most {MAX_LEGAL_MOVES} moves per position")
+    if len(moves) and np.maximum.reduce(moves) >= POLICY_SIZE:
+        raise BadRequest(f"moves: policy index {int(moves.max())} is not below {POLICY_SIZE}")
+    if not np.isfinite(positions["rule50"]).all():
+        raise BadRequest("positions: rule50 must be a finite number")
+    if np.bitwise_or.reduce(positions["reserved"]):
+        raise BadRequest("positions: the reserved bytes of a record must be zero")
+
+
+def _header(frames: Sequence[Any], limit: int) -> dict[str, Any]:
+    if not frames:
+        raise BadRequest("empty message")
+    head = frames[0]
+    size = len(head)
+    if size > limit:
+        raise BadRequest(f"header of {size} bytes, at most {limit} are allowed")
+    try:
+        header = msgpack.unpackb(
+            head,
+            raw=False,
+            strict_map_key=True,
+            max_str_len=32768,
+            max_bin_len=0,
+            max_array_len=65536,
+            max_map_len=65536,
+            max_ext_len=0,
+        )
+    except (ValueError, TypeError, msgpack.UnpackException) as error:
+        raise BadRequest(f"header is not valid msgpack: {str(error)[:200]}") from None
+    if not isinstance(header, dict) or not all(isinstance(key, str) for key in header):
+        raise BadRequest("header must be a msgpack map with text keys")
+    return header
+
+
+def _expect_frames(frames: Sequence[Any], count: int, kind: str) -> None:
+    if len(frames) != count:
+        raise BadRequest(f"{kind}: {len(frames)} frames, expected {count}")
+
+
+def _array(frame: bytes | memoryview, dtype: np.dtype[Any], count: int, name: str) -> NDArray[Any]:
+    size = len(frame)
+    if size != count * dtype.itemsize:
+        raise BadRequest(f"{name}: {size} bytes, expected {count * dtype.itemsize} ({count} entries)")
+    array = np.frombuffer(frame, dtype)
+    # ZeroMQ hands out small frames wherever they lie in its receive buffer.
+    return array if array.flags.aligned else array.copy()
+
+
+def _free_array(frame: bytes | memoryview, dtype: np.dtype[Any], most: int, name: str) -> NDArray[Any]:
+    size = len(frame)
+    if size % dtype.itemsize or size > most * dtype.itemsize:
+        raise BadRequest(f"{name}: {size} bytes, expected a multiple of {dtype.itemsize} for at most {most}")
+    return _array(frame, dtype, size // dtype.itemsize, name)
+
+
+def _decode_evaluate(fields: Fields, frames: Sequence[bytes | memoryview], max_positions: int) -> Evaluate:
+    _expect_frames(frames, 4, "evaluate")
+    identity = fields.identity()
+    count = fields.integer("count", 1)
+    if count > max_positions:
+        raise TooLarge(f"{count} positions in one request, this evaluator takes at most {max_positions}")
+    priority = fields.optional_text("class", 16, "play")
+    if priority not in PRIORITIES:
+        raise BadRequest(f"class: {priority!r} is none of {', '.join(PRIORITIES)}")
+    batch = PositionBatch(
+        positions=_array(frames[1], POSITION_DTYPE, count, "positions"),
+        move_offsets=_array(frames[2], _OFFSET, count + 1, "move_offsets"),
+        moves=_free_array(frames[3], _MOVE, count * MAX_LEGAL_MOVES, "moves"),
+    )
+    check_batch(batch)
+    return Evaluate(
+        id=identity,
+        batch=batch,
+        priority=priority,
+        deadline_ms=fields.optional_number("deadline_ms"),
+        network=fields.optional_text("network", 1024, ""),
+    )
+
+
+def _decode_result(fields: Fields, frames: Sequence[bytes | memoryview]) -> Result:
+    _expect_frames(frames, 4, "result")
+    moves_left = _free_array(frames[3], _FLOAT, WIRE_MAX_POSITIONS, "moves_left")
+    count = len(moves_left)
+    return Result(
+        id=fields.identity(),
+        evaluation=EvaluationBatch(
+            logits=_free_array(frames[1], _FLOAT, count * MAX_LEGAL_MOVES, "logits"),
+            wdl=_array(frames[2], _FLOAT, count * 3, "wdl").reshape(count, 3),
+            moves_left=moves_left,
+        ),
+        queue_ms=fields.number("queue_ms"),
+        compute_ms=fields.number("compute_ms"),
+        batch=fields.integer("batch", 0),
+    )
+
+
+def _network(value: Any) -> NetworkInfo:
+    fields = Fields.of(value, "network")
+    curve = []
+    for point in fields.items("curve", 4096):
+        if not isinstance(point, list) or len(point) != 2 or type(point[0]) is not int:
+            raise BadRequest("curve: must be a list of [batch, milliseconds]")
+        milliseconds = point[1]
+        if not isinstance(milliseconds, int | float) or not math.isfinite(milliseconds):
+            raise BadRequest("curve: milliseconds must be finite numbers")
+        curve.append((point[0], float(milliseconds)))
+    return NetworkInfo(
+        name=fields.text("name", 1024),
+        content_hash=fields.text("content_hash", 256),
+        input_format=fields.integer("input_format", 0),
+        policy_head=fields.text("policy_head", 256),
+        value_head=fields.text("value_head", 256),
+        policy_heads=fields.texts("policy_heads", 64, 256),
+        value_heads=fields.texts("value_heads", 64, 256),
+        has_wdl=fields.boolean("has_wdl"),
+        has_moves_left=fields.boolean("has_moves_left"),
+        backend=fields.text("backend", 256),
+        device=fields.text("device", 1024),
+        recommended_batch=fields.integer("recommended_batch", 1),
+        curve=tuple(curve),
+    )
+
+
+def _networks(fields: Fields) -> tuple[NetworkInfo, ...]:
+    return tuple(_network(value) for value in fields.items("networks", MAX_NETWORKS))
+
+
+_REQUESTS: dict[str, Callable[[Fields], Request]] = {
+    "hello": lambda f: Hello(
+        f.identity(), versions=f.integers("versions", 64), client=f.optional_text("client", 256, "")
+    ),
+    "cancel": lambda f: Cancel(f.identity()),
+    "ping": lambda f: Ping(f.identity()),
+    "status": lambda f: Status(f.identity()),
+    "load": lambda f: Load(
+        f.identity(),
+        path=f.text("path", 32768),
+        policy_head=f.optional_text("policy_head", 256, ""),
+        value_head=f.optional_text("value_head", 256, ""),
+    ),
+    "unload": lambda f: Unload(f.identity(), network=f.text("network", 1024)),
+    "drain": lambda f: Drain(f.identity()),
+}
+
+_REQUEST_TYPES = ("evaluate", *_REQUESTS)
+
+_REPLIES: dict[str, Callable[[Fields], Reply]] = {
+    "welcome": lambda f: Welcome(
+        f.identity(),
+        version=f.integer("version", 1),
+        server=f.text("server", 1024),
+        max_batch=f.integer("max_batch", 1),
+        networks=_networks(f),
+    ),
+    "cancelled": lambda f: Cancelled(f.identity()),
+    "pong": lambda f: Pong(f.identity()),
+    "status_reply": lambda f: StatusReply(
+        f.identity(),
+        live=f.boolean("live"),
+        ready=f.boolean("ready"),
+        draining=f.boolean("draining"),
+        networks=_networks(f),
+        metrics=f.mapping("metrics"),
+    ),
+    "loaded": lambda f: Loaded(f.identity(), network=_network(f.mapping("network"))),
+    "unloaded": lambda f: Unloaded(f.identity()),
+    "drained": lambda f: Drained(f.identity()),
+    "error": lambda f: Error(f.identity(0), code=f.text("code", 64), message=f.text("message", 32768)),
+}

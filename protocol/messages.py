@@ -1,0 +1,213 @@
+"""The messages of protocol version 1, as plain data. `codec.py` turns them into frames and back;
+docs/protocol.md shows each on the wire.
+
+Every message has an `id`: requests choose theirs, answers repeat it. Ids are positive and unique among the
+requests a client has in flight; 0 stands for "no request" in an error about an unreadable message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias, get_args
+
+from protocol.batch import EvaluationBatch, PositionBatch
+
+PROTOCOL_VERSION = 1
+SUPPORTED_VERSIONS: tuple[int, ...] = (1,)
+
+Priority: TypeAlias = Literal["play", "analysis", "selfplay"]
+"""Request classes: play is served before analysis, analysis before self-play."""
+
+PRIORITIES: tuple[Priority, ...] = get_args(Priority)
+
+Curve: TypeAlias = tuple[tuple[int, float], ...]
+"""Measured latency: (batch in positions, milliseconds), batches ascending."""
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkInfo:
+    """One network an evaluator serves.
+
+    name: what requests call it; unique within the evaluator. content_hash: sha256 of the file, hex.
+    input_format: lc0's number (1, 2, 3, 4, 132, 5, 133) of the planes it wants. policy_head, value_head: the
+    heads in use. policy_heads, value_heads: all heads in the file. has_wdl, has_moves_left: whether those
+    outputs are real. backend, device: what runs it. recommended_batch: smallest batch within 5 % of the
+    best throughput. curve: measured milliseconds per batch size.
+    """
+
+    name: str
+    content_hash: str
+    input_format: int
+    policy_head: str = ""
+    value_head: str = ""
+    policy_heads: tuple[str, ...] = ()
+    value_heads: tuple[str, ...] = ()
+    has_wdl: bool = True
+    has_moves_left: bool = True
+    backend: str = ""
+    device: str = ""
+    recommended_batch: int = 256
+    curve: Curve = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """First message of a client. versions: protocol versions it can speak. client: who it is, for logs."""
+
+    id: int
+    versions: tuple[int, ...] = SUPPORTED_VERSIONS
+    client: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Welcome:
+    """Answer to hello, sent once the evaluator is ready. version: the highest both speak.
+
+    max_batch: most positions in one request. The first network is the default one.
+    """
+
+    id: int
+    version: int
+    server: str
+    max_batch: int
+    networks: tuple[NetworkInfo, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluate:
+    """Evaluate a batch. network: name or content hash, "" for the default. deadline_ms: give up when still
+    queued that many milliseconds after the evaluator received it; None never.
+
+    Answered by exactly one of result, error and cancelled.
+    """
+
+    id: int
+    batch: PositionBatch
+    priority: Priority = "play"
+    deadline_ms: float | None = None
+    network: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """Answer to evaluate. queue_ms: from receipt to launch. compute_ms: on the device. batch: positions in
+    the device batch it rode in (the largest, where it was split)."""
+
+    id: int
+    evaluation: EvaluationBatch
+    queue_ms: float
+    compute_ms: float
+    batch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """Cancel the evaluate of the same id. Without effect when that has been answered already."""
+
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """Answer to an evaluate that was cancelled."""
+
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ping:
+    """Is anybody there? Answered at once, also while networks load."""
+
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pong:
+    """Answer to ping."""
+
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """Ask for the evaluator's state and metrics. Answered at once, also while networks load."""
+
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
+class StatusReply:
+    """Answer to status. live: the process answers. ready: it takes evaluations. metrics: see
+    docs/protocol.md."""
+
+    id: int
+    live: bool
+    ready: bool
+    draining: bool
+    networks: tuple[NetworkInfo, ...]
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Load a network file (a path on the evaluator's machine) beside those already there. Empty head
+    names choose the file's default heads."""
+
+    id: int
+    path: str
+    policy_head: str = ""
+    value_head: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Answer to load, once the network takes requests."""
+
+    id: int
+    network: NetworkInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Unload:
+    """Forget a network (name or content hash). What is queued for it is still evaluated."""
+
+    id: int
+    network: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unloaded:
+    """Answer to unload, once its memory is free."""
+
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """Take nothing new, finish what is queued, then exit."""
+
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Drained:
+    """Answer to drain, when nothing is queued or running any more."""
+
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Error:
+    """A request failed. code: one of protocol.errors.ERRORS. message: what is wrong and what to do."""
+
+    id: int
+    code: str
+    message: str
+
+
+Request: TypeAlias = Hello | Evaluate | Cancel | Ping | Status | Load | Unload | Drain
+"""What a client sends."""
+
+Reply: TypeAlias = Welcome | Result | Cancelled | Pong | StatusReply | Loaded | Unloaded | Drained | Error
+"""What an evaluator sends."""
