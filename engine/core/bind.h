@@ -1,0 +1,25 @@
+// What the parts of the Python module have in common.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <stdexcept>
+#include <string_view>
+
+namespace wavefront {
+
+void bind_chess(nanobind::module_& module);
+
+// The text of a Python string; it lives as long as the string. Throws std::invalid_argument if the string has
+// no UTF-8 form (lone surrogates, as undecodable bytes on stdin become).
+inline std::string_view utf8(const nanobind::str& text) {
+  Py_ssize_t size = 0;
+  const char* data = PyUnicode_AsUTF8AndSize(text.ptr(), &size);
+  if (!data) {
+    PyErr_Clear();
+    throw std::invalid_argument("the text is not valid Unicode");
+  }
+  return {data, static_cast<size_t>(size)};
+}
+
+}  // namespace wavefront

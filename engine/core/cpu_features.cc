@@ -1,0 +1,36 @@
+// Compiled like the rest of the core, so that the compiler's macros tell what the rest may use.
+#include "cpu_features.h"
+
+namespace wavefront {
+
+const CompiledFeatures kCompiledFeatures = {
+#ifdef __POPCNT__
+    .popcnt = true,
+#endif
+#ifdef __BMI__
+    .bmi = true,
+#endif
+#ifdef __BMI2__
+    .bmi2 = true,
+#endif
+#ifdef __AVX__
+    .avx = true,
+#endif
+#ifdef __AVX2__
+    .avx2 = true,
+#endif
+#ifdef __FMA__
+    .fma = true,
+#endif
+#ifdef __AVX512F__
+    .avx512f = true,
+#endif
+#ifdef __AVX512BW__
+    .avx512bw = true,
+#endif
+#ifdef __AVX512VL__
+    .avx512vl = true,
+#endif
+};
+
+}  // namespace wavefront

@@ -1,0 +1,31 @@
+// Playing a game by UCI text.
+#include "game.h"
+
+#include <stdexcept>
+
+#include "fen.h"
+#include "uci_move.h"
+
+namespace wavefront {
+
+Game::Game(std::string_view fen, bool is_chess960)
+    : start(parse_fen(fen, is_chess960)), chess960(is_chess960), history(start) {}
+
+void Game::push_uci(std::string_view text) {
+  push(parse_uci(current(), text, chess960));
+}
+
+void Game::push(Move move) {
+  history.push(move);
+  moves.push_back(move);
+}
+
+Move Game::pop() {
+  if (moves.empty()) throw std::invalid_argument("no move to take back");
+  const Move move = moves.back();
+  moves.pop_back();
+  history.pop();
+  return move;
+}
+
+}  // namespace wavefront

@@ -1,0 +1,34 @@
+// A game: its start, the moves played and all positions, by UCI text.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "history.h"
+#include "outcome.h"
+
+namespace wavefront {
+
+class Game {
+ public:
+  // The initial position of standard chess.
+  Game() : start(Position::start()), history(start) {}
+  // Throws std::invalid_argument as parse_fen does.
+  Game(std::string_view fen, bool is_chess960);
+
+  // Plays a legal move given as UCI text. Throws std::invalid_argument, and leaves the game as it was.
+  void push_uci(std::string_view text);
+  void push(Move move);  // a legal move
+  // Takes the last move back and returns it. Throws std::invalid_argument if none was played.
+  Move pop();
+
+  const Position& current() const { return history.current(); }
+  Outcome outcome() const { return wavefront::outcome(history, current().legal_move_count()); }
+
+  Position start;
+  bool chess960 = false;
+  History history;
+  std::vector<Move> moves;
+};
+
+}  // namespace wavefront

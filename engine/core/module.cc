@@ -1,0 +1,57 @@
+// The Python module engine._core.
+//
+// CMake compiles this file for any CPU: it checks first whether the CPU has what the rest was compiled for,
+// so that a core built elsewhere raises ImportError instead of dying of an illegal instruction.
+#include <nanobind/nanobind.h>
+
+#include <string>
+
+#include "attacks.h"
+#include "bind.h"
+#include "cpu_features.h"
+
+namespace wavefront {
+namespace {
+
+std::string missing_cpu_features() {
+  std::string missing;
+#if (defined(__GNUC__) || defined(__clang__)) && (defined(__x86_64__) || defined(__i386__))
+  __builtin_cpu_init();
+  const auto require = [&](bool compiled, bool present, const char* name) {
+    if (!compiled || present) return;
+    missing += missing.empty() ? "" : ", ";
+    missing += name;
+  };
+  const CompiledFeatures& compiled = kCompiledFeatures;
+  require(compiled.popcnt, __builtin_cpu_supports("popcnt"), "POPCNT");
+  require(compiled.bmi, __builtin_cpu_supports("bmi"), "BMI");
+  require(compiled.bmi2, __builtin_cpu_supports("bmi2"), "BMI2");
+  require(compiled.avx, __builtin_cpu_supports("avx"), "AVX");
+  require(compiled.avx2, __builtin_cpu_supports("avx2"), "AVX2");
+  require(compiled.fma, __builtin_cpu_supports("fma"), "FMA");
+  require(compiled.avx512f, __builtin_cpu_supports("avx512f"), "AVX-512F");
+  require(compiled.avx512bw, __builtin_cpu_supports("avx512bw"), "AVX-512BW");
+  require(compiled.avx512vl, __builtin_cpu_supports("avx512vl"), "AVX-512VL");
+#endif
+  return missing;
+}
+
+}  // namespace
+}  // namespace wavefront
+
+NB_MODULE(_core, module) {
+  const std::string missing = wavefront::missing_cpu_features();
+  if (!missing.empty()) {
+    const std::string message =
+        "engine._core was built for a CPU with " + missing +
+        ", which this one lacks: build it here with 'pip install .', or for any CPU with "
+        "'pip install . -Ccmake.define.WAVEFRONT_ARCH=x86-64-v2'";
+    PyErr_SetString(PyExc_ImportError, message.c_str());
+    throw nanobind::python_error();
+  }
+  module.doc() = "The native search core: chess rules, lc0 input encoding and the search tree.";
+  module.attr("__version__") = WAVEFRONT_VERSION;
+  module.attr("CORE_DIGEST") = WAVEFRONT_CORE_DIGEST;
+  wavefront::initialise_attacks();
+  wavefront::bind_chess(module);
+}
