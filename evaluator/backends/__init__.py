@@ -1,0 +1,108 @@
+"""The backends, found by name.
+
+Built in are `onnx` (onnxruntime on the CPU), `reference` (numpy, the yardstick), `random` and `uniform` (no
+network, for tests and for measuring everything else). Other packages add theirs through the entry point group
+`wavefront.backends`, whose value names a module that has what every backend module has:
+
+    NEEDS_NETWORK: bool
+    unavailable() -> str | None                      why it cannot run on this machine; None if it can
+    open(network, *, threads, **options) -> Backend  raises BackendError
+
+A backend's module is imported when it is first asked for, so that onnxruntime costs nothing where it is not
+used.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import inspect
+from types import ModuleType
+from typing import Any
+
+from evaluator.backends.base import Backend, BackendError
+from evaluator.network.spec import NetworkSpec
+
+__all__ = ["Backend", "BackendError", "available_backends", "backend_names", "open_backend"]
+
+AUTO = "auto"
+
+_BUILT_IN = {
+    "onnx": "evaluator.backends.onnx.backend",
+    "reference": "evaluator.backends.reference",
+    "random": "evaluator.backends.random",
+    "uniform": "evaluator.backends.uniform",
+}
+
+
+def backend_names() -> list[str]:
+    """Every name that `open_backend` takes, `auto` first. Nothing is imported."""
+    return [AUTO, *_registered()]
+
+
+def available_backends() -> dict[str, str | None]:
+    """Backend name -> None if it can run on this machine, else the reason why not."""
+    return {name: _unavailable(name) for name in _registered()}
+
+
+def needs_network(name: str) -> bool:
+    """False for backends that evaluate without one (random, uniform). Raises BackendError for an unknown
+    name."""
+    return name == AUTO or bool(_module(name).NEEDS_NETWORK)
+
+
+def open_backend(
+    name: str, network: NetworkSpec | None, *, threads: int | None = None, **options: Any
+) -> Backend:
+    """Open a backend; close it when done (it is a context manager).
+
+    network: with its heads chosen (`load_network`); None for backends that need none. threads: CPU threads,
+    None for one per physical core that this process may use. options: the backend's own keyword arguments
+    (onnx: int8). `auto` takes the fastest of those that can run this network.
+
+    Raises BackendError, with what to do about it.
+    """
+    if name == AUTO:
+        from evaluator.backends.auto import open_fastest
+
+        return open_fastest(network, threads=threads, **options)
+    module = _module(name)
+    reason = _unavailable(name)
+    if reason is not None:
+        raise BackendError(f"backend {name} cannot run here: {reason}")
+    if network is None and module.NEEDS_NETWORK:
+        raise BackendError(f"backend {name} needs a network")
+    if threads is not None and threads < 1:
+        raise BackendError(f"threads must be at least 1, not {threads}")
+    known = set(inspect.signature(module.open).parameters) - {"network", "threads"}
+    unknown = sorted(set(options) - known)
+    if unknown:
+        takes = f"it takes {', '.join(sorted(known))}" if known else "it takes none"
+        raise BackendError(f"backend {name} has no option {unknown[0]!r}; {takes}")
+    backend: Backend = module.open(network, threads=threads, **options)
+    return backend
+
+
+def _registered() -> dict[str, str]:
+    plugins = {
+        entry.name: entry.value for entry in importlib.metadata.entry_points(group="wavefront.backends")
+    }
+    return {**plugins, **_BUILT_IN}
+
+
+def _module(name: str) -> ModuleType:
+    registered = _registered()
+    if name not in registered:
+        raise BackendError(f"there is no backend {name!r}; known are {', '.join(backend_names())}")
+    try:
+        return importlib.import_module(registered[name])
+    except ImportError as error:
+        raise BackendError(f"backend {name} cannot run here: {error}") from error
+
+
+def _unavailable(name: str) -> str | None:
+    try:
+        reason: str | None = _module(name).unavailable()
+    except BackendError as error:
+        return str(error)
+    return reason

@@ -1,0 +1,58 @@
+"""What backends share: masks to planes, the logits of the legal moves, values to win, draw and loss."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocol.batch import PLANES, EvaluationBatch, PositionBatch
+
+RULE50_PLANE = 109
+"""The one plane whose value is not 1."""
+
+
+def mask_bits(positions: NDArray[np.void]) -> NDArray[np.uint8]:
+    """uint8 [n, 112, 64] of zeros and ones: element [i, p, s] is bit s of mask p of position i."""
+    masks = np.ascontiguousarray(positions["planes"])
+    octets = masks.view(np.uint8).reshape(len(positions), PLANES, 8)
+    return np.unpackbits(octets, axis=2, bitorder="little")
+
+
+def expand_planes(positions: NDArray[np.void]) -> NDArray[np.float32]:
+    """POSITION_DTYPE [n] -> float32 [n, 112, 64], what an lc0 network takes."""
+    planes = mask_bits(positions).astype(np.float32)
+    planes[:, RULE50_PLANE] *= positions["rule50"][:, None]
+    return planes
+
+
+def legal_logits(policy: NDArray[np.float32], batch: PositionBatch) -> NDArray[np.float32]:
+    """float32 [n, 1858] -> float32 [m], the entries of the batch's legal moves."""
+    counts = batch.move_offsets[1:].astype(np.int64) - batch.move_offsets[:-1]
+    rows = np.repeat(np.arange(len(batch)), counts)
+    result: NDArray[np.float32] = policy[rows, batch.moves].astype(np.float32, copy=False)
+    return result
+
+
+def wdl_of_tanh(value: NDArray[np.float32]) -> NDArray[np.float32]:
+    """float32 [n] in -1..1 -> float32 [n, 3]: a value without draws as win, draw and loss."""
+    return np.stack([(1 + value) / 2, np.zeros_like(value), (1 - value) / 2], axis=1).astype(np.float32)
+
+
+def evaluation(
+    batch: PositionBatch,
+    policy: NDArray[np.float32],
+    value: NDArray[np.float32],
+    moves_left: NDArray[np.float32] | None,
+) -> EvaluationBatch:
+    """A network's full outputs as the answer to a batch.
+
+    policy [n, 1858]; value [n, 3] (W, D, L) or [n, 1] (tanh); moves_left [n, 1] or None.
+    """
+    wdl = value if value.shape[1] == 3 else wdl_of_tanh(value[:, 0])
+    return EvaluationBatch(
+        logits=legal_logits(policy, batch),
+        wdl=np.ascontiguousarray(wdl, dtype=np.float32),
+        moves_left=np.zeros(len(batch), np.float32)
+        if moves_left is None
+        else np.ascontiguousarray(moves_left[:, 0], dtype=np.float32),
+    )

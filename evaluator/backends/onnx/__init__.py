@@ -1,0 +1,1 @@
+"""lc0 networks in onnxruntime on the CPU: NetworkSpec -> ONNX graph (model.py) -> session (backend.py)."""

@@ -1,0 +1,320 @@
+"""The yardstick: an lc0 forward pass in numpy, one function per kind of layer, written to be read.
+
+Shapes: n positions, 64 squares (s), channels last for tokens [n, 64, C] and first for planes [n, C, 8, 8].
+With dtype float64 the result is exact to about 1e-13 of the logits and other backends are measured against
+it. With float32 every tensor is stored in float32 and products run in float32; sums that lose digits (layer
+norm, softmax) are taken in float64. Measured against lc0's own fp32 on the golden networks: see
+benchmarks/RESULTS.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evaluator.backends.base import Backend
+from evaluator.backends.batches import evaluation, expand_planes
+from evaluator.network.policy_tables import (
+    CONVOLUTION_PLANES,
+    attention_map,
+    convolution_map,
+    position_encoding,
+    source_of_policy,
+)
+from evaluator.network.schema import InputEmbedding
+from evaluator.network.spec import (
+    Activation,
+    Attention,
+    AttentionBody,
+    AttentionPolicyHead,
+    ClassicalPolicyHead,
+    ConvBlock,
+    ConvolutionPolicyHead,
+    Dense,
+    EncoderLayer,
+    FeedForward,
+    LayerNorm,
+    MovesLeftHead,
+    NetworkSpec,
+    PolicyHead,
+    ResidualTower,
+    SEUnit,
+    Smolgen,
+    ValueHead,
+)
+from protocol.batch import EvaluationBatch, PositionBatch
+
+Array = NDArray[Any]
+"""float32 or float64; one forward pass uses one of them throughout."""
+
+_SELU_ALPHA, _SELU_SCALE = 1.67326324, 1.05070098
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkOutput:
+    """Everything a network computes. policy [n, 1858] raw logits; value [n, 3] W D L, or [n, 1] in -1..1;
+    moves_left [n, 1] plies, or None. dtype as the reference's."""
+
+    policy: Array
+    value: Array
+    moves_left: Array | None
+
+    @property
+    def q(self) -> Array:
+        """[n], in -1..1 for the side to move: W - L, or the single value."""
+        result: Array = self.value[:, 0] - self.value[:, 2] if self.value.shape[1] == 3 else self.value[:, 0]
+        return result
+
+
+NEEDS_NETWORK = True
+
+
+def unavailable() -> str | None:
+    return None
+
+
+def open(network: NetworkSpec, *, threads: int | None = None, dtype: str = "float32") -> ReferenceBackend:
+    return ReferenceBackend(network, dtype=dtype)
+
+
+class ReferenceBackend(Backend):
+    """numpy on the CPU. Slow, and right."""
+
+    name = "reference"
+    device = "CPU (numpy)"
+    max_batch = 256
+
+    def __init__(self, network: NetworkSpec, *, dtype: str = "float32") -> None:
+        """dtype: float32 or float64."""
+        self.network = network
+        self.dtype = np.dtype(dtype)
+
+    def forward(self, planes: Array) -> NetworkOutput:
+        """planes [n, 112, 64] -> all outputs."""
+        return forward(self.network, planes.astype(self.dtype))
+
+    def evaluate(self, batch: PositionBatch) -> EvaluationBatch:
+        output = self.forward(expand_planes(batch.positions))
+        return evaluation(batch, output.policy, output.value, output.moves_left)
+
+
+def forward(network: NetworkSpec, planes: Array) -> NetworkOutput:
+    """planes [n, 112, 64], float32 or float64, which is also the precision of the pass."""
+    match network.body:
+        case ResidualTower() as tower:
+            x = residual_tower(tower, planes.reshape(-1, 112, 8, 8))
+        case AttentionBody() as body:
+            x = attention_body(body, planes)
+    return NetworkOutput(
+        policy=policy_head(network.policy, x),
+        value=value_head(network.value, x),
+        moves_left=None if network.moves_left is None else moves_left_head(network.moves_left, x),
+    )
+
+
+# --- bodies -------------------------------------------------------------------------------------------------
+
+
+def residual_tower(tower: ResidualTower, planes: Array) -> Array:
+    """[n, 112, 8, 8] -> [n, C, 8, 8]."""
+    x = convolution(tower.input, planes)
+    for block in tower.blocks:
+        y = convolution(block.conv2, convolution(block.conv1, x))
+        if block.se is not None:
+            y = squeeze_excitation(block.se, y)
+        x = activate(block.activation, y + x)
+    return x
+
+
+def attention_body(body: AttentionBody, planes: Array) -> Array:
+    """[n, 112, 64] -> [n, 64, E]."""
+    count = len(planes)
+    if body.tower is not None:
+        x = tokens_of(residual_tower(body.tower, planes.reshape(-1, 112, 8, 8)))
+    else:
+        x = planes.transpose(0, 2, 1)
+        match body.position:
+            case InputEmbedding.PE_MAP:
+                position = np.broadcast_to(position_encoding().astype(x.dtype), (count, 64, 64))
+                x = np.concatenate([x, position], axis=2)
+            case InputEmbedding.PE_DENSE:
+                assert body.preprocess is not None
+                pieces = x[:, :, :12].reshape(count, 64 * 12)
+                position = dense(body.preprocess, pieces).reshape(count, 64, -1)
+                x = np.concatenate([x, position], axis=2)
+            case InputEmbedding.NONE:
+                pass
+    x = dense(body.embedding, x)
+    if body.tail is not None:
+        x = layer_norm(body.tail.norm1, x)
+    if body.gating is not None:
+        x = x * body.gating.multiply.astype(x.dtype) + body.gating.add.astype(x.dtype)
+    if body.tail is not None:
+        x = layer_norm(body.tail.norm2, x + scalar(body.tail.alpha, x) * feed_forward(body.tail.ffn, x))
+    for layer in body.encoders:
+        x = encoder(layer, x)
+    return x
+
+
+def encoder(layer: EncoderLayer, x: Array) -> Array:
+    """[n, 64, E] -> [n, 64, E]."""
+    alpha = scalar(layer.alpha, x)
+    x = layer_norm(layer.norm1, x + alpha * attention(layer.attention, x))
+    return layer_norm(layer.norm2, x + alpha * feed_forward(layer.ffn, x))
+
+
+def attention(layer: Attention, x: Array) -> Array:
+    """[n, 64, E] -> [n, 64, E]."""
+    count, heads = len(x), layer.heads
+
+    def split(y: Array) -> Array:
+        """[n, 64, D] -> [n, heads, 64, depth]."""
+        return y.reshape(count, 64, heads, -1).transpose(0, 2, 1, 3)
+
+    q, k, v = split(dense(layer.q, x)), split(dense(layer.k, x)), split(dense(layer.v, x))
+    logits = q @ k.transpose(0, 1, 3, 2) * scalar(q.shape[3] ** -0.5, x)
+    if layer.smolgen is not None:
+        logits = logits + smolgen(layer.smolgen, heads, x)
+    mixed = softmax(logits) @ v
+    return dense(layer.output, mixed.transpose(0, 2, 1, 3).reshape(count, 64, -1))
+
+
+def smolgen(layer: Smolgen, heads: int, x: Array) -> Array:
+    """[n, 64, E] -> [n, heads, 64 query squares, 64 key squares]."""
+    count = len(x)
+    compressed = (x @ layer.compress.T.astype(x.dtype)).reshape(count, -1)
+    hidden = layer_norm(layer.norm1, dense(layer.dense1, compressed))
+    generated = layer_norm(layer.norm2, dense(layer.dense2, hidden)).reshape(count, heads, -1)
+    logits: Array = generated @ layer.position_weights.T.astype(x.dtype)
+    return logits.reshape(count, heads, 64, 64)
+
+
+# --- heads --------------------------------------------------------------------------------------------------
+
+
+def policy_head(head: PolicyHead, x: Array) -> Array:
+    """The body's output -> [n, 1858]."""
+    match head:
+        case ClassicalPolicyHead():
+            return dense(head.dense, convolution(head.conv, x).reshape(len(x), -1))
+        case ConvolutionPolicyHead():
+            y = convolution(head.conv2, convolution(head.conv1, x))[:, :CONVOLUTION_PLANES]
+            return y.reshape(len(x), -1)[:, source_of_policy(convolution_map())]
+        case AttentionPolicyHead():
+            return attention_policy(head, x)
+
+
+def attention_policy(head: AttentionPolicyHead, x: Array) -> Array:
+    y = dense(head.embedding, tokens_of(x) if x.ndim == 4 else x)
+    for layer in head.encoders:
+        y = encoder(layer, y)
+    q, k = dense(head.q, y), dense(head.k, y)
+    moves = q @ k.transpose(0, 2, 1) * scalar(q.shape[2] ** -0.5, x)  # [n, from, to]
+    offsets = head.promotion.astype(x.dtype) @ k[:, 56:].transpose(0, 2, 1)  # [n, 4, to-file]
+    offsets = offsets[:, :3] + offsets[:, 3:]
+    promotions = (
+        moves[:, 48:56, 56:, None] + offsets.transpose(0, 2, 1)[:, None]
+    )  # [n, from-file, to-file, piece]
+    entries = np.concatenate([moves.reshape(len(x), -1), promotions.reshape(len(x), -1)], axis=1)
+    return entries[:, source_of_policy(attention_map())]
+
+
+def value_head(head: ValueHead, x: Array) -> Array:
+    """[n, 3] probabilities W D L, or [n, 1]."""
+    y = dense(head.dense2, dense(head.dense1, squares_flattened(head.embedding, x)))
+    return softmax(y) if head.wdl else y
+
+
+def moves_left_head(head: MovesLeftHead, x: Array) -> Array:
+    """[n, 1], plies."""
+    return dense(head.dense2, dense(head.dense1, squares_flattened(head.embedding, x)))
+
+
+def squares_flattened(embedding: ConvBlock | Dense, x: Array) -> Array:
+    """A value head's embedding, flattened channel*64 + square after a convolution, square*C + channel
+    else."""
+    y = convolution(embedding, x) if isinstance(embedding, ConvBlock) else dense(embedding, x)
+    return y.reshape(len(x), -1)
+
+
+# --- layers -------------------------------------------------------------------------------------------------
+
+
+def dense(layer: Dense, x: Array) -> Array:
+    """[..., in] -> [..., out]."""
+    return activate(layer.activation, x @ layer.weights.T.astype(x.dtype) + layer.biases.astype(x.dtype))
+
+
+def feed_forward(layer: FeedForward, x: Array) -> Array:
+    return dense(layer.dense2, dense(layer.dense1, x))
+
+
+def convolution(layer: ConvBlock, x: Array) -> Array:
+    """[n, in, 8, 8] -> [n, out, 8, 8], zero padding that keeps the size."""
+    outputs, inputs, size, _ = layer.weights.shape
+    edge = size // 2
+    padded = np.pad(x, ((0, 0), (0, 0), (edge, edge), (edge, edge)))
+    patches = np.lib.stride_tricks.sliding_window_view(padded, (size, size), axis=(2, 3))
+    columns = patches.transpose(0, 1, 4, 5, 2, 3).reshape(len(x), inputs * size * size, 64)
+    y = layer.weights.reshape(outputs, -1).astype(x.dtype) @ columns + layer.biases.astype(x.dtype)[:, None]
+    return activate(layer.activation, y.reshape(len(x), outputs, 8, 8))
+
+
+def squeeze_excitation(unit: SEUnit, y: Array) -> Array:
+    pooled = y.mean(axis=(2, 3), dtype=np.float64).astype(y.dtype)
+    z = dense(unit.excite, dense(unit.squeeze, pooled))[:, :, None, None]
+    channels = y.shape[1]
+    return activate(Activation.SIGMOID, z[:, :channels]) * y + z[:, channels:]
+
+
+def layer_norm(layer: LayerNorm, x: Array) -> Array:
+    """Over the last axis, biased variance."""
+    exact = x.astype(np.float64)
+    centred = exact - exact.mean(axis=-1, keepdims=True)
+    variance = (centred**2).mean(axis=-1, keepdims=True)
+    result: Array = (centred / np.sqrt(variance + layer.epsilon) * layer.gammas + layer.betas).astype(x.dtype)
+    return result
+
+
+def softmax(x: Array) -> Array:
+    """Over the last axis."""
+    exact = x.astype(np.float64)
+    powers = np.exp(exact - exact.max(axis=-1, keepdims=True))
+    result: Array = (powers / powers.sum(axis=-1, keepdims=True)).astype(x.dtype)
+    return result
+
+
+def activate(activation: Activation, x: Array) -> Array:
+    match activation:
+        case Activation.NONE:
+            return x
+        case Activation.RELU:
+            return np.maximum(x, 0)
+        case Activation.RELU_SQUARED:
+            return np.square(np.maximum(x, 0))
+        case Activation.TANH:
+            return np.tanh(x)
+        case Activation.SIGMOID:
+            return 1 / (1 + np.exp(-np.maximum(x, -80)))  # e^80 is still finite in float32
+        case Activation.SWISH:
+            return x / (1 + np.exp(-np.maximum(x, -80)))
+        case Activation.MISH:
+            mish: Array = x * np.tanh(np.logaddexp(x, scalar(0, x)))
+            return mish
+        case Activation.SELU:
+            negative = scalar(_SELU_ALPHA, x) * np.expm1(np.minimum(x, 0))
+            selu: Array = scalar(_SELU_SCALE, x) * np.where(x > 0, x, negative)
+            return selu
+
+
+def tokens_of(planes: Array) -> Array:
+    """[n, C, 8, 8] -> [n, 64, C]."""
+    return planes.reshape(*planes.shape[:2], 64).transpose(0, 2, 1)
+
+
+def scalar(value: float, x: Array) -> Any:
+    """A Python float of x's dtype, so that float32 stays float32."""
+    return x.dtype.type(value)

@@ -1,0 +1,119 @@
+"""Encoder layers out of a file: attention, smolgen, feed-forward. Used by bodies and by policy heads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from evaluator.network.errors import NetworkError
+from evaluator.network.fields import Fields
+from evaluator.network.spec import (
+    Activation,
+    Attention,
+    EncoderLayer,
+    FeedForward,
+    FloatArray,
+    Smolgen,
+)
+
+_SMOLGEN_EPSILON = 1e-3
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderOptions:
+    """What the layers of one stack have in common. width: E; headcount_name: the field that gave heads."""
+
+    width: int
+    heads: int
+    headcount_name: str
+    ffn_activation: Activation
+    smolgen_activation: Activation
+    alpha: float
+    epsilon: float
+
+
+def read_encoders(weights: Fields, layers: list[Fields], options: EncoderOptions) -> tuple[EncoderLayer, ...]:
+    """weights: the file's Weights, which hold the smolgen matrix that all layers share."""
+    if not layers:
+        return ()
+    if options.heads < 1:
+        raise NetworkError(f"{options.headcount_name}: missing or 0; encoders need at least one head")
+    shared = (
+        weights.values("smolgen_w") if any(layer.child("mha").has("smolgen") for layer in layers) else None
+    )
+    return tuple(_encoder(layer, options, shared) for layer in layers)
+
+
+def _encoder(layer: Fields, options: EncoderOptions, shared: FloatArray | None) -> EncoderLayer:
+    ffn = layer.child("ffn")
+    dense1 = ffn.dense("dense1", options.width, options.ffn_activation)
+    dense2 = ffn.dense("dense2", len(dense1.biases))
+    _same(ffn.name("dense2_b"), len(dense2.biases), options.width)
+    return EncoderLayer(
+        attention=_attention(layer.child("mha"), options, shared),
+        norm1=layer.norm("ln1", options.width, options.epsilon),
+        ffn=FeedForward(dense1, dense2),
+        norm2=layer.norm("ln2", options.width, options.epsilon),
+        alpha=options.alpha,
+    )
+
+
+def _attention(mha: Fields, options: EncoderOptions, shared: FloatArray | None) -> Attention:
+    for name in ("rpe_q", "rpe_k", "rpe_v"):
+        if mha.has(name):
+            raise NetworkError(f"{mha.name(name)}: relative position encodings are not supported")
+    q = mha.dense("q", options.width)
+    k = mha.dense("k", options.width)
+    v = mha.dense("v", options.width)
+    model = len(q.biases)
+    _same(mha.name("k_b"), len(k.biases), model)
+    _same(mha.name("v_b"), len(v.biases), model)
+    if model % options.heads:
+        raise NetworkError(
+            f"{options.headcount_name}: {options.heads} heads do not divide the width {model} of "
+            f"{mha.name('q_b')}"
+        )
+    output = mha.dense("dense", model)
+    _same(mha.name("dense_b"), len(output.biases), options.width)
+    smolgen = None
+    if mha.has("smolgen"):
+        assert shared is not None
+        smolgen = _smolgen(mha.child("smolgen"), options, shared)
+    return Attention(options.heads, q, k, v, output, smolgen)
+
+
+def _smolgen(smolgen: Fields, options: EncoderOptions, shared: FloatArray) -> Smolgen:
+    compress = smolgen.values("compress")
+    hidden, rest = divmod(len(compress), options.width)
+    if rest or not hidden:
+        raise NetworkError(
+            f"{smolgen.name('compress')}: {len(compress)} values, expected a multiple of the width "
+            f"{options.width}"
+        )
+    activation = options.smolgen_activation
+    dense1 = smolgen.dense("dense1", 64 * hidden, activation)
+    dense2 = smolgen.dense("dense2", len(dense1.biases), activation)
+    generated = len(dense2.biases)
+    if generated % options.heads:
+        raise NetworkError(
+            f"{smolgen.name('dense2_b')}: {generated} values, expected a multiple of the "
+            f"{options.heads} heads"
+        )
+    gen = generated // options.heads
+    if len(shared) != 4096 * gen:
+        raise NetworkError(
+            f"weights.smolgen_w: {len(shared)} values, expected {4096 * gen} (4096 x {gen}) "
+            f"for {smolgen.name('dense2_b')}"
+        )
+    return Smolgen(
+        compress=compress.reshape(hidden, options.width),
+        dense1=dense1,
+        norm1=smolgen.norm("ln1", len(dense1.biases), _SMOLGEN_EPSILON),
+        dense2=dense2,
+        norm2=smolgen.norm("ln2", generated, _SMOLGEN_EPSILON),
+        position_weights=shared.reshape(4096, gen),
+    )
+
+
+def _same(name: str, found: int, expected: int) -> None:
+    if found != expected:
+        raise NetworkError(f"{name}: {found} values, expected {expected}")

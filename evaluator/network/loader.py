@@ -1,0 +1,207 @@
+"""An lc0 network file -> NetworkSpec."""
+
+from __future__ import annotations
+
+from os import PathLike
+from pathlib import Path
+
+import numpy as np
+
+from evaluator.network.container import Limits, read_container
+from evaluator.network.errors import NetworkError
+from evaluator.network.fields import Fields
+from evaluator.network.header import Header, read_header
+from evaluator.network.heads import read_moves_left, read_policy, read_value
+from evaluator.network.layers import EncoderOptions, read_encoders
+from evaluator.network.schema import InputEmbedding, Message
+from evaluator.network.spec import (
+    AttentionBody,
+    Dense,
+    DenseEmbeddingTail,
+    FeedForward,
+    FileInfo,
+    Gating,
+    NetworkSpec,
+    ResidualBlock,
+    ResidualTower,
+    SEUnit,
+)
+from protocol.batch import PLANES
+
+SHIPPED_NETWORK = Path(__file__).resolve().parents[1] / "networks" / "wavefront-128x8.pb.gz"
+"""The network that is used when the user names none."""
+
+
+def load_network(
+    path: str | PathLike[str],
+    *,
+    policy_head: str | None = None,
+    value_head: str | None = None,
+    limits: Limits | None = None,
+) -> NetworkSpec:
+    """Read an lc0 network file (gzip or plain protobuf).
+
+    policy_head: vanilla, optimistic, soft or opponent; value_head: winner, q or st. None takes vanilla and
+    winner, or the first head in the file where those are missing. limits: how far the file may unpack.
+
+    Raises NetworkError, whose message starts with the path and names the field at fault, for a file that is
+    missing, damaged, truncated, oversized, inconsistent or not supported, and for a head that is not in the
+    file.
+    """
+    path = Path(path)
+    try:
+        net, digest, size = read_container(path, limits)
+        return _read(net, path, digest, size, policy_head, value_head)
+    except NetworkError as error:
+        raise NetworkError(f"{path}: {error}") from None
+    except MemoryError:
+        raise NetworkError(f"{path}: this machine has not enough memory for the network") from None
+
+
+def _read(
+    net: Message, path: Path, digest: str, size: int, policy_head: str | None, value_head: str | None
+) -> NetworkSpec:
+    header = read_header(net)
+    weights = Fields(net.weights, "weights")
+    body: ResidualTower | AttentionBody
+    if header.attention_body:
+        body = _attention_body(weights, header)
+        width = len(body.embedding.biases)
+    else:
+        body = _residual_tower(weights, header)
+        width = len(body.input.biases)
+    policy = read_policy(weights, header, width, policy_head)
+    value = read_value(weights, header, width, value_head)
+    moves_left = read_moves_left(weights, header, width)
+    name = path.name
+    for suffix in (".gz", ".pb"):
+        name = name.removesuffix(suffix)
+    return NetworkSpec(
+        name=name,
+        content_hash=digest,
+        input_format=header.input,
+        body=body,
+        policy=policy.head,
+        value=value.head,
+        moves_left=moves_left,
+        policy_head=policy.name,
+        value_head=value.name,
+        policy_heads=policy.names,
+        value_heads=value.names,
+        info=FileInfo(
+            path=str(path),
+            bytes=size,
+            min_version=(net.min_version.major, net.min_version.minor, net.min_version.patch),
+            license=_text(net.license),
+            training={
+                field.name: _text(value) if isinstance(value, bytes) else value
+                for field, value in net.training_params.ListFields()
+            },
+            encodings=tuple(sorted(weights.encodings)),
+            repairs=header.repairs,
+            structure=header.structure,
+        ),
+    )
+
+
+def _text(value: bytes) -> str:
+    return value.decode("utf-8", errors="replace")
+
+
+def _residual_tower(weights: Fields, header: Header) -> ResidualTower:
+    first = weights.child("input").convolution(PLANES, 3, header.activation)
+    filters = len(first.biases)
+    blocks = []
+    for block in weights.children("residual"):
+        conv1 = block.child("conv1").convolution(filters, 3, header.activation)
+        conv2 = block.child("conv2").convolution(len(conv1.biases), 3)
+        if len(conv2.biases) != filters:
+            raise NetworkError(
+                f"{block.name('conv2')}: {len(conv2.biases)} outputs, expected the tower's {filters}"
+            )
+        se = None
+        if block.message.HasField("se"):
+            unit = block.child("se")
+            squeeze_biases = unit.values("b1")
+            se = SEUnit(
+                squeeze=Dense(
+                    unit.array("w1", len(squeeze_biases), filters), squeeze_biases, header.activation
+                ),
+                excite=Dense(
+                    unit.array("w2", 2 * filters, len(squeeze_biases)), unit.array("b2", 2 * filters)
+                ),
+            )
+        blocks.append(ResidualBlock(conv1, conv2, se, header.activation))
+    return ResidualTower(first, tuple(blocks))
+
+
+def _attention_body(weights: Fields, header: Header) -> AttentionBody:
+    count = len(weights.message.encoder)
+    if count == 0:
+        raise NetworkError("weights.encoder: missing; an attention body has at least one encoder")
+    tower = _residual_tower(weights, header) if len(weights.message.residual) else None
+
+    preprocess = None
+    if tower is not None:
+        position, inputs = InputEmbedding.NONE, len(tower.input.biases)
+    else:
+        position, inputs = _position_part(weights, header)
+        if position is InputEmbedding.PE_DENSE:
+            preprocess = weights.dense("ip_emb_preproc", 64 * 12)
+            if len(preprocess.biases) % 64:
+                raise NetworkError(
+                    f"weights.ip_emb_preproc_b: {len(preprocess.biases)} values, expected a multiple of 64"
+                )
+            inputs = PLANES + len(preprocess.biases) // 64
+    embedding = weights.dense("ip_emb", inputs, header.activation)
+    width = len(embedding.biases)
+
+    gating = None
+    if weights.has("ip_mult_gate") and weights.has("ip_add_gate"):
+        # The file has [channel][square]; tokens are [square][channel].
+        gating = Gating(
+            np.ascontiguousarray(weights.array("ip_mult_gate", width, 64).T),
+            np.ascontiguousarray(weights.array("ip_add_gate", width, 64).T),
+        )
+    alpha = (2.0 * count) ** -0.25
+    dense_embedding = header.embedding is InputEmbedding.PE_DENSE
+    tail = None
+    if dense_embedding:
+        ffn = weights.child("ip_emb_ffn")
+        dense1 = ffn.dense("dense1", width, header.ffn_activation)
+        dense2 = ffn.dense("dense2", len(dense1.biases))
+        if len(dense2.biases) != width:
+            raise NetworkError(f"{ffn.name('dense2_b')}: {len(dense2.biases)} values, expected {width}")
+        tail = DenseEmbeddingTail(
+            norm1=weights.norm("ip_emb_ln", width, 1e-3),
+            ffn=FeedForward(dense1, dense2),
+            norm2=weights.norm("ip_emb_ffn_ln", width, 1e-3),
+            alpha=alpha,
+        )
+    encoders = read_encoders(
+        weights,
+        weights.children("encoder"),
+        EncoderOptions(
+            width=width,
+            heads=weights.message.headcount,
+            headcount_name=weights.name("headcount"),
+            ffn_activation=header.ffn_activation,
+            smolgen_activation=header.smolgen_activation,
+            alpha=alpha,
+            epsilon=1e-3 if dense_embedding else 1e-6,
+        ),
+    )
+    return AttentionBody(tower, position, preprocess, embedding, tail, gating, encoders)
+
+
+def _position_part(weights: Fields, header: Header) -> tuple[InputEmbedding, int]:
+    """The position part of a token and the embedding's inputs.
+
+    A header that says NONE comes from writers that did not know the field: then the embedding's width tells.
+    """
+    position = header.embedding
+    if position is InputEmbedding.NONE:
+        outputs = len(weights.values("ip_emb_b"))
+        if len(weights.values("ip_emb_w")) != outputs * PLANES:
+            position = InputEmbedding.PE_MAP
+    return position, PLANES + (64 if position is InputEmbedding.PE_MAP else 0)

@@ -1,0 +1,84 @@
+"""One `Layer` of the file to float32 and back: the four weight encodings."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from evaluator.network.errors import NetworkError
+from evaluator.network.schema import Message, WeightsEncoding
+from evaluator.network.spec import FloatArray
+
+_BYTES_PER_VALUE = {
+    WeightsEncoding.LINEAR16: 2,
+    WeightsEncoding.FLOAT16: 2,
+    WeightsEncoding.BFLOAT16: 2,
+    WeightsEncoding.FLOAT32: 4,
+}
+
+
+def layer_encoding(layer: Message, name: str) -> WeightsEncoding:
+    """The encoding of a Layer; without the field it is LINEAR16."""
+    if not layer.HasField("encoding"):
+        return WeightsEncoding.LINEAR16
+    try:
+        return WeightsEncoding(layer.encoding)
+    except ValueError:
+        raise NetworkError(
+            f"{name}: unknown encoding {layer.encoding}; known are "
+            + ", ".join(f"{e.value} {e.name}" for e in WeightsEncoding)
+        ) from None
+
+
+def decode_layer(layer: Message, name: str) -> FloatArray:
+    """The values of a Layer, flat. An empty Layer gives an empty array.
+
+    name: of the field, for errors. Raises NetworkError for an unknown encoding, a length that is not a whole
+    number of values, and values that are not finite.
+    """
+    encoding = layer_encoding(layer, name)
+    data: bytes = layer.params
+    if len(data) % _BYTES_PER_VALUE[encoding]:
+        raise NetworkError(
+            f"{name}: {len(data)} bytes are not a whole number of {encoding.name} values; the file is damaged"
+        )
+    match encoding:
+        case WeightsEncoding.LINEAR16:
+            low, high = np.float32(layer.min_val), np.float32(layer.max_val)
+            if not (np.isfinite(low) and np.isfinite(high)):
+                raise NetworkError(f"{name}: its range {low} to {high} is not finite; the file is damaged")
+            t = np.frombuffer(data, "<u2").astype(np.float32) / np.float32(65535)
+            with np.errstate(over="ignore"):
+                values = low * (np.float32(1) - t) + high * t
+        case WeightsEncoding.FLOAT16:
+            values = np.frombuffer(data, "<f2").astype(np.float32)
+        case WeightsEncoding.BFLOAT16:
+            values = (np.frombuffer(data, "<u2").astype(np.uint32) << 16).view(np.float32)
+        case WeightsEncoding.FLOAT32:
+            values = np.frombuffer(data, "<f4").astype(np.float32)
+    if not np.isfinite(values).all():
+        bad = int(np.count_nonzero(~np.isfinite(values)))
+        raise NetworkError(f"{name}: {bad} of {len(values)} values are not finite; the file is damaged")
+    return values
+
+
+def encode_layer(layer: Message, values: FloatArray, encoding: WeightsEncoding) -> None:
+    """Write values (any shape, row-major) into a Layer. LINEAR16 leaves `encoding` absent, as older files
+    do."""
+    flat = np.ascontiguousarray(values, dtype=np.float32).reshape(-1)
+    if encoding is not WeightsEncoding.LINEAR16:
+        layer.encoding = int(encoding)
+    match encoding:
+        case WeightsEncoding.LINEAR16:
+            low, high = (float(flat.min()), float(flat.max())) if flat.size else (0.0, 0.0)
+            layer.min_val, layer.max_val = low, high
+            span = high - low or 1.0
+            t = np.rint((flat.astype(np.float64) - low) / span * 65535)
+            layer.params = t.astype("<u2").tobytes()
+        case WeightsEncoding.FLOAT16:
+            layer.params = flat.astype("<f2").tobytes()
+        case WeightsEncoding.BFLOAT16:
+            bits = flat.view(np.uint32)
+            rounded = bits + 0x7FFF + ((bits >> 16) & 1)  # to nearest, ties to even
+            layer.params = (rounded >> 16).astype("<u2").tobytes()
+        case WeightsEncoding.FLOAT32:
+            layer.params = flat.astype("<f4").tobytes()
