@@ -156,18 +156,22 @@ is written e1g1, with chess960 king takes rook (e1h1), and is understood in both
     >>> game.fen()
     'rnbqkbnr/pppppppp/8/8/4P3/8/PPPP1PPP/RNBQKBNR b KQkq - 0 1'
 
+allow_opponent_check accepts a FEN whose side to move could take the king, as lc0 does: such a position can be
+encoded and evaluated (playable is False), but no move can be played.
+
 Raises ValueError, saying what is wrong, for an illegal FEN.)")
       .def(
           "__init__",
-          [](Game* self, const std::optional<nb::str>& fen, bool chess960) {
+          [](Game* self, const std::optional<nb::str>& fen, bool chess960, bool allow_opponent_check) {
             if (fen) {
-              new (self) Game(utf8(*fen), chess960);
+              new (self) Game(utf8(*fen), chess960,
+                              allow_opponent_check ? OpponentCheck::kAllow : OpponentCheck::kRefuse);
             } else {
               new (self) Game();
               self->chess960 = chess960;
             }
           },
-          "fen"_a = nb::none(), "chess960"_a = false)
+          "fen"_a = nb::none(), "chess960"_a = false, nb::kw_only(), "allow_opponent_check"_a = false)
       .def(
           "push_uci", [](Game& game, const nb::str& move) { game.push_uci(utf8(move)); }, "move"_a,
           "Play a legal move. Raises ValueError, and leaves the game as it was, for any other text.")
@@ -210,6 +214,7 @@ The reason is "checkmate", "stalemate", "insufficient material", "fifty-move rul
       .def_prop_ro(
           "in_check", [](const Game& game) { return game.current().in_check(); },
           "Whether the side to move is in check.")
+      .def_prop_ro("playable", &Game::playable, "False if the side to move could take the king.")
       .def_prop_ro(
           "rule50", [](const Game& game) { return game.current().rule50(); },
           "Plies since the last capture or pawn move.")

@@ -217,9 +217,9 @@ int read_counter(std::string_view text, const char* name, int maximum) {
   return value;
 }
 
-void check_checks(const Position& position) {
+void check_checks(const Position& position, OpponentCheck opponent_check) {
   const Color us = position.side_to_move();
-  if (position.attackers(position.king_square(~us), us, position.occupied())) {
+  if (opponent_check == OpponentCheck::kRefuse && position.opponent_in_check()) {
     refuse(std::string(color_name(~us)) + " is in check but it is " + color_name(us) + "'s move");
   }
   if (count(position.checkers()) > 2)
@@ -228,7 +228,7 @@ void check_checks(const Position& position) {
 
 }  // namespace
 
-Position parse_fen(std::string_view fen, bool chess960) {
+Position parse_fen(std::string_view fen, bool chess960, OpponentCheck opponent_check) {
   if (fen.size() > kMaxLength) {
     refuse(std::to_string(fen.size()) + " characters are too many (at most " + std::to_string(kMaxLength) +
            ")");
@@ -255,7 +255,7 @@ Position parse_fen(std::string_view fen, bool chess960) {
   }
   setup.ply = 2 * (fullmove - 1) + (setup.side_to_move == kBlack ? 1 : 0);
   const Position position(setup);
-  check_checks(position);
+  check_checks(position, opponent_check);
   return position;
 }
 

@@ -19,7 +19,12 @@ namespace wavefront {
 // check, more men than promotions allow, pawns on the first or last rank, castling rights without king and
 // rook at home, an en-passant square that no double step has just passed, more than two checkers, counters
 // out of range.
-Position parse_fen(std::string_view fen, bool chess960);
+//
+// kAllow accepts a check on the side that is not to move. lc0 evaluates such positions, and lists captures of
+// the king among the moves; they can be encoded, but not played from.
+enum class OpponentCheck { kRefuse, kAllow };
+Position parse_fen(std::string_view fen, bool chess960,
+                   OpponentCheck opponent_check = OpponentCheck::kRefuse);
 
 // Six fields. The en-passant square is written only if a capture there is legal; castling rights are KQkq in
 // standard chess, rook files (HAha) in Chess960.

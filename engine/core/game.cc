@@ -3,15 +3,15 @@
 
 #include <stdexcept>
 
-#include "fen.h"
 #include "uci_move.h"
 
 namespace wavefront {
 
-Game::Game(std::string_view fen, bool is_chess960)
-    : start(parse_fen(fen, is_chess960)), chess960(is_chess960), history(start) {}
+Game::Game(std::string_view fen, bool is_chess960, OpponentCheck opponent_check)
+    : start(parse_fen(fen, is_chess960, opponent_check)), chess960(is_chess960), history(start) {}
 
 void Game::push_uci(std::string_view text) {
+  if (!playable()) throw std::invalid_argument("no move can be played: the side not to move is in check");
   push(parse_uci(current(), text, chess960));
 }
 

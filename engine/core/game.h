@@ -4,6 +4,7 @@
 #include <string_view>
 #include <vector>
 
+#include "fen.h"
 #include "history.h"
 #include "outcome.h"
 
@@ -14,13 +15,16 @@ class Game {
   // The initial position of standard chess.
   Game() : start(Position::start()), history(start) {}
   // Throws std::invalid_argument as parse_fen does.
-  Game(std::string_view fen, bool is_chess960);
+  Game(std::string_view fen, bool is_chess960, OpponentCheck opponent_check = OpponentCheck::kRefuse);
 
   // Plays a legal move given as UCI text. Throws std::invalid_argument, and leaves the game as it was.
   void push_uci(std::string_view text);
   void push(Move move);  // a legal move
   // Takes the last move back and returns it. Throws std::invalid_argument if none was played.
   Move pop();
+
+  // Whether the position can be played from; false only for a start with OpponentCheck::kAllow that needs it.
+  bool playable() const { return !current().opponent_in_check(); }
 
   const Position& current() const { return history.current(); }
   Outcome outcome() const { return wavefront::outcome(history, current().legal_move_count()); }

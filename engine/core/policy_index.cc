@@ -47,9 +47,17 @@ struct PolicyTable {
 constexpr PolicyTable kTable;
 static_assert(kTable.size == kPolicySize);
 
+// What lc0 does to the squares of a move under a board transform. Where the board is transposed it does not
+// transpose the move but turns it by 180 degrees (seen in lc0 0.33's priors); networks are trained and used
+// that way.
+constexpr int move_transform(int transform) {
+  return transform & kTranspose ? kFlip | kMirror : transform;
+}
+
 }  // namespace
 
 uint16_t policy_index(Move move, Color side_to_move, int transform) {
+  transform = move_transform(transform);
   const Square from = transform_square(move.from(), side_to_move, transform);
   const Square to = transform_square(move.to(), side_to_move, transform);
   const PieceType promotion = move.promotion();
@@ -59,6 +67,7 @@ uint16_t policy_index(Move move, Color side_to_move, int transform) {
 
 Move policy_move(const Position& position, int index, int transform) {
   const Color us = position.side_to_move();
+  transform = move_transform(transform);
   const Move seen = kTable.moves[size_t(index)];
   const Square from = untransform_square(seen.from(), us, transform);
   const Square to = untransform_square(seen.to(), us, transform);

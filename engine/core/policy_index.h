@@ -2,7 +2,8 @@
 //
 // The entries are 1792 from-to moves sorted by from and to, then 66 promotions to queen, rook or bishop.
 // Squares are in the view of the side to move, with the board transform of the canonical input formats
-// applied (encoder.h). A promotion to knight is the plain from-to move, castling is king takes rook.
+// applied (encoder.h); where that transposes the board it turns moves by 180 degrees. A promotion to knight
+// is the plain from-to move, castling is king takes rook.
 #pragma once
 
 #include <cstdint>

@@ -65,6 +65,10 @@ class Position {
   Bitboard attackers(Square square, Color by, Bitboard occupied) const;
   Bitboard checkers() const { return attackers(king_square(side_to_move_), ~side_to_move_, occupied()); }
   bool in_check() const { return checkers() != 0; }
+  // Whether the side to move could take the king: no such position can be played.
+  bool opponent_in_check() const {
+    return attackers(king_square(~side_to_move_), side_to_move_, occupied()) != 0;
+  }
 
   // Appends all legal moves; the order is a function of the position.
   void legal_moves(MoveList& moves) const;
