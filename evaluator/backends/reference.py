@@ -300,7 +300,8 @@ def activate(activation: Activation, x: Array) -> Array:
         case Activation.SIGMOID:
             return 1 / (1 + np.exp(-np.maximum(x, -80)))  # e^80 is still finite in float32
         case Activation.SWISH:
-            return x / (1 + np.exp(-np.maximum(x, -80)))
+            swish: Array = x / (1 + np.exp(-np.maximum(x, -80)))
+            return swish
         case Activation.MISH:
             mish: Array = x * np.tanh(np.logaddexp(x, scalar(0, x)))
             return mish

@@ -8,11 +8,11 @@ import numpy as np
 import onnxruntime as ort
 
 from evaluator.backends.base import Backend, BackendError
-from evaluator.backends.batches import evaluation, mask_bits
+from evaluator.backends.batches import RULE50_PLANE, evaluation, mask_bits
 from evaluator.backends.onnx.model import build_model
 from evaluator.backends.threads import default_threads
 from evaluator.network.spec import NetworkSpec
-from protocol.batch import EvaluationBatch, PositionBatch
+from protocol.batch import PLANES, EvaluationBatch, PositionBatch
 
 NEEDS_NETWORK = True
 
@@ -42,7 +42,7 @@ class OnnxBackend(Backend):
             self._outputs.append("moves_left")
         try:
             self._session: ort.InferenceSession | None = ort.InferenceSession(
-                build_model(network, portable=False).SerializeToString(),
+                build_model(network, packed=True).SerializeToString(),
                 _session_options(self.threads),
                 providers=["CPUExecutionProvider"],
             )
@@ -56,10 +56,9 @@ class OnnxBackend(Backend):
     def _run(self, batch: PositionBatch) -> list[Any]:
         if self._session is None:
             raise BackendError("the onnx backend is closed")
-        feed = {
-            "bits": mask_bits(batch.positions),
-            "rule50": np.ascontiguousarray(batch.positions["rule50"])[:, None],
-        }
+        values = np.ones((len(batch), PLANES, 1), np.float32)
+        values[:, RULE50_PLANE, 0] = batch.positions["rule50"]
+        feed = {"bits": mask_bits(batch.positions), "values": values}
         try:
             return list(self._session.run(self._outputs, feed))
         except Exception as error:

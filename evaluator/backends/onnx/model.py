@@ -1,12 +1,10 @@
-"""NetworkSpec -> ONNX graph.
+"""NetworkSpec -> ONNX graph, of standard operators only.
 
-Two flavours of one graph. The portable one (`export`) uses only standard operators and takes float planes.
-The one that the backend runs takes packed bytes and uses onnxruntime's fused operators. Both fold what can be
-folded into
-weights: the attention scale into q, the residual factor alpha into the last matrix of a sublayer, the
-constant position part of a PE_MAP embedding into one bias per square.
-
-Tokens are kept as [n*64, C] between layers, because onnxruntime runs a 2-D Gemm with its bias in one pass.
+What can be folded into weights is: the attention scale into q, the residual factor alpha into the last matrix
+of a sublayer, the constant position part of a PE_MAP embedding into one bias per square. Tokens are kept as
+[n*64, C] between layers, because onnxruntime runs a 2-D Gemm with its bias (and a relu) in one pass.
+onnxruntime's own fused operators were tried and gain nothing on the CPU: MultiHeadAttention and FusedMatMul
+are even, SkipLayerNormalization is six times slower than an addition and a norm.
 """
 
 from __future__ import annotations
@@ -16,7 +14,6 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto
 
-from evaluator.backends.batches import RULE50_PLANE
 from evaluator.backends.onnx.graph import Graph
 from evaluator.network.policy_tables import (
     CONVOLUTION_PLANES,
@@ -50,15 +47,15 @@ from evaluator.network.spec import (
 from protocol.batch import PLANES, POLICY_SIZE
 
 
-def build_model(network: NetworkSpec, *, portable: bool) -> onnx.ModelProto:
+def build_model(network: NetworkSpec, *, packed: bool) -> onnx.ModelProto:
     """The network as an ONNX model with a dynamic batch n.
 
-    portable: input `planes` float32 [n, 112, 8, 8]. Otherwise `bits` uint8 [n, 112, 64] of zeros and ones and
-    `rule50` float32 [n, 1]. Outputs: `policy` [n, 1858] raw logits; `wdl` [n, 3] probabilities or `value` [n,
-    1]; `moves_left` [n, 1] plies where the network has that head.
+    Input: `planes` float32 [n, 112, 8, 8]; or, if packed, `bits` uint8 [n, 112, 64] of zeros and ones and
+    `values` float32 [n, 112, 1] to multiply them with. Outputs: `policy` [n, 1858] raw logits; `wdl` [n, 3]
+    probabilities or `value` [n, 1]; `moves_left` [n, 1] plies where the network has that head.
     """
-    g = Graph(fused=not portable)
-    planes = _input(g, portable)
+    g = Graph()
+    planes = _input(g, packed)
     match network.body:
         case ResidualTower() as tower:
             x = _tower(g, tower, g.reshape(planes, 0, PLANES, 8, 8))
@@ -84,17 +81,13 @@ def build_model(network: NetworkSpec, *, portable: bool) -> onnx.ModelProto:
     return g.model(network.name, metadata)
 
 
-def _input(g: Graph, portable: bool) -> str:
+def _input(g: Graph, packed: bool) -> str:
     """[n, 112, 64] float32."""
-    if portable:
+    if not packed:
         return g.reshape(g.input("planes", TensorProto.FLOAT, ["n", PLANES, 8, 8]), 0, PLANES, 64)
-    bits = g.op("Cast", g.input("bits", TensorProto.UINT8, ["n", PLANES, 64]), to=TensorProto.FLOAT)
-    # Plane 109 holds rule50 where its bits are set: multiply every plane by 1 except that one.
-    rule50 = g.reshape(g.input("rule50", TensorProto.FLOAT, ["n", 1]), 0, 1, 1)
-    before = g.slice(bits, 1, 0, RULE50_PLANE)
-    plane = g.op("Mul", g.slice(bits, 1, RULE50_PLANE, RULE50_PLANE + 1), rule50)
-    after = g.slice(bits, 1, RULE50_PLANE + 1, PLANES)
-    return g.op("Concat", before, plane, after, axis=1)
+    bits = g.input("bits", TensorProto.UINT8, ["n", PLANES, 64])
+    values = g.input("values", TensorProto.FLOAT, ["n", PLANES, 1])
+    return g.op("Mul", g.op("Cast", bits, to=TensorProto.FLOAT), values)
 
 
 # --- bodies -------------------------------------------------------------------------------------------------
@@ -166,15 +159,15 @@ def _attention(g: Graph, layer: Attention, x: str, alpha: float) -> str:
     model, heads = len(layer.q.biases), layer.heads
     depth = model // heads
     scale = np.float32(depth**-0.5)
-    weights = np.concatenate([layer.q.weights * scale, layer.k.weights, layer.v.weights])
-    biases = np.concatenate([layer.q.biases * scale, layer.k.biases, layer.v.biases])
-    qkv = g.reshape(_linear(g, x, weights, biases), -1, 64, 3 * heads, depth)
-    qkv = g.transpose(qkv, 0, 2, 1, 3)
-    q, k, v = g.ops("Split", 3, qkv, axis=1, num_outputs=3)
-    if g.fused:
-        logits = g.microsoft("FusedMatMul", q, k, transB=1)
-    else:
-        logits = g.op("MatMul", q, g.transpose(k, 0, 1, 3, 2))
+
+    # Three products: a single one for q, k and v has to be taken apart again, which costs more than it saves.
+    def split(weights: FloatArray, biases: FloatArray, *order: int) -> str:
+        return g.transpose(g.reshape(_linear(g, x, weights, biases), -1, 64, heads, depth), *order)
+
+    q = split(layer.q.weights * scale, layer.q.biases * scale, 0, 2, 1, 3)  # [n, heads, 64, depth]
+    k = split(layer.k.weights, layer.k.biases, 0, 2, 3, 1)  # [n, heads, depth, 64]
+    v = split(layer.v.weights, layer.v.biases, 0, 2, 1, 3)
+    logits = g.op("MatMul", q, k)
     if layer.smolgen is not None:
         logits = g.op("Add", logits, _smolgen(g, layer.smolgen, heads, x))
     mixed = g.op("MatMul", g.op("Softmax", logits, axis=-1), v)
@@ -219,10 +212,7 @@ def _attention_policy(g: Graph, head: AttentionPolicyHead, x: str) -> str:
     scale = np.float32(depth**-0.5)
     q = g.reshape(_linear(g, y, head.q.weights * scale, head.q.biases * scale), -1, 64, depth)
     k = g.reshape(_linear(g, y, head.k.weights, head.k.biases), -1, 64, depth)
-    if g.fused:
-        moves = g.microsoft("FusedMatMul", q, k, transB=1)
-    else:
-        moves = g.op("MatMul", q, g.transpose(k, 0, 2, 1))
+    moves = g.op("MatMul", q, g.transpose(k, 0, 2, 1))
     promotion = head.promotion[:3] + head.promotion[3:]
     offsets = g.op("MatMul", g.slice(k, 1, 56, 64), g.constant(promotion.T))  # [n, to-file, piece]
     seventh = g.slice(g.slice(moves, 1, 48, 56), 2, 56, 64)
@@ -289,16 +279,7 @@ def _norm(g: Graph, layer: LayerNorm, x: str) -> str:
 
 def _add_norm(g: Graph, layer: LayerNorm, x: str, y: str) -> str:
     """norm(x + y)."""
-    if not g.fused:
-        return _norm(g, layer, g.op("Add", x, y))
-    return g.microsoft(
-        "SkipLayerNormalization",
-        x,
-        y,
-        g.constant(layer.gammas),
-        g.constant(layer.betas),
-        epsilon=layer.epsilon,
-    )
+    return _norm(g, layer, g.op("Add", x, y))
 
 
 def _activate(g: Graph, activation: Activation, x: str) -> str:
@@ -319,14 +300,14 @@ def _activate(g: Graph, activation: Activation, x: str) -> str:
         case Activation.SELU:
             return g.op("Selu", x, alpha=1.67326324, gamma=1.05070098)
         case Activation.MISH:
-            return g.op("Mish", x) if not g.fused else _mish(g, x)
+            return _mish(g, x)
 
 
 def _mish(g: Graph, x: str) -> str:
     """x tanh(log(1 + e^x)) = x t / (t + 2) with t = e^x (e^x + 2).
 
-    Seven element-wise passes that are all vectorised, where Mish runs a scalar softplus. Above 20 the factor
-    is 1 in float32 and e^2x would overflow.
+    Seven element-wise passes that are all vectorised; onnxruntime runs the operator Mish with a scalar
+    softplus, 15 times slower. Above 20 the factor is 1 in float32 and e^2x would overflow.
     """
     power = g.op("Exp", g.op("Min", x, g.scalar(20.0)))
     t = g.op("Mul", power, g.op("Add", power, g.scalar(2.0)))
