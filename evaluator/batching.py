@@ -1,0 +1,242 @@
+"""The batch policy: how many of the queued positions a device should run next, or until when it should wait.
+
+Pure: it is told the time and what happened, it does no I/O and holds no locks, so that the simulation
+(evaluator/simulation.py) and the tests run it as the service does. docs/batching.md compares it with others.
+
+How it decides:
+
+1. Candidates are the sizes at which a request ends, and the sizes of the latency curve's ladder: whole
+   requests where possible, cuts where the curve has a cliff (33 queued may be best as 32 now and 1 next).
+2. A candidate costs its own time plus the time of draining the rest as well as the curve allows. Those within
+   TOLERANCE of the cheapest count as equally fast.
+3. Among these it takes the one that keeps the oldest request of every class inside its latency target; then
+   the one with the least weighted waiting (play counts more than self-play); then the smallest.
+4. An idle device takes work at once, unless clients that have just been answered are expected back so soon,
+   as learnt from how long they took before, that everybody is served faster by waiting for them.
+5. A device that is busy is given a second batch (to hide the transfers) only when that batch is a full one,
+   or the first is about to end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+
+from evaluator.latency import LatencyModel
+
+TOLERANCE = 0.05
+"""Plans within this fraction of the fastest count as equally fast."""
+
+WEIGHTS = (16.0, 4.0, 1.0)
+"""What a waiting position of class play, analysis and self-play counts."""
+
+RETURN_MEMORY = 0.25
+"""Weight of the newest observation in a client's average time between answer and next request."""
+
+MAX_WAIT_SHARE = 0.5
+"""A wait never takes longer than this share of what running the queue at once would take."""
+
+WAIT_GAIN = 0.9
+"""A wait must be expected to reach at most this share of the time per position of running at once."""
+
+ACTIVE_MS = 1000.0
+"""A class that had a request within this time is expected to have another soon."""
+
+MAX_CLIENTS = 1024
+"""Clients whose habits are remembered; beyond that the one seen longest ago is forgotten."""
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyTargets:
+    """Milliseconds from receipt to answer that the policy tries to keep for each class."""
+
+    play: float = 50.0
+    analysis: float = 200.0
+    selfplay: float = 1000.0
+
+    def of(self, rank: int) -> float:
+        return (self.play, self.analysis, self.selfplay)[rank]
+
+
+@dataclass(slots=True)
+class Pending:
+    """A request, or what is left of one, in the order in which requests are taken.
+
+    rank: 0 play, 1 analysis, 2 self-play. arrived_ms: when it was received, on the policy's clock.
+    """
+
+    positions: int
+    rank: int
+    arrived_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """Run the first `positions` queued positions now."""
+
+    positions: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Decide again at `until_ms`, or when something arrives or ends before."""
+
+    until_ms: float
+
+
+@dataclass(slots=True)
+class _Habit:
+    """When a client tends to come back."""
+
+    replied_ms: float = -1.0
+    return_ms: float | None = None
+    positions: float = 0.0
+
+
+@dataclass(slots=True)
+class BatchPolicy:
+    """Decides the batches of one network on one device.
+
+    model: the measured latency. Times are milliseconds on any clock that the caller keeps to.
+    """
+
+    model: LatencyModel
+    targets: LatencyTargets = field(default_factory=LatencyTargets)
+    _habits: dict[Hashable, _Habit] = field(default_factory=dict)
+    _last_arrival: list[float] = field(default_factory=lambda: [-1e18, -1e18, -1e18])
+
+    def arrived(self, client: Hashable, positions: int, rank: int, now_ms: float) -> None:
+        """A client sent a request."""
+        self._last_arrival[rank] = now_ms
+        habit = self._habits.get(client)
+        if habit is None:
+            if len(self._habits) >= MAX_CLIENTS:
+                del self._habits[next(iter(self._habits))]
+            habit = self._habits[client] = _Habit()
+        habit.positions += RETURN_MEMORY * (positions - habit.positions) if habit.positions else positions
+        if habit.replied_ms >= 0:
+            gap = now_ms - habit.replied_ms
+            habit.replied_ms = -1.0
+            if habit.return_ms is None:
+                habit.return_ms = gap
+            else:
+                habit.return_ms += RETURN_MEMORY * (gap - habit.return_ms)
+
+    def replied(self, client: Hashable, now_ms: float) -> None:
+        """A client was sent an answer."""
+        habit = self._habits.get(client)
+        if habit is not None:
+            habit.replied_ms = now_ms
+
+    def forget(self, client: Hashable) -> None:
+        """A client is gone."""
+        self._habits.pop(client, None)
+
+    def decide(
+        self, pending: Sequence[Pending], now_ms: float, busy_until_ms: float | None = None
+    ) -> Launch | Wait:
+        """What to do with a queue that is not empty.
+
+        pending: in the order of being taken; what lies beyond the model's max_batch may be left out.
+        busy_until_ms: when the batches running on the device are expected to be done; None if it is idle.
+        """
+        model = self.model
+        total = 0
+        for request in pending:
+            total += request.positions
+        if busy_until_ms is not None and total < model.knee:
+            # The next batch should be ready when this one ends, and gathers more until then.
+            launch_ms = busy_until_ms - 0.25 * model.milliseconds(total)
+            if launch_ms > now_ms:
+                return Wait(launch_ms)
+        elif busy_until_ms is None and total < model.knee and len(self._habits) > 1:
+            until_ms = self._worth_waiting_until(total, pending, now_ms)
+            if until_ms is not None:
+                return Wait(until_ms)
+        total = min(total, model.max_batch)
+        whole_ms = model.milliseconds(total)
+        if len(pending) == 1 and model.drain_ms(total) >= (1 - TOLERANCE) * whole_ms:
+            knee = model.knee
+            # One request, no cliff: nobody gains from a part of it before the rest.
+            if total <= 2 * knee or whole_ms <= self._blocking_limit_ms(pending[0].rank, now_ms):
+                return Launch(total)
+        return Launch(self._best_cut(pending, total, now_ms))
+
+    def _best_cut(self, pending: Sequence[Pending], total: int, now_ms: float) -> int:
+        model = self.model
+        ends: list[int] = []
+        taken = 0
+        for request in pending:
+            taken += request.positions
+            if taken >= total:
+                break
+            ends.append(taken)
+        # With very many requests, a sample of their ends is as good as all.
+        step = max(1, len(ends) // 32)
+        candidates = sorted({*ends[::step], *(cut for cut in model.ladder if cut < total), total})
+        costs = [model.milliseconds(size) + model.drain_ms(total - size) for size in candidates]
+        limit = min(costs) * (1 + TOLERANCE)
+        best: tuple[float, float, int] | None = None
+        for size, cost in zip(candidates, costs, strict=True):
+            if cost <= limit:
+                lateness, waiting = self._consequences(pending, size, cost, now_ms)
+                if best is None or (lateness, waiting) < best[:2]:
+                    best = (lateness, waiting, size)
+        assert best is not None
+        return best[2]
+
+    def _consequences(
+        self, pending: Sequence[Pending], size: int, cost_ms: float, now_ms: float
+    ) -> tuple[float, float]:
+        """How late the oldest requests get beyond their targets, relative to these, and the weighted waiting
+        of all, if `size` positions run now and the rest after them until `cost_ms`."""
+        first_ms = self.model.milliseconds(size)
+        late = 0.0
+        waiting = 0.0
+        taken = 0
+        lowest = 0
+        for request in pending:
+            taken += request.positions
+            done_ms = first_ms if taken <= size else cost_ms
+            target = self.targets.of(request.rank)
+            late = max(late, (now_ms - request.arrived_ms + done_ms) / target - 1.0)
+            waiting += WEIGHTS[request.rank] * done_ms
+            if taken - request.positions < size:
+                lowest = max(lowest, request.rank)
+        # A higher class that is in use will want the device while this batch runs.
+        late = max(late, first_ms / self._blocking_limit_ms(lowest, now_ms) - 1.0)
+        return late, waiting
+
+    def _blocking_limit_ms(self, rank: int, now_ms: float) -> float:
+        """How long a batch with requests of that class may hold the device."""
+        for higher in range(rank):
+            if now_ms - self._last_arrival[higher] < ACTIVE_MS:
+                return self.targets.of(higher) / 2
+        return self.targets.of(rank)
+
+    def _worth_waiting_until(self, total: int, pending: Sequence[Pending], now_ms: float) -> float | None:
+        """When clients are expected back that are worth waiting for; None if it is best to run at once."""
+        at_once_ms = self.model.milliseconds(total)
+        horizon_ms = MAX_WAIT_SHARE * at_once_ms
+        # The wait counts from the oldest request, so that a queue is not put off again and again.
+        oldest_ms = min(request.arrived_ms for request in pending)
+        latest_ms = oldest_ms + horizon_ms
+        if latest_ms <= now_ms:
+            return None
+        due: list[tuple[float, float]] = []
+        for habit in self._habits.values():
+            if habit.replied_ms >= 0 and habit.return_ms is not None:
+                expected_ms = habit.replied_ms + 1.25 * habit.return_ms
+                if now_ms <= expected_ms <= latest_ms:
+                    due.append((expected_ms, habit.positions))
+        due.sort()
+        best_until: float | None = None
+        best_per_position = WAIT_GAIN * at_once_ms / total
+        more = 0.0
+        for expected_ms, positions in due:
+            more += positions
+            size = min(total + int(more), self.model.max_batch)
+            per_position = (expected_ms - now_ms + self.model.milliseconds(size)) / size
+            if per_position < best_per_position:
+                best_per_position, best_until = per_position, expected_ms
+        return best_until

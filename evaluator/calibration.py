@@ -1,0 +1,145 @@
+"""Measuring the latency curve of a backend at start, within a time budget, and keeping it in a cache.
+
+The cache lies in the platform's cache folder, keyed by everything the curve depends on: device, backend and
+its library's version, network, threads and the version of this code. A damaged cache counts as missing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import json
+import logging
+import math
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import platformdirs
+
+from evaluator.backends.base import Backend
+from evaluator.latency import LADDER, LatencyModel
+from protocol.batch import PLANES, POLICY_SIZE, POSITION_DTYPE, PositionBatch
+
+log = logging.getLogger("evaluator.calibration")
+
+CODE_VERSION = 1
+"""Raise when the meaning of a cached curve, or the speed of our own code in it, changes."""
+
+FLAT_STEPS = 3
+"""Measuring ends when the throughput has not grown for this many steps of the ladder."""
+
+_LIBRARIES = ("numpy", "onnxruntime")
+
+
+def sample_batch(count: int, seed: int = 1) -> PositionBatch:
+    """Plausible positions for timing: sparse masks on the history planes, full constant planes, 20 to 45
+    moves each. Deterministic."""
+    random = np.random.default_rng(seed)
+    positions = np.zeros(count, POSITION_DTYPE)
+    # Three random words and-ed leave one bit in eight: eight pieces of a kind at most.
+    words = random.integers(0, 2**64, (3, count, 104), dtype=np.uint64)
+    positions["planes"][:, :104] = words[0] & words[1] & words[2]
+    positions["planes"][:, 12:104:13] = 0
+    positions["planes"][:, [109, PLANES - 1]] = np.uint64(2**64 - 1)
+    positions["rule50"] = random.integers(0, 50, count)
+    counts = random.integers(20, 46, count)
+    offsets = np.zeros(count + 1, np.uint32)
+    np.cumsum(counts, out=offsets[1:])
+    moves = random.integers(0, POLICY_SIZE, int(offsets[-1]), dtype=np.uint16)
+    return PositionBatch(positions, offsets, moves)
+
+
+def time_batches(
+    backend: Backend, sizes: Sequence[int], budget_s: float, *, repeats: int = 3, stop_when_flat: bool = True
+) -> dict[int, float]:
+    """Median milliseconds of one batch of each size, as far as the budget goes (the first size always).
+
+    Each size is run once to warm up and then `repeats` times, fewer when the budget gets short. With
+    stop_when_flat, larger sizes are left out once the throughput has stopped growing.
+    """
+    points: dict[int, float] = {}
+    start = time.perf_counter()
+    whole = sample_batch(min(max(sizes), backend.max_batch))
+    best_rate, flat = 0.0, 0
+    previous: float | None = None
+    for size in sizes:
+        if size > backend.max_batch:
+            break
+        left_s = budget_s - (time.perf_counter() - start)
+        if previous is not None and left_s < 2 * previous / 1000 * size / max(points):
+            break
+        batch = _first(whole, size)
+        runs: list[float] = []
+        for repeat in range(repeats + 1):
+            begin = time.perf_counter()
+            backend.evaluate(batch)
+            elapsed = (time.perf_counter() - begin) * 1000
+            if repeat or not runs:
+                runs = [*runs, elapsed] if repeat > 1 else [elapsed]
+            if repeat and time.perf_counter() - start + elapsed / 1000 > budget_s:
+                break
+        previous = points[size] = max(1e-3, statistics.median(runs))
+        rate = size / previous
+        flat = 0 if rate > 1.02 * best_rate else flat + 1
+        best_rate = max(best_rate, rate)
+        if stop_when_flat and flat >= FLAT_STEPS:
+            break
+    return points
+
+
+def latency_model(
+    backend: Backend, content_hash: str, threads: int | None, *, budget_s: float, use_cache: bool
+) -> LatencyModel:
+    """The latency model of an opened backend, from the cache or measured now (and cached)."""
+    path = _cache_path(backend, content_hash, threads) if use_cache else None
+    points = _read(path) if path is not None else None
+    if points is None:
+        sizes = sorted({size for size in (*LADDER, *backend.buckets) if size <= backend.max_batch})
+        points = time_batches(backend, sizes, budget_s)
+        if path is not None:
+            _write(path, points)
+    return LatencyModel(points, backend.max_batch, backend.buckets)
+
+
+def _first(batch: PositionBatch, count: int) -> PositionBatch:
+    offsets = batch.move_offsets[: count + 1]
+    return PositionBatch(batch.positions[:count], offsets, batch.moves[: offsets[-1]])
+
+
+def _cache_path(backend: Backend, content_hash: str, threads: int | None) -> Path:
+    versions = []
+    for library in _LIBRARIES:
+        try:
+            versions.append(f"{library} {importlib.metadata.version(library)}")
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    key = [CODE_VERSION, backend.name, backend.device, content_hash, threads, os.cpu_count(), versions]
+    digest = hashlib.sha256(json.dumps(key).encode()).hexdigest()[:24]
+    return Path(platformdirs.user_cache_dir("wavefront", False)) / "latency" / f"{digest}.json"
+
+
+def _read(path: Path) -> dict[int, float] | None:
+    try:
+        raw = json.loads(path.read_text("utf-8"))
+        points = {int(size): float(ms) for size, ms in raw["curve"]}
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+    if not points or any(size < 1 or not (0 < ms < math.inf) for size, ms in points.items()):
+        return None
+    return points
+
+
+def _write(path: Path, points: dict[int, float]) -> None:
+    # Written beside and renamed: another evaluator never reads half a file.
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as file:
+            json.dump({"curve": sorted(points.items())}, file)
+        Path(file.name).replace(path)
+    except OSError as error:
+        log.warning("the latency curve could not be cached: %s", error)

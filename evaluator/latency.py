@@ -1,0 +1,141 @@
+"""The measured latency model: how many milliseconds a device takes for a batch of any size.
+
+Measured on a ladder of sizes (evaluator/calibration.py), interpolated between them, corrected by every batch
+that runs. From it come the knee (what clients are told to gather) and the drain time (how long a queue
+takes when it is cut in the best way), which the batch policy weighs.
+"""
+
+from __future__ import annotations
+
+import bisect
+import math
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocol.messages import Curve
+
+LADDER = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096)
+"""Batch sizes that are measured: at most half as much again from one to the next."""
+
+KNEE_TOLERANCE = 0.05
+"""The knee is the smallest batch within this fraction of the best throughput."""
+
+LEARNING_RATE = 0.05
+"""Weight of one observed batch in the moving averages."""
+
+OUTLIER_RATIO = 1.5
+"""One observation moves an average as if it were at most this factor away: a machine that swapped for a
+second must not teach the model that the device is slow."""
+
+REBUILD_OBSERVATIONS = 64
+"""The tables are made anew after this many observed batches."""
+
+
+class LatencyModel:
+    """Milliseconds per batch on one device. Pure: no clock, no locks; its owner serialises access.
+
+    points: measured {batch: milliseconds}, at least one. max_batch: the largest batch the device takes.
+    buckets: sizes that the device really runs, a batch being padded to the next one; empty when any size runs
+    as it is. Sizes beyond the largest measured one are extrapolated along the last segment.
+    """
+
+    def __init__(self, points: Mapping[int, float], max_batch: int, buckets: Iterable[int] = ()) -> None:
+        if not points or any(size < 1 or not 0 < ms < math.inf for size, ms in points.items()):
+            raise ValueError("a latency model needs positive sizes and finite positive milliseconds")
+        self.max_batch = max_batch
+        self._buckets = sorted({bucket for bucket in buckets if bucket < max_batch} | {max_batch})
+        self._padded = len(self._buckets) > 1
+        self._sizes = sorted(points)
+        self._log_ms = [math.log(points[size]) for size in self._sizes]
+        self._observations = 0
+        self._rebuild()
+
+    def milliseconds(self, batch: int) -> float:
+        """Expected time of one batch."""
+        return float(self._ms[min(batch, self.max_batch)])
+
+    def drain_ms(self, positions: int) -> float:
+        """Expected time of that many positions when cut into batches in the best way."""
+        if positions <= self.max_batch:
+            return float(self._drain[positions])
+        whole, rest = divmod(positions, self._best_batch)
+        return whole * self.milliseconds(self._best_batch) + float(self._drain[rest])
+
+    def throughput(self, batch: int) -> float:
+        """Positions per second in batches of that size."""
+        return 1000.0 * batch / self.milliseconds(batch)
+
+    @property
+    def ladder(self) -> tuple[int, ...]:
+        """Sizes worth considering as a cut: the measured ones and the device's own, within max_batch."""
+        return self._cuts
+
+    @property
+    def knee(self) -> int:
+        """The smallest measured batch within KNEE_TOLERANCE of the best throughput."""
+        return self._knee
+
+    def curve(self) -> Curve:
+        """(batch, milliseconds) at the measured sizes, as corrected since."""
+        return tuple(
+            (size, round(math.exp(value), 4)) for size, value in zip(self._sizes, self._log_ms, strict=True)
+        )
+
+    def observe(self, batch: int, milliseconds: float) -> None:
+        """Correct the model by a batch that has run.
+
+        The averages of the two measured sizes around it move by the ratio of observed to expected time, each
+        in proportion to how near it is.
+        """
+        if milliseconds <= 0 or not 1 <= batch <= self.max_batch:
+            return
+        limit = math.log(OUTLIER_RATIO)
+        size = self._run_size(batch)
+        change = max(-limit, min(limit, math.log(milliseconds / self.milliseconds(batch))))
+        above = bisect.bisect_left(self._sizes, size)
+        if above == len(self._sizes):
+            self._log_ms[-1] += LEARNING_RATE * change
+        elif above == 0 or self._sizes[above] == size:
+            self._log_ms[above] += LEARNING_RATE * change
+        else:
+            low, high = self._sizes[above - 1], self._sizes[above]
+            share = (size - low) / (high - low)
+            self._log_ms[above] += LEARNING_RATE * share * change
+            self._log_ms[above - 1] += LEARNING_RATE * (1 - share) * change
+        self._observations += 1
+        if self._observations % REBUILD_OBSERVATIONS == 0:
+            self._rebuild()
+
+    def _run_size(self, batch: int) -> int:
+        return self._buckets[bisect.bisect_left(self._buckets, batch)] if self._padded else batch
+
+    def _rebuild(self) -> None:
+        sizes = np.arange(self.max_batch + 1, dtype=np.float64)
+        measured = np.array(self._sizes, dtype=np.float64)
+        times = np.exp(self._log_ms)
+        ms: NDArray[np.float64] = np.interp(sizes, measured, times)
+        if len(measured) > 1:
+            slope = max(0.0, float((times[-1] - times[-2]) / (measured[-1] - measured[-2])))
+        else:
+            slope = float(times[0] / measured[0])
+        beyond = sizes > measured[-1]
+        ms[beyond] = times[-1] + slope * (sizes[beyond] - measured[-1])
+        if self._padded:
+            buckets = np.array(self._buckets)
+            ms[1:] = ms[buckets[np.searchsorted(buckets, np.arange(1, self.max_batch + 1))]]
+        ms[0] = 0.0
+        self._ms = ms
+        candidates = {size for size in (*self._sizes, *self._buckets) if size <= self.max_batch}
+        self._cuts = tuple(sorted(candidates))
+        rates = {size: size / ms[size] for size in self._cuts}
+        best = max(rates.values())
+        self._best_batch = max(rates, key=lambda size: rates[size])
+        self._knee = min(size for size, rate in rates.items() if rate >= (1 - KNEE_TOLERANCE) * best)
+        # Cutting off one piece at a time: a few passes reach every cut that pays.
+        drain = ms.copy()
+        for _ in range(2):
+            for cut in self._cuts:
+                np.minimum(drain[cut:], ms[cut] + drain[: self.max_batch + 1 - cut], out=drain[cut:])
+        self._drain = drain
