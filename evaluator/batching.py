@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
-from evaluator.latency import LatencyModel
+from evaluator.latency import LAUNCH_MS, LatencyModel
 
 TOLERANCE = 0.05
 """Plans within this fraction of the fastest count as equally fast."""
@@ -174,7 +174,10 @@ class BatchPolicy:
         # With very many requests, a sample of their ends is as good as all.
         step = max(1, len(ends) // 32)
         candidates = sorted({*ends[::step], *(cut for cut in model.ladder if cut < total), total})
-        costs = [model.milliseconds(size) + model.drain_ms(total - size) for size in candidates]
+        costs = [
+            model.milliseconds(size) + (LAUNCH_MS + model.drain_ms(total - size) if size < total else 0.0)
+            for size in candidates
+        ]
         limit = min(costs) * (1 + TOLERANCE)
         best: tuple[float, float, int] | None = None
         for size, cost in zip(candidates, costs, strict=True):

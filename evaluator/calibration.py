@@ -12,7 +12,6 @@ import json
 import logging
 import math
 import os
-import statistics
 import tempfile
 import time
 from collections.abc import Sequence
@@ -57,9 +56,10 @@ def sample_batch(count: int, seed: int = 1) -> PositionBatch:
 def time_batches(
     backend: Backend, sizes: Sequence[int], budget_s: float, *, repeats: int = 3, stop_when_flat: bool = True
 ) -> dict[int, float]:
-    """Median milliseconds of one batch of each size, as far as the budget goes (the first size always).
+    """Milliseconds of one batch of each size, as far as the budget goes (the first size always).
 
-    Each size is run once to warm up and then `repeats` times, fewer when the budget gets short. With
+    Each size is run once to warm up and then `repeats` times, fewer when the budget gets short, and the best
+    run counts: whatever else the machine did can only have made it slower. With
     stop_when_flat, larger sizes are left out once the throughput has stopped growing.
     """
     points: dict[int, float] = {}
@@ -83,7 +83,7 @@ def time_batches(
                 runs = [*runs, elapsed] if repeat > 1 else [elapsed]
             if repeat and time.perf_counter() - start + elapsed / 1000 > budget_s:
                 break
-        previous = points[size] = max(1e-3, statistics.median(runs))
+        previous = points[size] = max(1e-3, min(runs))
         rate = size / previous
         flat = 0 if rate > 1.02 * best_rate else flat + 1
         best_rate = max(best_rate, rate)

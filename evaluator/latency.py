@@ -29,6 +29,10 @@ OUTLIER_RATIO = 1.5
 """One observation moves an average as if it were at most this factor away: a machine that swapped for a
 second must not teach the model that the device is slow."""
 
+LAUNCH_MS = 0.1
+"""What the service itself spends on each device batch (merging, handing over, splitting): a cut has to save
+more than this."""
+
 REBUILD_OBSERVATIONS = 64
 """The tables are made anew after this many observed batches."""
 
@@ -57,11 +61,12 @@ class LatencyModel:
         return float(self._ms[min(batch, self.max_batch)])
 
     def drain_ms(self, positions: int) -> float:
-        """Expected time of that many positions when cut into batches in the best way."""
+        """Expected time of that many positions when cut into batches in the best way, with LAUNCH_MS for
+        every batch after the first."""
         if positions <= self.max_batch:
             return float(self._drain[positions])
         whole, rest = divmod(positions, self._best_batch)
-        return whole * self.milliseconds(self._best_batch) + float(self._drain[rest])
+        return whole * (self.milliseconds(self._best_batch) + LAUNCH_MS) + float(self._drain[rest])
 
     def throughput(self, batch: int) -> float:
         """Positions per second in batches of that size."""
@@ -80,7 +85,7 @@ class LatencyModel:
     def curve(self) -> Curve:
         """(batch, milliseconds) at the measured sizes, as corrected since."""
         return tuple(
-            (size, round(math.exp(value), 4)) for size, value in zip(self._sizes, self._log_ms, strict=True)
+            (size, round(float(self._ms[size]), 4)) for size in self._sizes if size <= self.max_batch
         )
 
     def observe(self, batch: int, milliseconds: float) -> None:
@@ -114,7 +119,8 @@ class LatencyModel:
     def _rebuild(self) -> None:
         sizes = np.arange(self.max_batch + 1, dtype=np.float64)
         measured = np.array(self._sizes, dtype=np.float64)
-        times = np.exp(self._log_ms)
+        # A larger batch takes no less time: where it seemed so, the smaller one was measured badly.
+        times = np.minimum.accumulate(np.exp(self._log_ms)[::-1])[::-1]
         ms: NDArray[np.float64] = np.interp(sizes, measured, times)
         if len(measured) > 1:
             slope = max(0.0, float((times[-1] - times[-2]) / (measured[-1] - measured[-2])))
@@ -137,5 +143,6 @@ class LatencyModel:
         drain = ms.copy()
         for _ in range(2):
             for cut in self._cuts:
-                np.minimum(drain[cut:], ms[cut] + drain[: self.max_batch + 1 - cut], out=drain[cut:])
+                after = drain[1 : self.max_batch + 1 - cut]
+                np.minimum(drain[cut + 1 :], ms[cut] + LAUNCH_MS + after, out=drain[cut + 1 :])
         self._drain = drain

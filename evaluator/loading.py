@@ -7,9 +7,8 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from importlib import resources
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from evaluator.backends.base import Backend
 from evaluator.batching import LatencyTargets
@@ -18,26 +17,26 @@ from evaluator.devices import Device, Runner, ServedNetwork, new_runner
 from evaluator.latency import LatencyModel
 from protocol.messages import NetworkInfo
 
+if TYPE_CHECKING:
+    from evaluator.network import NetworkSpec
+
 log = logging.getLogger("evaluator.loading")
 
 WITHOUT_NETWORK = ("random", "uniform")
 """Backends that need no network file."""
 
-SHIPPED_NETWORK = "wavefront-128x8.pb.gz"
-
 
 class OpenBackend(Protocol):
     """What `evaluator.backends.open_backend` looks like; tests pass their own."""
 
-    def __call__(self, name: str, network: Any, *, threads: int | None = None, **options: Any) -> Backend: ...
+    def __call__(
+        self, name: str, network: NetworkSpec | None, *, threads: int | None = None, **options: Any
+    ) -> Backend: ...
 
 
-def shipped_network() -> Path:
-    """The path of the network that comes with the program."""
-    return Path(str(resources.files("evaluator") / "networks" / SHIPPED_NETWORK))
-
-
-def default_open_backend(name: str, network: Any, *, threads: int | None = None, **options: Any) -> Backend:
+def default_open_backend(
+    name: str, network: NetworkSpec | None, *, threads: int | None = None, **options: Any
+) -> Backend:
     """`evaluator.backends.open_backend`, imported when first needed."""
     from evaluator.backends import open_backend
 
@@ -69,7 +68,7 @@ class Loader:
         """Whether any of the backends wants a network file."""
         return any(spec.partition(":")[0] not in WITHOUT_NETWORK for spec in self.backends)
 
-    def load(self, path: str | None, policy_head: str = "", value_head: str = "") -> ServedNetwork:
+    def load(self, path: str | Path | None, policy_head: str = "", value_head: str = "") -> ServedNetwork:
         """Load a file (None: none, for the backends without) and open it on every device.
 
         Raises NetworkError, BackendError or OSError with a message for the user.
@@ -82,8 +81,8 @@ class Loader:
         with self._lock:
             self._names.discard(network.info.name)
 
-    def _load(self, path: str | None, policy_head: str, value_head: str) -> ServedNetwork:
-        network: Any = None
+    def _load(self, path: str | Path | None, policy_head: str, value_head: str) -> ServedNetwork:
+        network: NetworkSpec | None = None
         if path is not None:
             from evaluator.network import load_network
 
@@ -103,7 +102,7 @@ class Loader:
         fallback = None if network is None else partial(self.open_backend, "reference", network)
         return ServedNetwork(info, runners, fallback)
 
-    def _open(self, index: int, spec: str, network: Any) -> Runner:
+    def _open(self, index: int, spec: str, network: NetworkSpec | None) -> Runner:
         name, options = parse_backend(spec)
         content_hash = "" if network is None else network.content_hash
         self.progress(f"opening the {name} backend")
@@ -120,8 +119,8 @@ class Loader:
             self._devices.append(Device(f"{index}:{name}"))
         return new_runner(self._devices[index], backend, model, self.targets)
 
-    def _describe(self, network: Any, backend: Backend, model: LatencyModel) -> NetworkInfo:
-        base = backend.name if network is None else str(network.name)
+    def _describe(self, network: NetworkSpec | None, backend: Backend, model: LatencyModel) -> NetworkInfo:
+        base = backend.name if network is None else network.name
         name, serial = base, 2
         while name in self._names:
             name, serial = f"{base}-{serial}", serial + 1
@@ -139,12 +138,12 @@ class Loader:
             name=name,
             content_hash=network.content_hash,
             input_format=int(network.input_format),
-            policy_head=str(network.policy_head),
-            value_head=str(network.value_head),
-            policy_heads=tuple(network.policy_heads),
-            value_heads=tuple(network.value_heads),
-            has_wdl=bool(network.has_wdl),
-            has_moves_left=bool(network.has_moves_left),
+            policy_head=network.policy_head,
+            value_head=network.value_head,
+            policy_heads=network.policy_heads,
+            value_heads=network.value_heads,
+            has_wdl=network.value.wdl,
+            has_moves_left=network.moves_left is not None,
             backend=backend.name,
             device=backend.device,
             recommended_batch=model.knee,

@@ -344,7 +344,10 @@ class EvaluatorClient:
             self._poller = zmq.Poller()
             socket.disable_monitor()
             socket.close(linger=0)
-        self._monitor = None
+        if self._monitor is not None:
+            # Not left to the collector: an open socket would keep `close` waiting for ever.
+            self._monitor.close(linger=0)
+            self._monitor = None
         self._in_flight.clear()
         self._completed.clear()
         self._answers.clear()

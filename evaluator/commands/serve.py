@@ -64,7 +64,7 @@ def _serve(settings: Settings, embedded: bool) -> int:
     # Imported here: `--help` need not wait for ZeroMQ and numpy.
     from evaluator.batching import LatencyTargets
     from evaluator.endpoints import AddressError
-    from evaluator.loading import Loader, parse_backend, shipped_network
+    from evaluator.loading import Loader, parse_backend
     from evaluator.service import EvaluatorService, InitialNetwork
 
     try:
@@ -82,8 +82,12 @@ def _serve(settings: Settings, embedded: bool) -> int:
         ),
     )
     paths: list[str | None] = list(settings.network)
-    if not paths:
-        paths = [str(shipped_network()) if loader.needs_network else None]
+    if not paths and loader.needs_network:
+        from evaluator.network import SHIPPED_NETWORK
+
+        paths = [str(SHIPPED_NETWORK)]
+    elif not paths:
+        paths = [None]
     failure: list[Exception] = []
 
     def ready(networks: Any) -> None:
