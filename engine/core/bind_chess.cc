@@ -194,7 +194,7 @@ Raises ValueError, saying what is wrong, for an illegal FEN.)")
           "copy", [](const Game& game) { return Game(game); }, "An independent copy.")
       .def("__copy__", [](const Game& game) { return Game(game); })
       .def(
-          "__deepcopy__", [](const Game& game, const nb::dict&) { return Game(game); }, "memo"_a)
+          "__deepcopy__", [](const Game& game, nb::handle) { return Game(game); }, "memo"_a)
       .def(
           "result",
           [](const Game& game) {

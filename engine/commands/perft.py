@@ -1,0 +1,41 @@
+"""`perft`: count move sequences, the proof and the speed test of move generation."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+from engine._core import Game, perft, perft_divide
+
+HELP = "count the legal move sequences of a position to a depth"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("depth", type=int, metavar="DEPTH", help="plies, 1 to 30")
+    parser.add_argument("--fen", help="the position (default: the initial position)")
+    parser.add_argument("--chess960", action="store_true", help="Chess960 rules, FEN and castling moves")
+    parser.add_argument("--divide", action="store_true", help="also print the count behind each first move")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print nodes, seconds and nodes per second; returns 2 for an illegal FEN or depth."""
+    try:
+        game = Game(arguments.fen, arguments.chess960)
+        start = time.perf_counter()
+        if arguments.divide:
+            counts = perft_divide(game, arguments.depth)
+            nodes = sum(count for _, count in counts)
+        else:
+            counts = []
+            nodes = perft(game, arguments.depth)
+        seconds = time.perf_counter() - start
+    except ValueError as error:
+        print(f"perft: {error}", file=sys.stderr)
+        return 2
+    for move, count in sorted(counts):
+        print(f"{move}: {count}")
+    print(f"nodes {nodes}")
+    print(f"seconds {seconds:.3f}")
+    print(f"nodes/s {nodes / max(seconds, 1e-9):.0f}")
+    return 0

@@ -1,0 +1,29 @@
+"""Games as a batch of positions for the evaluator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine._core import Game, encode
+from protocol.batch import POSITION_DTYPE, PositionBatch
+
+HistoryFill = Literal["no", "fen_only", "always"]
+"""What stands in for positions before the start of a game: nothing; the start position, but nothing for the
+initial position of chess; or always the start position (lc0's option HistoryFill, by default fen_only)."""
+
+
+def encode_games(
+    games: Sequence[Game], *, input_format: int, history_fill: HistoryFill = "fen_only"
+) -> tuple[PositionBatch, NDArray[np.int8]]:
+    """Encode the games' current positions for a network of the given input format.
+
+    Returns the batch, its moves in the order of Game.legal_moves(), and the board transform of each position
+    (int8 [n], 0 to 7). Raises ValueError for an input format that lc0 does not have.
+    """
+    positions, transforms, move_offsets, moves = encode(games, input_format, history_fill)
+    records = positions.reshape(-1).view(POSITION_DTYPE)
+    return PositionBatch(positions=records, move_offsets=move_offsets, moves=moves), transforms
