@@ -9,6 +9,7 @@
 namespace wavefront {
 
 void bind_chess(nanobind::module_& module);
+void bind_tree(nanobind::module_& module);
 
 // The text of a Python string; it lives as long as the string. Throws std::invalid_argument if the string has
 // no UTF-8 form (lone surrogates, as undecodable bytes on stdin become).

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 
+#include "mix.h"
 #include "square.h"
 
 namespace wavefront {
@@ -14,16 +15,9 @@ struct ZobristTable {
   std::array<uint64_t, 8> en_passant_file{};
   uint64_t black_to_move{};
 
-  // Numbers of the SplitMix64 generator (Steele, Lea and Flood, 2014).
   constexpr ZobristTable() {
     uint64_t state = 0x57617665;
-    const auto next = [&state] {
-      state += 0x9E3779B97F4A7C15;
-      uint64_t z = state;
-      z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9;
-      z = (z ^ (z >> 27)) * 0x94D049BB133111EB;
-      return z ^ (z >> 31);
-    };
+    const auto next = [&state] { return mix(state += kGoldenGamma); };
     for (auto& color : piece) {
       for (auto& type : color) {
         for (auto& number : type) number = next();

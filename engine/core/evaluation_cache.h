@@ -1,0 +1,61 @@
+// The cache of network evaluations: a ring of variable-sized records, the oldest overwritten first.
+//
+// A record is a 24-byte header (key, value, number of moves) and the packed priors of the legal moves in
+// generation order, padded to 8 bytes: about 96 bytes at 35 moves. An index of offsets, hashed by the key in
+// buckets of two, finds a record; whether it is still there shows its key.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+namespace wavefront {
+
+// q = W - L and d for the side to move, m in plies.
+struct Value {
+  float q;
+  float d;
+  float m;
+};
+
+class EvaluationCache {
+ public:
+  // Memory is taken from the system as the cache fills. 0 bytes: nothing is ever kept.
+  explicit EvaluationCache(size_t bytes);
+
+  // The packed priors (valid until the next insert) and the value of a position with `moves` legal moves, or
+  // an empty span if it is not cached.
+  std::span<const uint16_t> find(uint64_t key, size_t moves, Value& value) const;
+
+  void insert(uint64_t key, const Value& value, std::span<const uint16_t> priors);
+
+  void clear();
+  size_t bytes() const { return capacity_; }
+
+  // How much of the ring has been written, in thousandths.
+  int fill_permille() const;
+
+ private:
+  struct Header {
+    uint64_t key;
+    Value value;
+    uint32_t moves;
+  };
+  static_assert(sizeof(Header) == 24);
+  static constexpr size_t kAlign = 8;
+
+  static size_t record_bytes(size_t moves) {
+    return (sizeof(Header) + moves * sizeof(uint16_t) + kAlign - 1) / kAlign * kAlign;
+  }
+  uint32_t* bucket(uint64_t key) const { return index_.get() + (key & index_mask_); }
+
+  size_t capacity_;  // bytes of the ring
+  size_t next_ = 0;
+  bool wrapped_ = false;
+  size_t index_mask_;  // even: a bucket starts at an even slot
+  std::unique_ptr<std::byte[]> ring_;
+  std::unique_ptr<uint32_t[]> index_;  // offset / 8 + 1 of a record, 0 for none
+};
+
+}  // namespace wavefront

@@ -1,0 +1,16 @@
+// The finaliser of SplitMix64 (Steele, Lea and Flood, 2014): a bijection of 64-bit words that looks random.
+#pragma once
+
+#include <cstdint>
+
+namespace wavefront {
+
+inline constexpr uint64_t kGoldenGamma = 0x9e3779b97f4a7c15;
+
+constexpr uint64_t mix(uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+  return x ^ (x >> 31);
+}
+
+}  // namespace wavefront

@@ -1,0 +1,142 @@
+// What the search has found: the root, its moves and their principal variations.
+
+#include <algorithm>
+#include <cmath>
+#include <tuple>
+
+#include "tree.h"
+#include "uci_move.h"
+
+namespace wavefront {
+
+// Visited edges from best to worst: quick wins first, lost moves last, else by visits, Q and prior.
+std::vector<Tree::RankedEdge> Tree::ranked_edges(const Node& parent, bool is_root) const {
+  std::vector<RankedEdge> ranked;
+  if (parent.state != NodeState::kExpanded) return ranked;
+  for (int i = 0; i < parent.edge_count; ++i) {
+    if (is_root && allowed_edges_ && !allowed_edges_[i]) continue;
+    ArenaIndex index = i < parent.child_slots ? children_of(parent)[i] : kNone;
+    const Node* child = index == kNone ? nullptr : node(index);
+    if (child != nullptr && child->visits == 0) child = nullptr;
+    if (child == nullptr && !is_root) continue;
+    ranked.push_back({i, child});
+  }
+  auto rank = [](const RankedEdge& ranked_edge) {
+    const Node* child = ranked_edge.child;
+    if (child == nullptr) return std::tuple(0, 0.0f, 0u, 0.0f, -ranked_edge.edge);
+    int decided = child->bounds.lower == 1 ? 1 : child->bounds.upper == -1 ? -1 : 0;
+    float plies = child->m;
+    float speed = decided == 1 ? -plies : decided == -1 ? plies : 0.0f;
+    return std::tuple(decided, speed, child->visits, child->q(), -ranked_edge.edge);
+  };
+  std::sort(ranked.begin(), ranked.end(),
+            [&](const RankedEdge& a, const RankedEdge& b) { return rank(a) > rank(b); });
+  return ranked;
+}
+
+std::optional<Proof> Tree::proof_of(const Node& child) const {
+  if (!child.bounds.proven() || child.visits == 0) return std::nullopt;
+  return Proof{child.bounds.lower, static_cast<int>(std::lround(child.m)) + 1};
+}
+
+Evaluation Tree::evaluation_of(const Node& child) const {
+  if (child.visits == 0) return {};
+  return {child.wl_sum / child.visits, child.d, child.m + 1.0};
+}
+
+RootInfo Tree::root_info() const {
+  std::lock_guard lock(mutex_);
+  const Node& root = *node(root_);
+  RootInfo info;
+  info.visits = root.visits;
+  info.playouts = playouts_;
+  info.mean_depth = playouts_ == 0 ? 0.0 : static_cast<double>(depth_sum_) / static_cast<double>(playouts_);
+  info.max_depth = max_depth_;
+  info.evaluations = evaluations_;
+  info.cache_hits = cache_hits_;
+  if (root.visits > 0) {
+    info.evaluation = {-root.wl_sum / root.visits, root.d, root.m};
+  }
+  auto ranked = ranked_edges(root, true);
+  if (root.state == NodeState::kTerminal) {
+    info.proof = Proof{-root.bounds.lower, 0};
+  } else if (!ranked.empty() && ranked.front().child != nullptr) {
+    // With a choice of root moves only these count, so the root's own bounds do not help.
+    int best = -1;
+    bool all_proven = true;
+    for (const RankedEdge& edge : ranked) {
+      if (edge.child == nullptr || !edge.child->bounds.proven()) {
+        all_proven = false;
+      } else {
+        best = std::max<int>(best, edge.child->bounds.lower);
+      }
+    }
+    if (best == 1 || (all_proven && best == -1)) {
+      info.proof = proof_of(*ranked.front().child);
+    } else if (all_proven) {
+      info.proof = Proof{0, 0};
+    }
+  }
+  info.memory_bytes = arena_.used_bytes();
+  info.hashfull = static_cast<int>(arena_.used_bytes() * 1000 / arena_.max_bytes());
+  info.batches_in_flight = batches_in_flight_;
+  info.full = full_;
+  return info;
+}
+
+std::vector<Line> Tree::lines(int count) const {
+  std::lock_guard lock(mutex_);
+  std::vector<Line> found;
+  const Node& root = *node(root_);
+  for (const RankedEdge& first : ranked_edges(root, true)) {
+    if (static_cast<int>(found.size()) >= count) break;
+    Line line;
+    line.prior = arena_.at<Edge>(root.edges)[first.edge].prior();
+    if (first.child != nullptr) {
+      line.visits = first.child->visits;
+      line.evaluation = evaluation_of(*first.child);
+      line.proof = proof_of(*first.child);
+    }
+    Position position = history_.current();
+    const Node* parent = &root;
+    RankedEdge step = first;
+    while (true) {
+      const Move move = arena_.at<Edge>(parent->edges)[step.edge].move();
+      line.moves.push_back(move_to_uci(position, move, game_->chess960));
+      position.play(move);
+      if (step.child == nullptr) break;
+      parent = step.child;
+      auto replies = ranked_edges(*parent, false);
+      if (replies.empty()) break;
+      step = replies.front();
+    }
+    found.push_back(std::move(line));
+  }
+  return found;
+}
+
+std::vector<ChildInfo> Tree::children() const {
+  std::lock_guard lock(mutex_);
+  std::vector<ChildInfo> infos;
+  const Node& root = *node(root_);
+  const float scale = cpuct(params_, true, root.visits) *
+                      std::sqrt(static_cast<float>(std::max(root.visits == 0 ? 0 : root.visits - 1, 1u)));
+  for (const RankedEdge& ranked : ranked_edges(root, true)) {
+    const Edge& edge = arena_.at<Edge>(root.edges)[ranked.edge];
+    ChildInfo info;
+    info.move = move_to_uci(history_.current(), edge.move(), game_->chess960);
+    info.prior = edge.prior();
+    if (ranked.child != nullptr) {
+      info.visits = ranked.child->visits;
+      info.in_flight = ranked.child->in_flight;
+      info.evaluation = evaluation_of(*ranked.child);
+      info.proof = proof_of(*ranked.child);
+      if (ranked.child->state == NodeState::kExpanded) info.own_q = -ranked.child->own_q;
+    }
+    info.exploration = edge.prior() * scale / static_cast<float>(1 + info.visits + info.in_flight);
+    infos.push_back(std::move(info));
+  }
+  return infos;
+}
+
+}  // namespace wavefront
