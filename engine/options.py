@@ -276,26 +276,28 @@ class Options:
     cpuct_factor_at_root: float = _option(
         "CPuctFactorAtRoot", 3.894, "CPuctFactor at the root", _SEARCH, low=0, high=1000, advanced=True
     )
-    fpu_value: float = _option(
-        "FpuValue",
-        0.33,
-        "how much worse than its parent an unvisited move is taken to be",
+    fpu_strategy: str = _option(
+        "FpuStrategy",
+        "reduction",
+        "value of an unvisited move: its parent's less FpuValue times the root of the visited moves' prior "
+        "sum, or FpuValue itself",
         _SEARCH,
-        low=-100,
-        high=100,
+        choices=("reduction", "absolute"),
         advanced=True,
     )
-    fpu_at_root_same: bool = _option(
-        "FpuSameAtRoot", True, "treat unvisited moves at the root as elsewhere", _SEARCH, advanced=True
+    fpu_value: float = _option(
+        "FpuValue", 0.33, "how pessimistic FpuStrategy is", _SEARCH, low=-100, high=100, advanced=True
+    )
+    fpu_strategy_at_root: str = _option(
+        "FpuStrategyAtRoot",
+        "same",
+        "FpuStrategy at the root; with `same`, FpuValueAtRoot is not used",
+        _SEARCH,
+        choices=("same", "reduction", "absolute"),
+        advanced=True,
     )
     fpu_value_at_root: float = _option(
-        "FpuValueAtRoot",
-        1.0,
-        "value of an unvisited move at the root when it is not treated as elsewhere",
-        _SEARCH,
-        low=-100,
-        high=100,
-        advanced=True,
+        "FpuValueAtRoot", 1.0, "FpuValue at the root", _SEARCH, low=-100, high=100, advanced=True
     )
     policy_temperature: float = _option(
         "PolicyTemperature",

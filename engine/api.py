@@ -1,0 +1,318 @@
+"""The Python API: `Engine`, which plays and analyses.
+
+from engine import Engine
+
+with Engine() as engine:
+    engine.position(moves=["e2e4", "e7e5"])
+    result = engine.play(nodes=100)
+    print(result.best_move, result.info.nodes)
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+from engine.evaluator_process import NoEvaluatorError
+from engine.limits import Clock, Limits
+from engine.options import Options
+from engine.report import Line, Report
+from engine.search import SearchControl
+from engine.session import Session
+
+__all__ = [
+    "Analysis",
+    "Engine",
+    "EngineClosedError",
+    "EngineError",
+    "EvaluatorError",
+    "Line",
+    "PlayResult",
+    "PositionError",
+    "Report",
+]
+
+
+class EngineError(Exception):
+    """Something the engine was asked for cannot be done. The message says why."""
+
+
+class PositionError(EngineError, ValueError):
+    """A FEN or a move that is not legal."""
+
+
+class EvaluatorError(EngineError):
+    """No evaluator could be reached or started, or it refused the network."""
+
+
+class EngineClosedError(EngineError):
+    """The engine was used after `close`."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlayResult:
+    """What `play` chose. best_move is None when the game is over; ponder is the expected reply or None.
+
+    Moves are UCI notation. info holds counts and the line of play.
+    """
+
+    best_move: str | None
+    ponder: str | None
+    info: Report
+
+
+class Analysis:
+    """A position as it was analysed: `lines`, best first, and counts."""
+
+    def __init__(self, report: Report) -> None:
+        self.report = report
+
+    @property
+    def lines(self) -> tuple[Line, ...]:
+        return self.report.lines
+
+    @property
+    def best_move(self) -> str | None:
+        return self.report.best_move
+
+    @property
+    def nodes(self) -> int:
+        return self.report.nodes
+
+    @property
+    def seconds(self) -> float:
+        return self.report.seconds
+
+    def __repr__(self) -> str:
+        if not self.lines:
+            return "<Analysis, no moves>"
+        return f"<Analysis {self.best_move} q={self.lines[0].q:+.3f} nodes={self.nodes}>"
+
+
+class Engine:
+    """A chess engine with a position, a search tree and an evaluator.
+
+    weights: network file in lc0's format; None is the shipped one. backend: what computes it ("auto", "onnx",
+    "reference", "random" …). evaluator: address of a running evaluator; None starts one that ends with the
+    engine. options: any other option by its Python name, see configs/engine.toml (`cpuct=2.0`, `hash=128`).
+
+    Belongs to one thread, but for `stop`. Raises OptionError for unknown options and bad values,
+    EvaluatorError when there is no evaluator. Use it as a context manager, or `close` it.
+    """
+
+    def __init__(
+        self,
+        weights: str | None = None,
+        backend: str | None = None,
+        evaluator: str | None = None,
+        *,
+        log: Callable[[str], None] = lambda text: None,
+        **options: Any,
+    ) -> None:
+        given = {"weights": weights, "backend": backend, "evaluator": evaluator}
+        options.update((name, value) for name, value in given.items() if value is not None)
+        self._session: Session | None = Session(Options().changed(**options), log=log)
+        self._control: SearchControl | None = None
+        try:
+            while not self._session.ready(60.0):
+                pass
+        except NoEvaluatorError as error:
+            self.close()
+            raise EvaluatorError(str(error)) from None
+        except BaseException:
+            self.close()
+            raise
+
+    # -- position ----------------------------------------------------------------------------------------
+
+    def position(self, fen: str | None = None, moves: Sequence[str] = (), *, chess960: bool = False) -> None:
+        """Set the position: a FEN (None is the initial position) and UCI moves from there.
+
+        What the search knows of it from earlier is kept. Raises PositionError; the position is then
+        unchanged.
+        """
+        session = self._opened()
+        try:
+            session.set_position(None if fen == "startpos" else fen, moves, chess960=chess960)
+        except ValueError as error:
+            raise PositionError(str(error)) from None
+
+    @property
+    def fen(self) -> str:
+        """The position set."""
+        return self._opened().game.fen()
+
+    @property
+    def legal_moves(self) -> list[str]:
+        """The legal moves of the position, in UCI notation."""
+        return self._opened().game.legal_moves()
+
+    def new_game(self) -> None:
+        """Forget the tree and return to the initial position."""
+        self._opened().new_game()
+
+    # -- search ------------------------------------------------------------------------------------------
+
+    def play(
+        self,
+        *,
+        nodes: int | None = None,
+        movetime: float | None = None,
+        depth: int | None = None,
+        mate: int | None = None,
+        clock: Clock | None = None,
+        search_moves: Sequence[str] = (),
+    ) -> PlayResult:
+        """Choose a move. At least one limit is needed: nodes (visits), movetime (seconds), depth (mean
+        depth of the leaves in plies), mate (in that many moves), clock (thinks as long as a time manager
+        allows).
+
+        Raises ValueError for a bad limit, EvaluatorError when there is no evaluator.
+        """
+        limits = _limits(nodes, movetime, depth, mate, clock, search_moves)
+        report = self._search(limits, self._opened().options)
+        return PlayResult(report.best_move, report.ponder, report)
+
+    def analyse(
+        self,
+        *,
+        nodes: int | None = None,
+        movetime: float | None = None,
+        depth: int | None = None,
+        mate: int | None = None,
+        multipv: int = 1,
+        search_moves: Sequence[str] = (),
+        on_report: Callable[[Analysis], None] | None = None,
+    ) -> Analysis:
+        """Look at the position until a limit (as in `play`) is met, and return the best `multipv` lines.
+
+        on_report gets the analysis as it goes, a few times a second; it may call `stop`. Raises as `play`.
+        """
+        limits = _limits(nodes, movetime, depth, mate, None, search_moves)
+        options = self._opened().options.changed(multipv=multipv, smart_pruning_factor=0.0)
+        return Analysis(self._search(limits, options, on_report))
+
+    def analysis(
+        self,
+        *,
+        nodes: int | None = None,
+        movetime: float | None = None,
+        multipv: int = 1,
+        search_moves: Sequence[str] = (),
+    ) -> Iterator[Analysis]:
+        """Iterate over the analysis as it goes, without end if no limit is given; the last item is the
+        final one.
+
+        Leaving the loop ends the search:
+
+            for analysis in engine.analysis(multipv=3):
+                if analysis.nodes > 10_000:
+                    break
+        """
+        limits = Limits(
+            nodes=nodes,
+            movetime_ms=None if movetime is None else round(movetime * 1000),
+            infinite=nodes is None and movetime is None,
+            search_moves=tuple(search_moves),
+        )
+        options = self._opened().options.changed(multipv=multipv, smart_pruning_factor=0.0)
+        reports: queue.SimpleQueue[Analysis | BaseException | None] = queue.SimpleQueue()
+
+        def work() -> None:
+            try:
+                reports.put(Analysis(self._search(limits, options, reports.put)))
+            except BaseException as error:  # Raised again in the caller's thread.
+                reports.put(error)
+            reports.put(None)
+
+        thread = threading.Thread(target=work, name="analysis")
+        control = self._control = SearchControl()
+        thread.start()
+        try:
+            while (item := reports.get()) is not None:
+                if isinstance(item, BaseException):
+                    raise item
+                yield item
+        finally:
+            control.stop()
+            thread.join()
+
+    def stop(self) -> None:
+        """End the running search; it returns what it has. May be called from any thread."""
+        control = self._control
+        if control is not None:
+            control.stop()
+
+    def close(self) -> None:
+        """End the search and the evaluator. Idempotent."""
+        self.stop()
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _opened(self) -> Session:
+        if self._session is None:
+            raise EngineClosedError("the engine is closed")
+        return self._session
+
+    def _search(
+        self,
+        limits: Limits,
+        options: Options,
+        on_report: Callable[[Analysis], None] | None = None,
+    ) -> Report:
+        session = self._opened()
+        illegal = [move for move in limits.search_moves if move not in session.game.legal_moves()]
+        if illegal:
+            raise PositionError(f"search_moves: {', '.join(illegal)}: not legal in {session.game.fen()}")
+        control = self._control = self._control or SearchControl()
+        usual, session.options = session.options, options
+        try:
+            return session.search(
+                limits,
+                control=control,
+                on_report=None if on_report is None else lambda report: on_report(Analysis(report)),
+            )
+        except NoEvaluatorError as error:
+            raise EvaluatorError(str(error)) from None
+        finally:
+            session.options = usual
+            self._control = None
+
+
+def _limits(
+    nodes: int | None,
+    movetime: float | None,
+    depth: int | None,
+    mate: int | None,
+    clock: Clock | None,
+    search_moves: Sequence[str],
+) -> Limits:
+    for name, value in (("nodes", nodes), ("depth", depth), ("mate", mate)):
+        if value is not None and value < 1:
+            raise ValueError(f"{name} is at least 1, not {value}")
+    if movetime is not None and not 0 < movetime < 1e9:
+        raise ValueError(f"movetime is a number of seconds above 0, not {movetime}")
+    limits = Limits(
+        clock=clock,
+        movetime_ms=None if movetime is None else max(1, round(movetime * 1000)),
+        nodes=nodes,
+        depth=depth,
+        mate=mate,
+        search_moves=tuple(search_moves),
+    )
+    if limits.unbounded:
+        raise ValueError("say how long to search: nodes, movetime, depth, mate or clock")
+    return limits

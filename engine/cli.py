@@ -1,0 +1,71 @@
+"""The command line: UCI without a subcommand, else one of `engine/commands/`, imported when it is used."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+COMMANDS = ("analyse", "bench", "evaluate", "options", "perft")
+"""Modules of engine.commands. Each has HELP, add_arguments(parser) and run(arguments) -> exit status."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit status: 0, 1 for a failure, 2 for wrong usage."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if not words:  # Before argparse is imported: GUIs start the engine so, and wait for uciok.
+        from engine.uci import run
+
+        return run()
+
+    import argparse
+    from importlib import import_module
+
+    from engine.options import OptionError, add_flags, options_of_arguments
+
+    parser = argparse.ArgumentParser(
+        prog="wavefront",
+        description="A UCI chess engine: without a command it speaks UCI on standard input and output.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="store_true", help="print the version and exit")
+    parser.add_argument("--help-all", action="store_true", help="show the advanced options too, and exit")
+    add_flags(parser, show_advanced="--help-all" in words)
+    subparsers = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND")
+    chosen = next((word for word in words if word in COMMANDS), None)
+    for name in COMMANDS:
+        # A chosen command needs no other's arguments; without one, --help lists them all.
+        if chosen in (None, name):
+            module = import_module(f"engine.commands.{name}")
+            subparser = subparsers.add_parser(
+                name, help=module.HELP, description=module.HELP, allow_abbrev=False
+            )
+            module.add_arguments(subparser)
+            subparser.set_defaults(run=module.run)
+    parsed = parser.parse_args(words)
+    if parsed.help_all:
+        parser.print_help()
+        return 0
+    if parsed.version:
+        from engine import version
+
+        print(f"Wavefront {version()}")
+        return 0
+    try:
+        if parsed.command is None:
+            from engine.uci import run
+
+            return run(options_of_arguments(parsed))
+        return int(parsed.run(parsed))
+    except OptionError as error:
+        print(f"wavefront: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # The reader has left (`… | head`): nothing more to say, also not at exit.
+        sys.stdout = None  # type: ignore[assignment]
+        return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,18 @@
+"""`wavefront options`: every option at its default, as a commented TOML file."""
+
+from __future__ import annotations
+
+import argparse
+
+HELP = "print a configuration file that shows every option at its default"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """No arguments."""
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from engine.options import default_toml
+
+    print(default_toml(), end="")
+    return 0

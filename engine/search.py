@@ -1,0 +1,352 @@
+"""The driver of a search: collect a batch, submit it, receive, apply, check the limits. No tree logic.
+
+Python runs here once per batch, never per node; the tree releases the interpreter lock while it works.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+
+from engine._core import ChildInfo, RootInfo, Tree
+from engine._core import Line as TreeLine
+from engine.clock import allocate
+from engine.evaluator_process import NoEvaluatorError
+from engine.limits import Limits
+from engine.options import Options
+from engine.pipeline import Pipeline, PipelineError
+from engine.report import Line, MoveStatistics, Report
+
+POLL_MS = 10.0
+"""Longest wait for a batch before the limits and `stop` are looked at again."""
+
+REPORT_SECONDS = 0.2
+"""Least time between two reports when something has changed."""
+
+REPORT_ALWAYS_SECONDS = 1.0
+"""Longest time between two reports."""
+
+CHECK_SECONDS = 0.01
+"""Time between two looks at the root's moves, which cost more than the counts."""
+
+STOP_GRACE_SECONDS = 0.1
+"""How long a search that is stopped before anything has come back waits for its first evaluation."""
+
+UNLIMITED_VISITS = 1 << 40
+
+
+class SearchControl:
+    """How other threads steer a search."""
+
+    def __init__(self, *, pondering: bool = False) -> None:
+        self._stop = threading.Event()
+        self._ponder_hit: float | None = None
+        self._pondering = pondering
+
+    def stop(self) -> None:
+        """End the search as soon as possible."""
+        self._stop.set()
+
+    def ponder_hit(self, at: float | None = None) -> None:
+        """The expected move was played: the clock runs, from `at` (perf_counter seconds) or from now."""
+        self._ponder_hit = perf_counter() if at is None else at
+        self._pondering = False
+
+    @property
+    def stopped(self) -> bool:
+        return self._stop.is_set()
+
+    @property
+    def pondering(self) -> bool:
+        return self._pondering
+
+    @property
+    def clock_started(self) -> float | None:
+        """When `ponder_hit` came, None if it did not."""
+        return self._ponder_hit
+
+    def wait(self, seconds: float) -> None:
+        """Sleep, but no longer than until `stop`."""
+        self._stop.wait(seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class SearchPosition:
+    """What the driver must know about the root. legal_moves: those to choose from, in UCI notation."""
+
+    turn: str
+    fullmove: int
+    legal_moves: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class BatchSizes:
+    """best: positions per batch that the device computes most efficiently. curve: measured (batch, ms)."""
+
+    best: int
+    curve: Sequence[tuple[int, float]] = ()
+
+    def fitting(self, milliseconds: float) -> int:
+        """The largest batch up to the best one that is computed in that time; at least 1."""
+        sizes = [size for size, ms in self.curve if ms <= milliseconds]
+        return self.best if not self.curve else max(1, min(self.best, max(sizes, default=1)))
+
+
+class Search:
+    """One search from the tree's root, run by one thread."""
+
+    def __init__(
+        self,
+        tree: Tree,
+        pipeline: Pipeline,
+        position: SearchPosition,
+        limits: Limits,
+        options: Options,
+        sizes: BatchSizes,
+        *,
+        control: SearchControl | None = None,
+        started: float | None = None,
+        on_report: Callable[[Report], None] | None = None,
+        log: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        """started: when the clock began to run, in perf_counter seconds; now if None."""
+        self._tree = tree
+        self._pipeline = pipeline
+        self._position = position
+        self._limits = limits
+        self._options = options
+        self._sizes = sizes
+        self._control = control or SearchControl(pondering=limits.ponder)
+        self._started = perf_counter() if started is None else started
+        self._on_report = on_report
+        self._log = log
+        self._soft: float | None = None
+        self._hard: float | None = None
+        self._first: float | None = None
+        self._deadlines_set = False
+        self._next_check = 0.0
+        self._next_report = self._started + REPORT_SECONDS
+        self._last_report = self._started
+        self._last_shown: tuple[int, str | None] = (0, None)
+
+    def run(self) -> Report:
+        """Search until a limit is met, stopped, or the evaluator is gone for good. Always returns a report,
+        with a legal best move if there is a legal move."""
+        tree, pipeline = self._tree, self._pipeline
+        depth = self._options.batches_in_flight
+        try:
+            while True:
+                now = perf_counter()
+                info = tree.root_info()
+                if self._should_stop(now, info):
+                    break
+                progressed = False
+                while pipeline.in_flight < depth:
+                    batch = pipeline.take()
+                    wanted = self._max_visits(info)
+                    if wanted <= 0:
+                        pipeline.give_back(batch)
+                        break
+                    result = tree.collect(batch, min(self._target(info, now), batch.capacity), wanted)
+                    if batch.size:
+                        progressed = True
+                        pipeline.submit(batch)
+                        if not pipeline.in_flight:
+                            break
+                    else:
+                        tree.cancel(batch)  # Collisions only, or all was answered on the spot.
+                        pipeline.give_back(batch)
+                        progressed |= result.visits_done > 0
+                        break
+                if pipeline.in_flight:
+                    pipeline.poll(self._patience_ms(now))
+                elif not progressed:
+                    if not self._limits.unbounded and not self._control.pondering:
+                        break
+                    self._control.wait(POLL_MS / 1000)
+        except (PipelineError, NoEvaluatorError) as error:
+            self._log(f"search ended early: {error}")
+        finally:
+            pipeline.abandon()
+        return self.report()
+
+    def report(self) -> Report:
+        """The search as it stands."""
+        info = self._tree.root_info()
+        lines = tuple(_line(line) for line in self._tree.lines(self._options.multipv))
+        moves = lines[0].moves if lines else tuple(self._position.legal_moves[:1])
+        return Report(
+            best_move=moves[0] if moves else None,
+            ponder=moves[1] if len(moves) > 1 else None,
+            lines=lines,
+            nodes=info.visits,
+            playouts=info.playouts,
+            depth=round(info.mean_depth),
+            selective_depth=info.max_depth,
+            seconds=perf_counter() - self._started,
+            hashfull=info.hashfull,
+            cache_hits=info.cache_hits,
+            evaluations=self._pipeline.evaluations,
+            batches=self._pipeline.batches,
+            full=info.full,
+            statistics=(
+                tuple(_statistics(child) for child in self._tree.children())
+                if self._options.verbose_move_stats
+                else ()
+            ),
+        )
+
+    # -- limits ------------------------------------------------------------------------------------------
+
+    def _set_deadlines(self) -> None:
+        """Fix the times to stop at, once the clock runs: at the start, or with `ponderhit`."""
+        self._deadlines_set = True
+        limits, options = self._limits, self._options
+        start = self._started if self._control.clock_started is None else self._control.clock_started
+        if limits.movetime_ms is not None:
+            reserve = min(options.move_overhead_ms / 2, limits.movetime_ms * 0.05)
+            self._soft = self._hard = self._first = start + (limits.movetime_ms - reserve) / 1000
+        clock = limits.clock.of(self._position.turn) if limits.clock is not None else None
+        if clock is not None and limits.clock is not None:
+            remaining_ms, increment_ms = clock
+            budget = allocate(
+                remaining_ms,
+                increment_ms,
+                limits.clock.moves_to_go,
+                overhead_ms=options.move_overhead_ms,
+                slowmover=options.slowmover,
+                fullmove=self._position.fullmove,
+            )
+            self._soft = min(self._soft or 1e18, start + budget.soft_ms / 1000)
+            self._hard = min(self._hard or 1e18, start + budget.hard_ms / 1000)
+            # A move without any evaluation is as good as lost: for the first one, risk more of the clock.
+            self._first = max(self._hard, start + remaining_ms * 0.3 / 1000)
+
+    def _should_stop(self, now: float, info: RootInfo) -> bool:
+        control, limits = self._control, self._limits
+        if control.stopped:
+            return info.visits > 0 or not self._wait_for_first(now)
+        if not self._deadlines_set and not control.pondering:
+            self._set_deadlines()
+        if now >= self._next_report:
+            self._maybe_report(now, info)
+        if limits.infinite or control.pondering:
+            return False
+        if info.visits == 0:
+            return self._first is not None and now >= self._first
+        if self._hard is not None and now >= self._hard:
+            return True
+        if limits.nodes is not None and info.visits >= limits.nodes:
+            return True
+        if limits.depth is not None and info.mean_depth >= limits.depth:
+            return True
+        if limits.unbounded:
+            return False
+        if limits.clock is not None and len(self._position.legal_moves) == 1:
+            return True
+        if now < self._next_check:
+            return False
+        self._next_check = now + CHECK_SECONDS
+        if info.full:
+            self._log("the tree is full: raise RamLimitMb to search on")
+            return True
+        if info.proof is not None:
+            return True
+        if limits.mate is not None and self._mate_found(limits.mate):
+            return True
+        return self._time_is_used_up(now, info)
+
+    def _wait_for_first(self, now: float) -> bool:
+        """Whether a stopped search without any evaluation should still wait for one."""
+        if self._first is None or self._first > now + STOP_GRACE_SECONDS or not self._deadlines_set:
+            self._first, self._deadlines_set = now + STOP_GRACE_SECONDS, True
+        return self._pipeline.in_flight > 0 and now < self._first
+
+    def _mate_found(self, moves: int) -> bool:
+        lines = self._tree.lines(1)
+        mate = _line(lines[0]).mate if lines else None
+        return mate is not None and 0 < mate <= moves
+
+    def _time_is_used_up(self, now: float, info: RootInfo) -> bool:
+        """Past the soft limit with a settled choice, or the second move cannot catch up any more."""
+        past_soft = self._soft is not None and now >= self._soft
+        factor = self._options.smart_pruning_factor
+        if not past_soft and (factor == 0 or self._options.multipv > 1):
+            return False
+        children = self._tree.children()
+        if len(children) < 2:
+            return past_soft
+        first, second = sorted((child.visits for child in children), reverse=True)[:2]
+        if past_soft:
+            most_visited = max(children, key=lambda child: child.visits)
+            rivals = (child for child in children if child.visits * 4 > most_visited.visits)
+            return max(rivals, key=lambda child: child.evaluation.q).move == most_visited.move
+        left = UNLIMITED_VISITS
+        if self._limits.nodes is not None:
+            left = self._limits.nodes - info.visits
+        if self._soft is not None:
+            elapsed = now - self._started
+            if info.playouts < 32 or elapsed < 0.02:
+                return False
+            left = min(left, int(info.playouts / elapsed * (self._soft - now)))
+        return first - second > left / factor
+
+    def _max_visits(self, info: RootInfo) -> int:
+        if self._limits.nodes is None or self._limits.infinite or self._control.pondering:
+            return UNLIMITED_VISITS
+        return self._limits.nodes - info.visits - self._pipeline.in_flight_positions
+
+    def _target(self, info: RootInfo, now: float) -> int:
+        """Positions to gather: the best size for the device, less in a small tree, where a batch is a large
+        part of all visits and goes to worse moves, and less when it would not be back in time."""
+        best = self._options.minibatch_size or self._sizes.best
+        target = min(best, max(4, info.visits // 4))
+        if self._hard is not None and target > 1:
+            left_ms = (self._hard - now) * 1000 / (self._pipeline.in_flight + 1)
+            target = min(target, self._sizes.fitting(left_ms))
+        return max(1, target)
+
+    def _patience_ms(self, now: float) -> float:
+        deadline = self._hard
+        if deadline is None:
+            return POLL_MS
+        return max(0.2, min(POLL_MS, (deadline - now) * 1000))
+
+    def _maybe_report(self, now: float, info: RootInfo) -> None:
+        self._next_report = now + REPORT_SECONDS
+        if self._on_report is None or info.visits == 0:
+            return
+        best = self._tree.lines(1)
+        shown = (round(info.mean_depth), best[0].moves[0] if best else None)
+        if shown != self._last_shown or now - self._last_report >= REPORT_ALWAYS_SECONDS:
+            self._last_shown = shown
+            self._last_report = now
+            self._on_report(self.report())
+
+
+def _line(line: TreeLine) -> Line:
+    proof = line.proof
+    return Line(
+        moves=tuple(line.moves),
+        visits=line.visits,
+        q=line.evaluation.q,
+        wdl=line.evaluation.wdl,
+        moves_left=line.evaluation.m,
+        prior=line.prior,
+        mate=proof.value * ((proof.plies + 1) // 2) if proof is not None and proof.value else None,
+    )
+
+
+def _statistics(child: ChildInfo) -> MoveStatistics:
+    return MoveStatistics(
+        move=child.move,
+        visits=child.visits,
+        in_flight=child.in_flight,
+        prior=child.prior,
+        q=child.evaluation.q,
+        d=child.evaluation.d,
+        m=child.evaluation.m,
+        u=child.exploration,
+    )
