@@ -1,7 +1,32 @@
-"""The search process: UCI, MCTS over a native core, and the Python API."""
+"""The search process: UCI, MCTS over a native core, and the Python API.
+
+`from engine import Engine` is the API; see `engine.api`. It is imported when first asked for, because a UCI
+engine must answer before numpy and ZeroMQ are there.
+"""
+
+from __future__ import annotations
 
 from pathlib import Path as _Path
+from typing import TYPE_CHECKING
 
 from engine.native import locate_core as _locate_core
 
+if TYPE_CHECKING:
+    from engine.api import Analysis as Analysis
+    from engine.api import Engine as Engine
+    from engine.api import EngineError as EngineError
+    from engine.api import PlayResult as PlayResult
+
+__version__ = "0.1.0"
+
+_API = ("Analysis", "Engine", "EngineError", "PlayResult")
+
 _locate_core(__name__, __path__, _Path(__file__).resolve().parent)
+
+
+def __getattr__(name: str) -> object:
+    if name in _API:
+        from engine import api
+
+        return getattr(api, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

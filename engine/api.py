@@ -167,7 +167,7 @@ class Engine:
         clock: Clock | None = None,
         search_moves: Sequence[str] = (),
     ) -> PlayResult:
-        """Choose a move. At least one limit is needed: nodes (visits), movetime (seconds), depth (mean
+        """Choose a move. At least one limit is needed: nodes (visits), movetime (milliseconds), depth (mean
         depth of the leaves in plies), mate (in that many moves), clock (thinks as long as a time manager
         allows).
 
@@ -215,7 +215,7 @@ class Engine:
         """
         limits = Limits(
             nodes=nodes,
-            movetime_ms=None if movetime is None else round(movetime * 1000),
+            movetime_ms=None if movetime is None else round(movetime),
             infinite=nodes is None and movetime is None,
             search_moves=tuple(search_moves),
         )
@@ -303,11 +303,11 @@ def _limits(
     for name, value in (("nodes", nodes), ("depth", depth), ("mate", mate)):
         if value is not None and value < 1:
             raise ValueError(f"{name} is at least 1, not {value}")
-    if movetime is not None and not 0 < movetime < 1e9:
-        raise ValueError(f"movetime is a number of seconds above 0, not {movetime}")
+    if movetime is not None and not 1 <= movetime < 1e12:
+        raise ValueError(f"movetime is at least 1 millisecond, not {movetime}")
     limits = Limits(
         clock=clock,
-        movetime_ms=None if movetime is None else max(1, round(movetime * 1000)),
+        movetime_ms=None if movetime is None else round(movetime),
         nodes=nodes,
         depth=depth,
         mate=mate,

@@ -46,9 +46,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.print_help()
         return 0
     if parsed.version:
-        from engine import version
+        from engine import __version__
 
-        print(f"Wavefront {version()}")
+        print(f"Wavefront {__version__}")
         return 0
     try:
         if parsed.command is None:

@@ -152,6 +152,14 @@ class Session:
         """Whether a search can start at once, waiting up to `timeout` seconds. Raises NoEvaluatorError."""
         return self._in_process or self.start_evaluator().wait(timeout) is not None
 
+    def describe_evaluator(self) -> str:
+        """The network and device in use, in words; empty while there is no connection."""
+        client = self._link.client if self._link is not None else None
+        if client is None:
+            return ""
+        network = client.network
+        return f"{network.name} on {network.device or network.backend} ({network.backend})"
+
     def _connected(self, limits: Limits, control: SearchControl, started: float) -> EvaluatorClient:
         """The evaluator, waiting for it as long as the limits allow. Raises NoEvaluatorError."""
         link = self.start_evaluator()

@@ -111,13 +111,13 @@ class UciEngine:
     # -- commands ----------------------------------------------------------------------------------------
 
     def _uci(self, arguments: list[str]) -> None:
-        from engine import version
+        from engine import __version__
 
-        lines = [f"id name Wavefront {version()}", "id author the Wavefront authors"]
+        lines = [f"id name Wavefront {__version__}", "id author the Wavefront authors"]
         lines += [spec.uci_line() for spec in OPTIONS]
         lines += [
             f"option name {BUTTON} type button",
-            f"option name {ABOUT} type string default Wavefront {version()}: "
+            f"option name {ABOUT} type string default Wavefront {__version__}: "
             "MCTS over lc0 networks, with the evaluator in a process of its own",
             "uciok",
         ]

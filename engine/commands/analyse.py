@@ -1,0 +1,192 @@
+"""`wavefront analyse`: looks at a position and shows its lines as it thinks."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from engine.report import Line, Report
+
+HELP = "analyse a position and show the best lines as they are found"
+
+DEFAULT_MOVETIME_MS = 10_000
+SHOWN_PLIES = 12
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    from engine.options import add_flags
+
+    parser.add_argument("fen", nargs="?", default="startpos", help="FEN in quotes, or startpos (default)")
+    parser.add_argument(
+        "--moves", nargs="*", default=[], metavar="MOVE", help="moves from there, e.g. e2e4 e7e5"
+    )
+    limit = parser.add_mutually_exclusive_group()
+    limit.add_argument("--movetime", type=int, help=f"milliseconds to think (default {DEFAULT_MOVETIME_MS})")
+    limit.add_argument("--nodes", type=int, help="nodes to search")
+    limit.add_argument("--infinite", action="store_true", help="think until interrupted with Ctrl-C")
+    add_flags(parser)
+    parser.set_defaults(option_multipv="3")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from rich.console import Console
+
+    from engine.evaluator_process import NoEvaluatorError
+    from engine.limits import Limits
+    from engine.options import options_of_arguments
+    from engine.search import SearchControl
+    from engine.session import Session
+
+    if (arguments.movetime is not None and arguments.movetime < 1) or (
+        arguments.nodes is not None and arguments.nodes < 1
+    ):
+        print("wavefront analyse: the limit must be above 0", file=sys.stderr)
+        return 2
+    options = options_of_arguments(arguments).changed(smart_pruning_factor=0.0)
+    bounded = arguments.nodes is not None or arguments.infinite
+    limits = Limits(
+        nodes=arguments.nodes,
+        movetime_ms=None if bounded else arguments.movetime or DEFAULT_MOVETIME_MS,
+        infinite=arguments.infinite,
+    )
+    console = Console()
+    session = Session(options, log=lambda text: print(f"wavefront: {text}", file=sys.stderr))
+    try:
+        session.set_position(None if arguments.fen == "startpos" else arguments.fen, arguments.moves)
+        with console.status("starting the evaluator …"):
+            while not session.ready(60.0):
+                pass
+        view = _View(console, session.game, session.describe_evaluator())
+        control = SearchControl()
+        with view:
+            report = _interruptible(
+                lambda: session.search(limits, control=control, on_report=view.show), control
+            )
+            view.show(report, last=True)
+    except (NoEvaluatorError, ValueError) as error:
+        print(f"wavefront analyse: {error}", file=sys.stderr)
+        return 1
+    finally:
+        session.close()
+    return 0
+
+
+def _interruptible(search: Any, control: Any) -> Report:
+    """Run a search in a thread of its own, so that Ctrl-C ends it and its result is still shown."""
+    import threading
+
+    results: list[Report] = []
+    failures: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            results.append(search())
+        except BaseException as error:  # Raised again in the caller's thread.
+            failures.append(error)
+
+    thread = threading.Thread(target=work, name="search")
+    thread.start()
+    try:
+        while thread.is_alive():
+            thread.join(0.1)
+    except KeyboardInterrupt:
+        control.stop()
+        thread.join()
+    if failures:
+        raise failures[0]
+    return results[0]
+
+
+class _View:
+    """A live table on a terminal, plain lines elsewhere."""
+
+    def __init__(self, console: Any, game: Any, evaluator: str) -> None:
+        import chess
+        from rich.live import Live
+
+        self._console = console
+        self._board = chess.Board(game.fen(), chess960=game.chess960)
+        self._game = game
+        self._evaluator = evaluator
+        self._live = Live(console=console, auto_refresh=False) if console.is_terminal else None
+
+    def __enter__(self) -> _View:
+        if self._live is not None:
+            self._live.__enter__()
+        else:
+            print(f"position {self._game.fen()}\nevaluator {self._evaluator}", flush=True)
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        if self._live is not None:
+            self._live.__exit__(*exception)
+
+    def show(self, report: Report, *, last: bool = False) -> None:
+        if self._live is not None:
+            self._live.update(self._table(report), refresh=True)
+        else:
+            for number, line in enumerate(report.lines, 1):
+                win, draw, loss = (round(100 * share) for share in line.wdl)
+                print(
+                    f"{report.seconds:6.1f} s {report.nodes:9,d} nodes {report.nodes_per_second:8,d}/s  "
+                    f"{number}. {_score(line):>7}  w {win:3d}% d {draw:3d}% l {loss:3d}%  "
+                    f"{self._moves(line)}",
+                    flush=True,
+                )
+        if last:
+            best = self._san(report.best_move) if report.best_move else "none: the game is over"
+            self._console.print(
+                f"best move [bold]{best}[/bold]" if self._live is not None else f"best move {best}"
+            )
+
+    def _table(self, report: Report) -> Table:
+        from rich.table import Table
+
+        best = self._san(report.best_move) if report.best_move else "-"
+        table = Table(
+            title=self._game.fen(),
+            caption=f"best move {best}   {report.nodes:,} nodes   {report.nodes_per_second:,} nodes/s   "
+            f"depth {report.depth}/{report.selective_depth}   mean batch {report.mean_batch:.0f}   "
+            f"{report.seconds:.1f} s\n{self._evaluator}",
+        )
+        for heading in ("", "score", "win", "draw", "loss", "visits", "prior"):
+            table.add_column(heading, justify="right", no_wrap=True)
+        table.add_column("line", overflow="fold")
+        for number, line in enumerate(report.lines, 1):
+            table.add_row(
+                str(number),
+                _score(line),
+                *(f"{100 * share:.0f} %" for share in line.wdl),
+                f"{line.visits:,}",
+                f"{100 * line.prior:.1f} %",
+                self._moves(line),
+            )
+        return table
+
+    def _san(self, move: str) -> str:
+        return self._board.san(self._board.parse_uci(move))
+
+    def _moves(self, line: Line) -> str:
+        import chess
+
+        moves = [chess.Move.from_uci(move) for move in line.moves[:SHOWN_PLIES]]
+        try:
+            return self._board.variation_san(self._standard(moves))
+        except chess.IllegalMoveError:
+            return " ".join(line.moves[:SHOWN_PLIES])
+
+    def _standard(self, moves: list[Any]) -> list[Any]:
+        board = self._board.copy()
+        parsed = []
+        for move in moves:
+            parsed.append(board.parse_uci(move.uci()))
+            board.push(parsed[-1])
+        return parsed
+
+
+def _score(line: Line) -> str:
+    return f"{line.centipawns() / 100:+.2f}" if line.mate is None else f"mate {line.mate}"

@@ -1,0 +1,268 @@
+"""`wavefront evaluate`: positions as JSON lines in, what the network says about them as JSON lines out.
+
+    {"fen": "startpos", "moves": ["e2e4"], "chess960": false}
+    {"q": …, "wdl": [w, d, l], "moves_left": plies, "policy": {move: probability}, "logits": {move: raw}}
+
+Answers keep the order of the questions and are written as soon as they are there, so that a program may ask
+one position at a time. Batches are made of what has arrived.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import queue
+import sys
+import threading
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+if TYPE_CHECKING:
+    from engine.evaluator_process import EvaluatorLink
+    from engine.options import Options
+    from protocol.batch import EvaluationBatch, PositionBatch
+    from protocol.client import EvaluatorClient
+
+HELP = "evaluate positions given as JSON lines with the network alone, without a search"
+
+MAX_LINE_BYTES = 8 << 20
+BATCHES_IN_FLIGHT = 2
+QUEUED_LINES = 4096
+OPTIONS = (
+    "weights",
+    "backend",
+    "policy_head",
+    "value_head",
+    "history_fill",
+    "evaluator",
+    "threads",
+    "minibatch_size",
+)
+
+
+class _LineError(ValueError):
+    """What is wrong with one line of input."""
+
+
+@dataclass(slots=True)
+class _Chunk:
+    """Lines sent as one batch. moves: legal moves in UCI notation of each line, or its error."""
+
+    entries: list[list[str] | _LineError]
+    batch: PositionBatch | None
+    evaluation: EvaluationBatch | None = None
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    from engine.options import add_flags
+
+    parser.add_argument(
+        "file", nargs="?", default="-", help="JSON lines to read; - (default) is standard input"
+    )
+    add_flags(parser, only=OPTIONS)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from engine.evaluator_process import EvaluatorLink, EvaluatorSettings, NoEvaluatorError
+    from engine.options import options_of_arguments
+
+    options = options_of_arguments(arguments)
+    try:
+        source = sys.stdin.buffer if arguments.file == "-" else open(arguments.file, "rb")  # noqa: PTH123, SIM115
+    except OSError as error:
+        print(f"wavefront evaluate: cannot read {arguments.file}: {error.strerror}", file=sys.stderr)
+        return 1
+    link = EvaluatorLink(
+        EvaluatorSettings.of(options), lambda text: print(f"wavefront evaluate: {text}", file=sys.stderr)
+    )
+    link.start()
+    try:
+        _Stream(link, options, source).run()
+    except NoEvaluatorError as error:
+        print(f"wavefront evaluate: {error}", file=sys.stderr)
+        return 1
+    finally:
+        link.close()
+    return 0
+
+
+class _Stream:
+    """Reads, evaluates and writes, with a few batches on their way at a time."""
+
+    def __init__(self, link: EvaluatorLink, options: Options, source: BinaryIO) -> None:
+        self._link = link
+        self._options = options
+        self._source = source
+        self._lines: queue.Queue[bytes | _LineError | None] = queue.Queue(QUEUED_LINES)
+        self._ended = False
+        self._chunks: deque[_Chunk] = deque()
+        self._sent: dict[int, _Chunk] = {}
+        self._client: EvaluatorClient | None = None
+
+    def run(self) -> None:
+        threading.Thread(target=self._read, name="evaluate-input", daemon=True).start()
+        while not (self._ended and not self._chunks):
+            if not self._ended and len(self._chunks) < BATCHES_IN_FLIGHT:
+                lines = self._take_lines(wait=not self._chunks)
+                if lines:
+                    self._chunks.append(self._parse(lines))
+            self._exchange()
+            while self._chunks and (self._chunks[0].batch is None or self._chunks[0].evaluation is not None):
+                _write(self._chunks.popleft())
+
+    def _read(self) -> None:
+        while line := self._source.readline(MAX_LINE_BYTES + 1):
+            if len(line) > MAX_LINE_BYTES:
+                while line and not line.endswith(b"\n"):
+                    line = self._source.readline(MAX_LINE_BYTES)
+                self._lines.put(_LineError(f"the line is longer than {MAX_LINE_BYTES} bytes"))
+            elif line.strip():
+                self._lines.put(line)
+        self._lines.put(None)
+
+    def _take_lines(self, *, wait: bool) -> list[bytes | _LineError]:
+        """What has arrived, up to a batch; with `wait`, at least one line unless the input has ended."""
+        client = self._connected()
+        most = min(self._options.minibatch_size or client.recommended_batch, client.max_batch)
+        lines: list[bytes | _LineError] = []
+        while len(lines) < most:
+            try:
+                line = self._lines.get(block=wait and not lines)
+            except queue.Empty:
+                break
+            if line is None:
+                self._ended = True
+                break
+            lines.append(line)
+        return lines
+
+    def _connected(self) -> EvaluatorClient:
+        """The evaluator. A new one is sent again all that the last one owed."""
+        client = self._link.client
+        while client is None:
+            client = self._link.wait(1.0)
+        if client is not self._client:
+            self._client = client
+            self._sent.clear()
+            for chunk in self._chunks:
+                if chunk.batch is not None and chunk.evaluation is None:
+                    self._sent[client.submit(chunk.batch, priority="analysis")] = chunk
+        return client
+
+    def _exchange(self) -> None:
+        """Send what is new and wait a little for what is due."""
+        from protocol.errors import EvaluatorLost
+
+        client = self._connected()
+        try:
+            known = {id(chunk) for chunk in self._sent.values()}
+            for chunk in self._chunks:
+                if chunk.batch is not None and chunk.evaluation is None and id(chunk) not in known:
+                    self._sent[client.submit(chunk.batch, priority="analysis")] = chunk
+            # While lines may still come, a short wait: they can join the next batch.
+            completed = client.receive(None if self._ended or len(self._sent) >= BATCHES_IN_FLIGHT else 1.0)
+        except EvaluatorLost as error:
+            self._client = None
+            self._link.lost(client, str(error))
+            return
+        if completed is not None and (done := self._sent.pop(completed.id, None)) is not None:
+            if completed.evaluation is not None:
+                done.evaluation = completed.evaluation
+            else:
+                done.entries = [
+                    entry if isinstance(entry, _LineError) else _LineError(f"evaluator: {completed.error}")
+                    for entry in done.entries
+                ]
+                done.batch = None
+
+    def _parse(self, lines: Sequence[bytes | _LineError]) -> _Chunk:
+        from engine._core import encode
+        from protocol.batch import POSITION_DTYPE, PositionBatch
+
+        entries: list[list[str] | _LineError] = []
+        games = []
+        for line in lines:
+            try:
+                if isinstance(line, _LineError):
+                    raise line
+                game = _game(line)
+            except _LineError as error:
+                entries.append(error)
+            else:
+                games.append(game)
+                entries.append(game.legal_moves())
+        if not games:
+            return _Chunk(entries, None)
+        network = self._connected().network
+        positions, _transforms, offsets, moves = encode(
+            games, network.input_format, self._options.history_fill
+        )
+        records = positions.view(POSITION_DTYPE).reshape(len(games))
+        return _Chunk(entries, PositionBatch(records, offsets, moves))
+
+
+def _game(line: bytes) -> Any:
+    """The game that a line describes. Raises _LineError."""
+    from engine._core import Game
+
+    try:
+        question = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise _LineError(f"not JSON: {error}") from None
+    if not isinstance(question, dict):
+        raise _LineError('not a JSON object; expected {"fen": …, "moves": […], "chess960": …}')
+    unknown = question.keys() - {"fen", "moves", "chess960"}
+    if unknown:
+        raise _LineError(f"unknown key {sorted(unknown)[0]!r:.60}; known are fen, moves and chess960")
+    fen, moves = question.get("fen", "startpos"), question.get("moves", [])
+    chess960 = question.get("chess960", False)
+    if not isinstance(fen, str):
+        raise _LineError("fen is not a text")
+    if not isinstance(moves, list) or not all(isinstance(move, str) for move in moves):
+        raise _LineError("moves is not a list of texts")
+    if not isinstance(chess960, bool):
+        raise _LineError("chess960 is not true or false")
+    try:
+        game = Game(None if fen == "startpos" else fen, chess960)
+    except ValueError as error:
+        raise _LineError(str(error)) from None
+    for number, move in enumerate(moves, 1):
+        try:
+            game.push_uci(move)
+        except ValueError as error:
+            raise _LineError(f"move {number}: {error}") from None
+    return game
+
+
+def _write(chunk: _Chunk) -> None:
+    import numpy as np
+
+    answers = []
+    position = 0
+    for entry in chunk.entries:
+        if isinstance(entry, _LineError):
+            answers.append(json.dumps({"error": str(entry)}))
+            continue
+        evaluation, batch = chunk.evaluation, chunk.batch
+        assert evaluation is not None and batch is not None
+        start, end = int(batch.move_offsets[position]), int(batch.move_offsets[position + 1])
+        logits = evaluation.logits[start:end].astype(np.float64)
+        policy = np.exp(logits - logits.max(initial=-np.inf)) if len(logits) else logits
+        policy /= policy.sum() if len(logits) else 1.0
+        win, draw, loss = (float(share) for share in evaluation.wdl[position])
+        answers.append(
+            json.dumps(
+                {
+                    "q": win - loss,
+                    "wdl": [win, draw, loss],
+                    "moves_left": float(evaluation.moves_left[position]),
+                    "policy": dict(zip(entry, policy.tolist(), strict=True)),
+                    "logits": dict(zip(entry, logits.tolist(), strict=True)),
+                }
+            )
+        )
+        position += 1
+    sys.stdout.write("\n".join(answers) + "\n")
+    sys.stdout.flush()
