@@ -298,10 +298,12 @@ class EvaluatorLink:
                 continue
             if not isinstance(message, dict):
                 continue
-            if "error" in message:
-                raise _RefusedError(f"evaluator: {message['error']}")
-            address = str(message.get("address", address))
-            if message.get("ready") and address:
+            event = message.get("event")
+            if event == "error":
+                raise _RefusedError(f"evaluator: {message.get('message', 'it gave no reason')}")
+            if event == "bound":
+                address = str(message.get("address", ""))
+            if event == "ready" and address:
                 # Whatever else it prints must not fill the pipe.
                 threading.Thread(target=_drain, args=(process,), name="evaluator-output", daemon=True).start()
                 return address
