@@ -2,7 +2,10 @@
 
 import sys
 
-from engine.cli import main
+try:
+    from engine.cli import main
+except ImportError as error:  # No native core, or one of other sources: the message says what to do.
+    sys.exit(f"wavefront: {error}")
 
 if __name__ == "__main__":
     sys.exit(main())

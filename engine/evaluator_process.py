@@ -70,7 +70,7 @@ class EvaluatorSettings:
 def evaluator_command(settings: EvaluatorSettings) -> list[str]:
     """The command line of an embedded evaluator."""
     # -P: a folder called `evaluator` where the engine happens to be started must not be run.
-    command = [sys.executable, "-P", "-m", "evaluator", "serve", "--embedded"]
+    command = [sys.executable, "-P", "-m", "evaluator", "serve", "--embedded", "--log-level", "warning"]
     for flag, value in (
         ("--network", settings.weights),
         ("--backend", settings.backend),
