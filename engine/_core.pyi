@@ -154,3 +154,243 @@ def perft_divide(game: Game, depth: int) -> list[tuple[str, int]]:
     """
     The same as (move, count) for each first move, depth 1 to 30. Releases the GIL. Raises ValueError.
     """
+
+class SearchParams:
+    """Every setting of the search core; names and defaults as lc0's (engine/core/search_params.h)."""
+
+    def __init__(self, other: SearchParams = ...) -> None: ...
+
+    cpuct: float
+    cpuct_base: float
+    cpuct_factor: float
+    cpuct_at_root: float
+    cpuct_base_at_root: float
+    cpuct_factor_at_root: float
+    fpu_absolute: bool
+    fpu_value: float
+    fpu_absolute_at_root: bool
+    fpu_value_at_root: float
+    policy_temperature: float
+    moves_left_max_effect: float
+    moves_left_threshold: float
+    moves_left_slope: float
+    moves_left_constant_factor: float
+    moves_left_scaled_factor: float
+    moves_left_quadratic_factor: float
+    draw_score: float
+    two_fold_draws: bool
+    sticky_endgames: bool
+    max_collision_events: int
+    max_collision_visits: int
+    max_collision_visits_scaling_start: int
+    max_collision_visits_scaling_end: int
+    max_collision_visits_scaling_power: float
+    max_out_of_order_factor: float
+    tree_bytes: int
+    cache_bytes: int
+    cache_history_length: int
+    input_format: int
+    """Number of the network's input encoding. Setting an unknown one raises ValueError."""
+    history_fill: str
+    """'no', 'fen_only' or 'always'. Setting anything else raises ValueError."""
+
+class Batch:
+    """Leaves on their way through the evaluator; holds 1 to `capacity` positions (at most 65536)."""
+
+    def __init__(self, capacity: int) -> None: ...
+    def __len__(self) -> int: ...
+    @property
+    def capacity(self) -> int: ...
+    @property
+    def size(self) -> int:
+        """Positions in the batch."""
+
+    @property
+    def positions(self) -> NDArray[numpy.uint8]:
+        """uint8 [size, 904], encoded positions; valid until the batch is applied or cancelled."""
+
+    @property
+    def move_offsets(self) -> NDArray[numpy.uint32]:
+        """uint32 [size + 1]."""
+
+    @property
+    def moves(self) -> NDArray[numpy.uint16]:
+        """uint16, policy indices of the legal moves."""
+
+class CollectResult:
+    @property
+    def evaluations(self) -> int:
+        """Positions in the batch."""
+
+    @property
+    def visits_done(self) -> int:
+        """Visits finished without the evaluator."""
+
+    @property
+    def cache_hits(self) -> int: ...
+    @property
+    def collision_visits(self) -> int: ...
+    @property
+    def full(self) -> bool:
+        """The tree's memory is used up."""
+
+class Evaluation:
+    """Of a move or position, for the side to move at the root."""
+
+    @property
+    def q(self) -> float: ...
+    @property
+    def d(self) -> float: ...
+    @property
+    def m(self) -> float:
+        """Plies to the end of the game."""
+
+    @property
+    def wdl(self) -> tuple[float, float, float]: ...
+
+class Proof:
+    """A proven result for the side to move at the root."""
+
+    @property
+    def value(self) -> int:
+        """1 win, 0 draw, -1 loss."""
+
+    @property
+    def plies(self) -> int:
+        """Plies to mate, of the mate that was found (there may be a shorter one); meaningless for draws."""
+
+class ChildInfo:
+    """A root move."""
+
+    @property
+    def move(self) -> str: ...
+    @property
+    def visits(self) -> int: ...
+    @property
+    def in_flight(self) -> int: ...
+    @property
+    def prior(self) -> float: ...
+    @property
+    def evaluation(self) -> Evaluation: ...
+    @property
+    def own_q(self) -> float | None:
+        """The network's own value of it."""
+
+    @property
+    def exploration(self) -> float:
+        """PUCT's U."""
+
+    @property
+    def proof(self) -> Proof | None: ...
+
+class Line:
+    """A root move with its principal variation."""
+
+    @property
+    def moves(self) -> list[str]: ...
+    @property
+    def visits(self) -> int: ...
+    @property
+    def prior(self) -> float: ...
+    @property
+    def evaluation(self) -> Evaluation: ...
+    @property
+    def proof(self) -> Proof | None: ...
+
+class RootInfo:
+    """The state of the search."""
+
+    @property
+    def visits(self) -> int:
+        """Of the root, those kept from earlier searches included."""
+
+    @property
+    def playouts(self) -> int:
+        """Visits since the position was set."""
+
+    @property
+    def mean_depth(self) -> float:
+        """Mean leaf depth in plies."""
+
+    @property
+    def max_depth(self) -> int: ...
+    @property
+    def evaluations(self) -> int:
+        """Positions sent to the evaluator since the position was set."""
+
+    @property
+    def cache_hits(self) -> int: ...
+    @property
+    def evaluation(self) -> Evaluation: ...
+    @property
+    def proof(self) -> Proof | None: ...
+    @property
+    def memory_bytes(self) -> int: ...
+    @property
+    def hashfull(self) -> int:
+        """Tree memory in use, in thousandths."""
+
+    @property
+    def batches_in_flight(self) -> int: ...
+    @property
+    def full(self) -> bool: ...
+
+class Tree:
+    """The MCTS tree of one game's current position.
+
+    One thread may collect, apply, cancel and set positions; any thread may ask for root_info, lines and children.
+    """
+
+    def __init__(self, params: SearchParams) -> None: ...
+    @property
+    def params(self) -> SearchParams:
+        """A copy."""
+
+    def set_params(self, params: SearchParams) -> None:
+        """Change settings between searches; clears cache and tree where what they hold depends on them."""
+
+    def set_position(self, game: Game) -> int:
+        """Make the game's current position the root; returns the visits kept from before.
+
+        Raises RuntimeError while a batch is under way, ValueError for a position that cannot be played.
+        """
+
+    def set_root_moves(self, moves: Sequence[str]) -> None:
+        """Search only these root moves (UCI); an empty list searches all. Raises ValueError for an illegal one."""
+
+    def clear(self) -> None:
+        """Forget the tree; the evaluation cache stays."""
+
+    def clear_cache(self) -> None: ...
+    def collect(self, batch: Batch, target: int, max_visits: int = ...) -> CollectResult:
+        """Fill the batch with up to `target` positions, giving at most `max_visits` visits."""
+
+    def apply(
+        self,
+        batch: Batch,
+        logits: NDArray[numpy.float32],
+        wdl: NDArray[numpy.float32],
+        moves_left: NDArray[numpy.float32],
+    ) -> None:
+        """Take the evaluations of a batch: float32 logits [moves], wdl [size, 3], moves_left [size].
+
+        Raises ValueError, and changes nothing, if sizes are wrong or a value is not finite.
+        """
+
+    def apply_random(self, batch: Batch) -> None:
+        """Apply what the evaluator's `random` backend would answer, without asking it."""
+
+    def cancel(self, batch: Batch) -> None:
+        """Take a batch back as if it had not been collected."""
+
+    def root_info(self) -> RootInfo: ...
+    def lines(self, count: int) -> list[Line]:
+        """The best moves' principal variations, best first."""
+
+    def children(self) -> list[ChildInfo]:
+        """Every root move, best first."""
+
+def evaluate_randomly(
+    batch: Batch,
+) -> tuple[NDArray[numpy.float32], NDArray[numpy.float32], NDArray[numpy.float32]]:
+    """What the `random` backend answers for a batch: (logits, wdl, moves_left)."""

@@ -43,6 +43,8 @@ void Tree::set_params(const SearchParams& params) {
 uint32_t Tree::set_position(const Game& game) {
   std::lock_guard lock(mutex_);
   if (batches_in_flight_ > 0) throw std::logic_error("the position cannot change while a batch is under way");
+  if (!game.playable())
+    throw std::invalid_argument("the side to move could take the king: no move can be played");
   bool follows = game_ && same_start(*game_, game) && game_->moves.size() <= game.moves.size() &&
                  std::equal(game_->moves.begin(), game_->moves.end(), game.moves.begin());
   size_t known = follows ? game_->moves.size() : 0;

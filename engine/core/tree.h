@@ -93,7 +93,8 @@ class Tree {
   void set_params(const SearchParams& params);
 
   // Makes a game's current position the root. If it follows from the root so far by moves of the tree, that
-  // part is kept; returns the visits kept. Throws std::logic_error while a batch is under way.
+  // part is kept; returns the visits kept. Throws std::logic_error while a batch is under way,
+  // std::invalid_argument for a position in which the king could be taken.
   uint32_t set_position(const Game& game);
 
   // Limits the search to these root moves; none: all. Throws std::invalid_argument for an illegal one.

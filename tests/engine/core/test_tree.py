@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.engine.core.search_helpers import children_by_move, game, new_tree, params, search
 
-from engine._core import Batch, Tree, evaluate_randomly
+from engine._core import Batch, Game, Tree, evaluate_randomly
+from tests.engine.core.search_helpers import children_by_move, game, new_tree, params, search
 
 MIDDLEGAME = "r1bqk2r/pppp1ppp/2n2n2/2b1p3/2B1P3/2N2N2/PPPP1PPP/R1BQK2R w KQkq - 6 5"
 
@@ -39,9 +39,11 @@ def test_root_value_is_the_mean_of_its_visits() -> None:
     own = (wdl[0, 0] - wdl[0, 2], wdl[0, 1], moves_left[0])
     search(tree, 2000)
     info = tree.root_info()
-    for index, name in enumerate(("q", "d", "m")):
+    for index, (name, tolerance) in enumerate((("q", 1e-6), ("d", 1e-3), ("m", 1e-3))):
         total = own[index] + sum(getattr(c.evaluation, name) * c.visits for c in tree.children() if c.visits)
-        assert getattr(info.evaluation, name) == pytest.approx(total / info.visits, abs=1e-6 if name == "q" else 1e-3)
+        assert getattr(info.evaluation, name) == pytest.approx(
+            total / info.visits, abs=1e-6 if name == "q" else 1e-3
+        )
 
 
 def test_a_search_is_reproducible() -> None:
@@ -350,3 +352,11 @@ def test_chess960_castling_is_spelled_by_the_mode() -> None:
         tree.set_position(game(fen if chess960 else fen.replace("HAha", "KQkq"), chess960=chess960))
         search(tree, 300)
         assert castling in {child.move for child in tree.children()}
+
+
+def test_a_position_in_which_the_king_could_be_taken_is_refused() -> None:
+    tree = new_tree(game())
+    with pytest.raises(ValueError, match="king"):
+        tree.set_position(Game("4k3/8/8/8/8/8/8/4RK2 w - - 0 1", allow_opponent_check=True))
+    search(tree, 10)
+    assert tree.root_info().visits == 10
