@@ -37,9 +37,12 @@ def read_encoders(weights: Fields, layers: list[Fields], options: EncoderOptions
         return ()
     if options.heads < 1:
         raise NetworkError(f"{options.headcount_name}: missing or 0; encoders need at least one head")
-    shared = (
-        weights.values("smolgen_w") if any(layer.child("mha").has("smolgen") for layer in layers) else None
-    )
+    shared = None
+    if any(layer.child("mha").has("smolgen") for layer in layers):
+        values = weights.values("smolgen_w")
+        if len(values) % 4096:
+            raise NetworkError(f"weights.smolgen_w: {len(values)} values, expected a multiple of 4096")
+        shared = values.reshape(4096, -1)  # one object for all layers
     return tuple(_encoder(layer, options, shared) for layer in layers)
 
 
@@ -99,9 +102,9 @@ def _smolgen(smolgen: Fields, options: EncoderOptions, shared: FloatArray) -> Sm
             f"{options.heads} heads"
         )
     gen = generated // options.heads
-    if len(shared) != 4096 * gen:
+    if shared.shape[1] != gen:
         raise NetworkError(
-            f"weights.smolgen_w: {len(shared)} values, expected {4096 * gen} (4096 x {gen}) "
+            f"weights.smolgen_w: {shared.size} values, expected {4096 * gen} (4096 x {gen}) "
             f"for {smolgen.name('dense2_b')}"
         )
     return Smolgen(
@@ -110,7 +113,7 @@ def _smolgen(smolgen: Fields, options: EncoderOptions, shared: FloatArray) -> Sm
         norm1=smolgen.norm("ln1", len(dense1.biases), _SMOLGEN_EPSILON),
         dense2=dense2,
         norm2=smolgen.norm("ln2", generated, _SMOLGEN_EPSILON),
-        position_weights=shared.reshape(4096, gen),
+        position_weights=shared,
     )
 
 

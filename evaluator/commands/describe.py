@@ -1,0 +1,67 @@
+"""`python -m evaluator describe [FILE]`: what a network file holds."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from evaluator.network import SHIPPED_NETWORK, NetworkError, load_network
+from evaluator.network.describe import describe
+
+HELP = "print a network's format, shapes, parameters, cost and heads"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "file", nargs="?", default=SHIPPED_NETWORK, help="network (.pb.gz or .pb); default: the shipped one"
+    )
+    parser.add_argument("--policy-head", metavar="NAME", help="vanilla, optimistic, soft or opponent")
+    parser.add_argument("--value-head", metavar="NAME", help="winner, q or st")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    try:
+        network = load_network(
+            arguments.file, policy_head=arguments.policy_head, value_head=arguments.value_head
+        )
+    except NetworkError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    description = describe(network)
+    if arguments.json:
+        print(json.dumps(description, indent=2))
+        return 0
+    table = Table(title=network.name, show_header=False, title_justify="left")
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for topic, values in description.items():
+        if isinstance(values, dict):
+            table.add_section()
+            for key, text in _rows(values):
+                table.add_row(f"{topic}: {key}".replace("_", " "), text)
+    Console(markup=False, highlight=False).print(table)
+    return 0
+
+
+def _rows(values: dict[str, Any]) -> list[tuple[str, str]]:
+    return [(key, _text(value)) for key, value in values.items() if value not in (None, "", [], {})]
+
+
+def _text(value: Any) -> str:
+    match value:
+        case bool():
+            return "yes" if value else "no"
+        case dict():
+            return ", ".join(f"{key.replace('_', ' ')} {_text(item)}" for key, item in value.items())
+        case list():
+            return ", ".join(map(_text, value))
+        case int():
+            return f"{value:,}"
+        case _:
+            return str(value)

@@ -1,0 +1,42 @@
+"""`python -m evaluator export [FILE] OUT.onnx`: a network as an ONNX model for other programs."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from evaluator.network import SHIPPED_NETWORK, NetworkError, load_network
+
+HELP = "write a network as an ONNX model"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "file", nargs="?", default=SHIPPED_NETWORK, help="network (.pb.gz or .pb); default: the shipped one"
+    )
+    parser.add_argument("output", type=Path, help="the .onnx file to write")
+    parser.add_argument("--policy-head", metavar="NAME", help="vanilla, optimistic, soft or opponent")
+    parser.add_argument("--value-head", metavar="NAME", help="winner, q or st")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from evaluator.backends.onnx.export import export_onnx
+
+    try:
+        network = load_network(
+            arguments.file, policy_head=arguments.policy_head, value_head=arguments.value_head
+        )
+        export_onnx(network, arguments.output)
+    except NetworkError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        print(f"error: cannot write {arguments.output}: {error.strerror or error}", file=sys.stderr)
+        return 1
+    print(
+        f"wrote {arguments.output}: input planes [n, 112, 8, 8]; outputs policy [n, 1858] (raw logits), "
+        + ("wdl [n, 3]" if network.value.wdl else "value [n, 1]")
+        + (", moves_left [n, 1]" if network.moves_left is not None else "")
+    )
+    return 0

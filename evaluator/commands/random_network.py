@@ -1,0 +1,50 @@
+"""`python -m evaluator random-network SHAPE OUT`: a network with random weights, to test and to measure
+with."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from evaluator.network import NetworkError
+from evaluator.network.describe import cost_of
+from evaluator.network.random_network import SHAPES, random_network
+from evaluator.network.schema import WeightsEncoding
+from evaluator.network.writer import write_network
+
+HELP = "write an lc0 network with random weights"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("shape", metavar="SHAPE", help=", ".join(SHAPES))
+    parser.add_argument("output", type=Path, metavar="OUT", help="the file to write (.pb.gz or .pb)")
+    parser.add_argument("--seed", type=int, default=0, help="of the random weights (default 0)")
+    parser.add_argument(
+        "--encoding",
+        choices=[encoding.name.lower() for encoding in WeightsEncoding],
+        default=WeightsEncoding.LINEAR16.name.lower(),
+        help="of the weights in the file (default linear16)",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    try:
+        network = random_network(arguments.shape, arguments.seed)
+        write_network(
+            network,
+            arguments.output,
+            encodings=(WeightsEncoding[arguments.encoding.upper()],),
+            license="random weights, no license",
+        )
+    except NetworkError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        print(f"error: cannot write {arguments.output}: {error.strerror or error}", file=sys.stderr)
+        return 1
+    cost = cost_of(network)
+    print(
+        f"wrote {arguments.output}: {cost.parameters:,} parameters, {cost.flop / 1e9:.3f} GFLOP per position"
+    )
+    return 0
