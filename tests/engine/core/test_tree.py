@@ -41,9 +41,7 @@ def test_root_value_is_the_mean_of_its_visits() -> None:
     info = tree.root_info()
     for index, (name, tolerance) in enumerate((("q", 1e-6), ("d", 1e-3), ("m", 1e-3))):
         total = own[index] + sum(getattr(c.evaluation, name) * c.visits for c in tree.children() if c.visits)
-        assert getattr(info.evaluation, name) == pytest.approx(
-            total / info.visits, abs=1e-6 if name == "q" else 1e-3
-        )
+        assert getattr(info.evaluation, name) == pytest.approx(total / info.visits, abs=tolerance)
 
 
 def test_a_search_is_reproducible() -> None:
