@@ -358,6 +358,12 @@ class Tree:
     def set_root_moves(self, moves: Sequence[str]) -> None:
         """Search only these root moves (UCI); an empty list searches all. Raises ValueError for an illegal one."""
 
+    def add_root_noise(self, epsilon: float, alpha: float, seed: int) -> None:
+        """Mix Dirichlet noise into the root's priors, once for this position: (1 - epsilon) P + epsilon noise.
+
+        Raises ValueError unless 0 <= epsilon <= 1 and alpha > 0.
+        """
+
     def clear(self) -> None:
         """Forget the tree; the evaluation cache stays."""
 

@@ -79,7 +79,10 @@ void Tree::give_edges(Node& leaf, std::span<const Move> moves, std::span<const u
   leaf.edges = edges;
   leaf.edge_count = static_cast<uint8_t>(moves.size());
   leaf.state = NodeState::kExpanded;
-  if (&leaf == node(root_)) update_allowed_edges();
+  if (&leaf == node(root_)) {
+    update_allowed_edges();
+    mix_root_noise();
+  }
 }
 
 // Finishes `visits` visits in flight along a path. value: from the view of the side that moved into the last

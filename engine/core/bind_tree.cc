@@ -194,6 +194,10 @@ One thread may collect, apply, cancel and set positions; any thread may ask for 
       .def("set_root_moves", &Tree::set_root_moves, "moves"_a, Release(),
            "Search only these root moves (UCI); an empty list searches all. Raises ValueError for an illegal "
            "one.")
+      .def("add_root_noise", &Tree::add_root_noise, "epsilon"_a, "alpha"_a, "seed"_a, Release(),
+           "Mix Dirichlet noise into the root's priors, once for this position: (1 - epsilon) P + epsilon "
+           "noise.\n\n"
+           "Raises ValueError unless 0 <= epsilon <= 1 and alpha > 0.")
       .def("clear", &Tree::clear, Release(), "Forget the tree; the evaluation cache stays.")
       .def("clear_cache", &Tree::clear_cache, Release())
       .def("collect", &Tree::collect, "batch"_a, "target"_a, "max_visits"_a = UINT64_MAX, Release(),

@@ -1,6 +1,7 @@
 #include "tree.h"
 
 #include <algorithm>
+#include <random>
 #include <stdexcept>
 
 #include "fen.h"
@@ -51,6 +52,7 @@ uint32_t Tree::set_position(const Game& game) {
   game_ = game;
   history_ = game.history;
   root_moves_.clear();
+  root_noise_.reset();
   if (!follows || !advance_root(std::span(game.moves).subspan(known))) reset_root();
   reset_counters();
   update_allowed_edges();
@@ -195,6 +197,52 @@ void Tree::update_allowed_edges() {
     allowed_edges_[i] =
         std::find(root_moves_.begin(), root_moves_.end(), edges[i].move()) != root_moves_.end();
   }
+}
+
+void Tree::add_root_noise(float epsilon, float alpha, uint64_t seed) {
+  std::lock_guard lock(mutex_);
+  if (!(epsilon >= 0.0f && epsilon <= 1.0f && alpha > 0.0f && alpha < 1e6f)) {
+    throw std::invalid_argument("noise needs an epsilon of 0 to 1 and an alpha above 0");
+  }
+  if (batches_in_flight_ > 0) throw std::logic_error("noise cannot be added while a batch is under way");
+  root_noise_ = RootNoise{epsilon, alpha, seed};
+  mix_root_noise();
+}
+
+// The edges stay sorted by prior, so they and the children's slots change places. Visited edges need not be a
+// prefix afterwards: the slots in between hold kNone.
+void Tree::mix_root_noise() {
+  Node& root = *node(root_);
+  if (!root_noise_ || root.state != NodeState::kExpanded) return;
+  const RootNoise noise = *root_noise_;
+  root_noise_.reset();
+
+  std::mt19937_64 generator(noise.seed);
+  std::gamma_distribution<double> gamma(noise.alpha, 1.0);
+  std::vector<double> draws(root.edge_count);
+  double sum = 0.0;
+  for (double& draw : draws) sum += draw = gamma(generator);
+  if (!(sum > 0.0)) return;  // every draw underflowed: alpha is next to nothing
+
+  Edge* edges = arena_.at<Edge>(root.edges);
+  std::vector<std::pair<Edge, ArenaIndex>> mixed;
+  for (int i = 0; i < root.edge_count; ++i) {
+    const double prior = (1.0 - noise.epsilon) * edges[i].prior() + noise.epsilon * draws[i] / sum;
+    mixed.emplace_back(Edge(edges[i].move(), pack_prior(static_cast<float>(std::min(prior, 1.0)))),
+                       i < root.child_slots ? children_of(root)[i] : kNone);
+  }
+  std::sort(mixed.begin(), mixed.end(),
+            [](const auto& a, const auto& b) { return a.first.word > b.first.word; });
+  int slots = 0;
+  for (int i = 0; i < root.edge_count; ++i) {
+    if (mixed[i].second != kNone) slots = i + 1;
+  }
+  if (!grow_children(root, slots)) return;  // no memory: better without noise than without children
+  for (int i = 0; i < root.edge_count; ++i) {
+    edges[i] = mixed[i].first;
+    if (i < root.child_slots) children_of(root)[i] = mixed[i].second;
+  }
+  update_allowed_edges();
 }
 
 void Tree::release(ArenaIndex subtree) {

@@ -100,6 +100,12 @@ class Tree {
   // Limits the search to these root moves; none: all. Throws std::invalid_argument for an illegal one.
   void set_root_moves(const std::vector<std::string>& moves);
 
+  // Mixes noise into the root's priors, once for this position: P becomes (1 - epsilon) P + epsilon * noise
+  // with noise drawn from a symmetric Dirichlet distribution (AlphaZero's exploration at the root). If the
+  // root is not evaluated yet, as soon as it is. Throws std::invalid_argument unless 0 <= epsilon <= 1 and
+  // alpha > 0.
+  void add_root_noise(float epsilon, float alpha, uint64_t seed);
+
   // Forgets the tree; the evaluation cache stays.
   void clear();
   void clear_cache();
@@ -137,6 +143,7 @@ class Tree {
   void reset_counters();
   void forget_terminal_root();
   void update_allowed_edges();
+  void mix_root_noise();
   void release(ArenaIndex subtree);
   void free_some(size_t nodes);
   void undo_two_folds(Node& parent, uint32_t depth);
@@ -177,7 +184,13 @@ class Tree {
   ArenaIndex root_ = kNone;
   std::vector<Move> root_moves_;           // empty: all
   std::unique_ptr<bool[]> allowed_edges_;  // by root edge; null: all
-  std::vector<ArenaIndex> to_free_;        // subtrees cut off, freed little by little
+  struct RootNoise {
+    float epsilon;
+    float alpha;
+    uint64_t seed;
+  };
+  std::optional<RootNoise> root_noise_;  // still to be mixed in
+  std::vector<ArenaIndex> to_free_;      // subtrees cut off, freed little by little
   uint64_t two_fold_nodes_ = 0;
   int batches_in_flight_ = 0;
   bool full_ = false;

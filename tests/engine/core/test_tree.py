@@ -358,3 +358,34 @@ def test_a_position_in_which_the_king_could_be_taken_is_refused() -> None:
         tree.set_position(Game("4k3/8/8/8/8/8/8/4RK2 w - - 0 1", allow_opponent_check=True))
     search(tree, 10)
     assert tree.root_info().visits == 10
+
+
+@pytest.mark.parametrize("visits_before", [0, 500])
+def test_root_noise_mixes_into_the_priors_once(visits_before: int) -> None:
+    plain, noisy = new_tree(game(MIDDLEGAME)), new_tree(game(MIDDLEGAME))
+    for tree in (plain, noisy):
+        search(tree, visits_before)
+    noisy.add_root_noise(0.25, 0.3, seed=7)
+    for tree in (plain, noisy):
+        search(tree, 2000)
+    priors = [{move: child.prior for move, child in children_by_move(t).items()} for t in (plain, noisy)]
+    noise = {move: (priors[1][move] - 0.75 * priors[0][move]) / 0.25 for move in priors[0]}
+    assert sum(noise.values()) == pytest.approx(1.0, abs=0.01)
+    assert min(noise.values()) > -0.001
+    assert max(noise.values()) > 0.2  # alpha 0.3: few moves get most of it
+    assert sum(child.visits for child in noisy.children()) == noisy.root_info().visits - 1
+    assert all(child.in_flight == 0 for child in noisy.children())
+
+    noisy.set_position(game(MIDDLEGAME, ["e1g1"]))  # the next position has none of it
+    plain.set_position(game(MIDDLEGAME, ["e1g1"]))
+    for tree in (plain, noisy):
+        search(tree, tree.root_info().visits + 10)
+    after = [{move: child.prior for move, child in children_by_move(t).items()} for t in (plain, noisy)]
+    assert after[0] == after[1]
+
+
+@pytest.mark.parametrize(("epsilon", "alpha"), [(-0.1, 0.3), (1.1, 0.3), (0.25, 0.0), (float("nan"), 0.3)])
+def test_senseless_noise_is_refused(epsilon: float, alpha: float) -> None:
+    tree = new_tree(game())
+    with pytest.raises(ValueError, match="noise"):
+        tree.add_root_noise(epsilon, alpha, seed=1)
