@@ -31,8 +31,12 @@ def bind(router: zmq.Socket[bytes], address: str) -> str:
         _clear_stale_socket(Path(address.removeprefix("ipc://")), address)
     elif not address.startswith("tcp://"):
         raise AddressError(f"{address}: must begin with tcp:// or ipc://")
-    if address.startswith("tcp://") and address.endswith(":0"):
-        address = address[:-1] + "*"
+    else:
+        host, _, port = address.removeprefix("tcp://").rpartition(":")
+        if not host or not (port == "*" or (port.isdecimal() and int(port) < 65536)):
+            raise AddressError(f"{address}: must be tcp://HOST:PORT with a port from 0 (any) to 65535")
+        if port == "0":
+            address = f"tcp://{host}:*"
     try:
         router.bind(address)
     except zmq.ZMQError as error:

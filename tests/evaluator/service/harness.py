@@ -1,0 +1,149 @@
+"""What the service's tests share: a service in a thread on a real socket, and backends that do as told."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evaluator.backends.base import Backend, BackendError
+from evaluator.calibration import sample_batch
+from evaluator.loading import Loader
+from evaluator.service import EvaluatorService, InitialNetwork
+from protocol import EvaluatorClient
+from protocol.batch import EvaluationBatch, PositionBatch
+
+WAIT_S = 20.0
+"""Longest wait for anything; a test that needs it has failed."""
+
+
+def expected(batch: PositionBatch) -> EvaluationBatch:
+    """What EchoBackend answers: numbers that tell every position and every move apart."""
+    rule50 = batch.positions["rule50"].astype(np.float32)
+    wdl = np.stack([rule50, rule50 + 0.25, rule50 + 0.5], axis=1)
+    return EvaluationBatch(batch.moves.astype(np.float32), wdl, rule50 * 2)
+
+
+def numbered_batch(count: int, first: int = 0, seed: int = 1) -> PositionBatch:
+    """A batch whose positions have rule50 = first, first + 1, …"""
+    batch = sample_batch(count, seed)
+    batch.positions["rule50"] = np.arange(first, first + count)
+    return batch
+
+
+def same(actual: EvaluationBatch, wanted: EvaluationBatch) -> bool:
+    """Whether two evaluations are bit for bit the same."""
+    return (
+        np.array_equal(actual.logits, wanted.logits)
+        and np.array_equal(actual.wdl, wanted.wdl)
+        and np.array_equal(actual.moves_left, wanted.moves_left)
+    )
+
+
+class EchoBackend(Backend):
+    """Answers from the positions themselves and remembers the sizes of its batches.
+
+    While `gate` is clear, `evaluate` waits for it; `entered` counts the calls that began. `answer` replaces
+    what it does.
+    """
+
+    name = "echo"
+    device = "test"
+
+    def __init__(self, max_batch: int = 1024) -> None:
+        self.max_batch = max_batch
+        self.sizes: list[int] = []
+        self.gate = threading.Event()
+        self.gate.set()
+        self.entered = threading.Semaphore(0)
+        self.closed = False
+        self.answer: Callable[[PositionBatch], EvaluationBatch] = expected
+
+    def evaluate(self, batch: PositionBatch) -> EvaluationBatch:
+        self.sizes.append(len(batch))
+        self.entered.release()
+        if not self.gate.wait(WAIT_S):
+            raise BackendError("the test forgot to open the gate")
+        return self.answer(batch)
+
+    def close(self) -> None:
+        self.closed = True
+
+    def hold(self) -> None:
+        """Keep batches inside from now on, forgetting those before."""
+        self.gate.clear()
+        self.sizes.clear()
+        while self.entered.acquire(blocking=False):
+            pass
+
+    def wait_entered(self) -> None:
+        """Until one more call has begun."""
+        assert self.entered.acquire(timeout=WAIT_S), "no batch reached the device"
+
+
+@dataclass
+class Harness:
+    """A running service. backends: in order of opening."""
+
+    address: str
+    service: EvaluatorService
+    loader: Loader
+    backends: list[EchoBackend]
+    thread: threading.Thread
+    clients: list[EvaluatorClient] = field(default_factory=list)
+
+    @property
+    def backend(self) -> EchoBackend:
+        return self.backends[0]
+
+    def client(self, **options: Any) -> EvaluatorClient:
+        """A new client, closed with the harness."""
+        client = EvaluatorClient(self.address, timeout=WAIT_S, **options)
+        self.clients.append(client)
+        return client
+
+
+@contextmanager
+def running(
+    folder: Path,
+    *,
+    backends: tuple[str, ...] = ("echo",),
+    make: Callable[[str], EchoBackend] = lambda name: EchoBackend(),
+    networks: int = 1,
+    **options: Any,
+) -> Iterator[Harness]:
+    """A service on an address of its own whose devices are EchoBackends."""
+    opened: list[EchoBackend] = []
+
+    def open_backend(name: str, network: Any, *, threads: int | None = None, **more: Any) -> Backend:
+        if name == "broken":
+            raise BackendError("this backend never opens")
+        backend = make(name)
+        opened.append(backend)
+        return backend
+
+    loader = Loader(backends, calibration_s=0.01, cache=False, open_backend=open_backend)
+    initial = [InitialNetwork(None)] * networks
+    ready = threading.Event()
+    service = EvaluatorService(loader, initial, on_ready=lambda infos: ready.set(), **options)
+    address = service.bind("tcp://127.0.0.1:0")
+    thread = threading.Thread(target=service.run)
+    thread.start()
+    assert ready.wait(WAIT_S), "the service did not get ready"
+    harness = Harness(address, service, loader, opened, thread)
+    try:
+        yield harness
+    finally:
+        for client in harness.clients:
+            client.close()
+        for backend in opened:
+            backend.gate.set()
+        service.stop()
+        thread.join(WAIT_S)
+    assert not thread.is_alive(), "the service did not stop"
+    assert all(backend.closed for backend in opened), "a backend was left open"

@@ -1,0 +1,118 @@
+"""Devices that fail or give nonsense: clients see latency, not errors, as long as anything can evaluate."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from evaluator.backends.base import BackendError
+from evaluator.devices import MAX_FAILURES
+from protocol.batch import EvaluationBatch, PositionBatch
+from protocol.errors import DeviceFailed
+from tests.evaluator.service.harness import EchoBackend, Harness, expected, numbered_batch, running, same
+
+
+def failing(batch: PositionBatch) -> EvaluationBatch:
+    raise BackendError("the device fell off the bus")
+
+
+def not_finite(batch: PositionBatch) -> EvaluationBatch:
+    evaluation = expected(batch)
+    evaluation.logits[len(evaluation.logits) // 2] = np.nan
+    return evaluation
+
+
+def wrong_size(batch: PositionBatch) -> EvaluationBatch:
+    evaluation = expected(batch)
+    return EvaluationBatch(evaluation.logits[:-1], evaluation.wdl, evaluation.moves_left)
+
+
+def with_fallback(harness: Harness) -> EchoBackend:
+    """Give the only network a fallback that works."""
+    fallback = EchoBackend(max_batch=4)
+    harness.backends.append(fallback)
+    harness.service._networks[0].fallback = lambda: fallback
+    return fallback
+
+
+@pytest.mark.parametrize("fault", [failing, wrong_size])
+def test_the_batch_of_a_device_that_fails_goes_to_another_device(tmp_path: Path, fault: object) -> None:
+    with running(tmp_path, backends=("first", "second")) as harness:
+        client = harness.client()
+        harness.backends[0].answer = fault  # type: ignore[assignment]
+        for first in range(0, 100, 10):
+            batch = numbered_batch(10, first)
+            assert same(client.evaluate(batch), expected(batch))
+        metrics = client.status().metrics
+        assert metrics["device_failures"] <= MAX_FAILURES
+        assert metrics["errors"] == {}
+
+
+def test_a_device_that_keeps_failing_is_left_out(tmp_path: Path) -> None:
+    with running(tmp_path, backends=("first", "second")) as harness:
+        client = harness.client()
+        harness.backends[0].answer = failing
+        harness.backends[1].hold()
+        client.submit(numbered_batch(1))
+        # With the second device held, the first one gets everything, until it is left out.
+        for _ in range(MAX_FAILURES + 3):
+            client.submit(numbered_batch(1))
+        client.ping()
+        harness.backends[1].gate.set()
+        for _ in range(MAX_FAILURES + 4):
+            completed = client.receive(20000)
+            assert completed is not None
+            assert completed.error is None
+        assert client.status().metrics["device_failures"] <= MAX_FAILURES
+
+
+def test_the_only_device_is_replaced_by_the_fallback(tmp_path: Path) -> None:
+    with running(tmp_path) as harness:
+        client = harness.client()
+        fallback = with_fallback(harness)
+        harness.backend.answer = failing
+        for _ in range(MAX_FAILURES + 2):
+            batch = numbered_batch(10)
+            assert same(client.evaluate(batch), expected(batch))
+        metrics = client.status().metrics
+        assert metrics["device_failures"] == MAX_FAILURES
+        assert metrics["fallback_batches"] == MAX_FAILURES + 2
+        assert max(fallback.sizes) <= fallback.max_batch
+
+
+def test_when_everything_fails_the_client_is_told_and_the_service_lives(tmp_path: Path) -> None:
+    with running(tmp_path) as harness:
+        client = harness.client()
+        harness.backend.answer = failing
+        with pytest.raises(DeviceFailed):
+            client.evaluate(numbered_batch(4))
+        harness.backend.answer = expected
+        batch = numbered_batch(4)
+        assert same(client.evaluate(batch), expected(batch))
+
+
+def test_output_that_is_not_finite_never_leaves(tmp_path: Path) -> None:
+    with running(tmp_path) as harness:
+        client = harness.client()
+        harness.backend.answer = not_finite
+        with pytest.raises(DeviceFailed):
+            client.evaluate(numbered_batch(4))
+        with_fallback(harness)
+        batch = numbered_batch(4)
+        assert same(client.evaluate(batch), expected(batch))
+        assert client.status().metrics["not_finite"] == 2
+
+
+def test_a_fault_outside_of_the_interface_is_survived_too(tmp_path: Path) -> None:
+    with running(tmp_path) as harness:
+        client = harness.client()
+
+        def bug(batch: PositionBatch) -> EvaluationBatch:
+            raise ZeroDivisionError("a bug in a backend")
+
+        harness.backend.answer = bug
+        with pytest.raises(DeviceFailed, match="device"):
+            client.evaluate(numbered_batch(4))
+        assert client.ping() >= 0

@@ -1,0 +1,284 @@
+"""`python -m evaluator serve` as a process: start, end, being killed, addresses, embedding."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import zmq
+
+from evaluator.calibration import sample_batch
+from evaluator.endpoints import AddressError, bind, sweep
+from protocol import EvaluatorClient
+from protocol.errors import EvaluatorLost
+from tests.paths import REPOSITORY
+
+WAIT_S = 30.0
+
+needs_ipc = pytest.mark.skipif(not zmq.has("ipc"), reason="this platform has no ipc")
+needs_posix = pytest.mark.skipif(os.name != "posix", reason="signals are POSIX's")
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
+    """Folders of our own for caches and for sockets, whose paths must be short."""
+    with tempfile.TemporaryDirectory(prefix="wf") as runtime:
+        yield {
+            **os.environ,
+            "XDG_RUNTIME_DIR": "",
+            "TMPDIR": runtime,
+            "XDG_CACHE_HOME": str(tmp_path / "cache"),
+            "PYTHONPATH": str(REPOSITORY),
+        }
+
+
+@contextmanager
+def serving(environment: dict[str, str], *flags: str) -> Iterator[subprocess.Popen[str]]:
+    """The process, killed at the end if it is still there."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "evaluator", "serve", *flags],
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def event(process: subprocess.Popen[str], name: str) -> dict[str, Any]:
+    """The next JSON line of an embedded evaluator, which must be of that name."""
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert line, process.communicate()[1]
+    message: dict[str, Any] = json.loads(line)
+    assert message["event"] == name, message
+    return message
+
+
+def wait_for_line(process: subprocess.Popen[str], text: str) -> str:
+    """The first line on stderr with that text."""
+    assert process.stderr is not None
+    for line in process.stderr:
+        if text in line:
+            return line
+    raise AssertionError(f"ended with status {process.wait(WAIT_S)} without saying {text!r}")
+
+
+def sockets(environment: dict[str, str]) -> list[Path]:
+    """Everything left in the folder for sockets, but for the well-known folder itself."""
+    return [
+        path for path in Path(environment["TMPDIR"]).rglob("*") if path.parent.name.startswith("wavefront-")
+    ]
+
+
+def free_port() -> int:
+    with zmq.Context() as context, context.socket(zmq.REP) as socket:
+        return socket.bind_to_random_port("tcp://127.0.0.1")
+
+
+def test_embedded_it_tells_its_address_and_evaluates(environment: dict[str, str]) -> None:
+    with serving(environment, "--embedded", "--backend", "random") as process:
+        bound = event(process, "bound")
+        assert bound["pid"] == process.pid
+        with EvaluatorClient(bound["address"], timeout=WAIT_S) as client:
+            assert len(client.evaluate(sample_batch(300))) == 300
+        event(process, "ready")
+
+
+def test_embedded_it_ends_with_its_stdin_and_leaves_nothing(environment: dict[str, str]) -> None:
+    with serving(environment, "--embedded", "--backend", "random") as process:
+        event(process, "bound")
+        event(process, "ready")
+        assert process.stdin is not None
+        process.stdin.close()
+        process.stdin = None  # or `communicate` would flush it
+        assert process.wait(WAIT_S) == 0
+    assert sockets(environment) == []
+
+
+@needs_posix
+def test_embedded_it_ends_when_its_parent_is_killed(environment: dict[str, str]) -> None:
+    parent = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import subprocess, sys, time\n"
+            "command = [sys.executable, '-m', 'evaluator', 'serve', '--embedded', '--backend', 'random']\n"
+            "subprocess.Popen(command, stdin=subprocess.PIPE)\n"
+            "time.sleep(600)",
+        ],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    try:
+        bound = event(parent, "bound")
+        child = psutil.Process(bound["pid"])
+        event(parent, "ready")
+    finally:
+        parent.kill()
+        parent.wait()
+    child.wait(WAIT_S)
+    parent.communicate()
+    assert sockets(environment) == []
+
+
+@needs_posix
+def test_sigterm_ends_it_cleanly(environment: dict[str, str]) -> None:
+    with serving(environment, "--embedded", "--backend", "random") as process:
+        address = event(process, "bound")["address"]
+        event(process, "ready")
+        with EvaluatorClient(address, timeout=WAIT_S) as client:
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(WAIT_S) == 0
+            with pytest.raises(EvaluatorLost):
+                client.ping()
+    assert sockets(environment) == []
+
+
+@needs_posix
+def test_a_killed_evaluator_is_lost_not_slow(environment: dict[str, str]) -> None:
+    with serving(environment, "--embedded", "--backend", "random") as process:
+        address = event(process, "bound")["address"]
+        with EvaluatorClient(address, timeout=WAIT_S) as client:
+            process.send_signal(signal.SIGSTOP)
+            client.submit(sample_batch(8))
+            process.kill()
+            with pytest.raises(EvaluatorLost, match="gone"):
+                client.receive()
+            with pytest.raises(EvaluatorLost):
+                client.reconnect()
+
+
+@needs_posix
+@needs_ipc
+def test_the_next_evaluator_sweeps_up_after_a_killed_one(environment: dict[str, str]) -> None:
+    with serving(environment, "--embedded", "--backend", "random") as killed:
+        event(killed, "bound")
+        event(killed, "ready")
+    left = sockets(environment)
+    assert len(left) == 1
+    with serving(environment, "--embedded", "--backend", "random") as process:
+        event(process, "bound")
+        assert left[0] not in sockets(environment)
+
+
+def test_a_client_reconnects_to_an_evaluator_started_again(environment: dict[str, str]) -> None:
+    address = f"tcp://127.0.0.1:{free_port()}"
+    flags = ("--embedded", "--backend", "random", "--address", address)
+    with serving(environment, *flags) as process:
+        event(process, "bound")
+        client = EvaluatorClient(address, timeout=WAIT_S)
+        process.kill()
+        with pytest.raises(EvaluatorLost):
+            while True:
+                client.ping()
+    with client, serving(environment, *flags) as process:
+        event(process, "bound")
+        client.reconnect()
+        assert len(client.evaluate(sample_batch(8))) == 8
+
+
+def test_nobody_there_is_said_at_once() -> None:
+    with pytest.raises(EvaluatorLost, match="no evaluator listens"):
+        EvaluatorClient(f"tcp://127.0.0.1:{free_port()}", timeout=WAIT_S)
+    with pytest.raises(EvaluatorLost, match="not an address"):
+        EvaluatorClient("nonsense")
+
+
+def test_alone_it_says_where_it_listens_and_answers_health_checks(environment: dict[str, str]) -> None:
+    port, health = free_port(), free_port()
+    flags = ("--backend", "random", "--address", f"tcp://127.0.0.1:{port}", "--metrics-port", str(health))
+    with serving(environment, *flags) as process:
+        assert f"tcp://127.0.0.1:{port}" in wait_for_line(process, "listening on")
+        wait_for_line(process, "ready")
+        with EvaluatorClient(f"tcp://127.0.0.1:{port}", timeout=WAIT_S) as client:
+            client.evaluate(sample_batch(5))
+        for path, text in (
+            ("live", "live"),
+            ("ready", "ready"),
+            ("metrics", "wavefront_positions_total 5\n"),
+        ):
+            with urllib.request.urlopen(f"http://127.0.0.1:{health}/{path}", timeout=WAIT_S) as reply:
+                assert text in reply.read().decode()
+        with pytest.raises(urllib.error.HTTPError):
+            urllib.request.urlopen(f"http://127.0.0.1:{health}/nothing", timeout=WAIT_S)
+
+
+@needs_ipc
+def test_a_live_address_is_not_stolen_and_a_stale_one_replaced(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    for address in (f"ipc://{environment['TMPDIR']}/e", f"tcp://127.0.0.1:{free_port()}"):
+        flags = ("--backend", "random", "--address", address)
+        with serving(environment, *flags) as first:
+            wait_for_line(first, "ready")
+            with serving(environment, *flags) as second:
+                assert "in use" in wait_for_line(second, "error:")
+                assert second.wait(WAIT_S) == 1
+            with EvaluatorClient(address, timeout=WAIT_S) as client:
+                client.ping()
+        # Killed: its socket file, if any, is still there.
+        with serving(environment, *flags) as third:
+            wait_for_line(third, "ready")
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--network", "no-such-file.pb.gz"], "no-such-file.pb.gz"),
+        (["--backend", "abacus"], "abacus"),
+        (["--backend", "random:x"], "name:key=value"),
+        (["--threads", "many"], "--threads"),
+        (["--max-request", "0"], "at least 1"),
+        (["--log-level", "loud"], "one of debug"),
+        (["--config", "no-such-file.toml"], "no-such-file.toml"),
+        (["--address", "udp://127.0.0.1:1"], "tcp://"),
+        (["--address", "ipc:///no/such/folder/socket"], "does not exist"),
+        (["--address", "tcp://127.0.0.1:99999999"], "tcp://127.0.0.1:99999999"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(environment: dict[str, str], flags: list[str], said: str) -> None:
+    with serving(environment, "--embedded", *flags) as process:
+        # Its stdin stays open: the end of that would end it, too.
+        assert process.wait(WAIT_S) in (1, 2)
+        out, err = process.communicate()
+        assert said in err
+        assert "Traceback" not in err
+        assert said in json.loads(out.splitlines()[-1])["message"]
+
+
+def test_an_address_needs_a_transport_we_speak() -> None:
+    with zmq.Context() as context, context.socket(zmq.ROUTER) as router:
+        with pytest.raises(AddressError):
+            bind(router, "inproc://x")
+        assert bind(router, "tcp://127.0.0.1:0").rpartition(":")[2] != "0"
+
+
+def test_sweeping_spares_the_living(tmp_path: Path) -> None:
+    living, dead = tmp_path / f"embedded-{os.getpid()}-00", tmp_path / f"embedded-{2**22 + 1}-00"
+    other = tmp_path / "embedded-notes"
+    for folder in (living, dead, other):
+        folder.mkdir()
+    sweep(tmp_path)
+    assert living.exists()
+    assert other.exists()
+    assert not dead.exists()

@@ -1,0 +1,396 @@
+"""The service on real sockets: handshake, merging, order, limits, cancelling, draining, several networks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgpack
+import pytest
+import zmq
+
+from protocol.codec import encode
+from protocol.errors import (
+    BadRequest,
+    DeadlineExceeded,
+    Draining,
+    EvaluatorLost,
+    LoadFailed,
+    Overloaded,
+    RemoteError,
+    TooLarge,
+    UnknownNetwork,
+)
+from protocol.messages import Evaluate
+from tests.evaluator.service.harness import (
+    WAIT_S,
+    EchoBackend,
+    Harness,
+    expected,
+    numbered_batch,
+    running,
+    same,
+)
+
+
+@pytest.fixture
+def harness(tmp_path: Path) -> Iterator[Harness]:
+    with running(tmp_path) as running_harness:
+        yield running_harness
+
+
+def raw_exchange(address: str, frames: list[bytes], timeout_ms: int = 20000) -> dict[str, object]:
+    """Send frames as no EvaluatorClient would, and return the header of the answer."""
+    with zmq.Context() as context, context.socket(zmq.DEALER) as dealer:
+        dealer.linger = 0
+        dealer.connect(address)
+        dealer.send_multipart(frames)
+        assert dealer.poll(timeout_ms), "no answer"
+        header = msgpack.unpackb(dealer.recv_multipart()[0])
+        assert isinstance(header, dict)
+        return header
+
+
+def drain_all(client: object, count: int) -> None:
+    for _ in range(count):
+        completed = client.receive(WAIT_S * 1000)  # type: ignore[attr-defined]
+        assert completed is not None
+
+
+def test_welcome_describes_the_networks(harness: Harness) -> None:
+    client = harness.client(name="test")
+    assert client.version == 1
+    assert client.network.name == "echo"
+    assert client.network.recommended_batch == client.recommended_batch >= 1
+    assert client.curve[0][0] == 1
+    assert client.max_batch == 4096
+
+
+def test_a_version_that_nobody_speaks_is_refused_by_name(harness: Harness) -> None:
+    reply = raw_exchange(harness.address, [msgpack.packb({"type": "hello", "id": 1, "versions": [7, 8]})])
+    assert (reply["type"], reply["code"], reply["id"]) == ("error", "unsupported_version", 1)
+
+
+def test_a_newer_client_that_also_speaks_version_1_is_welcome(harness: Harness) -> None:
+    reply = raw_exchange(harness.address, [msgpack.packb({"type": "hello", "id": 1, "versions": [1, 2]})])
+    assert (reply["type"], reply["version"]) == ("welcome", 1)
+
+
+def test_evaluations_come_back_in_the_order_of_the_positions(harness: Harness) -> None:
+    batch = numbered_batch(37)
+    assert same(harness.client().evaluate(batch), expected(batch))
+
+
+def test_a_completion_says_when_and_in_what_it_rode(harness: Harness) -> None:
+    client = harness.client()
+    identity = client.submit(numbered_batch(5))
+    completed = client.receive(WAIT_S * 1000)
+    assert completed is not None
+    assert completed.id == identity
+    assert completed.batch_rode == 5
+    assert completed.queue_ms >= 0
+    assert completed.compute_ms > 0
+    assert client.receive(0) is None
+
+
+def test_requests_of_several_clients_are_merged_into_one_batch(harness: Harness) -> None:
+    first, *others = [harness.client() for _ in range(4)]
+    harness.backend.hold()
+    first.submit(numbered_batch(3))
+    harness.backend.wait_entered()
+    batches = [numbered_batch(4 + index, first=100 * index, seed=index) for index in range(3)]
+    for client, batch in zip(others, batches, strict=True):
+        client.submit(batch)
+        client.ping()  # the service takes in the messages of a client in order
+    harness.backend.gate.set()
+    for client, batch in zip(others, batches, strict=True):
+        completed = client.receive(WAIT_S * 1000)
+        assert completed is not None
+        assert completed.batch_rode == 15
+        assert same(completed.result(), expected(batch))
+    assert harness.backend.sizes == [3, 15]
+
+
+def test_a_request_larger_than_the_device_takes_is_cut_and_put_together_again(tmp_path: Path) -> None:
+    with running(tmp_path, make=lambda name: EchoBackend(max_batch=16)) as harness:
+        harness.backend.sizes.clear()
+        batch = numbered_batch(53)
+        assert same(harness.client().evaluate(batch), expected(batch))
+        assert sum(harness.backend.sizes) == 53
+        assert max(harness.backend.sizes) <= 16
+
+
+def test_play_goes_before_analysis_before_selfplay(tmp_path: Path) -> None:
+    with running(tmp_path, make=lambda name: EchoBackend(max_batch=8)) as harness:
+        client = harness.client()
+        harness.backend.hold()
+        client.submit(numbered_batch(8))
+        harness.backend.wait_entered()
+        selfplay = client.submit(numbered_batch(8), priority="selfplay")
+        analysis = client.submit(numbered_batch(8), priority="analysis")
+        play = client.submit(numbered_batch(8), priority="play")
+        client.ping()
+        harness.backend.gate.set()
+        drain_first = client.receive(WAIT_S * 1000)
+        assert drain_first is not None
+        order = [client.receive(WAIT_S * 1000) for _ in range(3)]
+        assert [completed.id for completed in order if completed is not None] == [play, analysis, selfplay]
+
+
+def test_a_client_with_one_request_overtakes_a_client_with_many(tmp_path: Path) -> None:
+    with running(tmp_path, make=lambda name: EchoBackend(max_batch=8)) as harness:
+        greedy, modest = harness.client(), harness.client()
+        harness.backend.hold()
+        greedy.submit(numbered_batch(8))
+        harness.backend.wait_entered()
+        for index in range(6):
+            greedy.submit(numbered_batch(8, first=1000 + index))
+        greedy.ping()
+        modest.submit(numbered_batch(8, first=7))
+        modest.ping()
+        seen: list[float] = []
+        echo = harness.backend.answer
+        harness.backend.answer = lambda batch: seen.append(batch.positions["rule50"][0]) or echo(batch)  # type: ignore[func-returns-value]
+        harness.backend.gate.set()
+        drain_all(greedy, 7)
+        drain_all(modest, 1)
+        # One batch was running, one of the greedy client's came first; then it is the other one's turn.
+        assert 7.0 in seen[:3]
+
+
+def test_a_deadline_that_passes_in_the_queue_is_an_error(harness: Harness) -> None:
+    client = harness.client()
+    harness.backend.hold()
+    client.submit(numbered_batch(4))
+    harness.backend.wait_entered()
+    late = client.submit(numbered_batch(4), deadline_ms=5)
+    completed = client.receive(WAIT_S * 1000)
+    assert completed is not None
+    assert completed.id == late
+    with pytest.raises(DeadlineExceeded):
+        completed.result()
+    harness.backend.gate.set()
+    drain_all(client, 1)
+    assert harness.backend.sizes == [4]
+
+
+def test_a_deadline_that_has_passed_on_arrival_is_an_error(harness: Harness) -> None:
+    with pytest.raises(DeadlineExceeded):
+        harness.client().evaluate(numbered_batch(1), deadline_ms=-1)
+
+
+def test_a_cancelled_request_is_not_run(harness: Harness) -> None:
+    client = harness.client()
+    harness.backend.hold()
+    first = client.submit(numbered_batch(4))
+    harness.backend.wait_entered()
+    second = client.submit(numbered_batch(6))
+    client.cancel(second)
+    completed = client.receive(WAIT_S * 1000)
+    assert completed is not None
+    assert completed.id == second
+    assert completed.cancelled
+    harness.backend.gate.set()
+    done = client.receive(WAIT_S * 1000)
+    assert done is not None
+    assert done.id == first
+    assert harness.backend.sizes == [4]
+    client.cancel(first)
+    assert client.status().metrics["cancelled"] == 1
+
+
+def test_a_request_that_runs_is_cancelled_at_once(harness: Harness) -> None:
+    client = harness.client()
+    harness.backend.hold()
+    identity = client.submit(numbered_batch(4))
+    harness.backend.wait_entered()
+    client.cancel(identity)
+    completed = client.receive(WAIT_S * 1000)
+    assert completed is not None
+    assert completed.cancelled
+    harness.backend.gate.set()
+    batch = numbered_batch(3)
+    assert same(client.evaluate(batch), expected(batch))
+
+
+def test_a_full_queue_is_overloaded_and_recovers(tmp_path: Path) -> None:
+    with running(tmp_path, max_queue=10, max_client_queue=1000) as harness:
+        client = harness.client()
+        harness.backend.hold()
+        client.submit(numbered_batch(8))
+        harness.backend.wait_entered()
+        client.submit(numbered_batch(8))
+        refused = client.submit(numbered_batch(8))
+        completed = client.receive(WAIT_S * 1000)
+        assert completed is not None
+        assert completed.id == refused
+        assert isinstance(completed.error, Overloaded)
+        harness.backend.gate.set()
+        drain_all(client, 2)
+        assert len(client.evaluate(numbered_batch(8))) == 8
+
+
+def test_a_client_that_hoards_is_overloaded_alone(tmp_path: Path) -> None:
+    with running(tmp_path, max_client_queue=10) as harness:
+        greedy, modest = harness.client(), harness.client()
+        harness.backend.hold()
+        greedy.submit(numbered_batch(8))
+        harness.backend.wait_entered()
+        greedy.submit(numbered_batch(8))
+        completed = greedy.receive(WAIT_S * 1000)
+        assert completed is not None
+        assert isinstance(completed.error, Overloaded)
+        modest.submit(numbered_batch(8))
+        modest.ping()
+        harness.backend.gate.set()
+        drain_all(modest, 1)
+
+
+def test_too_many_positions_are_refused_on_both_sides(tmp_path: Path) -> None:
+    with running(tmp_path, max_request=16) as harness:
+        client = harness.client()
+        with pytest.raises(TooLarge):
+            client.submit(numbered_batch(17))
+        client.max_batch = 1000
+        with pytest.raises(TooLarge):
+            client.evaluate(numbered_batch(17))
+
+
+def test_an_unknown_network_is_refused_with_the_known_ones(harness: Harness) -> None:
+    with pytest.raises(UnknownNetwork, match="echo"):
+        harness.client().evaluate(numbered_batch(1), network="nothing like it")
+    with pytest.raises(UnknownNetwork, match="echo"):
+        harness.client(network="nothing like it")
+
+
+def test_an_id_may_not_be_in_flight_twice(harness: Harness) -> None:
+    harness.backend.hold()
+    frames = [bytes(memoryview(frame).cast("B")) for frame in encode(Evaluate(5, numbered_batch(1)))]
+    with zmq.Context() as context, context.socket(zmq.DEALER) as dealer:
+        dealer.linger = 0
+        dealer.connect(harness.address)
+        dealer.send_multipart(frames)
+        dealer.send_multipart(frames)
+        assert dealer.poll(WAIT_S * 1000)
+        assert msgpack.unpackb(dealer.recv_multipart()[0])["code"] == "bad_request"
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        [b""],
+        [b"\xc1"],
+        [b"hello"],
+        [msgpack.packb({"type": "evaluate", "id": 1})],
+        [msgpack.packb({"type": "dance", "id": 1})],
+        [msgpack.packb([1, 2, 3]), b"", b""],
+        [msgpack.packb({"id": 2**63, "type": "ping"})],
+        [b"\x00" * 100_000],
+    ],
+    ids=["empty", "invalid", "text", "no frames", "unknown", "list", "huge id", "huge header"],
+)
+def test_a_broken_message_gets_an_error_and_disturbs_nobody(harness: Harness, frames: list[bytes]) -> None:
+    client = harness.client()
+    reply = raw_exchange(harness.address, frames)
+    assert (reply["type"], reply["code"]) == ("error", "bad_request")
+    batch = numbered_batch(2)
+    assert same(client.evaluate(batch), expected(batch))
+    assert client.status().metrics["bad_messages"] == 1
+
+
+def test_a_client_that_vanishes_disturbs_nobody(harness: Harness) -> None:
+    gone, client = harness.client(), harness.client()
+    harness.backend.hold()
+    gone.submit(numbered_batch(2))
+    harness.backend.wait_entered()
+    gone.submit(numbered_batch(2))
+    gone.ping()
+    gone.close()
+    harness.backend.gate.set()
+    batch = numbered_batch(9)
+    assert same(client.evaluate(batch), expected(batch))
+
+
+def test_several_networks_are_addressed_by_name(tmp_path: Path) -> None:
+    with running(tmp_path, networks=2) as harness:
+        client = harness.client()
+        assert [network.name for network in client.networks] == ["echo", "echo-2"]
+        for backend in harness.backends:
+            backend.sizes.clear()
+        client.evaluate(numbered_batch(3), network="echo-2")
+        client.evaluate(numbered_batch(4), network="echo")
+        assert [backend.sizes for backend in harness.backends] == [[4], [3]]
+
+
+def test_a_file_that_is_no_network_cannot_be_loaded(harness: Harness, tmp_path: Path) -> None:
+    client = harness.client()
+    with pytest.raises(LoadFailed, match="missing"):
+        client.load(str(tmp_path / "missing.pb"))
+    assert len(client.evaluate(numbered_batch(1))) == 1
+
+
+def test_an_unloaded_network_is_gone_and_its_device_freed(tmp_path: Path) -> None:
+    with running(tmp_path, networks=2) as harness:
+        client = harness.client()
+        client.unload("echo-2")
+        assert harness.backends[1].closed
+        with pytest.raises(UnknownNetwork):
+            client.evaluate(numbered_batch(1), network="echo-2")
+        with pytest.raises(BadRequest, match="last network"):
+            client.unload("echo")
+
+
+def test_draining_finishes_what_is_there_and_takes_nothing_new(harness: Harness) -> None:
+    client, other = harness.client(), harness.client()
+    harness.backend.hold()
+    batch = numbered_batch(4)
+    client.submit(batch)
+    harness.backend.wait_entered()
+    harness.service.drain()
+    deadline = time.monotonic() + WAIT_S
+    while not other.status().draining:
+        assert time.monotonic() < deadline
+    with pytest.raises(Draining):
+        other.evaluate(numbered_batch(1))
+    harness.backend.gate.set()
+    completed = client.receive(WAIT_S * 1000)
+    assert completed is not None
+    assert same(completed.result(), expected(batch))
+    harness.thread.join(WAIT_S)
+    assert not harness.thread.is_alive()
+
+
+def test_a_client_can_drain_the_evaluator(harness: Harness) -> None:
+    client = harness.client()
+    client.drain()
+    harness.thread.join(WAIT_S)
+    assert not harness.thread.is_alive()
+    with pytest.raises(EvaluatorLost):
+        client.ping()
+
+
+def test_status_counts_by_class(harness: Harness) -> None:
+    client = harness.client()
+    client.evaluate(numbered_batch(3), priority="analysis")
+    status = client.status()
+    assert status.ready
+    assert not status.draining
+    assert status.metrics["classes"]["analysis"] == {"requests": 1, "positions": 3}
+    assert status.metrics["batch_size"]["4"] == 1
+
+
+def test_blocking_evaluate_leaves_other_batches_to_receive(harness: Harness) -> None:
+    client = harness.client()
+    first = client.submit(numbered_batch(2))
+    batch = numbered_batch(3)
+    assert same(client.evaluate(batch), expected(batch))
+    completed = client.receive(WAIT_S * 1000)
+    assert completed is not None
+    assert completed.id == first
+
+
+def test_errors_have_the_protocols_codes(harness: Harness) -> None:
+    with pytest.raises(RemoteError) as caught:
+        harness.client().evaluate(numbered_batch(1), network="none")
+    assert caught.value.code == "unknown_network"
