@@ -49,6 +49,8 @@ NB_MODULE(_core, module) {
     PyErr_SetString(PyExc_ImportError, message.c_str());
     throw nanobind::python_error();
   }
+  // Daemon threads may hold objects of the core when the interpreter ends; that is no leak.
+  nanobind::set_leak_warnings(false);
   module.doc() = "The native search core: chess rules, lc0 input encoding and the search tree.";
   module.attr("__version__") = WAVEFRONT_VERSION;
   module.attr("CORE_DIGEST") = WAVEFRONT_CORE_DIGEST;
