@@ -1,0 +1,54 @@
+"""`run_engine.py perft`."""
+
+from __future__ import annotations
+
+import argparse
+
+import pytest
+
+from engine.commands import perft
+
+
+def run(*arguments: str) -> int:
+    parser = argparse.ArgumentParser()
+    perft.add_arguments(parser)
+    return perft.run(parser.parse_args(arguments))
+
+
+def test_prints_nodes_time_and_speed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("4") == 0
+    names = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert names == ["nodes", "seconds", "nodes/s"]
+    assert run("4") == 0
+    assert "nodes 197281\n" in capsys.readouterr().out
+
+
+def test_divides_by_first_move(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("2", "--divide") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "a2a3: 20"
+    assert len(lines) == 20 + 3
+    assert "nodes 400" in lines
+
+
+def test_plays_chess960(capsys: pytest.CaptureFixture[str]) -> None:
+    fen = "bbqnnrkr/pppppppp/8/8/8/8/PPPPPPPP/BBQNNRKR w HFhf - 0 1"
+    assert run("3", "--fen", fen, "--chess960") == 0
+    assert "nodes 9006\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("3", "--fen", "nonsense"), "perft: FEN: 1 fields instead of 6"),
+        (("99",), "perft: depth 99 is not from 0 to 30"),
+        (("0", "--divide"), "perft: depth 0 is not from 1 to 30"),
+    ],
+)
+def test_reports_bad_input(
+    arguments: tuple[str, ...], reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(*arguments) == 2
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert reason in output.err
