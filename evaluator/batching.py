@@ -7,28 +7,31 @@ How it decides:
 
 1. Candidates are the sizes at which a request ends, and the sizes of the latency curve's ladder: whole
    requests where possible, cuts where the curve has a cliff (33 queued may be best as 32 now and 1 next).
-2. A candidate costs its own time plus the time of draining the rest as well as the curve allows. Those within
-   TOLERANCE of the cheapest count as equally fast.
-3. Among these it takes the one that keeps the oldest request of every class inside its latency target; then
-   the one with the least weighted waiting (play counts more than self-play); then the smallest.
-4. An idle device takes work at once, unless clients that have just been answered are expected back so soon,
+2. A candidate costs its own time plus the time of draining the rest as well as the curve allows.
+3. Candidates that would make the oldest request of a class miss its latency target are out, unless all would.
+4. Those left within TOLERANCE of the cheapest (MIXED_TOLERANCE if several classes wait) count as equally
+   fast. Among them it takes the one with the least waiting for play, then analysis, then self-play.
+5. An idle device takes work at once, unless clients that have just been answered are expected back so soon,
    as learnt from how long they took before, that everybody is served faster by waiting for them.
-5. A device that is busy is given a second batch (to hide the transfers) only when that batch is a full one,
+6. A device that is busy is given a second batch (to hide the transfers) only when that batch is a full one,
    or the first is about to end.
 """
 
 from __future__ import annotations
 
+import bisect
+import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from evaluator.latency import LAUNCH_MS, LatencyModel
 
-TOLERANCE = 0.05
+TOLERANCE = 0.02
 """Plans within this fraction of the fastest count as equally fast."""
 
-WEIGHTS = (16.0, 4.0, 1.0)
-"""What a waiting position of class play, analysis and self-play counts."""
+MIXED_TOLERANCE = 0.10
+"""The same while requests of several classes are queued: what the latency of the higher class may cost."""
 
 RETURN_MEMORY = 0.25
 """Weight of the newest observation in a client's average time between answer and next request."""
@@ -155,60 +158,58 @@ class BatchPolicy:
                 return Wait(until_ms)
         total = min(total, model.max_batch)
         whole_ms = model.milliseconds(total)
-        if len(pending) == 1 and model.drain_ms(total) >= (1 - TOLERANCE) * whole_ms:
-            knee = model.knee
+        if (
+            len(pending) == 1
+            and model.drain_ms(total) >= (1 - TOLERANCE) * whole_ms
+            and whole_ms <= self._blocking_limit_ms(pending[0].rank, now_ms)
+        ):
             # One request, no cliff: nobody gains from a part of it before the rest.
-            if total <= 2 * knee or whole_ms <= self._blocking_limit_ms(pending[0].rank, now_ms):
-                return Launch(total)
+            return Launch(total)
         return Launch(self._best_cut(pending, total, now_ms))
 
     def _best_cut(self, pending: Sequence[Pending], total: int, now_ms: float) -> int:
         model = self.model
-        ends: list[int] = []
-        taken = 0
-        for request in pending:
-            taken += request.positions
-            if taken >= total:
-                break
-            ends.append(taken)
+        ends = list(accumulate(request.positions for request in pending))
+        whole = [end for end in ends if end < total]
         # With very many requests, a sample of their ends is as good as all.
-        step = max(1, len(ends) // 32)
-        candidates = sorted({*ends[::step], *(cut for cut in model.ladder if cut < total), total})
-        costs = [
-            model.milliseconds(size) + (LAUNCH_MS + model.drain_ms(total - size) if size < total else 0.0)
-            for size in candidates
-        ]
-        limit = min(costs) * (1 + TOLERANCE)
-        best: tuple[float, float, int] | None = None
-        for size, cost in zip(candidates, costs, strict=True):
-            if cost <= limit:
-                lateness, waiting = self._consequences(pending, size, cost, now_ms)
-                if best is None or (lateness, waiting) < best[:2]:
-                    best = (lateness, waiting, size)
-        assert best is not None
-        return best[2]
+        step = max(1, len(whole) // 32)
+        sizes = sorted({*whole[::step], *(cut for cut in model.ladder if cut < total), total})
+        counts = [bisect.bisect_right(ends, size) for size in sizes]
+        taken, left = _summaries(pending, counts)
+        plans: list[tuple[float, float, tuple[float, ...], int]] = []
+        for size, count in zip(sizes, counts, strict=True):
+            first_ms = model.milliseconds(size)
+            cost_ms = first_ms + (LAUNCH_MS + model.drain_ms(total - size) if size < total else 0.0)
+            late = max(
+                self._lateness(taken[count], first_ms, now_ms), self._lateness(left[count], cost_ms, now_ms)
+            )
+            # A higher class that is in use will want the device while this batch runs.
+            cut_into = count < len(pending) and (ends[count - 1] if count else 0) < size
+            ranks = [rank for rank in range(3) if taken[count].requests[rank]]
+            lowest = max([*ranks, pending[count].rank] if cut_into else ranks)
+            late = max(late, first_ms / self._blocking_limit_ms(lowest, now_ms) - 1.0)
+            waiting = tuple(
+                taken[count].requests[rank] * first_ms + left[count].requests[rank] * cost_ms
+                for rank in range(3)
+            )
+            plans.append((late, cost_ms, waiting, size))
+        in_time = [plan for plan in plans if plan[0] <= 0]
+        mixed = pending[0].rank != max(request.rank for request in pending)
+        tolerance = 1 + (MIXED_TOLERANCE if mixed else TOLERANCE)
+        limit = tolerance * min(cost for _, cost, _, _ in in_time or plans)
+        near = [plan for plan in in_time or plans if plan[1] <= limit]
+        if in_time:
+            return min(near, key=lambda plan: (plan[2], plan[3]))[3]
+        return min(near, key=lambda plan: (plan[0], plan[2], plan[3]))[3]
 
-    def _consequences(
-        self, pending: Sequence[Pending], size: int, cost_ms: float, now_ms: float
-    ) -> tuple[float, float]:
-        """How late the oldest requests get beyond their targets, relative to these, and the weighted waiting
-        of all, if `size` positions run now and the rest after them until `cost_ms`."""
-        first_ms = self.model.milliseconds(size)
-        late = 0.0
-        waiting = 0.0
-        taken = 0
-        lowest = 0
-        for request in pending:
-            taken += request.positions
-            done_ms = first_ms if taken <= size else cost_ms
-            target = self.targets.of(request.rank)
-            late = max(late, (now_ms - request.arrived_ms + done_ms) / target - 1.0)
-            waiting += WEIGHTS[request.rank] * done_ms
-            if taken - request.positions < size:
-                lowest = max(lowest, request.rank)
-        # A higher class that is in use will want the device while this batch runs.
-        late = max(late, first_ms / self._blocking_limit_ms(lowest, now_ms) - 1.0)
-        return late, waiting
+    def _lateness(self, summary: _Summary, done_ms: float, now_ms: float) -> float:
+        """How far the oldest requests miss their targets if answered in done_ms, relative to these."""
+        late = -1.0
+        for rank in range(3):
+            if summary.requests[rank]:
+                wait_ms = now_ms - summary.oldest_ms[rank] + done_ms
+                late = max(late, wait_ms / self.targets.of(rank) - 1.0)
+        return late
 
     def _blocking_limit_ms(self, rank: int, now_ms: float) -> float:
         """How long a batch with requests of that class may hold the device."""
@@ -243,3 +244,40 @@ class BatchPolicy:
             if per_position < best_per_position:
                 best_per_position, best_until = per_position, expected_ms
         return best_until
+
+
+@dataclass(frozen=True, slots=True)
+class _Summary:
+    """Some of the queued requests, by class: how many, and when the oldest arrived."""
+
+    requests: tuple[int, int, int]
+    oldest_ms: tuple[float, float, float]
+
+
+def _summaries(
+    pending: Sequence[Pending], counts: Sequence[int]
+) -> tuple[dict[int, _Summary], dict[int, _Summary]]:
+    """For each count: a summary of the first that many requests, and one of the others."""
+    return (
+        _running(pending, set(counts)),
+        {
+            len(pending) - count: summary
+            for count, summary in _running(pending[::-1], {len(pending) - count for count in counts}).items()
+        },
+    )
+
+
+def _running(pending: Sequence[Pending], wanted: set[int]) -> dict[int, _Summary]:
+    requests = [0, 0, 0]
+    oldest_ms = [math.inf, math.inf, math.inf]
+    found = {}
+    for count in range(len(pending) + 1):
+        if count in wanted:
+            found[count] = _Summary(
+                (requests[0], requests[1], requests[2]), (oldest_ms[0], oldest_ms[1], oldest_ms[2])
+            )
+        if count < len(pending):
+            request = pending[count]
+            requests[request.rank] += 1
+            oldest_ms[request.rank] = min(oldest_ms[request.rank], request.arrived_ms)
+    return found

@@ -14,7 +14,7 @@ import math
 import os
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +31,9 @@ CODE_VERSION = 1
 
 FLAT_STEPS = 3
 """Measuring ends when the throughput has not grown for this many steps of the ladder."""
+
+MIN_OBSERVATIONS = 200
+"""A curve is cached again at the end if it was corrected by at least this many batches."""
 
 _LIBRARIES = ("numpy", "onnxruntime")
 
@@ -94,8 +97,9 @@ def time_batches(
 
 def latency_model(
     backend: Backend, content_hash: str, threads: int | None, *, budget_s: float, use_cache: bool
-) -> LatencyModel:
-    """The latency model of an opened backend, from the cache or measured now (and cached)."""
+) -> tuple[LatencyModel, Callable[[], None]]:
+    """The latency model of an opened backend, from the cache or measured now, and what to call at the end to
+    cache it as corrected since."""
     path = _cache_path(backend, content_hash, threads) if use_cache else None
     points = _read(path) if path is not None else None
     if points is None:
@@ -103,7 +107,13 @@ def latency_model(
         points = time_batches(backend, sizes, budget_s)
         if path is not None:
             _write(path, points)
-    return LatencyModel(points, backend.max_batch, backend.buckets)
+    model = LatencyModel(points, backend.max_batch, backend.buckets)
+
+    def save() -> None:
+        if path is not None and model.observations >= MIN_OBSERVATIONS:
+            _write(path, dict(model.curve()))
+
+    return model, save
 
 
 def _first(batch: PositionBatch, count: int) -> PositionBatch:

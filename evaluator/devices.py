@@ -61,11 +61,12 @@ class Device:
 
 @dataclass(slots=True, eq=False)
 class Runner:
-    """One network on one device."""
+    """One network on one device. save_curve: keeps its latency curve for the next start."""
 
     device: Device
     backend: Backend
     policy: BatchPolicy
+    save_curve: Callable[[], None]
     running: int = 0
     failures: int = 0
     left_out_until_ms: float = -1.0
@@ -117,6 +118,7 @@ class ServedNetwork:
     def close(self) -> None:
         """Free the devices."""
         for runner in self.runners:
+            runner.save_curve()
             runner.backend.close()
         if self._fallback_backend is not None:
             self._fallback_backend.close()
@@ -436,7 +438,13 @@ def _finite(evaluation: EvaluationBatch) -> bool:
     return math.isfinite(float(total))
 
 
-def new_runner(device: Device, backend: Backend, model: LatencyModel, targets: LatencyTargets) -> Runner:
+def new_runner(
+    device: Device,
+    backend: Backend,
+    model: LatencyModel,
+    targets: LatencyTargets,
+    save_curve: Callable[[], None],
+) -> Runner:
     """A network's backend on a device, with a policy of its own."""
     device.threads = max(device.threads, backend.max_in_flight)
-    return Runner(device, backend, BatchPolicy(model, targets))
+    return Runner(device, backend, BatchPolicy(model, targets), save_curve)

@@ -43,6 +43,7 @@ class LatencyModel:
     points: measured {batch: milliseconds}, at least one. max_batch: the largest batch the device takes.
     buckets: sizes that the device really runs, a batch being padded to the next one; empty when any size runs
     as it is. Sizes beyond the largest measured one are extrapolated along the last segment.
+    observations: batches it was corrected by.
     """
 
     def __init__(self, points: Mapping[int, float], max_batch: int, buckets: Iterable[int] = ()) -> None:
@@ -53,7 +54,7 @@ class LatencyModel:
         self._padded = len(self._buckets) > 1
         self._sizes = sorted(points)
         self._log_ms = [math.log(points[size]) for size in self._sizes]
-        self._observations = 0
+        self.observations = 0
         self._rebuild()
 
     def milliseconds(self, batch: int) -> float:
@@ -98,7 +99,9 @@ class LatencyModel:
             return
         limit = math.log(OUTLIER_RATIO)
         size = self._run_size(batch)
-        change = max(-limit, min(limit, math.log(milliseconds / self.milliseconds(batch))))
+        # Against the averages as they are now, not the tables: these are rebuilt only now and then, and
+        # going by them would correct the same error again and again.
+        change = max(-limit, min(limit, math.log(milliseconds / self._expected(size))))
         above = bisect.bisect_left(self._sizes, size)
         if above == len(self._sizes):
             self._log_ms[-1] += LEARNING_RATE * change
@@ -109,9 +112,21 @@ class LatencyModel:
             share = (size - low) / (high - low)
             self._log_ms[above] += LEARNING_RATE * share * change
             self._log_ms[above - 1] += LEARNING_RATE * (1 - share) * change
-        self._observations += 1
-        if self._observations % REBUILD_OBSERVATIONS == 0:
+        self.observations += 1
+        if self.observations % REBUILD_OBSERVATIONS == 0:
             self._rebuild()
+
+    def _expected(self, size: int) -> float:
+        above = bisect.bisect_left(self._sizes, size)
+        if above == len(self._sizes):
+            ratio = self.milliseconds(size) / self.milliseconds(self._sizes[-1])
+            return math.exp(self._log_ms[-1]) * ratio
+        high_ms = math.exp(self._log_ms[above])
+        if above == 0 or self._sizes[above] == size:
+            return high_ms
+        low, high = self._sizes[above - 1], self._sizes[above]
+        low_ms = math.exp(self._log_ms[above - 1])
+        return low_ms + (high_ms - low_ms) * (size - low) / (high - low)
 
     def _run_size(self, batch: int) -> int:
         return self._buckets[bisect.bisect_left(self._buckets, batch)] if self._padded else batch

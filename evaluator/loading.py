@@ -109,7 +109,7 @@ class Loader:
         backend = self.open_backend(name, network, threads=self.threads, **options)
         try:
             self.progress(f"measuring {backend.device}")
-            model = latency_model(
+            model, save = latency_model(
                 backend, content_hash, self.threads, budget_s=self.calibration_s, use_cache=self.cache
             )
         except BaseException:
@@ -117,7 +117,7 @@ class Loader:
             raise
         if index == len(self._devices):
             self._devices.append(Device(f"{index}:{name}"))
-        return new_runner(self._devices[index], backend, model, self.targets)
+        return new_runner(self._devices[index], backend, model, self.targets, save)
 
     def _describe(self, network: NetworkSpec | None, backend: Backend, model: LatencyModel) -> NetworkInfo:
         base = backend.name if network is None else network.name

@@ -109,6 +109,8 @@ class EvaluatorClient:
     network: name or content hash of the network to use; None takes the evaluator's default.
     timeout: seconds to wait for the handshake (an evaluator that still loads its network answers when it is
         done) and for blocking calls. name: what the evaluator's log calls this client.
+    handshake: False connects without hello and so without waiting for a network; only ping, status and drain
+        are of use then.
 
     Attributes: networks (all NetworkInfo of the evaluator), network (the chosen one), max_batch (most
     positions per request), recommended_batch, curve, server, version, in_flight (number of batches submitted
@@ -124,6 +126,7 @@ class EvaluatorClient:
         network: str | None = None,
         timeout: float = 30.0,
         name: str = "",
+        handshake: bool = True,
     ) -> None:
         self.address = address
         self.timeout = timeout
@@ -144,7 +147,7 @@ class EvaluatorClient:
         self.networks: tuple[NetworkInfo, ...] = ()
         self.network: NetworkInfo
         try:
-            self._connect()
+            self._connect(handshake)
         except BaseException:
             self.close()
             raise
@@ -308,7 +311,7 @@ class EvaluatorClient:
 
     # -- the connection --------------------------------------------------------------------------------
 
-    def _connect(self) -> None:
+    def _connect(self, handshake: bool = True) -> None:
         socket = self._context.socket(zmq.DEALER)
         self._socket = socket
         socket.linger = 0
@@ -326,6 +329,8 @@ class EvaluatorClient:
                 f"{self.address!r} is not an address to connect to ({error}); "
                 "use tcp://HOST:PORT or, except on Windows, ipc://PATH"
             ) from None
+        if not handshake:
+            return
         welcome = self._ask(Hello(self._identity(), SUPPORTED_VERSIONS, self.name), Welcome)
         self.version = welcome.version
         self.server = welcome.server

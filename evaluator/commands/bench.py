@@ -1,0 +1,233 @@
+"""`python -m evaluator bench`: positions per second and milliseconds per batch size, with the knee marked."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from evaluator.latency import LADDER, LatencyModel
+
+HELP = "Measure positions per second and milliseconds per batch size; the knee is the batch to use."
+
+IN_FLIGHT = 2
+"""Requests in flight when measuring through the service, as an engine has."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """--network, --backend, --threads, --batch, --time-limit, --service, --json and --plot."""
+    parser.add_argument("--network", metavar="FILE", help="lc0 network file (default: the shipped one)")
+    parser.add_argument(
+        "--backend", default="auto", metavar="NAME", help="as of serve (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--threads", type=int, metavar="N", help="CPU threads (default: the backend's choice)"
+    )
+    parser.add_argument("--batch", metavar="N[,N…]", help="batch sizes (default: 1 to 1024, while they fit)")
+    parser.add_argument(
+        "--time-limit", type=float, default=5.0, metavar="S", help="seconds in all (default: %(default)g)"
+    )
+    parser.add_argument(
+        "--service",
+        action="store_true",
+        help="measure through ZeroMQ and the service, two requests in flight",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--plot", metavar="FILE.png", help="draw the curve (needs the plot extra)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Measure and print; 2 for wrong arguments, 1 if the backend cannot be opened or fails."""
+    try:
+        sizes = _sizes(arguments.batch)
+        if not arguments.time_limit > 0:
+            raise ValueError("--time-limit must be more than 0 seconds")
+        if arguments.threads is not None and arguments.threads < 1:
+            raise ValueError("--threads must be at least 1")
+    except ValueError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    explicit = arguments.batch is not None
+    try:
+        report = (_through_service if arguments.service else _direct)(arguments, sizes, explicit)
+    except Exception as error:  # a network, a backend or the service: its message is for the user
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    if arguments.json:
+        print(json.dumps(report))
+    else:
+        _print_table(report)
+    if arguments.plot:
+        try:
+            _plot(arguments.plot, report)
+        except (ImportError, OSError, ValueError) as error:
+            print(f"error: cannot plot: {error} (pip install matplotlib)", file=sys.stderr)
+            return 1
+    return 0
+
+
+def _sizes(text: str | None) -> list[int]:
+    if text is None:
+        return [size for size in LADDER if size <= 1024]
+    try:
+        sizes = sorted({int(part) for part in text.split(",")})
+    except ValueError:
+        sizes = []
+    if not sizes or sizes[0] < 1 or sizes[-1] > 65536:
+        raise ValueError(f"--batch {text}: give sizes from 1 to 65536, as in 1,32,256")
+    return sizes
+
+
+def _direct(arguments: argparse.Namespace, sizes: list[int], explicit: bool) -> dict[str, Any]:
+    """The backend in this process."""
+    from evaluator.calibration import time_batches
+    from evaluator.loading import Loader
+
+    loader = Loader((arguments.backend,), arguments.threads, calibration_s=0.01, cache=False)
+    path = arguments.network or _default_network(loader)
+    network = loader.load(path)
+    try:
+        backend = network.runners[0].backend
+        if explicit and sizes[-1] > backend.max_batch:
+            raise ValueError(f"{backend.name} takes at most {backend.max_batch} positions per batch")
+        points: dict[int, float] = {}
+        if explicit:
+            # Asked for by name: each gets an equal share of the time, and none is left out.
+            for size in sizes:
+                share_s = arguments.time_limit / len(sizes)
+                points |= time_batches(backend, [size], share_s, repeats=100_000)
+        else:
+            points = time_batches(backend, sizes, arguments.time_limit, repeats=10, stop_when_flat=False)
+        return _report(backend.device, network.info.name, points, backend.max_batch, backend.buckets)
+    finally:
+        network.close()
+
+
+def _through_service(arguments: argparse.Namespace, sizes: list[int], explicit: bool) -> dict[str, Any]:
+    """An evaluator process of our own, and a client that keeps IN_FLIGHT requests with it."""
+    from evaluator.calibration import sample_batch
+    from protocol import EvaluatorClient
+
+    command = [sys.executable, "-m", "evaluator", "serve", "--embedded", "--backend", arguments.backend]
+    if arguments.network:
+        command += ["--network", arguments.network]
+    if arguments.threads:
+        command += ["--threads", str(arguments.threads)]
+    process = subprocess.Popen(
+        [*command, "--log-level", "warning"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdin is not None
+        bound = json.loads(process.stdout.readline() or '{"message": "the evaluator did not start"}')
+        if "address" not in bound:
+            raise ValueError(bound["message"])
+        points: dict[int, float] = {}
+        start = time.perf_counter()
+        with EvaluatorClient(bound["address"], timeout=120.0) as client:
+            for index, size in enumerate(sizes):
+                left_s = arguments.time_limit - (time.perf_counter() - start)
+                if points and not explicit and left_s <= 0:
+                    break
+                batch = sample_batch(size)
+                points[size] = _pipelined_ms(client, batch, max(0.0, left_s / (len(sizes) - index)))
+            info = client.network
+            return _report(info.device, info.name, points, max(points), ())
+    finally:
+        if process.stdin is not None:
+            process.stdin.close()
+        process.wait()
+
+
+def _pipelined_ms(client: Any, batch: Any, seconds: float) -> float:
+    """Milliseconds per request with IN_FLIGHT of them under way."""
+    client.evaluate(batch)
+    for _ in range(IN_FLIGHT):
+        client.submit(batch)
+    start = time.perf_counter()
+    done = 0
+    while client.in_flight:
+        completed = client.receive()
+        assert completed is not None
+        completed.result()
+        done += 1
+        if time.perf_counter() - start < seconds:
+            client.submit(batch)
+    return (time.perf_counter() - start) * 1000 / done
+
+
+def _default_network(loader: Any) -> Path | None:
+    if not loader.needs_network:
+        return None
+    from evaluator.network import SHIPPED_NETWORK
+
+    return Path(SHIPPED_NETWORK)
+
+
+def _report(
+    device: str, network: str, points: dict[int, float], max_batch: int, buckets: Sequence[int]
+) -> dict[str, Any]:
+    model = LatencyModel(points, max(max_batch, *points), buckets)
+    measured = {size: size / ms for size, ms in points.items()}
+    knee = min(size for size, rate in measured.items() if rate >= 0.95 * max(measured.values()))
+    return {
+        "device": device,
+        "network": network,
+        "knee": knee if len(points) > 1 else model.knee,
+        "curve": [
+            {"batch": size, "ms": round(ms, 4), "positions_per_second": round(1000 * size / ms, 1)}
+            for size, ms in sorted(points.items())
+        ],
+    }
+
+
+def _print_table(report: dict[str, Any]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=f"{report['network']} on {report['device']}")
+    for heading in ("batch", "ms", "positions/s"):
+        table.add_column(heading, justify="right")
+    table.add_column("")
+    best = max(point["positions_per_second"] for point in report["curve"])
+    for point in report["curve"]:
+        knee = point["batch"] == report["knee"]
+        bar = "█" * round(30 * point["positions_per_second"] / best)
+        table.add_row(
+            str(point["batch"]),
+            f"{point['ms']:.2f}",
+            f"{point['positions_per_second']:.0f}",
+            bar + (" ◀ knee" if knee else ""),
+            style="bold" if knee else None,
+        )
+    Console(width=None if sys.stdout.isatty() else 100).print(table)
+
+
+def _plot(path: str, report: dict[str, Any]) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    sizes = [point["batch"] for point in report["curve"]]
+    figure, throughput = pyplot.subplots(figsize=(9, 5))
+    throughput.plot(
+        sizes, [point["positions_per_second"] for point in report["curve"]], "o-", color="tab:blue"
+    )
+    throughput.set(xlabel="batch (positions)", ylabel="positions/s", xscale="log", ylim=(0, None))
+    throughput.set_xticks(sizes, [str(size) for size in sizes], fontsize=8)
+    throughput.minorticks_off()
+    throughput.axvline(report["knee"], linestyle="--", color="gray", label=f"knee {report['knee']}")
+    latency = throughput.twinx()
+    latency.plot(sizes, [point["ms"] for point in report["curve"]], "s:", color="tab:red")
+    latency.set(ylabel="ms per batch", ylim=(0, None))
+    throughput.legend(loc="upper left")
+    throughput.set_title(f"{report['network']} on {report['device']}")
+    figure.tight_layout()
+    figure.savefig(Path(path), dpi=120)
+    pyplot.close(figure)
