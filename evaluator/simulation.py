@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import heapq
 import json
+import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -156,12 +157,12 @@ class Outcome:
     latencies_ms: dict[int, list[float]] = field(default_factory=dict)
 
     def mean_ms(self, rank: int) -> float:
-        """Mean latency of a class."""
-        return statistics.fmean(self.latencies_ms[rank])
+        """Mean latency of a class; NaN if nothing of it was answered."""
+        return statistics.fmean(self.latencies_ms[rank]) if self.latencies_ms[rank] else math.nan
 
     def p99_ms(self, rank: int) -> float:
-        """99th percentile of a class's latency."""
-        return float(np.percentile(self.latencies_ms[rank], 99))
+        """99th percentile of a class's latency; NaN if nothing of it was answered."""
+        return float(np.percentile(self.latencies_ms[rank], 99)) if self.latencies_ms[rank] else math.nan
 
 
 def simulate(

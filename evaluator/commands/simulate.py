@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -69,14 +70,19 @@ def _plain(outcomes: dict[str, Outcome]) -> dict[str, Any]:
             "mean_batch": round(outcome.mean_batch, 1),
             "latency_ms": {
                 CLASS_NAMES[rank]: {
-                    "mean": round(outcome.mean_ms(rank), 3),
-                    "p99": round(outcome.p99_ms(rank), 3),
+                    "mean": _rounded(outcome.mean_ms(rank)),
+                    "p99": _rounded(outcome.p99_ms(rank)),
                 }
                 for rank in outcome.latencies_ms
             },
         }
         for name, outcome in outcomes.items()
     }
+
+
+def _rounded(milliseconds: float) -> float | None:
+    # JSON has no NaN.
+    return None if math.isnan(milliseconds) else round(milliseconds, 3)
 
 
 def _print_table(curve: str, model: LatencyModel, results: dict[str, dict[str, Outcome]]) -> None:
