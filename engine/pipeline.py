@@ -19,7 +19,7 @@ from protocol.errors import (
 )
 
 if TYPE_CHECKING:
-    from protocol.client import EvaluatorClient
+    from protocol.client import Completed, EvaluatorClient
     from protocol.messages import Priority
 
 
@@ -101,6 +101,9 @@ class RemotePipeline:
 
     When the evaluator is lost, the batches in flight stay as they are and are sent again as soon as the link
     has one: the search goes on where it was. Belongs to one thread.
+
+    network: content hash of the network to use; the client's own if empty. owners: where several pipelines
+    share the link, who sent which batch; whoever receives an answer then hands it to its owner's `accept`.
     """
 
     def __init__(
@@ -112,6 +115,8 @@ class RemotePipeline:
         input_format: int,
         priority: Priority = "play",
         log: Callable[[str], None],
+        network: str = "",
+        owners: dict[int, RemotePipeline] | None = None,
     ) -> None:
         self.evaluations = 0
         self.batches = 0
@@ -121,6 +126,8 @@ class RemotePipeline:
         self._input_format = input_format
         self._priority: Priority = priority
         self._log = log
+        self._network = network or None
+        self._owners = owners
         self._client: EvaluatorClient | None = None
         self._sent: dict[int, Batch] = {}
         self._unsent: list[Batch] = []
@@ -155,12 +162,15 @@ class RemotePipeline:
         try:
             completed = client.receive(timeout_ms)
         except EvaluatorLost as error:
-            self._lost(client, str(error))
+            self.lost(client, str(error))
             return False
-        if completed is None:
-            return False
+        return completed is not None and self.accept(completed)
+
+    def accept(self, completed: Completed) -> bool:
+        """Take an answer; True if it was an evaluation of this search. Raises PipelineError."""
+        client = self._client
         batch = self._sent.pop(completed.id, None)
-        if batch is None:  # An answer to what an earlier search abandoned.
+        if batch is None or client is None:  # An answer to what an earlier search abandoned.
             return False
         evaluation = completed.evaluation
         if evaluation is not None:
@@ -170,6 +180,15 @@ class RemotePipeline:
         self._unsent.append(batch)
         self._refused(client, completed.error)
         return False
+
+    @property
+    def waits_to_be_sent(self) -> bool:
+        """Whether a batch was sent in vain and must be sent again."""
+        return bool(self._unsent)
+
+    def send_again(self) -> None:
+        """Send what was sent in vain, if there is an evaluator. Raises PipelineError."""
+        self._send()
 
     def abandon(self) -> None:
         client = self._client
@@ -193,19 +212,23 @@ class RemotePipeline:
             client = self._client = self._link.client
             if client is None:
                 return False
-            if client.network.input_format != self._input_format:
+            if self._network is None and client.network.input_format != self._input_format:
                 raise PipelineError("the evaluator's network now takes another input format")
         while self._unsent:
             batch = self._unsent[-1]
             try:
-                identity = client.submit(_position_batch(batch), priority=self._priority)
+                identity = client.submit(
+                    _position_batch(batch), priority=self._priority, network=self._network
+                )
             except EvaluatorLost as error:
-                self._lost(client, str(error))
+                self.lost(client, str(error))
                 return False
             except RemoteError as error:
                 raise PipelineError(f"the evaluator refuses the batch: {error}") from None
             self._unsent.pop()
             self._sent[identity] = batch
+            if self._owners is not None:
+                self._owners[identity] = self
         return True
 
     def _wait_for_evaluator(self, timeout_ms: float) -> bool:
@@ -213,7 +236,8 @@ class RemotePipeline:
         self._link.wait(timeout_ms / 1000)
         return False
 
-    def _lost(self, client: EvaluatorClient, reason: str) -> None:
+    def lost(self, client: EvaluatorClient, reason: str) -> None:
+        """Tell that `client` has failed: what it has not answered is sent again when there is another."""
         self._unsent.extend(self._sent.values())
         self._sent.clear()
         self._client = None
@@ -223,7 +247,7 @@ class RemotePipeline:
         if isinstance(error, Overloaded):
             time.sleep(0.01)  # Its queue is full of others' work; there is nothing to wait on.
         elif isinstance(error, Draining | DeviceFailed | EvaluatorTimeout):
-            self._lost(client, str(error))
+            self.lost(client, str(error))
         else:
             raise PipelineError(f"the evaluator refuses the batch: {error}")
 

@@ -130,46 +130,57 @@ class Search:
         self._next_report = self._started + REPORT_SECONDS
         self._last_report = self._started
         self._last_shown: tuple[int, str | None] = (0, None)
+        self.idle = False
 
     def run(self) -> Report:
         """Search until a limit is met, stopped, or the evaluator is gone for good. Always returns a report,
         with a legal best move if there is a legal move."""
-        tree, pipeline = self._tree, self._pipeline
-        depth = self._options.batches_in_flight
         try:
-            while True:
-                now = perf_counter()
-                info = tree.root_info()
-                if self._should_stop(now, info):
-                    break
-                progressed = False
-                while pipeline.in_flight < depth:
-                    batch = pipeline.take()
-                    wanted = self._max_visits(info)
-                    if wanted <= 0:
-                        pipeline.give_back(batch)
-                        break
-                    result = tree.collect(batch, min(self._target(info, now), batch.capacity), wanted)
-                    if batch.size:
-                        progressed = True
-                        pipeline.submit(batch)
-                        if not pipeline.in_flight:
-                            break
-                    else:
-                        tree.cancel(batch)  # Collisions only, or all was answered on the spot.
-                        pipeline.give_back(batch)
-                        progressed |= result.visits_done > 0
-                        break
-                if pipeline.in_flight:
-                    pipeline.poll(self._patience_ms(now))
-                elif not progressed:
-                    if not self._limits.unbounded and not self._control.pondering:
-                        break
+            while self.advance():
+                if self._pipeline.in_flight:
+                    self._pipeline.poll(self.patience_ms())
+                elif self.idle:
                     self._control.wait(POLL_MS / 1000)
         except (PipelineError, NoEvaluatorError) as error:
             self._log(f"search ended early: {error}")
         finally:
-            pipeline.abandon()
+            report = self.finish()
+        return report
+
+    def advance(self) -> bool:
+        """Do what can be done without waiting: look at the limits, gather batches and submit them.
+
+        False when the search is over; then call `finish`. While it is True the pipeline delivers evaluations,
+        or `idle` says that there is nothing left to search but nobody has told the search to stop. Raises
+        PipelineError and NoEvaluatorError, after which only `finish` may be called.
+        """
+        tree, pipeline = self._tree, self._pipeline
+        now = perf_counter()
+        info = tree.root_info()
+        if self._should_stop(now, info):
+            return False
+        progressed = False
+        while pipeline.in_flight < self._options.batches_in_flight:
+            wanted = self._max_visits(info)
+            if wanted <= 0:
+                break
+            batch = pipeline.take()
+            result = tree.collect(batch, min(self._target(info, now), batch.capacity), wanted)
+            if not batch.size:
+                tree.cancel(batch)  # Collisions only, or all was answered on the spot.
+                pipeline.give_back(batch)
+                progressed |= result.visits_done > 0
+                break
+            progressed = True
+            pipeline.submit(batch)
+            if not pipeline.in_flight:
+                break
+        self.idle = not progressed and not pipeline.in_flight
+        return not self.idle or self._limits.unbounded or self._control.pondering
+
+    def finish(self) -> Report:
+        """Take back what is in flight and report."""
+        self._pipeline.abandon()
         return self.report()
 
     def report(self) -> Report:
@@ -308,11 +319,11 @@ class Search:
             target = min(target, self._sizes.fitting(left_ms))
         return max(1, target)
 
-    def _patience_ms(self, now: float) -> float:
-        deadline = self._hard
-        if deadline is None:
+    def patience_ms(self) -> float:
+        """How long the next evaluation may be waited for before the limits must be looked at again."""
+        if self._hard is None:
             return POLL_MS
-        return max(0.2, min(POLL_MS, (deadline - now) * 1000))
+        return max(0.2, min(POLL_MS, (self._hard - perf_counter()) * 1000))
 
     def _maybe_report(self, now: float, info: RootInfo) -> None:
         self._next_report = now + REPORT_SECONDS

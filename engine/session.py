@@ -61,6 +61,40 @@ def search_params(options: Options, input_format: int) -> SearchParams:
     return params
 
 
+class SearchTree:
+    """A tree that follows the options and the network; made when it is first needed."""
+
+    def __init__(self) -> None:
+        self._tree: Tree | None = None
+        self._key: tuple[Options, int] | None = None
+        self._network_hash = ""
+
+    def prepared(self, options: Options, input_format: int, network_hash: str) -> Tree:
+        """The tree, with these options. What it holds of another network is forgotten."""
+        key = (options, input_format)
+        if self._tree is None:
+            self._tree = Tree(search_params(options, input_format))
+        else:
+            if self._key != key:
+                self._tree.set_params(search_params(options, input_format))
+            if self._network_hash != network_hash:
+                self.clear()
+        self._key = key
+        self._network_hash = network_hash
+        return self._tree
+
+    def new_game(self) -> None:
+        """Forget the tree; cached evaluations stay true."""
+        if self._tree is not None:
+            self._tree.clear()
+
+    def clear(self) -> None:
+        """Forget the tree and every cached evaluation."""
+        if self._tree is not None:
+            self._tree.clear()
+            self._tree.clear_cache()
+
+
 class Session:
     """Everything between two processes' command lines: belongs to one thread at a time.
 
@@ -83,9 +117,7 @@ class Session:
         self._fallback = fallback
         self._priority: Priority = priority
         self._link: EvaluatorLink | None = None
-        self._tree: Tree | None = None
-        self._tree_key: tuple[Options, int] | None = None
-        self._network_hash = ""
+        self._tree = SearchTree()
         self.game = Game()
 
     @property
@@ -128,14 +160,11 @@ class Session:
         """Forget the tree: the next position has nothing to do with the last. Cached evaluations stay
         true."""
         self.game = Game(None, self._options.chess960)
-        if self._tree is not None:
-            self._tree.clear()
+        self._tree.new_game()
 
     def clear(self) -> None:
         """Forget the tree and every cached evaluation."""
-        if self._tree is not None:
-            self._tree.clear()
-            self._tree.clear_cache()
+        self._tree.clear()
 
     # -- evaluator ---------------------------------------------------------------------------------------
 
@@ -200,14 +229,14 @@ class Session:
         allowed = [move for move in limits.search_moves if move in legal]
         pipeline: Pipeline
         if self._in_process:
-            tree = self._prepared_tree(input_format=1, network_hash="in-process")
+            tree = self._tree.prepared(self._options, 1, "in-process")
             batch = self._options.minibatch_size or IN_PROCESS_BATCH
             pipeline = InstantPipeline(tree, batch)
             sizes = BatchSizes(batch)
         else:
             client = self._connected(limits, control, started)
             network = client.network
-            tree = self._prepared_tree(network.input_format, network.content_hash)
+            tree = self._tree.prepared(self._options, network.input_format, network.content_hash)
             sizes = BatchSizes(min(client.recommended_batch, client.max_batch), client.curve)
             link = self._link
             assert link is not None
@@ -233,19 +262,6 @@ class Session:
             on_report=on_report,
             log=self._log,
         ).run()
-
-    def _prepared_tree(self, input_format: int, network_hash: str) -> Tree:
-        key = (self._options, input_format)
-        if self._tree is None:
-            self._tree = Tree(search_params(self._options, input_format))
-        else:
-            if self._tree_key != key:
-                self._tree.set_params(search_params(self._options, input_format))
-            if self._network_hash != network_hash:
-                self.clear()
-        self._tree_key = key
-        self._network_hash = network_hash
-        return self._tree
 
     def close(self) -> None:
         """End the embedded evaluator and disconnect. Idempotent."""

@@ -189,7 +189,7 @@ class EvaluatorClient:
         if count > self.max_batch:
             raise TooLarge(f"{count} positions in one request, this evaluator takes at most {self.max_batch}")
         identity = self._identity()
-        chosen = self.network.content_hash if network is None else network
+        chosen = self.network.name if network is None else network
         self._send(Evaluate(identity, batch, priority, deadline_ms, chosen))
         self._in_flight[identity] = (count, len(batch.moves))
         return identity

@@ -1,0 +1,158 @@
+"""Many searches on one evaluator: engine.pool, with a real evaluator process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import wait
+from time import monotonic, sleep
+
+import psutil
+import pytest
+
+from engine._core import Game, Tree
+from engine.limits import Clock, Limits
+from engine.options import Options
+from engine.pool import PoolPlayer, SearchPool
+
+RANDOM = Options(backend="random", hash=1, tree_memory=16, smart_pruning_factor=0.0)
+
+
+@pytest.fixture
+def pool() -> Iterator[SearchPool]:
+    with SearchPool() as made:
+        yield made
+
+
+def play_games(pool: SearchPool, players: list[PoolPlayer], plies: int, limits: Limits) -> list[Game]:
+    """One game for each player, all at the same time, each against itself."""
+    games = [Game() for _ in players]
+    for _ in range(plies):
+        futures = [
+            player.search(game, limits)
+            for player, game in zip(players, games, strict=True)
+            if game.result()[0] == "undecided"
+        ]
+        _, not_done = wait(futures, timeout=60)
+        assert not not_done
+        live = [game for game in games if game.result()[0] == "undecided"]
+        for future, game in zip(futures, live, strict=True):
+            move = future.result().best_move
+            assert move is not None
+            game.push_uci(move)
+    return games
+
+
+def test_games_share_one_evaluator_and_their_batches_are_merged(pool: SearchPool) -> None:
+    players = [pool.player(RANDOM) for _ in range(24)]
+    games = play_games(pool, players, plies=6, limits=Limits(nodes=60))
+    assert all(len(game.moves()) == 6 for game in games)
+    assert len(pool.evaluator_pids()) == 1
+    statistics = pool.statistics()
+    assert statistics.searches == 24 * 6
+    assert statistics.evaluations > 24 * 6 * 30
+    assert statistics.positions_per_second > 0
+
+
+def test_a_pooled_search_finds_what_a_search_of_its_own_finds(pool: SearchPool) -> None:
+    alone = SearchPool()
+    fen = "r1bqk2r/pppp1ppp/2n2n2/2b1p3/2B1P3/2N2N2/PPPP1PPP/R1BQK2R w KQkq - 6 5"
+    options = RANDOM.changed(minibatch_size=1, batches_in_flight=1)
+    with alone:
+        expected = alone.player(options).search(Game(fen), Limits(nodes=300)).result(60)
+    others = [pool.player(options).search(Game(), Limits(nodes=200)) for _ in range(5)]
+    found = pool.player(options).search(Game(fen), Limits(nodes=300)).result(60)
+    assert found.lines[0] == expected.lines[0]
+    assert found.nodes == 300
+    for other in others:
+        assert other.result(60).nodes == 200
+
+
+def test_players_with_different_settings_of_the_search_share_the_evaluator(pool: SearchPool) -> None:
+    futures = [
+        pool.player(RANDOM.changed(cpuct=cpuct)).search(Game(), Limits(nodes=200)) for cpuct in (0.5, 3.0)
+    ]
+    reports = [future.result(60) for future in futures]
+    assert len(pool.evaluator_pids()) == 1
+    assert reports[0].lines != reports[1].lines
+
+
+def test_clocks_are_kept(pool: SearchPool) -> None:
+    pool.player(RANDOM).search(Game(), Limits(nodes=10)).result(60)  # The evaluator is up.
+    clock = Limits(clock=Clock(white_ms=2000, black_ms=2000))
+    began = monotonic()
+    report = pool.player(RANDOM).search(Game(), clock).result(60)
+    assert report.best_move is not None
+    assert monotonic() - began < 2.0
+
+
+def test_a_search_can_be_stopped(pool: SearchPool) -> None:
+    player = pool.player(RANDOM)
+    player.search(Game(), Limits(nodes=10)).result(60)
+    future = player.search(Game(), Limits(infinite=True))
+    with pytest.raises(RuntimeError, match="searching already"):
+        player.search(Game(), Limits(nodes=1))
+    player.stop()
+    assert future.result(60).best_move is not None
+
+
+def test_a_finished_game_has_no_best_move(pool: SearchPool) -> None:
+    mated = Game("7k/5KQ1/8/8/8/8/8/8 b - - 0 1")
+    assert pool.player(RANDOM).search(mated, Limits(nodes=10)).result(60).best_move is None
+
+
+def test_prepare_and_inspect_see_the_tree(pool: SearchPool) -> None:
+    visits: list[int] = []
+    player = pool.player(RANDOM)
+    player.search(
+        Game(),
+        Limits(nodes=50),
+        prepare=lambda tree: tree.add_root_noise(0.25, 0.3, 1),
+        inspect=lambda tree: visits.append(sum(child.visits for child in tree.children())),
+    ).result(60)
+    assert visits == [49]
+
+
+def test_a_fault_in_one_search_does_not_end_the_others(pool: SearchPool) -> None:
+    def fail(tree: Tree) -> None:
+        raise ZeroDivisionError
+
+    bad = pool.player(RANDOM).search(Game(), Limits(nodes=50), prepare=fail)
+    good = pool.player(RANDOM).search(Game(), Limits(nodes=50))
+    with pytest.raises(ZeroDivisionError):
+        bad.result(60)
+    assert good.result(60).nodes == 50
+
+
+def test_a_killed_evaluator_is_replaced_and_every_search_goes_on(pool: SearchPool) -> None:
+    players = [pool.player(RANDOM) for _ in range(8)]
+    for player in players:
+        player.search(Game(), Limits(nodes=20)).result(60)
+    first = pool.evaluator_pids()[0]
+    futures = [player.search(Game(), Limits(nodes=3000)) for player in players]
+    psutil.Process(first).kill()
+    assert all(future.result(60).nodes >= 3000 for future in futures)
+    assert pool.evaluator_pids() != [first]
+
+
+def test_a_wrong_network_is_reported(pool: SearchPool) -> None:
+    from engine.evaluator_process import NoEvaluatorError
+
+    future = pool.player(Options(weights="no-such-file.pb.gz")).search(Game(), Limits(nodes=10))
+    with pytest.raises(NoEvaluatorError, match="no-such-file"):
+        future.result(60)
+
+
+def test_closing_ends_searches_and_evaluators() -> None:
+    pool = SearchPool()
+    player = pool.player(RANDOM)
+    player.search(Game(), Limits(nodes=10)).result(60)
+    pids = pool.evaluator_pids()
+    future = player.search(Game(), Limits(infinite=True))
+    pool.close()
+    assert future.done()
+    deadline = monotonic() + 10
+    while any(psutil.pid_exists(pid) for pid in pids) and monotonic() < deadline:
+        sleep(0.01)
+    assert not any(psutil.pid_exists(pid) for pid in pids)
+    with pytest.raises(RuntimeError, match="closed"):
+        pool.player(RANDOM)
