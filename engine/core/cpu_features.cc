@@ -4,6 +4,9 @@
 namespace wavefront {
 
 const CompiledFeatures kCompiledFeatures = {
+#ifdef __SSE4_2__
+    .sse42 = true,
+#endif
 #ifdef __POPCNT__
     .popcnt = true,
 #endif
@@ -28,8 +31,23 @@ const CompiledFeatures kCompiledFeatures = {
 #ifdef __AVX512BW__
     .avx512bw = true,
 #endif
+#ifdef __AVX512DQ__
+    .avx512dq = true,
+#endif
 #ifdef __AVX512VL__
     .avx512vl = true,
+#endif
+#ifdef __AVX512VBMI__
+    .avx512vbmi = true,
+#endif
+#ifdef __AVX512VBMI2__
+    .avx512vbmi2 = true,
+#endif
+#ifdef __AVX512BITALG__
+    .avx512bitalg = true,
+#endif
+#ifdef __AVX512VPOPCNTDQ__
+    .avx512vpopcntdq = true,
 #endif
 };
 

@@ -6,7 +6,21 @@ namespace wavefront {
 // The instruction sets that the compiler was allowed to use (-march). Constant data: reading it runs no code
 // that was compiled for them.
 struct CompiledFeatures {
-  bool popcnt, bmi, bmi2, avx, avx2, fma, avx512f, avx512bw, avx512vl;
+  bool sse42 = false;
+  bool popcnt = false;
+  bool bmi = false;
+  bool bmi2 = false;
+  bool avx = false;
+  bool avx2 = false;
+  bool fma = false;
+  bool avx512f = false;
+  bool avx512bw = false;
+  bool avx512dq = false;
+  bool avx512vl = false;
+  bool avx512vbmi = false;
+  bool avx512vbmi2 = false;
+  bool avx512bitalg = false;
+  bool avx512vpopcntdq = false;
 };
 extern const CompiledFeatures kCompiledFeatures;
 

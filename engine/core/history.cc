@@ -6,7 +6,7 @@
 namespace wavefront {
 
 namespace {
-constexpr size_t kUsualPlies = 512;
+constexpr size_t kUsualPlies = 64;
 }
 
 History::History(const Position& start) {
