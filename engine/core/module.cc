@@ -4,6 +4,7 @@
 // so that a core built elsewhere raises ImportError instead of dying of an illegal instruction.
 #include <nanobind/nanobind.h>
 
+#include <stdexcept>
 #include <string>
 
 #include "attacks.h"
@@ -48,12 +49,11 @@ std::string missing_cpu_features() {
 NB_MODULE(_core, module) {
   const std::string missing = wavefront::missing_cpu_features();
   if (!missing.empty()) {
-    const std::string message =
+    // nanobind turns it into ImportError.
+    throw std::runtime_error(
         "engine._core was built for a CPU with " + missing +
         ", which this one lacks: build it here with 'pip install .', or for any CPU with "
-        "'pip install . -Ccmake.define.WAVEFRONT_ARCH=x86-64-v2'";
-    PyErr_SetString(PyExc_ImportError, message.c_str());
-    throw nanobind::python_error();
+        "'pip install . -Ccmake.define.WAVEFRONT_ARCH=x86-64-v2'");
   }
   // Daemon threads may hold objects of the core when the interpreter ends; that is no leak.
   nanobind::set_leak_warnings(false);
