@@ -24,6 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     parser = argparse.ArgumentParser(
         prog="wavefront",
+        usage="%(prog)s [OPTIONS] | %(prog)s COMMAND …",
         description="A UCI chess engine: without a command it speaks UCI on standard input and output.",
         allow_abbrev=False,
     )

@@ -519,6 +519,8 @@ def add_flags(
     parser: argparse.ArgumentParser, *, only: Iterable[str] | None = None, show_advanced: bool = False
 ) -> None:
     """Give a parser a flag for every option (or the attributes in `only`) and `--config`."""
+    import argparse
+
     wanted = set(only) if only is not None else None
     group = parser.add_argument_group("options")
     group.add_argument("--config", metavar="FILE", help="read options from a TOML file (configs/engine.toml)")
@@ -531,7 +533,7 @@ def add_flags(
             spec.flag,
             dest=f"option_{spec.attribute}",
             metavar=spec.attribute.upper() if not spec.choices else "{" + ",".join(spec.choices) + "}",
-            help="==SUPPRESS==" if hidden else text,
+            help=argparse.SUPPRESS if hidden else text,
         )
 
 

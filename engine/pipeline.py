@@ -174,7 +174,11 @@ class RemotePipeline:
             return False
         evaluation = completed.evaluation
         if evaluation is not None:
-            self._tree.apply(batch, evaluation.logits, evaluation.wdl, evaluation.moves_left)
+            try:
+                self._tree.apply(batch, evaluation.logits, evaluation.wdl, evaluation.moves_left)
+            except ValueError as error:
+                self._tree.cancel(batch)
+                raise PipelineError(f"the evaluator sent what cannot be used: {error}") from None
             self._free.append(batch)
             return True
         self._unsent.append(batch)

@@ -126,6 +126,7 @@ class Search:
         self._hard: float | None = None
         self._first: float | None = None
         self._deadlines_set = False
+        self._full_noted = False
         self._next_check = 0.0
         self._next_report = self._started + REPORT_SECONDS
         self._last_report = self._started
@@ -181,7 +182,10 @@ class Search:
     def finish(self) -> Report:
         """Take back what is in flight and report."""
         self._pipeline.abandon()
-        return self.report()
+        report = self.report()
+        if report.full:
+            self._note_full()
+        return report
 
     def report(self) -> Report:
         """The search as it stands."""
@@ -243,6 +247,8 @@ class Search:
             self._set_deadlines()
         if now >= self._next_report:
             self._maybe_report(now, info)
+        if info.full:
+            self._note_full()
         if limits.infinite or control.pondering:
             return False
         if info.visits == 0:
@@ -260,14 +266,16 @@ class Search:
         if now < self._next_check:
             return False
         self._next_check = now + CHECK_SECONDS
-        if info.full:
-            self._log("the tree is full: raise RamLimitMb to search on")
-            return True
-        if info.proof is not None:
+        if info.full or info.proof is not None:
             return True
         if limits.mate is not None and self._mate_found(limits.mate):
             return True
         return self._time_is_used_up(now, info)
+
+    def _note_full(self) -> None:
+        if not self._full_noted:
+            self._full_noted = True
+            self._log("the tree is full: raise RamLimitMb to search on")
 
     def _wait_for_first(self, now: float) -> bool:
         """Whether a stopped search without any evaluation should still wait for one."""
@@ -292,7 +300,7 @@ class Search:
         first, second = sorted((child.visits for child in children), reverse=True)[:2]
         if past_soft:
             most_visited = max(children, key=lambda child: child.visits)
-            rivals = (child for child in children if child.visits * 4 > most_visited.visits)
+            rivals = [child for child in children if child.visits * 4 >= most_visited.visits]
             return max(rivals, key=lambda child: child.evaluation.q).move == most_visited.move
         left = UNLIMITED_VISITS
         if self._limits.nodes is not None:

@@ -205,7 +205,6 @@ class UciEngine:
     # -- search ------------------------------------------------------------------------------------------
 
     def _run_search(self, session: Session, limits: Limits, control: SearchControl, received: float) -> None:
-        from engine.evaluator_process import NoEvaluatorError
         from engine.report import Report
 
         options = session.options
@@ -217,9 +216,10 @@ class UciEngine:
 
         try:
             report = session.search(limits, control=control, started=received, on_report=show)
-        except NoEvaluatorError as error:
-            self._output.info_string(f"error: {error}")
-            report = Report(best_move=session.game.legal_moves()[0], ponder=None)
+        except Exception as error:
+            # Whatever went wrong, a game is not lost by silence: the reason is told, and a legal move made.
+            self._output.info_string(f"error: {error or repr(error)}")
+            report = Report(best_move=next(iter(session.game.legal_moves()), None), ponder=None)
         # UCI wants no answer to `go infinite` and `go ponder` before `stop` or `ponderhit`.
         while (limits.infinite or control.pondering) and not control.stopped:
             control.wait(0.02)

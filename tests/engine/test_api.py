@@ -1,0 +1,119 @@
+"""The Python API."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from engine import Analysis, Engine, EngineError
+from engine.api import EngineClosedError, EvaluatorError, PositionError
+from engine.limits import Clock
+from engine.options import OptionError
+
+
+@pytest.fixture(scope="module")
+def shared_engine() -> Iterator[Engine]:
+    with Engine(backend="random") as opened:
+        yield opened
+
+
+@pytest.fixture
+def engine(shared_engine: Engine) -> Engine:
+    shared_engine.new_game()
+    return shared_engine
+
+
+def test_play_returns_a_legal_move_and_counts(engine: Engine) -> None:
+    engine.position(moves=["e2e4", "e7e5"])
+    result = engine.play(nodes=200)
+    assert result.best_move in engine.legal_moves
+    assert result.info.nodes >= 200
+    assert result.info.lines[0].moves[0] == result.best_move
+
+
+@pytest.mark.parametrize(
+    "limit", [{"movetime": 30}, {"depth": 3}, {"clock": Clock(white_ms=200)}, {"nodes": 10, "movetime": 1000}]
+)
+def test_every_limit_ends(engine: Engine, limit: dict[str, object]) -> None:
+    assert engine.play(**limit).best_move in engine.legal_moves  # type: ignore[arg-type]
+
+
+def test_analyse_gives_several_lines(engine: Engine) -> None:
+    engine.position("r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5N2/PPPP1PPP/RNBQK2R b KQkq - 3 3")
+    seen: list[Analysis] = []
+    analysis = engine.analyse(nodes=300_000, multipv=3, on_report=seen.append)
+    assert len(analysis.lines) == 3
+    assert analysis.best_move == analysis.lines[0].moves[0]
+    assert seen and seen[0].nodes < analysis.nodes
+
+
+def test_analysis_is_iterated_until_the_loop_is_left(engine: Engine) -> None:
+    counts = []
+    for analysis in engine.analysis(multipv=2):
+        counts.append(analysis.nodes)
+        if len(counts) == 3:
+            break
+    assert counts == sorted(counts)
+    assert engine.play(nodes=10).best_move is not None, "the engine is free again"
+
+
+def test_a_bounded_analysis_ends_with_its_final_state(engine: Engine) -> None:
+    *_earlier, last = engine.analysis(nodes=1000)
+    assert last.nodes >= 1000
+
+
+def test_stop_from_another_thread(engine: Engine) -> None:
+    threading.Timer(0.05, engine.stop).start()
+    assert engine.analyse(nodes=10**9).nodes < 10**9
+
+
+def test_chess960_castling_is_written_as_king_takes_rook(engine: Engine) -> None:
+    engine.position("4k3/8/8/8/8/8/8/R3K2R w KQ - 0 1", chess960=True)
+    assert "e1h1" in engine.legal_moves
+    engine.position("4k3/8/8/8/8/8/8/R3K2R w KQ - 0 1")
+    assert "e1g1" in engine.legal_moves
+
+
+def test_a_finished_game_has_no_move(engine: Engine) -> None:
+    engine.position("7k/6Q1/6K1/8/8/8/8/8 b - - 0 1")
+    assert engine.play(nodes=10).best_move is None
+    assert engine.analyse(nodes=10).lines == ()
+
+
+def test_errors_are_typed_and_leave_the_engine_usable(engine: Engine) -> None:
+    engine.position(moves=["e2e4"])
+    before = engine.fen
+    with pytest.raises(PositionError, match="move 1"):
+        engine.position(moves=["e2e5"])
+    with pytest.raises(PositionError):
+        engine.position("not a fen")
+    with pytest.raises(PositionError, match="search_moves"):
+        engine.play(nodes=1, search_moves=["e2e4"])
+    with pytest.raises(ValueError, match="say how long"):
+        engine.play()
+    with pytest.raises(ValueError, match="nodes"):
+        engine.play(nodes=0)
+    with pytest.raises(OptionError, match="MultiPV"):
+        engine.analyse(nodes=1, multipv=0)
+    assert engine.fen == before
+    assert engine.play(nodes=1).best_move is not None
+
+
+def test_a_closed_engine_says_so() -> None:
+    engine = Engine(backend="random")
+    engine.close()
+    engine.close()
+    with pytest.raises(EngineClosedError):
+        engine.play(nodes=1)
+
+
+def test_unknown_options_networks_and_evaluators_are_refused() -> None:
+    with pytest.raises(OptionError, match="multi_pv"):
+        Engine(multi_pv=3)
+    with pytest.raises(EvaluatorError, match=r"missing\.pb\.gz"):
+        Engine(weights="missing.pb.gz")
+    with pytest.raises(EvaluatorError, match=r"127\.0\.0\.1:9"):
+        Engine(evaluator="tcp://127.0.0.1:9")
+    assert issubclass(EvaluatorError, EngineError)

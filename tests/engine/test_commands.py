@@ -1,0 +1,240 @@
+"""The subcommands, run as users run them."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.paths import DATA, REPOSITORY
+
+RUN = [sys.executable, str(REPOSITORY / "run_engine.py")]
+
+
+def run(
+    *arguments: str, input: str | bytes = "", status: int = 0, cwd: Path | None = None
+) -> tuple[str, str]:
+    data = input.encode() if isinstance(input, str) else input
+    done = subprocess.run([*RUN, *arguments], input=data, capture_output=True, timeout=120, cwd=cwd)
+    assert done.returncode == status, done.stderr.decode()
+    assert b"Traceback" not in done.stderr, done.stderr.decode()
+    return done.stdout.decode(), done.stderr.decode()
+
+
+def evaluate(lines: list[Any], *arguments: str) -> list[dict[str, Any]]:
+    text = "\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines)
+    output, _errors = run("evaluate", *arguments, input=text)
+    return [json.loads(line) for line in output.splitlines()]
+
+
+# -- evaluate ------------------------------------------------------------------------------------------------
+
+
+def test_an_evaluation_has_all_its_parts() -> None:
+    (answer,) = evaluate([{"fen": "startpos", "moves": ["e2e4"]}])
+    assert set(answer) == {"q", "wdl", "moves_left", "policy", "logits"}
+    assert sum(answer["wdl"]) == pytest.approx(1, abs=1e-5)
+    assert answer["q"] == pytest.approx(answer["wdl"][0] - answer["wdl"][2], abs=1e-6)
+    assert len(answer["policy"]) == 20
+    assert sum(answer["policy"].values()) == pytest.approx(1, abs=1e-6)
+    best = max(answer["logits"].values())
+    total = sum(math.exp(logit - best) for logit in answer["logits"].values())
+    for move, probability in answer["policy"].items():
+        assert probability == pytest.approx(math.exp(answer["logits"][move] - best) / total, abs=1e-6)
+
+
+def test_answers_keep_the_order_and_bad_lines_their_place() -> None:
+    lines = [
+        {"fen": "startpos"},
+        "not json",
+        {"fen": "8/8/8/8/8/8/8/8 w - - 0 1"},
+        {"fen": "startpos", "moves": ["e2e5"]},
+        {"fen": "startpos", "moves": "e2e4"},
+        {"fen": 3},
+        {"fen": "startpos", "chess960": "yes"},
+        {"fen": "startpos", "move": []},
+        "[1, 2]",
+        {"fen": "startpos", "moves": ["d2d4"]},
+    ]
+    answers = evaluate(lines, "--backend", "random")
+    assert ["error" in answer for answer in answers] == [False, *[True] * 8, False]
+    assert "move 1" in answers[3]["error"]
+    assert answers[0]["policy"] != answers[-1]["policy"]
+
+
+def test_many_positions_come_back_in_order_whatever_the_batch() -> None:
+    moves = ["e2e4", "e7e5", "g1f3", "b8c6", "f1b5", "a7a6", "b5a4", "g8f6", "e1g1", "f8e7"]
+    lines = [{"fen": "startpos", "moves": moves[: i % 11]} for i in range(500)]
+    once = evaluate(lines[:11], "--backend", "random")
+    for size in ("1", "7", "256"):
+        assert evaluate(lines, "--backend", "random", "--minibatch-size", size) == [
+            once[i % 11] for i in range(500)
+        ]
+
+
+def test_castling_is_written_in_the_form_of_the_game() -> None:
+    fen = "4k3/8/8/8/8/8/8/R3K2R w KQ - 0 1"
+    standard, chess960 = evaluate([{"fen": fen}, {"fen": fen, "chess960": True}], "--backend", "random")
+    assert {"e1g1", "e1c1"} <= standard["policy"].keys()
+    assert {"e1h1", "e1a1"} <= chess960["policy"].keys()
+
+
+def test_a_finished_game_has_an_empty_policy() -> None:
+    mated, other = evaluate(
+        [{"fen": "7k/6Q1/6K1/8/8/8/8/8 b - - 0 1"}, {"fen": "startpos"}], "--backend", "random"
+    )
+    assert mated["policy"] == mated["logits"] == {}
+    assert len(other["policy"]) == 20
+    (alone,) = evaluate([{"fen": "7k/6Q1/6K1/8/8/8/8/8 b - - 0 1"}], "--backend", "random")
+    assert alone == mated
+
+
+def test_one_position_at_a_time_is_answered_at_once() -> None:
+    process = subprocess.Popen(
+        [*RUN, "evaluate", "--backend", "random"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdin is not None and process.stdout is not None
+    with process:
+        for move in ("e2e4", "d2d4", "c2c4"):
+            process.stdin.write(json.dumps({"fen": "startpos", "moves": [move]}) + "\n")
+            process.stdin.flush()
+            assert "policy" in json.loads(process.stdout.readline())
+        process.stdin.close()
+        assert process.wait(60) == 0
+
+
+def golden(name: str) -> Path:
+    matches = sorted(DATA.rglob(f"{name}.pb.gz"))
+    if not matches:
+        pytest.skip(f"the network {name} is not in tests/data")
+    return matches[0]
+
+
+@pytest.mark.parametrize("name", ["attn_128x4_smolgen", "resnet_se_64x4_convpolicy_wdl_mlh"])
+def test_golden_positions_are_evaluated_as_lc0_does(name: str) -> None:
+    import numpy as np
+
+    network = golden(name)
+    outputs = next(DATA.rglob(f"{name}.npz"), None)
+    if outputs is None:
+        pytest.skip(f"the outputs of {name} are not in tests/data")
+    with np.load(outputs) as arrays:
+        q, logits = arrays["q"], arrays["policy_logits"]
+    positions = [json.loads(line) for line in next(DATA.rglob("positions.jsonl")).read_text().splitlines()]
+    positions = positions[: len(q)]
+    questions = [
+        {"fen": position["start_fen"], "moves": position["moves"], "chess960": position["chess960"]}
+        for position in positions
+    ]
+    answers = evaluate(questions, "--weights", str(network), "--backend", "reference")
+    for row, (position, answer) in enumerate(zip(positions, answers, strict=True)):
+        names = position["legal_uci_960" if position["chess960"] else "legal_uci"]
+        assert answer["q"] == pytest.approx(q[row], abs=5e-6), position["id"]
+        assert answer["logits"].keys() == set(names)
+        for move, index in zip(names, position["policy_index"], strict=True):
+            assert answer["logits"][move] == pytest.approx(logits[row, index], abs=2e-5), position["id"]
+
+
+def test_a_missing_file_or_evaluator_is_one_clear_line() -> None:
+    for arguments, text in (
+        (["missing.jsonl"], "missing.jsonl"),
+        (["--weights", "missing.pb.gz"], "missing.pb.gz"),
+        (["--evaluator", "tcp://127.0.0.1:9"], "127.0.0.1:9"),
+    ):
+        output, errors = run("evaluate", *arguments, input='{"fen": "startpos"}', status=1)
+        assert output == ""
+        assert text in errors
+
+
+# -- bench ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("where", ["--in-process", "--backend=random"])
+def test_bench_prints_its_figures_as_json(where: str) -> None:
+    output, _errors = run("bench", where, "--nodes", "500", "--batch", "32", "--json")
+    result = json.loads(output)
+    assert {"nodes_per_second", "evaluations_per_second", "mean_batch", "nodes", "seconds"} <= result.keys()
+    assert result["nodes"] == 12 * 500
+    assert result["nodes_per_second"] == pytest.approx(result["nodes"] / result["seconds"], rel=0.01)
+    assert 1 <= result["mean_batch"] <= 32
+
+
+def test_bench_knows_several_batch_sizes_positions_and_a_time_limit() -> None:
+    output, _errors = run(
+        "bench", "--in-process", "--nodes", "100", "--batch", "8,64", "--fen", "startpos", "--json"
+    )
+    assert [(result["batch"], result["nodes"]) for result in json.loads(output)] == [(8, 100), (64, 100)]
+    output, _errors = run("bench", "--in-process", "--nodes", "100", "--time-limit", "0.000001", "--json")
+    assert json.loads(output)["positions"] == 1
+
+
+def test_bench_shows_people_a_table() -> None:
+    output, _errors = run("bench", "--in-process", "--nodes", "100")
+    assert "nodes/s" in output and output.count("\n") > 15
+
+
+# -- analyse and the rest ------------------------------------------------------------------------------------
+
+
+def test_analyse_shows_lines_and_a_best_move() -> None:
+    output, _errors = run("analyse", "--nodes", "300", "--multipv", "2")
+    assert "nodes" in output and " 1. " in output and " 2. " in output
+    assert output.splitlines()[-1].startswith("best move ")
+
+
+def test_analyse_of_a_finished_game() -> None:
+    output, _errors = run("analyse", "7k/6Q1/6K1/8/8/8/8/8 b - - 0 1", "--nodes", "10", "--backend", "random")
+    assert "the game is over" in output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "text"),
+    [
+        (["analyse", "rubbish"], 1, "analyse"),
+        (["analyse", "--multipv", "0"], 2, "--multipv: MultiPV is from 1 to 500"),
+        (["analyse", "--nodes", "0"], 2, "above 0"),
+        (["bench", "--batch", "0"], 2, "batch"),
+        (["bench", "--fen", "rubbish", "--in-process"], 1, "bench"),
+        (["nonsense"], 2, "nonsense"),
+        (["--cpuct", "many"], 2, "--cpuct: CPuct is a number"),
+        (["--config", "missing.toml"], 2, "missing.toml"),
+    ],
+)
+def test_wrong_usage_is_explained(arguments: list[str], status: int, text: str) -> None:
+    _output, errors = run(*arguments, status=status)
+    assert text in errors
+
+
+def test_help_and_version() -> None:
+    output, _errors = run("--help")
+    for command in ("analyse", "bench", "evaluate", "perft"):
+        assert command in output
+    assert "--weights" in output and "--cpuct-base" not in output
+    assert "--cpuct-base" in run("--help-all")[0]
+    assert run("--version")[0].startswith("Wavefront ")
+
+
+def test_the_version_is_the_package_s() -> None:
+    import tomllib
+
+    from engine import __version__
+
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    assert project["version"] == __version__
+
+
+def test_options_prints_the_shipped_configuration() -> None:
+    assert run("options")[0] == (REPOSITORY / "configs" / "engine.toml").read_text()
+
+
+def test_options_may_come_from_a_file_under_uci(tmp_path: Path) -> None:
+    config = tmp_path / "engine.toml"
+    config.write_text('backend = "random"\nmultipv = 2\n')
+    output, _errors = run("--config", str(config), input="position startpos\ngo nodes 50\n", cwd=tmp_path)
+    assert " multipv 2 " in output
+    assert output.splitlines()[-1].startswith("bestmove ")

@@ -1,0 +1,153 @@
+"""A UCI engine as a process, for tests: sends lines, waits for answers, and checks every line against UCI's
+grammar."""
+
+from __future__ import annotations
+
+import os
+import queue
+import re
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from protocol.addresses import runtime_directory
+from tests.paths import REPOSITORY
+
+TIMEOUT = 60.0
+
+_MOVE = r"(?:[a-h][1-8]){2}[nbrq]?"
+_SCORE = r"score (?:cp -?\d+|mate -?\d+)"
+GRAMMAR = re.compile(
+    "|".join(
+        (
+            r"id (?:name|author) \S.*",
+            r"option name \S.* type (?:check default (?:true|false)|spin default -?\d+ min -?\d+ max -?\d+"
+            r"|combo default \S+(?: var \S+)+|string default \S.*|button)",
+            r"uciok",
+            r"readyok",
+            rf"bestmove (?:\(none\)|{_MOVE}(?: ponder {_MOVE})?)",
+            r"info string \S.*",
+            r"info depth 0 score (?:mate 0|cp 0)",
+            rf"info depth \d+ seldepth \d+ time \d+ nodes \d+ {_SCORE}(?: wdl \d+ \d+ \d+)?"
+            rf"(?: movesleft \d+)? hashfull \d+ nps \d+ tbhits \d+ multipv \d+ pv {_MOVE}(?: {_MOVE})*",
+        )
+    )
+)
+
+
+class UciProcess:
+    """`run_engine.py` (or another command) with its standard streams; use it as a context manager."""
+
+    def __init__(
+        self, *options: str, command: tuple[str, ...] = (), environment: dict[str, str] | None = None
+    ) -> None:
+        """options: `Name value …` texts for setoption. The random backend is used unless they name one."""
+        self.process = subprocess.Popen(
+            command or (sys.executable, str(REPOSITORY / "run_engine.py")),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, **(environment or {})},
+        )
+        self.pid = self.process.pid
+        self.heard: list[str] = []
+        self.errors = b""
+        self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        self._threads = [
+            threading.Thread(target=self._read_output, daemon=True),
+            threading.Thread(target=self._read_errors, daemon=True),
+        ]
+        for thread in self._threads:
+            thread.start()
+        if not any(option.split()[0] in ("Backend", "Evaluator", "WeightsFile") for option in options):
+            options = ("Backend random", *options)
+        for option in options:
+            name, _, value = option.partition(" ")
+            self.send(f"setoption name {name} value {value}")
+
+    def _read_output(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self._lines.put(line.decode("utf-8").rstrip("\n"))
+        self._lines.put(None)
+
+    def _read_errors(self) -> None:
+        assert self.process.stderr is not None
+        self.errors = self.process.stderr.read()
+
+    def send(self, line: str) -> None:
+        self.send_bytes(line.encode() + b"\n")
+
+    def send_bytes(self, data: bytes) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(data)
+        self.process.stdin.flush()
+
+    def until(self, beginning: str) -> list[str]:
+        """All lines up to and with the first that begins so."""
+        lines = []
+        while True:
+            line = self._lines.get(timeout=TIMEOUT)
+            assert line is not None, f"the engine ended before {beginning!r}; said {lines}, {self.errors!r}"
+            assert GRAMMAR.fullmatch(line), f"not UCI: {line!r}"
+            self.heard.append(line)
+            lines.append(line)
+            if line.startswith(beginning):
+                return lines
+
+    def ask(self, line: str, beginning: str) -> list[str]:
+        self.send(line)
+        return self.until(beginning)
+
+    def sync(self) -> list[str]:
+        """Everything said until all commands so far are obeyed."""
+        return self.ask("isready", "readyok")[:-1]
+
+    def best_move(self, go: str) -> str:
+        return self.ask(go, "bestmove")[-1].split()[1]
+
+    def end_input(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+
+    def wait(self) -> tuple[int, list[str]]:
+        """Wait for the process to end; its exit status and what it still said."""
+        status = self.process.wait(TIMEOUT)
+        for thread in self._threads:
+            thread.join(TIMEOUT)
+        rest = []
+        while (line := self._lines.get(timeout=TIMEOUT)) is not None:
+            assert GRAMMAR.fullmatch(line), f"not UCI: {line!r}"
+            rest.append(line)
+        return status, rest
+
+    def quit(self) -> None:
+        self.send("quit")
+        status, _rest = self.wait()
+        assert status == 0, self.errors
+        assert b"Traceback" not in self.errors, self.errors.decode()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None and self.process.poll() is None:
+                self.quit()
+        finally:
+            if self.process.poll() is None:
+                self.process.kill()
+            self.process.wait()
+            for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
+                if stream is not None and not stream.closed:
+                    stream.close()
+
+
+def sockets_of(evaluator: int) -> list[Path]:
+    """The folders for sockets that an embedded evaluator of this process id has left or still uses."""
+    return list(runtime_directory().glob(f"embedded-{evaluator}-*"))
