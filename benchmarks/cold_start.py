@@ -3,8 +3,8 @@
     python benchmarks/cold_start.py [--runs N]
 
 The median of several runs, each a new process; the files are in the system's cache. `readyok` answers an
-`isready` sent at once, and comes when the evaluator process holds the network. One more run starts without the
-evaluator's own caches, as on the first day.
+`isready` sent at once, and comes when the evaluator process holds the network. One more run starts without
+the evaluator's own caches, as on the first day.
 """
 
 from __future__ import annotations

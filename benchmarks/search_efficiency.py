@@ -2,8 +2,8 @@
 
     python benchmarks/search_efficiency.py [--weights FILE] [--backend NAME] [--seconds S]
 
-The evaluator's rate at its recommended batch size is measured by its own bench, just before and just after the
-search, because other work on the machine changes it.
+The evaluator's rate at its recommended batch size is measured by its own bench, just before and just after
+the search, because other work on the machine changes it.
 """
 
 from __future__ import annotations

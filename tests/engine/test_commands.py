@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.paths import DATA, REPOSITORY
+from tests.paths import DATA, REPOSITORY, shared
 
 RUN = [sys.executable, str(REPOSITORY / "run_engine.py")]
 
@@ -108,25 +108,16 @@ def test_one_position_at_a_time_is_answered_at_once() -> None:
         assert process.wait(60) == 0
 
 
-def golden(name: str) -> Path:
-    matches = sorted(DATA.rglob(f"{name}.pb.gz"))
-    if not matches:
-        pytest.skip(f"the network {name} is not in tests/data")
-    return matches[0]
-
-
 @pytest.mark.parametrize("name", ["attn_128x4_smolgen", "resnet_se_64x4_convpolicy_wdl_mlh"])
 def test_golden_positions_are_evaluated_as_lc0_does(name: str) -> None:
     import numpy as np
 
-    network = golden(name)
-    outputs = next(DATA.rglob(f"{name}.npz"), None)
-    if outputs is None:
-        pytest.skip(f"the outputs of {name} are not in tests/data")
-    with np.load(outputs) as arrays:
+    network = shared("lc0_golden", "nets", f"{name}.pb.gz")
+    with np.load(shared("lc0_golden", "outputs", f"{name}.npz")) as arrays:
         q, logits = arrays["q"], arrays["policy_logits"]
-    positions = [json.loads(line) for line in next(DATA.rglob("positions.jsonl")).read_text().splitlines()]
-    positions = positions[: len(q)]
+    positions = [
+        json.loads(line) for line in (DATA / "lc0" / "positions.jsonl").read_text().splitlines()
+    ]
     questions = [
         {"fen": position["start_fen"], "moves": position["moves"], "chess960": position["chess960"]}
         for position in positions
@@ -138,17 +129,6 @@ def test_golden_positions_are_evaluated_as_lc0_does(name: str) -> None:
         assert answer["logits"].keys() == set(names)
         for move, index in zip(names, position["policy_index"], strict=True):
             assert answer["logits"][move] == pytest.approx(logits[row, index], abs=2e-5), position["id"]
-
-
-def test_a_missing_file_or_evaluator_is_one_clear_line() -> None:
-    for arguments, text in (
-        (["missing.jsonl"], "missing.jsonl"),
-        (["--weights", "missing.pb.gz"], "missing.pb.gz"),
-        (["--evaluator", "tcp://127.0.0.1:9"], "127.0.0.1:9"),
-    ):
-        output, errors = run("evaluate", *arguments, input='{"fen": "startpos"}', status=1)
-        assert output == ""
-        assert text in errors
 
 
 # -- bench ---------------------------------------------------------------------------------------------------
