@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluator.backends.base import Backend
+from evaluator.backends.base import Backend, BackendError
 from evaluator.backends.batches import evaluation, expand_planes
 from evaluator.network.policy_tables import (
     CONVOLUTION_PLANES,
@@ -89,6 +89,8 @@ class ReferenceBackend(Backend):
 
     def __init__(self, network: NetworkSpec, *, dtype: str = "float32") -> None:
         """dtype: float32 or float64."""
+        if dtype not in ("float32", "float64"):
+            raise BackendError(f"dtype must be float32 or float64, not {dtype!r}")
         self.network = network
         self.dtype = np.dtype(dtype)
 
@@ -185,11 +187,10 @@ def attention(layer: Attention, x: Array) -> Array:
 def smolgen(layer: Smolgen, heads: int, x: Array) -> Array:
     """[n, 64, E] -> [n, heads, 64 query squares, 64 key squares]."""
     count = len(x)
-    compressed = (x @ layer.compress.T.astype(x.dtype)).reshape(count, -1)
+    compressed = product(x, layer.compress).reshape(count, -1)
     hidden = layer_norm(layer.norm1, dense(layer.dense1, compressed))
     generated = layer_norm(layer.norm2, dense(layer.dense2, hidden)).reshape(count, heads, -1)
-    logits: Array = generated @ layer.position_weights.T.astype(x.dtype)
-    return logits.reshape(count, heads, 64, 64)
+    return product(generated, layer.position_weights).reshape(count, heads, 64, 64)
 
 
 # --- heads --------------------------------------------------------------------------------------------------
@@ -245,7 +246,13 @@ def squares_flattened(embedding: ConvBlock | Dense, x: Array) -> Array:
 
 def dense(layer: Dense, x: Array) -> Array:
     """[..., in] -> [..., out]."""
-    return activate(layer.activation, x @ layer.weights.T.astype(x.dtype) + layer.biases.astype(x.dtype))
+    return activate(layer.activation, product(x, layer.weights) + layer.biases.astype(x.dtype))
+
+
+def product(x: Array, weights: Array) -> Array:
+    """[..., in] times weights [out, in] -> [..., out]; one matrix product, which numpy would split for 3-D x."""
+    flat: Array = x.reshape(-1, x.shape[-1]) @ weights.T.astype(x.dtype)
+    return flat.reshape(*x.shape[:-1], len(weights))
 
 
 def feed_forward(layer: FeedForward, x: Array) -> Array:

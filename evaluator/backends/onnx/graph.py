@@ -18,7 +18,10 @@ OPSET = 18
 class Graph:
     """Nodes and constants under construction. Values are strings, the names of edges."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, int8: bool = False) -> None:
+        """int8: products with constant matrices are to be quantised."""
+        self.int8 = int8
+        self._domains = {""}
         self._nodes: list[onnx.NodeProto] = []
         self._constants: dict[Hashable, onnx.TensorProto] = {}
         self._alive: list[NDArray[Any]] = []  # keeps the ids of constants from being used again
@@ -34,7 +37,7 @@ class Graph:
         self._outputs.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, shape))
 
     def constant(self, values: NDArray[Any]) -> str:
-        """A float32 or int64 array. The same array, or a small equal one, is stored once."""
+        """An array of any dtype. The same array, or a small equal one, is stored once."""
         key = (values.dtype.str, values.shape, values.tobytes()) if values.size <= 64 else id(values)
         if key in self._constants:
             return self._constants[key].name
@@ -54,11 +57,16 @@ class Graph:
     def integers(self, *values: int) -> str:
         return self.constant(np.array(values, np.int64))
 
-    def op(self, kind: str, *inputs: str, output: str | None = None, **attributes: Any) -> str:
+    def op(
+        self, kind: str, *inputs: str, output: str | None = None, domain: str = "", **attributes: Any
+    ) -> str:
         """Append a node with one output, and return the output's name."""
+        self._domains.add(domain)
         index = len(self._nodes)
         output = output or f"v{index}"
-        node = helper.make_node(kind, list(inputs), [output], name=f"{kind}_{index}", **attributes)
+        node = helper.make_node(
+            kind, list(inputs), [output], name=f"{kind}_{index}", domain=domain, **attributes
+        )
         self._nodes.append(node)
         return output
 
@@ -76,7 +84,7 @@ class Graph:
         graph = helper.make_graph(
             self._nodes, name, self._inputs, self._outputs, list(self._constants.values())
         )
-        opsets = [helper.make_opsetid("", OPSET)]
+        opsets = [helper.make_opsetid(domain, 1 if domain else OPSET) for domain in sorted(self._domains)]
         model = helper.make_model(graph, opset_imports=opsets, producer_name="wavefront", ir_version=9)
         helper.set_model_props(model, metadata)
         return model

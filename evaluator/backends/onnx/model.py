@@ -47,14 +47,16 @@ from evaluator.network.spec import (
 from protocol.batch import PLANES, POLICY_SIZE
 
 
-def build_model(network: NetworkSpec, *, packed: bool) -> onnx.ModelProto:
+def build_model(network: NetworkSpec, *, packed: bool, int8: bool = False) -> onnx.ModelProto:
     """The network as an ONNX model with a dynamic batch n.
 
     Input: `planes` float32 [n, 112, 8, 8]; or, if packed, `bits` uint8 [n, 112, 64] of zeros and ones and
     `values` float32 [n, 112, 1] to multiply them with. Outputs: `policy` [n, 1858] raw logits; `wdl` [n, 3]
-    probabilities or `value` [n, 1]; `moves_left` [n, 1] plies where the network has that head.
+    probabilities or `value` [n, 1]; `moves_left` [n, 1] plies where the network has that head. int8: quantise
+    the encoders' products; the model then needs onnxruntime. Embedding and heads stay as they are: the
+    embedding alone would cost ten times the error of everything else, because of the rule-50 plane's range.
     """
-    g = Graph()
+    g = Graph(int8=int8)
     planes = _input(g, packed)
     match network.body:
         case ResidualTower() as tower:
@@ -162,7 +164,9 @@ def _attention(g: Graph, layer: Attention, x: str, alpha: float) -> str:
 
     # Three products: a single one for q, k and v has to be taken apart again, which costs more than it saves.
     def split(weights: FloatArray, biases: FloatArray, *order: int) -> str:
-        return g.transpose(g.reshape(_linear(g, x, weights, biases), -1, 64, heads, depth), *order)
+        return g.transpose(
+            g.reshape(_linear(g, x, weights, biases, quantise=True), -1, 64, heads, depth), *order
+        )
 
     q = split(layer.q.weights * scale, layer.q.biases * scale, 0, 2, 1, 3)  # [n, heads, 64, depth]
     k = split(layer.k.weights, layer.k.biases, 0, 2, 3, 1)  # [n, heads, depth, 64]
@@ -173,7 +177,7 @@ def _attention(g: Graph, layer: Attention, x: str, alpha: float) -> str:
     mixed = g.op("MatMul", g.op("Softmax", logits, axis=-1), v)
     mixed = g.reshape(g.transpose(mixed, 0, 2, 1, 3), -1, model)
     factor = np.float32(alpha)
-    return _linear(g, mixed, layer.output.weights * factor, layer.output.biases * factor)
+    return _linear(g, mixed, layer.output.weights * factor, layer.output.biases * factor, quantise=True)
 
 
 def _smolgen(g: Graph, layer: Smolgen, heads: int, x: str) -> str:
@@ -183,7 +187,7 @@ def _smolgen(g: Graph, layer: Smolgen, heads: int, x: str) -> str:
     y = _norm(g, layer.norm1, _dense(g, layer.dense1, compressed))
     y = _norm(g, layer.norm2, _dense(g, layer.dense2, y))
     gen = layer.position_weights.shape[1]
-    y = _linear(g, g.reshape(y, -1, gen), layer.position_weights, None)
+    y = _linear(g, g.reshape(y, -1, gen), layer.position_weights, None, quantise=True)
     return g.reshape(y, -1, heads, 64, 64)
 
 
@@ -238,11 +242,25 @@ def _gather(g: Graph, entries: str, source: NDArray[np.int32]) -> str:
 # --- layers -------------------------------------------------------------------------------------------------
 
 
-def _linear(g: Graph, x: str, weights: FloatArray, biases: FloatArray | None) -> str:
-    """[rows, in] -> [rows, out]; weights [out, in]."""
+def _linear(
+    g: Graph, x: str, weights: FloatArray, biases: FloatArray | None, *, quantise: bool = False
+) -> str:
+    """[rows, in] -> [rows, out]; weights [out, in]. quantise: where the backend was asked for int8."""
+    if quantise and g.int8:
+        return _quantised(g, x, weights, biases)
     # Gemm with transB takes the file's layout as it is; onnxruntime packs it once when the session opens.
     inputs = [x, g.constant(weights)] + ([] if biases is None else [g.constant(biases)])
     return g.op("Gemm", *inputs, transB=1)
+
+
+def _quantised(g: Graph, x: str, weights: FloatArray, biases: FloatArray | None) -> str:
+    """x in 8 bits with one scale for the whole batch, found as it runs; weights with one scale per output."""
+    scale = np.maximum(np.abs(weights).max(axis=1), np.float32(1e-12)) / np.float32(127)
+    integers = np.rint(weights / scale[:, None]).astype(np.int8)
+    inputs = [x, g.constant(np.ascontiguousarray(integers.T)), g.constant(scale)]
+    if biases is not None:
+        inputs += ["", g.constant(biases)]
+    return g.op("DynamicQuantizeMatMul", *inputs, domain="com.microsoft")
 
 
 def _dense(g: Graph, layer: Dense, x: str) -> str:
@@ -252,9 +270,10 @@ def _dense(g: Graph, layer: Dense, x: str) -> str:
 def _feed_forward(g: Graph, layer: FeedForward, x: str, alpha: float) -> str:
     """Multiplied by alpha."""
     factor = np.float32(alpha)
-    hidden = _dense(g, layer.dense1, x)
-    assert layer.dense2.activation is Activation.NONE
-    return _linear(g, hidden, layer.dense2.weights * factor, layer.dense2.biases * factor)
+    hidden = _linear(g, x, layer.dense1.weights, layer.dense1.biases, quantise=True)
+    hidden = _activate(g, layer.dense1.activation, hidden)
+    weights, biases = layer.dense2.weights * factor, layer.dense2.biases * factor
+    return _linear(g, hidden, weights, biases, quantise=True)
 
 
 def _convolution(g: Graph, layer: ConvBlock, x: str) -> str:

@@ -1,0 +1,70 @@
+"""Finding and opening backends by name."""
+
+from __future__ import annotations
+
+import logging
+
+import numpy as np
+import pytest
+
+from evaluator.backends import BackendError, available_backends, backend_names, needs_network, open_backend
+from evaluator.backends.onnx.backend import OnnxBackend
+from evaluator.backends.probe import probe_batch
+from evaluator.network.random_network import random_network
+
+
+def test_lists_what_is_built_in() -> None:
+    assert set(backend_names()) >= {"auto", "onnx", "reference", "random", "uniform"}
+    assert available_backends()["onnx"] is None
+
+
+def test_knows_who_needs_a_network() -> None:
+    assert [needs_network(name) for name in ("auto", "onnx", "random", "uniform")] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+
+
+def test_auto_takes_the_only_candidate() -> None:
+    with open_backend("auto", random_network("tiny-resnet"), threads=1) as backend:
+        assert isinstance(backend, OnnxBackend)
+        assert backend.threads == 1
+
+
+def test_auto_measures_and_says_so_when_it_may_quantise(caplog: pytest.LogCaptureFixture) -> None:
+    network = random_network("tiny-attention")
+    with caplog.at_level(logging.INFO), open_backend("auto", network, int8=True) as backend:
+        assert isinstance(backend, OnnxBackend)
+    assert "positions/s at batch 32" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("name", "network", "options", "message"),
+    [
+        ("tpu", True, {}, "there is no backend 'tpu'; known are auto, "),
+        ("onnx", False, {}, "backend onnx needs a network"),
+        ("auto", False, {}, "ask for random or uniform"),
+        ("onnx", True, {"threads": 0}, "threads must be at least 1"),
+        ("onnx", True, {"precision": 3}, "has no option 'precision'; it takes int8"),
+        ("reference", True, {"dtype": "int3"}, "dtype must be float32 or float64"),
+    ],
+)
+def test_says_what_is_wrong(name: str, network: bool, options: dict[str, object], message: str) -> None:
+    with pytest.raises(BackendError, match=message):
+        open_backend(name, random_network("tiny-resnet") if network else None, **options)
+
+
+def test_a_closed_onnx_backend_refuses() -> None:
+    backend = open_backend("onnx", random_network("tiny-resnet"))
+    backend.close()
+    with pytest.raises(BackendError, match="closed"):
+        backend.evaluate(probe_batch(1))
+
+
+def test_uniform_prefers_nothing() -> None:
+    result = open_backend("uniform", None).evaluate(probe_batch(3))
+    assert np.all(result.logits == 0)
+    assert np.all(result.wdl == [0.25, 0.5, 0.25])
+    assert len(result.logits) == 3 * 35
