@@ -250,7 +250,8 @@ def dense(layer: Dense, x: Array) -> Array:
 
 
 def product(x: Array, weights: Array) -> Array:
-    """[..., in] times weights [out, in] -> [..., out]; one matrix product, which numpy would split for 3-D x."""
+    """[..., in] times weights [out, in] -> [..., out]; one matrix product, which numpy would split for 3-D
+    x."""
     flat: Array = x.reshape(-1, x.shape[-1]) @ weights.T.astype(x.dtype)
     return flat.reshape(*x.shape[:-1], len(weights))
 
