@@ -154,10 +154,13 @@ class LatencyModel:
         best = max(rates.values())
         self._best_batch = max(rates, key=lambda size: rates[size])
         self._knee = min(size for size, rate in rates.items() if rate >= (1 - KNEE_TOLERANCE) * best)
-        # Cutting off one piece at a time: a few passes reach every cut that pays.
+        # The cheapest way to cut any number of positions. Taking 1, 2, 4, … pieces of a size, or not, reaches
+        # any number of them.
         drain = ms.copy()
-        for _ in range(2):
-            for cut in self._cuts:
-                after = drain[1 : self.max_batch + 1 - cut]
-                np.minimum(drain[cut + 1 :], ms[cut] + LAUNCH_MS + after, out=drain[cut + 1 :])
+        for cut in self._cuts:
+            size, cost = cut, float(ms[cut])
+            while size < self.max_batch:
+                after = drain[1 : self.max_batch + 1 - size]
+                np.minimum(drain[size + 1 :], cost + LAUNCH_MS + after, out=drain[size + 1 :])
+                size, cost = 2 * size, 2 * cost + LAUNCH_MS
         self._drain = drain

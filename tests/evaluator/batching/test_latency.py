@@ -97,3 +97,8 @@ def test_whatever_was_measured_the_model_is_sound(
     assert 1 <= model.knee <= max_batch
     if queued <= max_batch:
         assert model.drain_ms(queued) <= model.milliseconds(queued) + 1e-9
+
+
+def test_a_queue_may_be_cut_into_many_small_pieces() -> None:
+    model = LatencyModel({1: 1.0, 64: 100.0}, 64, buckets=(1, 64))
+    assert model.drain_ms(50) == pytest.approx(50 * 1.0 + 49 * LAUNCH_MS)
