@@ -53,9 +53,6 @@ Bitboard bishop_attacks(Square square, Bitboard occupied);
 Bitboard rook_attacks(Square square, Bitboard occupied);
 #endif
 
-inline Bitboard queen_attacks(Square square, Bitboard occupied) {
-  return bishop_attacks(square, occupied) | rook_attacks(square, occupied);
-}
 inline Bitboard pawn_attacks(Color color, Square square) {
   return g_attacks.pawn[color][square];
 }

@@ -254,7 +254,7 @@ Game.legal_moves(). Raises ValueError for an unknown format or fill.)");
   module.def(
       "policy_index",
       [](const Game& game, const nb::str& move, int transform) {
-        const Move parsed = parse_uci(game.current(), utf8(move), game.chess960);
+        const Move parsed = parse_uci(game.current(), utf8(move));
         return int(policy_index(parsed, game.current().side_to_move(), checked_transform(transform)));
       },
       "game"_a, "move"_a, "transform"_a = 0,

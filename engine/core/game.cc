@@ -12,7 +12,7 @@ Game::Game(std::string_view fen, bool is_chess960, OpponentCheck opponent_check)
 
 void Game::push_uci(std::string_view text) {
   if (!playable()) throw std::invalid_argument("no move can be played: the side not to move is in check");
-  push(parse_uci(current(), text, chess960));
+  push(parse_uci(current(), text));
 }
 
 void Game::push(Move move) {

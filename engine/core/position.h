@@ -73,7 +73,6 @@ class Position {
   // Appends all legal moves; the order is a function of the position.
   void legal_moves(MoveList& moves) const;
   int legal_move_count() const;
-  bool has_legal_move() const { return legal_move_count() > 0; }
 
   // Plays a legal move; with any other move the result is undefined.
   void play(Move move);

@@ -63,7 +63,7 @@ void Tree::set_root_moves(const std::vector<std::string>& moves) {
   std::lock_guard lock(mutex_);
   std::vector<Move> parsed;
   for (const std::string& move : moves) {
-    parsed.push_back(parse_uci(history_.current(), move, game_->chess960));
+    parsed.push_back(parse_uci(history_.current(), move));
   }
   root_moves_ = std::move(parsed);
   update_allowed_edges();

@@ -54,7 +54,7 @@ std::string move_to_uci(const Position& position, Move move, bool chess960) {
   return text;
 }
 
-Move parse_uci(const Position& position, std::string_view text, bool chess960) {
+Move parse_uci(const Position& position, std::string_view text) {
   if (text.size() != 4 && text.size() != 5)
     refuse(text, "expected four or five characters such as e2e4 or e7e8q");
   if (text == "0000") refuse(text, "a null move cannot be played");
@@ -77,7 +77,7 @@ Move parse_uci(const Position& position, std::string_view text, bool chess960) {
   if (promotion == kNoPiece && from == position.king_square(us)) {
     for (const bool kingside : {true, false}) {
       const Square rook = position.castling_rook(us, kingside);
-      const bool names_castling = to == castled_king(us, kingside) && (!chess960 || from != to);
+      const bool names_castling = from != to && to == castled_king(us, kingside);
       if (rook != kNoSquare && names_castling && moves.contains(Move(from, rook))) return Move(from, rook);
     }
   }

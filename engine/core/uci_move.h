@@ -12,8 +12,8 @@ namespace wavefront {
 // (e1h1) in Chess960. The move need not be legal, but castling is recognised by the pieces of `position`.
 std::string move_to_uci(const Position& position, Move move, bool chess960);
 
-// Reads a legal move. Castling is understood in both spellings; in Chess960 a king's move to c1 or g1 that is
+// Reads a legal move. Castling is understood in both spellings; a king's move to c1 or g1 that is
 // legal as a plain step is that step. Throws std::invalid_argument saying why the text is no legal move.
-Move parse_uci(const Position& position, std::string_view text, bool chess960);
+Move parse_uci(const Position& position, std::string_view text);
 
 }  // namespace wavefront
