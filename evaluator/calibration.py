@@ -32,6 +32,9 @@ CODE_VERSION = 1
 FLAT_STEPS = 3
 """Measuring ends when the throughput has not grown for this many steps of the ladder."""
 
+DISTURBED = 0.7
+"""A throughput below this fraction of the best so far is measured once more."""
+
 MIN_OBSERVATIONS = 200
 """A curve is cached again at the end if it was corrected by at least this many batches."""
 
@@ -78,14 +81,17 @@ def time_batches(
             break
         batch = _first(whole, size)
         runs: list[float] = []
-        for repeat in range(repeats + 1):
+        planned = repeats + 1
+        while len(runs) < planned:
             begin = time.perf_counter()
             backend.evaluate(batch)
-            elapsed = (time.perf_counter() - begin) * 1000
-            if repeat or not runs:
-                runs = [*runs, elapsed] if repeat > 1 else [elapsed]
-            if repeat and time.perf_counter() - start + elapsed / 1000 > budget_s:
+            runs.append((time.perf_counter() - begin) * 1000)
+            if len(runs) > 1 and time.perf_counter() - start + runs[-1] / 1000 > budget_s:
                 break
+            # A larger batch that is much slower per position was disturbed: look again.
+            if len(runs) == repeats + 1 and size / min(runs[1:]) < DISTURBED * best_rate:
+                planned = 2 * repeats + 1
+        runs = runs[1:] or runs
         previous = points[size] = max(1e-3, min(runs))
         rate = size / previous
         flat = 0 if rate > 1.02 * best_rate else flat + 1

@@ -241,6 +241,10 @@ class EvaluatorService:
                 if isinstance(error, BadRequest):
                     self.metrics.count("bad_messages")
                 self._send_error(client, peek_id([part.buffer for part in parts[1:]]), error)
+            except Exception:  # a fault of ours with one message must not end the service for everybody
+                log.exception("a message could not be handled")
+                failure = BadRequest("the evaluator could not handle this message; its log says more")
+                self._send_error(client, peek_id([part.buffer for part in parts[1:]]), failure)
         # More may be waiting: look again without polling.
         self._wake()
 
@@ -490,8 +494,9 @@ class EvaluatorService:
 
 
 def _is_local(frame: zmq.Frame) -> bool:
+    """Whether a message came from this machine: tcp peers are named by number, ipc ones as localhost:UID:…"""
     try:
         peer = frame.get("Peer-Address")
     except zmq.ZMQError:
-        return True  # ipc and inproc have no address
-    return not isinstance(peer, str) or peer in ("", "::1") or peer.startswith(("127.", "::ffff:127."))
+        return True  # ipc where ZeroMQ knows no peer credentials
+    return peer in ("", "::1") or str(peer).startswith(("127.", "::ffff:127.", "localhost:"))

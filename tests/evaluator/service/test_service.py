@@ -10,6 +10,7 @@ import msgpack
 import pytest
 import zmq
 
+from evaluator.service import _is_local
 from protocol.codec import encode
 from protocol.errors import (
     BadRequest,
@@ -368,6 +369,27 @@ def test_a_client_can_drain_the_evaluator(harness: Harness) -> None:
     assert not harness.thread.is_alive()
     with pytest.raises(EvaluatorLost):
         client.ping()
+
+
+@pytest.mark.parametrize(
+    ("peer", "local"),
+    [
+        ("127.0.0.1", True),
+        ("::1", True),
+        ("localhost:1000:1000:4242", True),
+        ("", True),
+        ("192.168.1.7", False),
+        ("::ffff:10.0.0.1", False),
+        ("12.7.0.0", False),
+    ],
+)
+def test_only_this_machine_may_administer(peer: str, local: bool) -> None:
+    class PeerFrame:
+        def get(self, name: str) -> str:
+            assert name == "Peer-Address"
+            return peer
+
+    assert _is_local(PeerFrame()) is local  # type: ignore[arg-type]
 
 
 def test_status_counts_by_class(harness: Harness) -> None:

@@ -1,0 +1,86 @@
+"""Measuring a latency curve and keeping it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from evaluator import calibration
+from evaluator.calibration import MIN_OBSERVATIONS, latency_model, sample_batch, time_batches
+from protocol.batch import EvaluationBatch, PositionBatch
+from protocol.codec import check_batch
+from tests.evaluator.service.harness import EchoBackend
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of cached curves, one of our own."""
+    monkeypatch.setattr(calibration.platformdirs, "user_cache_dir", lambda *_: str(tmp_path))
+    return tmp_path / "latency"
+
+
+def test_sample_positions_keep_the_protocol_and_repeat_themselves() -> None:
+    batch = sample_batch(100)
+    check_batch(batch)
+    assert np.array_equal(batch.positions, sample_batch(100).positions)
+    assert 20 <= np.diff(batch.move_offsets).min() <= np.diff(batch.move_offsets).max() <= 45
+
+
+def test_the_first_size_is_measured_whatever_the_budget() -> None:
+    assert list(time_batches(EchoBackend(), [1, 2, 4], 1e-9)) == [1]
+
+
+def test_sizes_beyond_the_device_are_left_out() -> None:
+    assert max(time_batches(EchoBackend(max_batch=16), [1, 8, 16, 32], 5.0, stop_when_flat=False)) == 16
+
+
+def test_a_measured_curve_is_used_again(cache: Path) -> None:
+    backend = EchoBackend()
+    model, _ = latency_model(backend, "hash", 2, budget_s=0.05, use_cache=True)
+    backend.sizes.clear()
+    again, _ = latency_model(backend, "hash", 2, budget_s=0.05, use_cache=True)
+    assert backend.sizes == []
+    assert again.curve() == model.curve()
+    latency_model(backend, "another network", 2, budget_s=0.05, use_cache=True)
+    assert backend.sizes != []
+
+
+def test_without_a_cache_nothing_is_written(cache: Path) -> None:
+    latency_model(EchoBackend(), "hash", None, budget_s=0.05, use_cache=False)
+    assert not cache.exists()
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"curve": 5}', '{"curve": [[1, -1]]}', '{"curve": [[0, "x"]]}'])
+def test_a_damaged_cache_counts_as_missing(cache: Path, text: str) -> None:
+    latency_model(EchoBackend(), "hash", None, budget_s=0.05, use_cache=True)
+    (file,) = cache.iterdir()
+    file.write_text(text)
+    backend = EchoBackend()
+    latency_model(backend, "hash", None, budget_s=0.05, use_cache=True)
+    assert backend.sizes != []
+    assert json.loads(file.read_text())["curve"]
+
+
+def test_a_curve_that_was_corrected_a_lot_is_kept(cache: Path) -> None:
+    model, save = latency_model(EchoBackend(), "hash", None, budget_s=0.05, use_cache=True)
+    before = model.milliseconds(1)
+    save()
+    for _ in range(MIN_OBSERVATIONS + 64):
+        model.observe(1, before / 2)
+    save()
+    again, _ = latency_model(EchoBackend(), "hash", None, budget_s=0.05, use_cache=True)
+    assert again.milliseconds(1) < 0.7 * before
+
+
+def test_a_backend_that_fails_while_measured_is_reported() -> None:
+    backend = EchoBackend()
+
+    def failing(batch: PositionBatch) -> EvaluationBatch:
+        raise RuntimeError("broken")
+
+    backend.answer = failing
+    with pytest.raises(RuntimeError, match="broken"):
+        time_batches(backend, [1], 1.0)
