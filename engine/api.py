@@ -155,6 +155,18 @@ class Engine:
         """Forget the tree and return to the initial position."""
         self._opened().new_game()
 
+    @property
+    def evaluator_address(self) -> str:
+        """Where this engine's evaluator listens: other clients may use it too, while the engine lives.
+
+        Raises EvaluatorError while there is no connection.
+        """
+        link = self._opened().start_evaluator()
+        client = link.client
+        if client is None:
+            raise EvaluatorError("there is no connection to an evaluator at the moment")
+        return client.address
+
     # -- search ------------------------------------------------------------------------------------------
 
     def play(

@@ -187,7 +187,7 @@ class Session:
         if client is None:
             return ""
         network = client.network
-        return f"{network.name} on {network.device or network.backend} ({network.backend})"
+        return f"{network.name} on {network.device or network.backend}"
 
     def _connected(self, limits: Limits, control: SearchControl, started: float) -> EvaluatorClient:
         """The evaluator, waiting for it as long as the limits allow. Raises NoEvaluatorError."""

@@ -66,7 +66,8 @@ def run(arguments: argparse.Namespace) -> int:
             report = _interruptible(
                 lambda: session.search(limits, control=control, on_report=view.show), control
             )
-            view.show(report, last=True)
+            view.show(report)
+        view.conclude(report)
     except (NoEvaluatorError, ValueError) as error:
         print(f"wavefront analyse: {error}", file=sys.stderr)
         return 1
@@ -125,7 +126,7 @@ class _View:
         if self._live is not None:
             self._live.__exit__(*exception)
 
-    def show(self, report: Report, *, last: bool = False) -> None:
+    def show(self, report: Report) -> None:
         if self._live is not None:
             self._live.update(self._table(report), refresh=True)
         else:
@@ -137,11 +138,10 @@ class _View:
                     f"{self._moves(line)}",
                     flush=True,
                 )
-        if last:
-            best = self._san(report.best_move) if report.best_move else "none: the game is over"
-            self._console.print(
-                f"best move [bold]{best}[/bold]" if self._live is not None else f"best move {best}"
-            )
+
+    def conclude(self, report: Report) -> None:
+        best = self._san(report.best_move) if report.best_move else "none: the game is over"
+        self._console.print(f"best move {best}", highlight=False)
 
     def _table(self, report: Report) -> Table:
         from rich.table import Table
