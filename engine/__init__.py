@@ -12,21 +12,31 @@ from typing import TYPE_CHECKING
 from engine.native import locate_core as _locate_core
 
 if TYPE_CHECKING:
+    from engine._core import Game as Game
     from engine.api import Analysis as Analysis
     from engine.api import Engine as Engine
     from engine.api import EngineError as EngineError
     from engine.api import PlayResult as PlayResult
+    from engine.encoding import encode_games as encode_games
 
 __version__ = "0.1.0"
 
-_API = ("Analysis", "Engine", "EngineError", "PlayResult")
+_API = {
+    "Analysis": "engine.api",
+    "Engine": "engine.api",
+    "EngineError": "engine.api",
+    "Game": "engine._core",
+    "PlayResult": "engine.api",
+    "encode_games": "engine.encoding",
+}
+"""What the package offers, and where it is."""
 
 _locate_core(__name__, __path__, _Path(__file__).resolve().parent)
 
 
 def __getattr__(name: str) -> object:
     if name in _API:
-        from engine import api
+        from importlib import import_module
 
-        return getattr(api, name)
+        return getattr(import_module(_API[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -17,9 +17,10 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 if TYPE_CHECKING:
+    from engine.encoding import HistoryFill
     from engine.evaluator_process import EvaluatorLink
     from engine.options import Options
     from protocol.batch import EvaluationBatch, PositionBatch
@@ -178,8 +179,7 @@ class _Stream:
                 done.batch = None
 
     def _parse(self, lines: Sequence[bytes | _LineError]) -> _Chunk:
-        from engine._core import encode
-        from protocol.batch import POSITION_DTYPE, PositionBatch
+        from engine.encoding import encode_games
 
         entries: list[list[str] | _LineError] = []
         games = []
@@ -196,11 +196,12 @@ class _Stream:
         if not games:
             return _Chunk(entries, None)
         network = self._connected().network
-        positions, _transforms, offsets, moves = encode(
-            games, network.input_format, self._options.history_fill
+        batch, _transforms = encode_games(
+            games,
+            input_format=network.input_format,
+            history_fill=cast("HistoryFill", self._options.history_fill),
         )
-        records = positions.view(POSITION_DTYPE).reshape(len(games))
-        return _Chunk(entries, PositionBatch(records, offsets, moves))
+        return _Chunk(entries, batch)
 
 
 def _game(line: bytes) -> Any:
