@@ -18,6 +18,9 @@ HELP = "Measure positions per second and milliseconds per batch size; the knee i
 IN_FLIGHT = 2
 """Requests in flight when measuring through the service, as an engine has."""
 
+WINDOWS = 8
+"""Spans of time that are measured through the service for each size."""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """--network, --backend, --threads, --batch, --time-limit, --service, --json and --plot."""
@@ -145,20 +148,25 @@ def _through_service(arguments: argparse.Namespace, sizes: list[int], explicit: 
 
 
 def _pipelined_ms(client: Any, batch: Any, seconds: float) -> float:
-    """Milliseconds per request with IN_FLIGHT of them under way."""
+    """Milliseconds per request with IN_FLIGHT of them under way: the best of WINDOWS spans of that time, as
+    the best run counts where the backend is measured alone."""
     client.evaluate(batch)
     for _ in range(IN_FLIGHT):
         client.submit(batch)
-    start = time.perf_counter()
-    done = 0
-    while client.in_flight:
-        completed = client.receive()
-        assert completed is not None
-        completed.result()
-        done += 1
-        if time.perf_counter() - start < seconds:
+    best = float("inf")
+    for _ in range(WINDOWS):
+        start = time.perf_counter()
+        done = 0
+        while not done or time.perf_counter() - start < seconds / WINDOWS:
+            completed = client.receive()
+            assert completed is not None
+            completed.result()
             client.submit(batch)
-    return (time.perf_counter() - start) * 1000 / done
+            done += 1
+        best = min(best, (time.perf_counter() - start) * 1000 / done)
+    while client.in_flight:
+        client.receive()
+    return best
 
 
 def _default_network(loader: Any) -> Path | None:
