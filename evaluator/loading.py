@@ -108,7 +108,7 @@ class Loader:
         self.progress(f"opening the {name} backend")
         backend = self.open_backend(name, network, threads=self.threads, **options)
         try:
-            self.progress(f"measuring {backend.device}")
+            self.progress(f"latency curve of {backend.device}: from the cache, or measured now")
             model, save = latency_model(
                 backend, content_hash, self.threads, budget_s=self.calibration_s, use_cache=self.cache
             )
