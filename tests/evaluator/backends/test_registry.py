@@ -56,6 +56,25 @@ def test_says_what_is_wrong(name: str, network: bool, options: dict[str, object]
         open_backend(name, random_network("tiny-resnet") if network else None, **options)
 
 
+def test_int8_says_what_it_costs() -> None:
+    with open_backend("onnx", random_network("tiny-attention"), int8=True) as backend:
+        assert isinstance(backend, OnnxBackend)
+        error = backend.quantisation_error
+        assert error is not None
+        assert 0 < error.logits <= 0.05
+        assert 0 < error.value <= 0.05
+
+
+def test_int8_that_costs_too_much_is_refused() -> None:
+    with pytest.raises(BackendError, match="int8 changes this network too much"):
+        open_backend("onnx", random_network("attention-128x4"), int8=True)
+
+
+def test_int8_is_for_attention_bodies() -> None:
+    with pytest.raises(BackendError, match="int8 is for networks with an attention body"):
+        open_backend("onnx", random_network("tiny-resnet"), int8=True)
+
+
 def test_a_closed_onnx_backend_refuses() -> None:
     backend = open_backend("onnx", random_network("tiny-resnet"))
     backend.close()

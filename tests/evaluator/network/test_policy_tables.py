@@ -14,12 +14,12 @@ from evaluator.network.policy_tables import (
     position_encoding,
     source_of_policy,
 )
-from tests.paths import shared
+from tests.paths import DATA
 
 
 @pytest.fixture(scope="module")
 def tables() -> dict[str, list[object]]:
-    return json.loads(shared("lc0_golden", "tables.json").read_text())
+    return json.loads((DATA / "lc0" / "tables.json").read_text())
 
 
 def test_moves_are_lc0s(tables: dict[str, list[object]]) -> None:
