@@ -156,9 +156,8 @@ class UciEngine:
             raise CommandError(str(error)) from None
         if options.log_file != self._options.log_file:
             self._log_to(options.log_file)
+        # A search that runs goes on with the options it began with; the next command sees the new ones.
         self._options = options
-        if self._session is not None and not self._searching():
-            self._session.options = options
 
     def _position(self, arguments: list[str]) -> None:
         command = parse_position(arguments)
@@ -241,13 +240,11 @@ class UciEngine:
         return self._search is not None and self._search.is_alive()
 
     def _end_search(self) -> None:
-        """Stop the search, if one runs, and wait for its best move; options changed meanwhile take effect."""
+        """Stop the search, if one runs, and wait for its best move."""
         if self._search is not None and self._control is not None:
             self._control.stop()
             self._search.join()
             self._search = self._control = None
-        if self._session is not None and self._session.options != self._options:
-            self._session.options = self._options
 
     def _finish_bounded_search(self) -> None:
         """At the end of input: a search that ends by itself may still answer (`echo go nodes 1 | …`)."""
@@ -261,6 +258,8 @@ class UciEngine:
             from engine.session import Session
 
             self._session = Session(self._options, log=self._output.info_string, fallback=True)
+        elif self._session.options != self._options and not self._searching():
+            self._session.options = self._options
         return self._session
 
     def _log_to(self, path: str) -> None:

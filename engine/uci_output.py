@@ -21,6 +21,13 @@ class Output:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        try:
+            os.fstat(2)
+        except OSError:  # Started without standard error, as some GUIs do: its number must not become ours.
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            if nowhere != 2:
+                os.dup2(nowhere, 2)
+                os.close(nowhere)
         self._descriptor = os.dup(1)
         os.dup2(2, 1)
         sys.stdout = sys.stderr

@@ -15,7 +15,7 @@ from engine.options import OptionError
 
 @pytest.fixture(scope="module")
 def shared_engine() -> Iterator[Engine]:
-    with Engine(backend="random") as opened:
+    with Engine(backend="random", smart_pruning_factor=0.0) as opened:
         yield opened
 
 

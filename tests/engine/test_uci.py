@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 
 from engine.options import OPTIONS
 from tests.engine.uci_process import UciProcess
+from tests.paths import REPOSITORY
 
 MATED = "7k/6Q1/6K1/8/8/8/8/8 b - - 0 1"
 STALEMATED = "7k/5Q2/6K1/8/8/8/8/8 b - - 0 1"
@@ -26,7 +28,7 @@ def test_uci_lists_every_option_once() -> None:
 
 
 def test_a_whole_conversation() -> None:
-    with UciProcess() as engine:
+    with UciProcess("SmartPruningFactor 0") as engine:
         engine.ask("uci", "uciok")
         assert engine.sync() == []
         engine.send("ucinewgame")
@@ -199,7 +201,7 @@ def test_the_end_of_input_ends_the_engine() -> None:
 
 
 def test_a_bounded_search_is_finished_at_the_end_of_input() -> None:
-    with UciProcess() as engine:
+    with UciProcess("SmartPruningFactor 0") as engine:
         engine.send("position startpos")
         engine.send("go nodes 300")
         engine.end_input()
@@ -271,6 +273,18 @@ def test_stray_output_does_not_reach_the_gui() -> None:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True, timeout=60)
     assert done.stdout.splitlines() == [b"uciok"]
     assert b"stray print" in done.stderr and b"stray write" in done.stderr
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs a POSIX shell")
+def test_an_engine_without_standard_error_still_speaks_uci() -> None:
+    done = subprocess.run(
+        ["sh", "-c", '"$0" "$1" 2>&-', sys.executable, str(REPOSITORY / "run_engine.py")],
+        input=b"setoption name Backend value random\nposition startpos\ngo nodes 10\n",
+        capture_output=True,
+        timeout=60,
+    )
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[-1].startswith(b"bestmove ")
 
 
 def test_nothing_heavy_is_imported_before_uciok() -> None:
