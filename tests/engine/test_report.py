@@ -42,7 +42,8 @@ def test_wdl_mu_is_the_centre_of_the_logistic_tails() -> None:
     assert Line((), 1, win - loss, (win, 1 - win - loss, loss), 0, 0).score("WDL_mu") == 60
 
 
-@given(st.floats(-1, 1), st.floats(0, 1))
+# No subnormal numbers: onnxruntime, which other tests load into the process, makes them zero.
+@given(st.floats(-1, 1, allow_subnormal=False), st.floats(0, 1, allow_subnormal=False))
 def test_every_evaluation_makes_a_well_formed_line(q: float, d: float) -> None:
     d = min(d, 1 - abs(q))
     for kind in ("centipawn", "win_percentage", "Q", "W-L", "WDL_mu"):
