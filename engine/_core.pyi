@@ -271,6 +271,10 @@ class ChildInfo:
     @property
     def prior(self) -> float: ...
     @property
+    def raw_prior(self) -> float:
+        """The prior before noise was mixed in."""
+
+    @property
     def evaluation(self) -> Evaluation: ...
     @property
     def own_q(self) -> float | None:
@@ -323,6 +327,14 @@ class RootInfo:
     @property
     def evaluation(self) -> Evaluation: ...
     @property
+    def own_evaluation(self) -> Evaluation | None:
+        """The network's own; d and m are NaN if it is no longer cached."""
+
+    @property
+    def q_deviation(self) -> float:
+        """Standard deviation of the values that the playouts brought back."""
+
+    @property
     def proof(self) -> Proof | None: ...
     @property
     def memory_bytes(self) -> int: ...
@@ -359,7 +371,7 @@ class Tree:
         """Search only these root moves (UCI); an empty list searches all. Raises ValueError for an illegal one."""
 
     def add_root_noise(self, epsilon: float, alpha: float, seed: int) -> None:
-        """Mix Dirichlet noise into the root's priors, once for this position: (1 - epsilon) P + epsilon noise.
+        """Mix Dirichlet noise into the root's priors, once as long as it is the root: (1 - epsilon) P + epsilon noise.
 
         Raises ValueError unless 0 <= epsilon <= 1 and alpha > 0.
         """

@@ -142,6 +142,7 @@ def _option(
 _EVALUATOR = "evaluator"
 _BATCHING = "batching"
 _SEARCH = "search"
+_CHOICE = "choice"
 _OUTPUT = "output"
 _TIME = "time"
 
@@ -378,6 +379,95 @@ class Options:
         _SEARCH,
         low=0,
         high=10,
+        advanced=True,
+    )
+
+    temperature: float = _option(
+        "Temperature",
+        0.0,
+        "play a random move, by visits to the power 1/Temperature; 0 plays the best",
+        _CHOICE,
+        low=0,
+        high=100,
+        advanced=True,
+    )
+    temp_decay_moves: int = _option(
+        "TempDecayMoves",
+        0,
+        "moves over which the temperature falls to nothing; 0 keeps it",
+        _CHOICE,
+        low=0,
+        high=640,
+        advanced=True,
+    )
+    temp_decay_delay_moves: int = _option(
+        "TempDecayDelayMoves",
+        0,
+        "moves before the temperature begins to fall",
+        _CHOICE,
+        low=0,
+        high=100,
+        advanced=True,
+    )
+    temp_cutoff_move: int = _option(
+        "TempCutoffMove",
+        0,
+        "move from which the temperature is TempEndgame; 0 is none",
+        _CHOICE,
+        low=0,
+        high=1000,
+        advanced=True,
+    )
+    temp_endgame: float = _option(
+        "TempEndgame",
+        0.0,
+        "the temperature from TempCutoffMove on, and the least that decay leaves",
+        _CHOICE,
+        low=0,
+        high=100,
+        advanced=True,
+    )
+    temp_value_cutoff: float = _option(
+        "TempValueCutoff",
+        100.0,
+        "largest loss of winning chance, in percent, that a random move may cost",
+        _CHOICE,
+        low=0,
+        high=100,
+        advanced=True,
+    )
+    temp_visit_offset: float = _option(
+        "TempVisitOffset",
+        0.0,
+        "added to the visits of every move when a random one is chosen",
+        _CHOICE,
+        low=-1000,
+        high=1000,
+        advanced=True,
+    )
+    dirichlet_noise_epsilon: float = _option(
+        "DirichletNoiseEpsilon",
+        0.0,
+        "share of noise in the prior probabilities of the root",
+        _CHOICE,
+        low=0,
+        high=1,
+        advanced=True,
+    )
+    dirichlet_noise_alpha: float = _option(
+        "DirichletNoiseAlpha",
+        0.3,
+        "evenness of that noise: with a small one few moves get most of it",
+        _CHOICE,
+        low=0.001,
+        high=1000,
+        advanced=True,
+    )
+    nodes_as_playouts: bool = _option(
+        "NodesAsPlayouts",
+        False,
+        "limits of nodes count the search's own visits only, not those kept from earlier ones",
+        _CHOICE,
         advanced=True,
     )
 

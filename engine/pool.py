@@ -13,6 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from math import ceil
+from random import Random
 from time import monotonic, perf_counter, sleep
 from typing import TYPE_CHECKING
 
@@ -78,9 +79,12 @@ class SearchPool:
         self._thread = threading.Thread(target=self._work, name="search-pool", daemon=True)
         self._thread.start()
 
-    def player(self, options: Options) -> PoolPlayer:
-        """A player with a tree of its own. Its evaluator is found or started in the background."""
-        return PoolPlayer(self, options, self._evaluator(EvaluatorSettings.of(options)))
+    def player(self, options: Options, random: Random | None = None) -> PoolPlayer:
+        """A player with a tree of its own. Its evaluator is found or started in the background.
+
+        random: for noise and temperature, used while a search is under way.
+        """
+        return PoolPlayer(self, options, self._evaluator(EvaluatorSettings.of(options)), random or Random())
 
     def recommended_games(self, options: Options) -> int:
         """How many games at once keep the evaluator of these options busy: as many as fill two batches of the
@@ -183,8 +187,11 @@ class SearchPool:
 class PoolPlayer:
     """One side of one game: options, a tree, at most one search at a time."""
 
-    def __init__(self, pool: SearchPool, options: Options, evaluator: _SharedEvaluator) -> None:
+    def __init__(
+        self, pool: SearchPool, options: Options, evaluator: _SharedEvaluator, random: Random
+    ) -> None:
         self.options = options
+        self.random = random
         self._pool = pool
         self._evaluator = evaluator
         self._tree = SearchTree()
@@ -217,7 +224,15 @@ class PoolPlayer:
             return over
         started = perf_counter() if clock_started is None else clock_started
         running = self._running = _Running(
-            self._evaluator, self._tree, self.options, game.copy(), limits, started, prepare, inspect
+            self._evaluator,
+            self._tree,
+            self.options,
+            game.copy(),
+            limits,
+            started,
+            self.random,
+            prepare,
+            inspect,
         )
         self._pool.submit(running)
         return running.future
@@ -346,6 +361,7 @@ class _Running:
         game: Game,
         limits: Limits,
         started: float,
+        random: Random,
         prepare: Callable[[Tree], None] | None,
         inspect: Callable[[Tree], None] | None,
     ) -> None:
@@ -358,6 +374,7 @@ class _Running:
         self._game = game
         self._limits = limits
         self._started = started
+        self._random = random
         self._prepare = prepare
         self._inspect = inspect
         self._prepared: Tree | None = None
@@ -395,9 +412,8 @@ class _Running:
         if client is None:
             return False
         tree = self._tree.prepared(self._options, network.input_format, network.content_hash)
-        tree.set_position(self._game)
         allowed = [move for move in self._limits.search_moves if move in legal]
-        tree.set_root_moves(allowed)
+        self._tree.set_root(self._game, allowed, self._options, self._random)
         if self._prepare is not None:
             self._prepare(tree)
         self._prepared = tree
@@ -424,6 +440,7 @@ class _Running:
             control=self.control,
             started=self._started,
             log=evaluator.log,
+            random=self._random,
         )
         evaluator.runs[self._pipeline] = self
         return True

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from random import Random
 from time import perf_counter
 
 from engine._core import ChildInfo, RootInfo, Tree
@@ -15,6 +16,7 @@ from engine._core import Line as TreeLine
 from engine.clock import allocate
 from engine.evaluator_process import NoEvaluatorError
 from engine.limits import Limits
+from engine.move_choice import candidates, choose_move, temperature_at
 from engine.options import Options
 from engine.pipeline import Pipeline, PipelineError
 from engine.report import Line, MoveStatistics, Report
@@ -110,8 +112,10 @@ class Search:
         started: float | None = None,
         on_report: Callable[[Report], None] | None = None,
         log: Callable[[str], None] = lambda text: None,
+        random: Random | None = None,
     ) -> None:
-        """started: when the clock began to run, in perf_counter seconds; now if None."""
+        """started: when the clock began to run, in perf_counter seconds; now if None. random: chooses the
+        move when the options set a temperature."""
         self._tree = tree
         self._pipeline = pipeline
         self._position = position
@@ -122,6 +126,7 @@ class Search:
         self._started = perf_counter() if started is None else started
         self._on_report = on_report
         self._log = log
+        self._random = random
         self._soft: float | None = None
         self._hard: float | None = None
         self._first: float | None = None
@@ -185,7 +190,20 @@ class Search:
         report = self.report()
         if report.full:
             self._note_full()
-        return report
+        return self._with_chosen_move(report)
+
+    def _with_chosen_move(self, report: Report) -> Report:
+        """The report with the move that is played, where that need not be the best one."""
+        temperature = temperature_at(self._options, self._position.fullmove - 1)
+        if temperature <= 0 or not report.lines:
+            return report
+        children = self._tree.children()
+        move = choose_move(candidates(children), self._options, temperature, self._random or Random())
+        if move == report.best_move:
+            return report
+        line = next((line for line in self._tree.lines(len(children)) if line.moves[0] == move), None)
+        reply = line.moves[1] if line is not None and len(line.moves) > 1 else None
+        return replace(report, best_move=move, ponder=reply)
 
     def report(self) -> Report:
         """The search as it stands."""
@@ -255,7 +273,7 @@ class Search:
             return self._first is not None and now >= self._first
         if self._hard is not None and now >= self._hard:
             return True
-        if limits.nodes is not None and info.visits >= limits.nodes:
+        if limits.nodes is not None and self._nodes(info) >= limits.nodes:
             return True
         if limits.depth is not None and info.mean_depth >= limits.depth:
             return True
@@ -304,7 +322,7 @@ class Search:
             return max(rivals, key=lambda child: child.evaluation.q).move == most_visited.move
         left = UNLIMITED_VISITS
         if self._limits.nodes is not None:
-            left = self._limits.nodes - info.visits
+            left = self._limits.nodes - self._nodes(info)
         if self._soft is not None:
             elapsed = now - self._started
             if info.playouts < 32 or elapsed < 0.02:
@@ -312,10 +330,14 @@ class Search:
             left = min(left, int(info.playouts / elapsed * (self._soft - now)))
         return first - second > left / factor
 
+    def _nodes(self, info: RootInfo) -> int:
+        """What a limit of nodes counts."""
+        return info.playouts if self._options.nodes_as_playouts else info.visits
+
     def _max_visits(self, info: RootInfo) -> int:
         if self._limits.nodes is None or self._limits.infinite or self._control.pondering:
             return UNLIMITED_VISITS
-        return self._limits.nodes - info.visits - self._pipeline.in_flight_positions
+        return self._limits.nodes - self._nodes(info) - self._pipeline.in_flight_positions
 
     def _target(self, info: RootInfo, now: float) -> int:
         """Positions to gather: the best size for the device, less in a small tree, where a batch is a large

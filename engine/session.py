@@ -4,6 +4,7 @@ on it."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from random import Random
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -83,6 +84,18 @@ class SearchTree:
         self._network_hash = network_hash
         return self._tree
 
+    def set_root(self, game: Game, allowed: Sequence[str], options: Options, random: Random) -> Tree:
+        """Make a game's position the root of the prepared tree, to be searched with these moves (all if there
+        are none) and the noise that the options ask for."""
+        assert self._tree is not None
+        self._tree.set_position(game)
+        self._tree.set_root_moves(allowed)
+        if options.dirichlet_noise_epsilon > 0:
+            self._tree.add_root_noise(
+                options.dirichlet_noise_epsilon, options.dirichlet_noise_alpha, random.getrandbits(64)
+            )
+        return self._tree
+
     def new_game(self) -> None:
         """Forget the tree; cached evaluations stay true."""
         if self._tree is not None:
@@ -118,6 +131,7 @@ class Session:
         self._priority: Priority = priority
         self._link: EvaluatorLink | None = None
         self._tree = SearchTree()
+        self._random = Random()
         self.game = Game()
 
     @property
@@ -248,8 +262,7 @@ class Session:
                 priority=self._priority,
                 log=self._log,
             )
-        tree.set_position(self.game)
-        tree.set_root_moves(allowed)
+        self._tree.set_root(self.game, allowed, self._options, self._random)
         return Search(
             tree,
             pipeline,
@@ -261,6 +274,7 @@ class Session:
             started=started,
             on_report=on_report,
             log=self._log,
+            random=self._random,
         ).run()
 
     def close(self) -> None:

@@ -108,6 +108,8 @@ void Tree::back_up(std::span<const ArenaIndex> path, Value value, uint32_t visit
   }
   playouts_ += visits;
   depth_sum_ += static_cast<uint64_t>(visits) * (path.size() - 1);
+  value_sum_ += q * visits;
+  value_square_sum_ += q * q * visits;
 }
 
 // The last node of the path has just been proven: moves the consequences up as far as they reach. A node

@@ -148,6 +148,7 @@ void bind_reports(nb::module_& m) {
       .def_ro("visits", &ChildInfo::visits)
       .def_ro("in_flight", &ChildInfo::in_flight)
       .def_ro("prior", &ChildInfo::prior)
+      .def_ro("raw_prior", &ChildInfo::raw_prior, "The prior before noise was mixed in.")
       .def_ro("evaluation", &ChildInfo::evaluation)
       .def_ro("own_q", &ChildInfo::own_q, "The network's own value of it, or None.")
       .def_ro("exploration", &ChildInfo::exploration, "PUCT's U.")
@@ -166,6 +167,10 @@ void bind_reports(nb::module_& m) {
       .def_ro("evaluations", &RootInfo::evaluations, "Positions sent to the evaluator since then.")
       .def_ro("cache_hits", &RootInfo::cache_hits)
       .def_ro("evaluation", &RootInfo::evaluation)
+      .def_ro("own_evaluation", &RootInfo::own_evaluation,
+              "The network's own, or None; d and m are NaN if it is no longer cached.")
+      .def_ro("q_deviation", &RootInfo::q_deviation,
+              "Standard deviation of the values that the playouts brought back.")
       .def_ro("proof", &RootInfo::proof)
       .def_ro("memory_bytes", &RootInfo::memory_bytes)
       .def_ro("hashfull", &RootInfo::hashfull, "Tree memory in use, in thousandths.")
@@ -195,7 +200,8 @@ One thread may collect, apply, cancel and set positions; any thread may ask for 
            "Search only these root moves (UCI); an empty list searches all. Raises ValueError for an illegal "
            "one.")
       .def("add_root_noise", &Tree::add_root_noise, "epsilon"_a, "alpha"_a, "seed"_a, Release(),
-           "Mix Dirichlet noise into the root's priors, once for this position: (1 - epsilon) P + epsilon "
+           "Mix Dirichlet noise into the root's priors, once as long as it is the root: (1 - epsilon) P + "
+           "epsilon "
            "noise.\n\n"
            "Raises ValueError unless 0 <= epsilon <= 1 and alpha > 0.")
       .def("clear", &Tree::clear, Release(), "Forget the tree; the evaluation cache stays.")

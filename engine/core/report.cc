@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <tuple>
 
 #include "tree.h"
@@ -56,6 +57,16 @@ RootInfo Tree::root_info() const {
   info.cache_hits = cache_hits_;
   if (root.visits > 0) {
     info.evaluation = {-root.wl_sum / root.visits, root.d, root.m};
+  }
+  if (root.state == NodeState::kExpanded) {
+    constexpr float kUnknown = std::numeric_limits<float>::quiet_NaN();
+    Value own{root.own_q, kUnknown, kUnknown};
+    cache_.find(cache_key(), root.edge_count, own);
+    info.own_evaluation = {own.q, own.d, own.m};
+  }
+  if (playouts_ > 0) {
+    const double count = static_cast<double>(playouts_), mean = value_sum_ / count;
+    info.q_deviation = std::sqrt(std::max(0.0, value_square_sum_ / count - mean * mean));
   }
   auto ranked = ranked_edges(root, true);
   if (root.state == NodeState::kTerminal) {
@@ -125,7 +136,10 @@ std::vector<ChildInfo> Tree::children() const {
     const Edge& edge = arena_.at<Edge>(root.edges)[ranked.edge];
     ChildInfo info;
     info.move = move_to_uci(history_.current(), edge.move(), game_->chess960);
-    info.prior = edge.prior();
+    info.prior = info.raw_prior = edge.prior();
+    for (const Edge& before : edges_before_noise_) {
+      if (before.move() == edge.move()) info.raw_prior = before.prior();
+    }
     if (ranked.child != nullptr) {
       info.visits = ranked.child->visits;
       info.in_flight = ranked.child->in_flight;

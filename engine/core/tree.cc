@@ -108,12 +108,14 @@ void Tree::reset_root() {
   arena_.clear();
   to_free_.clear();
   two_fold_nodes_ = 0;
+  edges_before_noise_.clear();
   root_ = new_node();
 }
 
 void Tree::reset_counters() {
   playouts_ = 0;
   depth_sum_ = 0;
+  value_sum_ = value_square_sum_ = 0;
   max_depth_ = 0;
   evaluations_ = 0;
   cache_hits_ = 0;
@@ -136,6 +138,7 @@ bool Tree::advance_root(std::span<const Move> moves) {
     root_ = next;
   }
   if (moves.empty()) return true;
+  edges_before_noise_.clear();
   if (two_fold_nodes_ > 0 && node(root_)->state == NodeState::kExpanded) undo_two_folds(*node(root_), 0);
   forget_terminal_root();
   return true;
@@ -216,6 +219,7 @@ void Tree::mix_root_noise() {
   if (!root_noise_ || root.state != NodeState::kExpanded) return;
   const RootNoise noise = *root_noise_;
   root_noise_.reset();
+  if (!edges_before_noise_.empty()) return;
 
   std::mt19937_64 generator(noise.seed);
   std::gamma_distribution<double> gamma(noise.alpha, 1.0);
@@ -238,6 +242,7 @@ void Tree::mix_root_noise() {
     if (mixed[i].second != kNone) slots = i + 1;
   }
   if (!grow_children(root, slots)) return;  // no memory: better without noise than without children
+  edges_before_noise_.assign(edges, edges + root.edge_count);
   for (int i = 0; i < root.edge_count; ++i) {
     edges[i] = mixed[i].first;
     if (i < root.child_slots) children_of(root)[i] = mixed[i].second;

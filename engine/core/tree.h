@@ -51,6 +51,7 @@ struct ChildInfo {
   uint32_t visits = 0;
   uint32_t in_flight = 0;
   float prior = 0;
+  float raw_prior = 0;  // before noise was mixed in
   Evaluation evaluation;
   std::optional<float> own_q;  // the network's evaluation, for the side to move at the root
   float exploration = 0;       // PUCT's U
@@ -73,6 +74,9 @@ struct RootInfo {
   uint64_t evaluations = 0;  // positions sent to the evaluator since the position was set
   uint64_t cache_hits = 0;
   Evaluation evaluation;
+  // The network's evaluation; d and m are NaN if it is no longer cached.
+  std::optional<Evaluation> own_evaluation;
+  double q_deviation = 0;  // standard deviation of the values that the playouts brought back
   std::optional<Proof> proof;
   uint64_t memory_bytes = 0;  // of the tree
   int hashfull = 0;           // tree memory in use, in thousandths of what is allowed
@@ -100,10 +104,10 @@ class Tree {
   // Limits the search to these root moves; none: all. Throws std::invalid_argument for an illegal one.
   void set_root_moves(const std::vector<std::string>& moves);
 
-  // Mixes noise into the root's priors, once for this position: P becomes (1 - epsilon) P + epsilon * noise
-  // with noise drawn from a symmetric Dirichlet distribution (AlphaZero's exploration at the root). If the
-  // root is not evaluated yet, as soon as it is. Throws std::invalid_argument unless 0 <= epsilon <= 1 and
-  // alpha > 0.
+  // Mixes noise into the root's priors, once as long as the position stays the root: P becomes (1 - epsilon)
+  // P + epsilon * noise with noise drawn from a symmetric Dirichlet distribution (AlphaZero's exploration at
+  // the root). If the root is not evaluated yet, as soon as it is. Throws std::invalid_argument unless 0 <=
+  // epsilon <= 1 and alpha > 0.
   void add_root_noise(float epsilon, float alpha, uint64_t seed);
 
   // Forgets the tree; the evaluation cache stays.
@@ -189,8 +193,9 @@ class Tree {
     float alpha;
     uint64_t seed;
   };
-  std::optional<RootNoise> root_noise_;  // still to be mixed in
-  std::vector<ArenaIndex> to_free_;      // subtrees cut off, freed little by little
+  std::optional<RootNoise> root_noise_;   // still to be mixed in
+  std::vector<Edge> edges_before_noise_;  // the root's; empty if it has none
+  std::vector<ArenaIndex> to_free_;       // subtrees cut off, freed little by little
   uint64_t two_fold_nodes_ = 0;
   int batches_in_flight_ = 0;
   bool full_ = false;
@@ -198,6 +203,8 @@ class Tree {
   // of the current position's search
   uint64_t playouts_ = 0;
   uint64_t depth_sum_ = 0;
+  double value_sum_ = 0;
+  double value_square_sum_ = 0;
   uint32_t max_depth_ = 0;
   uint64_t evaluations_ = 0;
   uint64_t cache_hits_ = 0;

@@ -375,6 +375,11 @@ def test_root_noise_mixes_into_the_priors_once(visits_before: int) -> None:
     assert max(noise.values()) > 0.2  # alpha 0.3: few moves get most of it
     assert sum(child.visits for child in noisy.children()) == noisy.root_info().visits - 1
     assert all(child.in_flight == 0 for child in noisy.children())
+    raw = {move: child.raw_prior for move, child in children_by_move(noisy).items()}
+    assert raw == priors[0]
+
+    noisy.add_root_noise(0.25, 0.3, seed=8)  # it has noise already
+    assert {move: child.prior for move, child in children_by_move(noisy).items()} == priors[1]
 
     noisy.set_position(game(MIDDLEGAME, ["e1g1"]))  # the next position has none of it
     plain.set_position(game(MIDDLEGAME, ["e1g1"]))
@@ -389,3 +394,40 @@ def test_senseless_noise_is_refused(epsilon: float, alpha: float) -> None:
     tree = new_tree(game())
     with pytest.raises(ValueError, match="noise"):
         tree.add_root_noise(epsilon, alpha, seed=1)
+
+
+def test_the_root_tells_the_network_s_own_evaluation_and_the_spread_of_its_values() -> None:
+    tree = new_tree(game(MIDDLEGAME))
+    assert tree.root_info().own_evaluation is None
+    assert tree.root_info().q_deviation == 0.0
+    batch = Batch(1)
+    tree.collect(batch, 1, 1)
+    logits, wdl, moves_left = evaluate_randomly(batch)
+    tree.apply(batch, logits, wdl, moves_left)
+    own = tree.root_info().own_evaluation
+    assert own is not None
+    assert own.q == pytest.approx(wdl[0][0] - wdl[0][2])
+    assert own.d == pytest.approx(wdl[0][1])
+    assert own.m == pytest.approx(moves_left[0])
+    assert tree.root_info().q_deviation == pytest.approx(0.0, abs=1e-6)
+
+    search(tree, 1000)
+    assert tree.root_info().own_evaluation.q == own.q
+    assert 0.0 < tree.root_info().q_deviation < 1.0
+    tree.clear_cache()
+    own = tree.root_info().own_evaluation
+    assert own.q == pytest.approx(wdl[0][0] - wdl[0][2])
+    assert own.d != own.d
+    assert own.m != own.m
+
+
+def test_the_spread_of_values_is_their_standard_deviation() -> None:
+    tree = new_tree(game(MIDDLEGAME), sticky_endgames=False)
+    values = []
+    for visits in range(1, 200):
+        before = tree.root_info().evaluation.q * (visits - 1)
+        search(tree, visits, batch_size=1)
+        values.append(tree.root_info().evaluation.q * visits - before)
+    mean = sum(values) / len(values)
+    deviation = (sum((value - mean) ** 2 for value in values) / len(values)) ** 0.5
+    assert tree.root_info().q_deviation == pytest.approx(deviation, abs=1e-5)
