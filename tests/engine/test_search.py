@@ -35,13 +35,17 @@ def test_the_node_limit_is_met_exactly(session: Session, nodes: int) -> None:
 
 
 def test_smart_pruning_saves_visits_that_cannot_change_the_choice(session: Session) -> None:
-    session.set_position("4k3/8/8/8/8/8/q7/1R2K3 w - - 0 1")
-    pruned = session.search(Limits(nodes=100_000))
+    """One move stalemates, which counts as lost here; the other gets all visits, and is chosen long before
+    the limit."""
+    session.set_position("7k/8/5KQ1/8/8/8/8/8 w - - 0 1")
+    limits = Limits(nodes=400_000, search_moves=("g6f7", "g6e4"))
+    set_options(session, draw_score=-1.0, smart_pruning_factor=0.0)
+    whole = session.search(limits)
     session.clear()
-    set_options(session, smart_pruning_factor=0.0)
-    whole = session.search(Limits(nodes=100_000))
-    assert pruned.nodes < whole.nodes
-    assert pruned.best_move == whole.best_move
+    set_options(session, smart_pruning_factor=1.33)
+    pruned = session.search(limits)
+    assert pruned.best_move == whole.best_move == "g6e4"
+    assert pruned.nodes < whole.nodes == 400_000
 
 
 def test_a_forced_move_needs_one_visit_under_a_clock(session: Session) -> None:
