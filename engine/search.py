@@ -33,6 +33,10 @@ REPORT_ALWAYS_SECONDS = 1.0
 CHECK_SECONDS = 0.01
 """Time between two looks at the root's moves, which cost more than the counts."""
 
+CHECK_VISITS_SHARE = 16
+"""They are also looked at when the visits have grown by one part in this many: a fast search does much in
+little time."""
+
 STOP_GRACE_SECONDS = 0.1
 """How long a search that is stopped before anything has come back waits for its first evaluation."""
 
@@ -133,6 +137,7 @@ class Search:
         self._deadlines_set = False
         self._full_noted = False
         self._next_check = 0.0
+        self._next_check_visits = 0
         self._next_report = self._started + REPORT_SECONDS
         self._last_report = self._started
         self._last_shown: tuple[int, str | None] = (0, None)
@@ -281,9 +286,10 @@ class Search:
             return False
         if limits.clock is not None and len(self._position.legal_moves) == 1:
             return True
-        if now < self._next_check:
+        if now < self._next_check and info.visits < self._next_check_visits:
             return False
         self._next_check = now + CHECK_SECONDS
+        self._next_check_visits = info.visits + info.visits // CHECK_VISITS_SHARE + 1
         if info.full or info.proof is not None:
             return True
         if limits.mate is not None and self._mate_found(limits.mate):
