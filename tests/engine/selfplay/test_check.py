@@ -184,9 +184,7 @@ def test_the_transform_must_fit_the_position() -> None:
     records = played_game(3, start=Game("8/8/8/3k4/8/8/6P1/K7 w - - 0 1"), seed=1, max_plies=4)
     spoilt = records.copy()
     spoilt["invariance_info"] |= np.uint8(4)  # With a pawn on the board there are no diagonals to mirror at.
-    with pytest.raises(
-        TrainingDataError, match="board transform 5, but this position has 0|no legal position"
-    ):
+    with pytest.raises(TrainingDataError, match="board transform 5, but this position has 1"):
         check_records(spoilt)
 
 
