@@ -3,8 +3,9 @@
     {"fen": "startpos", "moves": ["e2e4"], "chess960": false}
     {"q": …, "wdl": [w, d, l], "moves_left": plies, "policy": {move: probability}, "logits": {move: raw}}
 
-Answers keep the order of the questions and are written as soon as they are there, so that a program may ask
-one position at a time. Batches are made of what has arrived.
+Answers keep the order of the questions, one line for each, and are written as soon as they are there, so that
+a program may ask one position at a time. Batches are made of what has arrived. A position in which the king
+could be taken cannot be played on, but a network evaluates it as any other: its answer carries a "warning".
 """
 
 from __future__ import annotations
@@ -47,11 +48,19 @@ class _LineError(ValueError):
     """What is wrong with one line of input."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """A line understood. moves: the legal moves in UCI notation."""
+
+    moves: list[str]
+    warning: str = ""
+
+
 @dataclass(slots=True)
 class _Chunk:
-    """Lines sent as one batch. moves: legal moves in UCI notation of each line, or its error."""
+    """Lines sent as one batch: of each what it asks, or its error."""
 
-    entries: list[list[str] | _LineError]
+    entries: list[_Question | _LineError]
     batch: PositionBatch | None
     evaluation: EvaluationBatch | None = None
 
@@ -119,7 +128,7 @@ class _Stream:
                 while line and not line.endswith(b"\n"):
                     line = self._source.readline(MAX_LINE_BYTES)
                 self._lines.put(_LineError(f"the line is longer than {MAX_LINE_BYTES} bytes"))
-            elif line.strip():
+            else:
                 self._lines.put(line)
         self._lines.put(None)
 
@@ -181,7 +190,7 @@ class _Stream:
     def _parse(self, lines: Sequence[bytes | _LineError]) -> _Chunk:
         from engine.encoding import encode_games
 
-        entries: list[list[str] | _LineError] = []
+        entries: list[_Question | _LineError] = []
         games = []
         for line in lines:
             try:
@@ -192,7 +201,10 @@ class _Stream:
                 entries.append(error)
             else:
                 games.append(game)
-                entries.append(game.legal_moves())
+                warning = (
+                    "" if game.playable else "not a legal position: the side to move could take the king"
+                )
+                entries.append(_Question(game.legal_moves(), warning))
         if not games:
             return _Chunk(entries, None)
         network = self._connected().network
@@ -208,6 +220,8 @@ def _game(line: bytes) -> Any:
     """The game that a line describes. Raises _LineError."""
     from engine._core import Game
 
+    if not line.strip():
+        raise _LineError('the line is empty; expected {"fen": …, "moves": […], "chess960": …}')
     try:
         question = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -226,7 +240,7 @@ def _game(line: bytes) -> Any:
     if not isinstance(chess960, bool):
         raise _LineError("chess960 is not true or false")
     try:
-        game = Game(None if fen == "startpos" else fen, chess960)
+        game = Game(None if fen == "startpos" else fen, chess960, allow_opponent_check=True)
     except ValueError as error:
         raise _LineError(str(error)) from None
     for number, move in enumerate(moves, 1):
@@ -253,17 +267,16 @@ def _write(chunk: _Chunk) -> None:
         policy = np.exp(logits - logits.max(initial=-np.inf)) if len(logits) else logits
         policy /= policy.sum() if len(logits) else 1.0
         win, draw, loss = (float(share) for share in evaluation.wdl[position])
-        answers.append(
-            json.dumps(
-                {
-                    "q": win - loss,
-                    "wdl": [win, draw, loss],
-                    "moves_left": float(evaluation.moves_left[position]),
-                    "policy": dict(zip(entry, policy.tolist(), strict=True)),
-                    "logits": dict(zip(entry, logits.tolist(), strict=True)),
-                }
-            )
-        )
+        answer: dict[str, object] = {
+            "q": win - loss,
+            "wdl": [win, draw, loss],
+            "moves_left": float(evaluation.moves_left[position]),
+            "policy": dict(zip(entry.moves, policy.tolist(), strict=True)),
+            "logits": dict(zip(entry.moves, logits.tolist(), strict=True)),
+        }
+        if entry.warning:
+            answer["warning"] = entry.warning
+        answers.append(json.dumps(answer))
         position += 1
     sys.stdout.write("\n".join(answers) + "\n")
     sys.stdout.flush()
