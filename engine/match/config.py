@@ -1,0 +1,190 @@
+"""What is to be played, as plain data. `configfile` makes it from TOML and from flags."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal
+
+from engine.match.openings import OpeningSettings
+from engine.match.schedule import Format, Schedule
+from engine.match.sprt import Sprt
+from engine.match.timecontrol import TimeControl
+from engine.options import Options
+
+TablebaseResults = Literal["all", "wins", "draws"]
+UciValue = str | int | bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class PlayerConfig:
+    """One player: this engine with some options, or any UCI engine as a program.
+
+    command: the program and its arguments; empty for this engine. options are this engine's, uci_options the
+    program's, directory where it is started ("" is here).
+    """
+
+    name: str
+    time: TimeControl = field(default_factory=TimeControl)
+    options: Options = field(default_factory=Options)
+    command: tuple[str, ...] = ()
+    uci_options: Mapping[str, UciValue] = field(default_factory=dict)
+    directory: str = ""
+
+    @property
+    def is_program(self) -> bool:
+        return bool(self.command)
+
+
+@dataclass(frozen=True, slots=True)
+class ResignRule:
+    """A player that calls its own position `score` centipawns lost for `moves` moves in a row has lost; two_sided: if
+    the opponent says so as well."""
+
+    score: int = 600
+    moves: int = 4
+    two_sided: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DrawRule:
+    """From move `from_move` on the game is drawn when both players call it within `score` centipawns of equal for
+    `moves` moves in a row, without a capture or pawn move."""
+
+    from_move: int = 40
+    moves: int = 8
+    score: int = 10
+
+
+@dataclass(frozen=True, slots=True)
+class TablebaseRule:
+    """Games end as the Syzygy tables in `paths` say. men: tables of more are not asked; 0 is all there are. results:
+    which ones count. ignore_fifty_moves: a win that takes too long for the 50-move rule counts as one."""
+
+    paths: tuple[str, ...]
+    men: int = 0
+    results: TablebaseResults = "all"
+    ignore_fifty_moves: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Adjudication:
+    """What ends a game before the rules do; None leaves it out. max_moves: full moves after which it is drawn."""
+
+    resign: ResignRule | None = None
+    draw: DrawRule | None = None
+    max_moves: int | None = None
+    tablebase: TablebaseRule | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OutputFiles:
+    """Where results go. plot: "" for none; the others always have a name."""
+
+    journal: Path
+    pgn: Path
+    summary: Path
+    plot: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MatchConfig:
+    """A match.
+
+    games: of each pairing. pairs: each opening is played twice, colours reversed. concurrency: games at once, 0 is what
+    the evaluator's curve and the processor suggest. time_margin_ms: overdrawn time that is forgiven. stall_seconds: how
+    long a player without a limit of time may think about a move. output: base name of the files; "" makes one from the
+    match itself.
+    """
+
+    players: tuple[PlayerConfig, ...]
+    event: str = "Wavefront match"
+    format: Format = "round-robin"
+    games: int = 100
+    pairs: bool = True
+    seed: int = 1
+    chess960: bool = False
+    concurrency: int = 0
+    time_margin_ms: int = 50
+    stall_seconds: float = 120.0
+    openings: OpeningSettings = field(default_factory=OpeningSettings)
+    adjudication: Adjudication = field(default_factory=Adjudication)
+    sprt: Sprt | None = None
+    output: str = ""
+    plot: str = ""
+
+    @property
+    def schedule(self) -> Schedule:
+        """Raises ValueError if the numbers do not fit together."""
+        return Schedule(len(self.players), self.format, self.games, self.pairs)
+
+    @property
+    def files(self) -> OutputFiles:
+        base = self.output or f"match-{self.fingerprint}"
+        return OutputFiles(
+            journal=Path(base + ".jsonl"),
+            pgn=Path(base + ".pgn"),
+            summary=Path(base + ".json"),
+            plot=Path(self.plot) if self.plot else None,
+        )
+
+    def identity(self) -> dict[str, Any]:
+        """All that results depend on, as JSON data: games of matches that differ here must not be mixed.
+
+        The number of games is no part of it, so that a match can be made longer; network files count by content.
+        """
+        identity = {
+            name: value
+            for name, value in asdict(self).items()
+            if name not in ("event", "games", "concurrency", "stall_seconds", "output", "plot")
+        }
+        identity["players"] = [_player_identity(player) for player in self.players]
+        data: dict[str, Any] = json.loads(json.dumps(identity, sort_keys=True))
+        return data
+
+    @property
+    def fingerprint(self) -> str:
+        """Eight hex digits of the identity."""
+        return hashlib.sha256(json.dumps(self.identity(), sort_keys=True).encode()).hexdigest()[:8]
+
+
+def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """What differs between two identities, one line each."""
+    before, after = dict(_flat(old)), dict(_flat(new))
+    lines = []
+    for name in sorted(before.keys() | after.keys()):
+        if before.get(name) != after.get(name):
+            lines.append(f"{name}: {before.get(name, 'not set')!r} then, {after.get(name, 'not set')!r} now")
+    return lines
+
+
+def _player_identity(player: PlayerConfig) -> dict[str, Any]:
+    identity: dict[str, Any] = {"name": player.name, "time": str(player.time)}
+    if player.is_program:
+        return identity | {"command": player.command, "options": dict(player.uci_options)}
+    changed = {
+        entry.name: getattr(player.options, entry.name)
+        for entry in fields(player.options)
+        if getattr(player.options, entry.name) != entry.default
+    }
+    weights = Path(str(changed.get("weights", ""))).expanduser()
+    if weights.is_file():
+        with weights.open("rb") as file:
+            changed["weights"] = "sha256 " + hashlib.file_digest(file, "sha256").hexdigest()
+    return identity | {"options": changed}
+
+
+def _flat(data: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    items: Iterator[tuple[Any, Any]]
+    if isinstance(data, Mapping):
+        items = iter(data.items())
+    elif isinstance(data, list):
+        items = iter(enumerate(data, 1))
+    else:
+        yield prefix, data
+        return
+    for key, value in items:
+        yield from _flat(value, f"{prefix} {key}".strip())

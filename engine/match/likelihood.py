@@ -1,0 +1,77 @@
+"""Maximum likelihood of a distribution of scores under a constraint: the core of the SPRT and of intervals.
+
+A sample is a histogram: `counts` of results over a few `scores` (0, ½, 1 for games; 0, ¼ … 1 for pairs). Its
+unconstrained maximum likelihood is the histogram itself. The distribution that is likeliest among those with a
+given mean, or a given ratio of mean to standard deviation, has a closed form with one unknown number.
+
+Source: M. Van den Bergh, "The Generalized Maximum Likelihood Ratio for the Expectation Value of a Distribution" and
+"Comments on Normalized Elo" (section 4.1).
+
+All functions take any number of histograms at once: arrays of shape [..., k] give results of shape [..., k].
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+UNSEEN = 1e-3
+"""Stands for a count of zero: a result that was not seen yet is not impossible."""
+
+NEWTON_STEPS = 60
+"""Bound on the steps to the unknown number; about six are needed."""
+
+T_VALUE_STEPS = 20
+"""Bound on the rounds of the fixed point iteration in `likeliest_with_t_value`."""
+
+
+def regularised(counts: Floats) -> Floats:
+    """The counts, with zeros replaced by `UNSEEN`."""
+    return np.where(counts > 0, counts, UNSEEN)
+
+
+def likeliest_with_mean(frequencies: Floats, scores: Floats, mean: float) -> Floats:
+    """The distribution of mean `mean` under which `frequencies` (positive, sum 1) are likeliest.
+
+    It is p_i = f_i / (1 + θ (a_i - mean)) with the θ that makes its mean right. scores broadcasts against
+    frequencies and lies on both sides of the mean.
+    """
+    distance = np.broadcast_to(scores - mean, frequencies.shape)
+    # All p_i are positive for θ between these; the excess below falls with θ from +inf to -inf.
+    low = -1.0 / distance.max(axis=-1, keepdims=True)
+    high = -1.0 / distance.min(axis=-1, keepdims=True)
+    theta = np.zeros_like(low)
+    for _ in range(NEWTON_STEPS):
+        weight = distance / (1.0 + theta * distance)
+        excess = (frequencies * weight).sum(axis=-1, keepdims=True)
+        slope = (frequencies * weight * weight).sum(axis=-1, keepdims=True)
+        low = np.where(excess > 0, theta, low)
+        high = np.where(excess > 0, high, theta)
+        step = theta + excess / slope
+        step = np.where((step > low) & (step < high), step, (low + high) / 2)
+        settled = np.abs(step - theta) <= 1e-12 * (1.0 + np.abs(theta))
+        theta = step
+        if settled.all():
+            break
+    likeliest: Floats = frequencies / (1.0 + theta * distance)
+    return likeliest
+
+
+def likeliest_with_t_value(frequencies: Floats, scores: Floats, reference: float, t_value: float) -> Floats:
+    """The distribution with (mean - reference) / standard deviation = t_value under which `frequencies` are
+    likeliest.
+
+    The constraint is made linear around the last distribution found, until it stays.
+    """
+    # Any distribution can be the first; an even one has a variance wherever the frequencies lie.
+    found = np.full_like(frequencies, 1.0 / frequencies.shape[-1])
+    for _ in range(T_VALUE_STEPS):
+        mean = (found * scores).sum(axis=-1, keepdims=True)
+        deviation = np.sqrt((found * (scores - mean) ** 2).sum(axis=-1, keepdims=True))
+        tangent = scores - reference - t_value * deviation * (1.0 + ((scores - mean) / deviation) ** 2) / 2.0
+        before, found = found, likeliest_with_mean(frequencies, tangent, 0.0)
+        if np.abs(found - before).max() < 1e-9:
+            break
+    return found

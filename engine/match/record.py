@@ -1,0 +1,147 @@
+"""What is known of a game once it is over, as plain data: it travels, is written down and counted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal
+
+Result = Literal["1-0", "0-1", "1/2-1/2"]
+
+POINTS_OF_WHITE: dict[str, float] = {"1-0": 1.0, "1/2-1/2": 0.5, "0-1": 0.0}
+
+
+class Reason(StrEnum):
+    """Why a game ended."""
+
+    CHECKMATE = "checkmate"
+    STALEMATE = "stalemate"
+    INSUFFICIENT_MATERIAL = "insufficient material"
+    THREEFOLD_REPETITION = "threefold repetition"
+    FIFTY_MOVES = "fifty-move rule"
+    RESIGNATION = "resignation"
+    ADJUDICATED_DRAW = "draw by adjudication"
+    MOVE_LIMIT = "move limit"
+    TABLEBASE = "tablebase"
+    TIME = "time forfeit"
+    ILLEGAL_MOVE = "illegal move"
+    DISCONNECT = "disconnect"
+    STALL = "stall"
+
+    @property
+    def termination(self) -> str:
+        """The PGN tag Termination."""
+        if self in (Reason.RESIGNATION, Reason.ADJUDICATED_DRAW, Reason.MOVE_LIMIT, Reason.TABLEBASE):
+            return "adjudication"
+        if self is Reason.TIME:
+            return "time forfeit"
+        if self is Reason.ILLEGAL_MOVE:
+            return "rules infraction"
+        if self in (Reason.DISCONNECT, Reason.STALL):
+            return "abandoned"
+        return "normal"
+
+    @property
+    def is_failure(self) -> bool:
+        """The loser lost by a fault, not on the board."""
+        return self in (Reason.TIME, Reason.ILLEGAL_MOVE, Reason.DISCONNECT, Reason.STALL)
+
+
+@dataclass(frozen=True, slots=True)
+class MoveRecord:
+    """A move and what the player said about it.
+
+    uci: castling as the game's mode writes it. score_cp: centipawns for the mover; mate: moves to mate for the
+    mover, negative when mated; at most one of the two is given. depth, selective_depth in plies. seconds: thinking
+    time. clock_ms: time left after the move. All but uci and seconds are None where unknown.
+    """
+
+    uci: str
+    seconds: float = 0.0
+    score_cp: int | None = None
+    mate: int | None = None
+    depth: int | None = None
+    selective_depth: int | None = None
+    nodes: int | None = None
+    clock_ms: float | None = None
+
+    @property
+    def verdict_cp(self) -> int | None:
+        """The score for adjudication: a mate counts as more than any number of centipawns."""
+        if self.mate is not None:
+            return 100_000 if self.mate > 0 else -100_000
+        return self.score_cp
+
+
+@dataclass(frozen=True, slots=True)
+class GameRecord:
+    """A finished game.
+
+    number: from 0, in the schedule. pair: the games with the same opening and colours reversed share it. white,
+    black: numbers of the players. detail: more about the reason, such as the illegal move. opening_moves come before
+    moves; both are UCI notation from start_fen (None is the initial position). started: UTC, ISO 8601.
+    """
+
+    number: int
+    pair: int
+    white: int
+    black: int
+    result: Result
+    reason: Reason
+    opening: str
+    detail: str = ""
+    start_fen: str | None = None
+    chess960: bool = False
+    opening_moves: tuple[str, ...] = ()
+    moves: tuple[MoveRecord, ...] = ()
+    started: str = ""
+    seconds: float = 0.0
+
+    @property
+    def white_points(self) -> float:
+        """1, ½ or 0."""
+        return POINTS_OF_WHITE[self.result]
+
+    @property
+    def outcome(self) -> GameOutcome:
+        """The game without its moves."""
+        return GameOutcome(
+            self.number, self.pair, self.white, self.black, self.result, self.reason, len(self.moves), self.seconds
+        )
+
+    @property
+    def explanation(self) -> str:
+        """The end of the game in words, as in "Black loses on time"."""
+        loser = {"1-0": "Black", "0-1": "White"}.get(self.result, "")
+        winner = {"1-0": "White", "0-1": "Black"}.get(self.result, "")
+        text = {
+            Reason.CHECKMATE: f"{winner} mates",
+            Reason.RESIGNATION: f"{loser} resigns (adjudicated)",
+            Reason.TABLEBASE: f"{winner} wins by tablebase" if winner else "draw by tablebase",
+            Reason.TIME: f"{loser} loses on time",
+            Reason.ILLEGAL_MOVE: f"{loser} makes an illegal move",
+            Reason.DISCONNECT: f"{loser} disconnects",
+            Reason.STALL: f"{loser} stalls",
+            Reason.MOVE_LIMIT: "draw by move limit",
+            Reason.ADJUDICATED_DRAW: "draw by adjudication",
+        }.get(self.reason, f"draw by {self.reason}")
+        return f"{text}: {self.detail}" if self.detail else text
+
+
+@dataclass(frozen=True, slots=True)
+class GameOutcome:
+    """What is counted of a game. plies: those played by the players. seconds: how long it took."""
+
+    number: int
+    pair: int
+    white: int
+    black: int
+    result: Result
+    reason: Reason
+    plies: int
+    seconds: float
+
+    @property
+    def white_points(self) -> float:
+        """1, ½ or 0."""
+        return POINTS_OF_WHITE[self.result]
