@@ -41,8 +41,8 @@ class PlayerConfig:
 
 @dataclass(frozen=True, slots=True)
 class ResignRule:
-    """A player that calls its own position `score` centipawns lost for `moves` moves in a row has lost; two_sided: if
-    the opponent says so as well."""
+    """A player that calls its own position `score` centipawns lost for `moves` moves in a row has lost;
+    two_sided: if the opponent says so as well."""
 
     score: int = 600
     moves: int = 4
@@ -51,8 +51,8 @@ class ResignRule:
 
 @dataclass(frozen=True, slots=True)
 class DrawRule:
-    """From move `from_move` on the game is drawn when both players call it within `score` centipawns of equal for
-    `moves` moves in a row, without a capture or pawn move."""
+    """From move `from_move` on the game is drawn when both players call it within `score` centipawns of
+    equal for `moves` moves in a row, without a capture or pawn move."""
 
     from_move: int = 40
     moves: int = 8
@@ -61,8 +61,9 @@ class DrawRule:
 
 @dataclass(frozen=True, slots=True)
 class TablebaseRule:
-    """Games end as the Syzygy tables in `paths` say. men: tables of more are not asked; 0 is all there are. results:
-    which ones count. ignore_fifty_moves: a win that takes too long for the 50-move rule counts as one."""
+    """Games end as the Syzygy tables in `paths` say. men: tables of more are not asked; 0 is all there are.
+    results: which ones count. ignore_fifty_moves: a win that takes too long for the 50-move rule counts as
+    one."""
 
     paths: tuple[str, ...]
     men: int = 0
@@ -72,7 +73,8 @@ class TablebaseRule:
 
 @dataclass(frozen=True, slots=True)
 class Adjudication:
-    """What ends a game before the rules do; None leaves it out. max_moves: full moves after which it is drawn."""
+    """What ends a game before the rules do; None leaves it out. max_moves: full moves after which it is
+    drawn."""
 
     resign: ResignRule | None = None
     draw: DrawRule | None = None
@@ -94,10 +96,10 @@ class OutputFiles:
 class MatchConfig:
     """A match.
 
-    games: of each pairing. pairs: each opening is played twice, colours reversed. concurrency: games at once, 0 is what
-    the evaluator's curve and the processor suggest. time_margin_ms: overdrawn time that is forgiven. stall_seconds: how
-    long a player without a limit of time may think about a move. output: base name of the files; "" makes one from the
-    match itself.
+    games: of each pairing. pairs: each opening is played twice, colours reversed. concurrency: games at
+    once, 0 is what the evaluator's curve and the processor suggest. time_margin_ms: overdrawn time that is
+    forgiven. stall_seconds: how long a player without a limit of time may think about a move. output: base
+    name of the files; "" makes one from the match itself.
     """
 
     players: tuple[PlayerConfig, ...]
@@ -134,7 +136,8 @@ class MatchConfig:
     def identity(self) -> dict[str, Any]:
         """All that results depend on, as JSON data: games of matches that differ here must not be mixed.
 
-        The number of games is no part of it, so that a match can be made longer; network files count by content.
+        The number of games is no part of it, so that a match can be made longer; network files count by
+        content.
         """
         identity = {
             name: value

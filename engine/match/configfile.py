@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Mapping, MutableMapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from engine.match.config import (
     Adjudication,
@@ -31,6 +31,9 @@ from engine.options import OptionError, Options, spec_of_attribute
 
 DEFAULT_TIME = TimeControl(nodes=400)
 """For players when nothing else is said."""
+
+# What is not written down has the value of these.
+_MATCH, _RESIGN, _DRAW = MatchConfig(players=()), ResignRule(), DrawRule()
 
 LIMITS = ("tc", "movetime", "nodes", "depth")
 
@@ -143,7 +146,8 @@ def read_document(path: str | Path) -> dict[str, Any]:
 
 
 def parse_pairs(text: str, place: str) -> dict[str, str]:
-    """`key=value,key=value` as a table. Quotes keep commas: `args="a,b"`. A first part without = is kept under "".
+    """`key=value,key=value` as a table. Quotes keep commas: `args="a,b"`. A first part without = is kept
+    under "".
 
     Raises MatchConfigError.
     """
@@ -171,7 +175,8 @@ def merge(base: MutableMapping[str, Any], over: Mapping[str, Any]) -> None:
 
 
 def match_config(document: Mapping[str, Any], place: str) -> MatchConfig:
-    """The configuration that tables stand for. place: names their source in messages. Raises MatchConfigError."""
+    """The configuration that tables stand for. place: names their source in messages. Raises
+    MatchConfigError."""
     root = Table(place, document)
     defaults = root.table("defaults") or Table(f"{place}: [defaults]", {})
     players_given = root._take("player")
@@ -182,15 +187,15 @@ def match_config(document: Mapping[str, Any], place: str) -> MatchConfig:
     try:
         config = MatchConfig(
             players=players,
-            event=root.text("event", MatchConfig.event),
+            event=root.text("event", _MATCH.event),
             format=cast("Format", root.choice("format", ("round-robin", "gauntlet"), "round-robin")),
-            games=root.whole("games", MatchConfig.games, 1),
-            pairs=root.flag("pairs", MatchConfig.pairs),
-            seed=root.whole("seed", MatchConfig.seed, 0, 2**63),
+            games=root.whole("games", _MATCH.games, 1),
+            pairs=root.flag("pairs", _MATCH.pairs),
+            seed=root.whole("seed", _MATCH.seed, 0, 2**63),
             chess960=chess960,
             concurrency=root.whole("concurrency", 0, 0, 4096),
-            time_margin_ms=root.whole("time_margin_ms", MatchConfig.time_margin_ms, 0, 10**6),
-            stall_seconds=root.number("stall_seconds", MatchConfig.stall_seconds, 0.1, 1e6),
+            time_margin_ms=root.whole("time_margin_ms", _MATCH.time_margin_ms, 0, 10**6),
+            stall_seconds=root.number("stall_seconds", _MATCH.stall_seconds, 0.1, 1e6),
             openings=_openings(root.table("openings")),
             adjudication=_adjudication(root.table("adjudication")),
             sprt=_sprt(root.table("sprt")),
@@ -231,16 +236,16 @@ def _adjudication(table: Table | None) -> Adjudication:
     changes: dict[str, Any] = {}
     if resign is not None and resign.flag("enabled", True):
         changes["resign"] = ResignRule(
-            score=resign.whole("score", ResignRule.score, 0, 100_000),
-            moves=resign.whole("moves", ResignRule.moves, 1),
-            two_sided=resign.flag("two_sided", ResignRule.two_sided),
+            score=resign.whole("score", _RESIGN.score, 0, 100_000),
+            moves=resign.whole("moves", _RESIGN.moves, 1),
+            two_sided=resign.flag("two_sided", _RESIGN.two_sided),
         )
         resign.end()
     if draw is not None and draw.flag("enabled", True):
         changes["draw"] = DrawRule(
-            from_move=draw.whole("from_move", DrawRule.from_move, 0),
-            moves=draw.whole("moves", DrawRule.moves, 1),
-            score=draw.whole("score", DrawRule.score, 0, 100_000),
+            from_move=draw.whole("from_move", _DRAW.from_move, 0),
+            moves=draw.whole("moves", _DRAW.moves, 1),
+            score=draw.whole("score", _DRAW.score, 0, 100_000),
         )
         draw.end()
     if tablebase is not None and tablebase.flag("enabled", True):
@@ -280,7 +285,9 @@ def _players(
     place: str, given: Sequence[object], defaults: Table, *, chess960: bool
 ) -> tuple[PlayerConfig, ...]:
     if len(given) < 2:
-        raise MatchConfigError(f"{place}: a match needs two players, [[player]] or --player, not {len(given)}")
+        raise MatchConfigError(
+            f"{place}: a match needs two players, [[player]] or --player, not {len(given)}"
+        )
     default_time = _time(defaults) or DEFAULT_TIME
     default_options = defaults.rest()
     players = []
@@ -377,4 +384,6 @@ def _base_name(player: PlayerConfig) -> str:
     weights = Path(player.options.weights).name
     for suffix in (".gz", ".pb"):
         weights = weights.removesuffix(suffix)
-    return weights or (f"wavefront {player.options.backend}" if player.options.backend != "auto" else "wavefront")
+    return weights or (
+        f"wavefront {player.options.backend}" if player.options.backend != "auto" else "wavefront"
+    )

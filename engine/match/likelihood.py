@@ -1,11 +1,12 @@
 """Maximum likelihood of a distribution of scores under a constraint: the core of the SPRT and of intervals.
 
-A sample is a histogram: `counts` of results over a few `scores` (0, ½, 1 for games; 0, ¼ … 1 for pairs). Its
-unconstrained maximum likelihood is the histogram itself. The distribution that is likeliest among those with a
-given mean, or a given ratio of mean to standard deviation, has a closed form with one unknown number.
+A sample is a histogram: `counts` of results over a few `scores` (0, ½, 1 for games; 0, ¼ … 1 for pairs).
+Its unconstrained maximum likelihood is the histogram itself. The distribution that is likeliest among those
+with a given mean, or a given ratio of mean to standard deviation, has a closed form with one unknown
+number.
 
-Source: M. Van den Bergh, "The Generalized Maximum Likelihood Ratio for the Expectation Value of a Distribution" and
-"Comments on Normalized Elo" (section 4.1).
+Source: M. Van den Bergh, "The Generalized Maximum Likelihood Ratio for the Expectation Value of a
+Distribution" and "Comments on Normalized Elo" (section 4.1).
 
 All functions take any number of histograms at once: arrays of shape [..., k] give results of shape [..., k].
 """

@@ -1,7 +1,7 @@
 """Where games begin: openings from EPD, PGN and Polyglot files, the shipped book, or the 960 start positions.
 
-An opening belongs to a round of the schedule and depends on nothing but the settings and the round's number, so that
-a resumed match plays on with the same ones.
+An opening belongs to a round of the schedule and depends on nothing but the settings and the round's
+number, so that a resumed match plays on with the same ones.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class OpeningError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """fen: where it starts, None is the initial position. moves: played from there, in UCI notation (castling is
-    king takes rook in Chess960). name: for people."""
+    """fen: where it starts, None is the initial position. moves: played from there, in UCI notation
+    (castling is king takes rook in Chess960). name: for people."""
 
     name: str
     fen: str | None = None
@@ -56,9 +56,9 @@ class Opening:
 
 @dataclass(frozen=True, slots=True)
 class OpeningSettings:
-    """file: EPD (or FEN lines), PGN or Polyglot (.bin); "" is the shipped book, in Chess960 the 960 start positions;
-    "startpos" is the initial position alone. plies: how much of a line is played at most, 0 is all of it. start: the
-    first one to take in sequential order, from 1."""
+    """file: EPD (or FEN lines), PGN or Polyglot (.bin); "" is the shipped book, in Chess960 the 960 start
+    positions; "startpos" is the initial position alone. plies: how much of a line is played at most, 0 is
+    all of it. start: the first one to take in sequential order, from 1."""
 
     file: str = ""
     order: Order = "random"
@@ -76,14 +76,18 @@ class _Source(Protocol):
         ...
 
 
-def read_openings(settings: OpeningSettings, rounds: int, *, seed: int, chess960: bool = False) -> list[Opening]:
+def read_openings(
+    settings: OpeningSettings, rounds: int, *, seed: int, chess960: bool = False
+) -> list[Opening]:
     """One opening per round; they repeat when there are fewer than rounds.
 
     Each is checked: legal, and not the end of a game. Raises OpeningError.
     """
     path = Path(settings.file).expanduser()
     if path.suffix.lower() == ".bin":
-        openings = _polyglot_lines(path, rounds, settings.plies or POLYGLOT_PLIES, seed=seed, chess960=chess960)
+        openings = _polyglot_lines(
+            path, rounds, settings.plies or POLYGLOT_PLIES, seed=seed, chess960=chess960
+        )
     else:
         source = _source(settings.file, path, settings.plies, chess960=chess960)
         if not len(source):
@@ -136,7 +140,9 @@ def _check(opening: Opening, *, chess960: bool) -> None:
         raise OpeningError(f"opening {opening.name}: {error}") from None
     status = board.status()
     if status != chess.STATUS_VALID:
-        problems = ", ".join(flag.name.lower().replace("_", " ") for flag in chess.Status if flag & status and flag.name)
+        problems = ", ".join(
+            flag.name.lower().replace("_", " ") for flag in chess.Status if flag & status and flag.name
+        )
         raise OpeningError(f"opening {opening.name}: {board.fen()} is not a legal position: {problems}")
     if board.is_game_over(claim_draw=False):
         raise OpeningError(f"opening {opening.name}: the game is over in {board.fen()}")
@@ -212,7 +218,7 @@ class _PgnGames:
         board = game.board()
         board.chess960 = self._chess960
         start = None if board.fen() == chess.STARTING_FEN else board.fen()
-        moves = []
+        moves: list[str] = []
         for move in game.mainline_moves():
             if self._plies and len(moves) == self._plies:
                 break
@@ -245,7 +251,8 @@ class _Chess960Starts:
 
 
 def _polyglot_lines(path: Path, rounds: int, plies: int, *, seed: int, chess960: bool) -> list[Opening]:
-    """Random walks by the book's weights. A line that was had already is tried again, as long as that helps."""
+    """Random walks by the book's weights. A line that was had already is tried again, as long as that
+    helps."""
     try:
         with chess.polyglot.open_reader(path) as reader:
             if not len(reader):
@@ -273,9 +280,11 @@ def _polyglot_lines(path: Path, rounds: int, plies: int, *, seed: int, chess960:
         raise OpeningError(f"cannot read the openings {path}: {error}") from None
 
 
-def _walk(choose: Callable[..., chess.polyglot.Entry], plies: int, random: Random, *, chess960: bool) -> tuple[str, ...]:
+def _walk(
+    choose: Callable[..., chess.polyglot.Entry], plies: int, random: Random, *, chess960: bool
+) -> tuple[str, ...]:
     board = chess.Board(chess960=chess960)
-    moves = []
+    moves: list[str] = []
     while len(moves) < plies:
         try:
             move = choose(board, random=random).move

@@ -51,9 +51,10 @@ class Reason(StrEnum):
 class MoveRecord:
     """A move and what the player said about it.
 
-    uci: castling as the game's mode writes it. score_cp: centipawns for the mover; mate: moves to mate for the
-    mover, negative when mated; at most one of the two is given. depth, selective_depth in plies. seconds: thinking
-    time. clock_ms: time left after the move. All but uci and seconds are None where unknown.
+    uci: castling as the game's mode writes it. score_cp: centipawns for the mover; mate: moves to mate for
+    the mover, negative when mated; at most one of the two is given. depth, selective_depth in plies.
+    seconds: thinking time. clock_ms: time left after the move. All but uci and seconds are None where
+    unknown.
     """
 
     uci: str
@@ -77,9 +78,10 @@ class MoveRecord:
 class GameRecord:
     """A finished game.
 
-    number: from 0, in the schedule. pair: the games with the same opening and colours reversed share it. white,
-    black: numbers of the players. detail: more about the reason, such as the illegal move. opening_moves come before
-    moves; both are UCI notation from start_fen (None is the initial position). started: UTC, ISO 8601.
+    number: from 0, in the schedule. pair: the games with the same opening and colours reversed share it.
+    white, black: numbers of the players. detail: more about the reason, such as the illegal move.
+    opening_moves come before moves; both are UCI notation from start_fen (None is the initial position).
+    started: UTC, ISO 8601.
     """
 
     number: int
@@ -106,7 +108,14 @@ class GameRecord:
     def outcome(self) -> GameOutcome:
         """The game without its moves."""
         return GameOutcome(
-            self.number, self.pair, self.white, self.black, self.result, self.reason, len(self.moves), self.seconds
+            self.number,
+            self.pair,
+            self.white,
+            self.black,
+            self.result,
+            self.reason,
+            len(self.moves),
+            self.seconds,
         )
 
     @property

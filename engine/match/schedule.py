@@ -1,7 +1,7 @@
 """Who plays whom, with which colours and from which opening: every game of a match has a number.
 
-The schedule is a pure function of a few numbers, so that a match that was interrupted, or is spread over machines,
-knows its games without a list. A longer match begins with the same games as a shorter one.
+The schedule is a pure function of a few numbers, so that a match that was interrupted, or is spread over
+machines, knows its games without a list. A longer match begins with the same games as a shorter one.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ Format = Literal["round-robin", "gauntlet"]
 
 @dataclass(frozen=True, slots=True)
 class ScheduledGame:
-    """number: from 0. pair: the games with the same players and opening share it. round: from 0; all games of a
-    round have the same opening. white, black: numbers of the players."""
+    """number: from 0. pair: the games with the same players and opening share it. round: from 0; all games
+    of a round have the same opening. white, black: numbers of the players."""
 
     number: int
     pair: int
@@ -29,9 +29,9 @@ class ScheduledGame:
 class Schedule:
     """All games of a match.
 
-    players: how many, 2 or more. format: everybody plays everybody, or the first plays all others. games: of each
-    pairing. pairs: two games per opening, colours reversed (games is then even); else one, with colours that
-    alternate from round to round.
+    players: how many, 2 or more. format: everybody plays everybody, or the first plays all others. games:
+    of each pairing. pairs: two games per opening, colours reversed (games is then even); else one, with
+    colours that alternate from round to round.
     """
 
     players: int

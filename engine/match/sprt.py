@@ -1,9 +1,9 @@
 """The sequential probability ratio test: ends a match as soon as its results decide between two hypotheses.
 
 H0: the first player is elo0 stronger; H1: it is elo1 stronger. After every finished pair the log likelihood
-ratio (LLR) of H1 to H0 is compared with two bounds; the probability of a wrong decision is at most alpha when H0
-is true and beta when H1 is (A. Wald 1945). The hypotheses fix only the strength; the rest of the distribution of
-results is taken as likely as it can be under each (generalised SPRT, M. Van den Bergh).
+ratio (LLR) of H1 to H0 is compared with two bounds; the probability of a wrong decision is at most alpha
+when H0 is true and beta when H1 is (A. Wald 1945). The hypotheses fix only the strength; the rest of the
+distribution of results is taken as likely as it can be under each (generalised SPRT, M. Van den Bergh).
 
 elo0 and elo1 are Elo of the expected score ("logistic"), or normalised Elo ("normalised"), with which a test
 takes as many games with drawish openings as with sharp ones.

@@ -4,8 +4,8 @@ Two games with the same opening and colours reversed are one sample, not two: th
 depend on each other. Where games were played in pairs the numbers come from the pairs (the "pentanomial"
 model), else from the single games. Intervals are for 95 %.
 
-Elo is -400 log10(1/score - 1). Normalised Elo is (score - ½) / (standard deviation of one game) · 800 / ln 10,
-which draws and balanced openings leave alone (M. Van den Bergh, "Comments on Normalized Elo").
+Elo is -400 log10(1/score - 1). Normalised Elo is (score - ½) / (standard deviation of one game) · 800 / ln
+10, which draws and balanced openings leave alone (M. Van den Bergh, "Comments on Normalized Elo").
 """
 
 from __future__ import annotations
@@ -120,7 +120,8 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A value with the interval that holds it in 95 % of all matches. Infinite where all results are equal."""
+    """A value with the interval that holds it in 95 % of all matches. Infinite where all results are
+    equal."""
 
     value: float
     low: float
@@ -183,7 +184,8 @@ def normalised_elo(tally: Tally) -> Estimate:
 
 
 def likelihood_of_superiority(tally: Tally) -> float:
-    """The probability that the player is stronger than the opponents, after these results; nan without games."""
+    """The probability that the player is stronger than the opponents, after these results; nan without
+    games."""
     sample = tally.sample()
     if not sample.size:
         return nan
@@ -198,9 +200,9 @@ def likelihood_of_superiority(tally: Tally) -> float:
 def score_interval(sample: Sample) -> tuple[float, float]:
     """The 95 % interval of the mean score.
 
-    Normal, mean ± 1.96 standard errors. Where that leaves 0 to 1 or has no width (few results, or all the same)
-    the bounds are those of the likelihood ratio instead (empirical likelihood, A. Owen 1988), with results that were
-    not seen allowed: ten wins of ten then say "a score above 0.82", not "certainly 1".
+    Normal, mean ± 1.96 standard errors. Where that leaves 0 to 1 or has no width (few results, or all the
+    same) the bounds are those of the likelihood ratio instead (empirical likelihood, A. Owen 1988), with
+    results that were not seen allowed: ten wins of ten then say "a score above 0.82", not "certainly 1".
     """
     mean = sample.mean
     margin = Z95 * sqrt(sample.variance / sample.size)

@@ -14,8 +14,8 @@ CLOCK = re.compile(
 class TimeControl:
     """What limits a player's thinking. All limits that are given hold at once.
 
-    base_ms: time on the clock at the start, and again after every `moves` moves if there are that; increment_ms is
-    added after each move. movetime_ms, nodes, depth (plies): of each move.
+    base_ms: time on the clock at the start, and again after every `moves` moves if there are that;
+    increment_ms is added after each move. movetime_ms, nodes, depth (plies): of each move.
     """
 
     base_ms: int | None = None
@@ -27,13 +27,16 @@ class TimeControl:
 
     @staticmethod
     def parse_clock(text: str) -> tuple[int, int, int | None]:
-        """(base_ms, increment_ms, moves) of `[moves/][minutes:]seconds[+increment]`, as in 60+0.6, 40/1:30, 5:00+3.
+        """(base_ms, increment_ms, moves) of `[moves/][minutes:]seconds[+increment]`, as in 60+0.6, 40/1:30,
+        5:00+3.
 
         Raises ValueError.
         """
         match = CLOCK.match(text.strip())
         if match is None:
-            raise ValueError(f"{text!r} is not a clock: write [moves/][minutes:]seconds[+increment], e.g. 60+0.6")
+            raise ValueError(
+                f"{text!r} is not a clock: write [moves/][minutes:]seconds[+increment], e.g. 60+0.6"
+            )
         seconds = 60 * int(match["minutes"] or 0) + float(match["seconds"])
         base_ms, increment_ms = round(seconds * 1000), round(float(match["increment"] or 0) * 1000)
         if base_ms < 1 or (match["moves"] is not None and int(match["moves"]) < 1):
@@ -70,8 +73,8 @@ class GameClock:
     """One player's clock in one game."""
 
     def __init__(self, control: TimeControl, *, margin_ms: float = 0.0) -> None:
-        """margin_ms: how far it may be overdrawn before the game is lost, for what is the runner's delay and not
-        the player's."""
+        """margin_ms: how far it may be overdrawn before the game is lost, for what is the runner's delay
+        and not the player's."""
         self.control = control
         self.margin_ms = margin_ms
         self.remaining_ms: float | None = None if control.base_ms is None else float(control.base_ms)

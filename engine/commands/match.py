@@ -1,0 +1,245 @@
+"""`wavefront match`: games between networks, option sets and other engines, with statistics."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from engine.match.config import MatchConfig
+    from engine.match.runner import Ending, MatchRunner
+
+HELP = "play a match between networks, option sets and UCI engines"
+
+EPILOG = """
+players are written key=value,key=value:
+  weights=FILE, backend=…, cpuct=… and any other option   this engine with these options
+  program=stockfish,args=…,"Skill Level=5",Hash=64         a UCI engine with its own options
+  name=…, tc=60+0.6 | movetime=MS, nodes=N, depth=N        for both kinds
+
+examples:
+  %(prog)s --player weights=a.pb.gz --player weights=b.pb.gz --nodes 400 --games 200
+  %(prog)s --player cpuct=1.7 --player cpuct=2.2 --nodes 800 --sprt elo0=0,elo1=10
+  %(prog)s --player nodes=400 --player program=stockfish,UCI_LimitStrength=true,UCI_Elo=2000,movetime=50
+  %(prog)s match.toml
+
+The same command again goes on with a match that was interrupted.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = EPILOG
+    parser.add_argument(
+        "config_file", nargs="?", metavar="CONFIG.toml", help="the match; configs/match.toml shows every key"
+    )
+    parser.add_argument(
+        "--player", action="append", default=[], metavar="KEY=VALUE,…", help="one more player"
+    )
+    parser.add_argument(
+        "--each", metavar="KEY=VALUE,…", help="options and limits of players without their own"
+    )
+    limits = parser.add_argument_group("limits of players without their own (400 nodes)")
+    limits.add_argument("--tc", metavar="CLOCK", help="[moves/][minutes:]seconds[+increment], e.g. 60+0.6")
+    limits.add_argument("--movetime", metavar="MS", help="milliseconds per move")
+    limits.add_argument("--nodes", metavar="N", help="nodes per move")
+    limits.add_argument("--depth", metavar="PLIES", help="depth of each move")
+    games = parser.add_argument_group("games")
+    games.add_argument("--games", metavar="N", help="games of each pairing (100)")
+    games.add_argument(
+        "--format", metavar="FORMAT", help="round-robin or gauntlet (the first against the rest)"
+    )
+    games.add_argument(
+        "--no-pairs", action="store_true", help="play each opening once, not with colours reversed"
+    )
+    games.add_argument("--chess960", action="store_true", help="play Chess960")
+    games.add_argument("--seed", metavar="N", help="of all random choices (1)")
+    games.add_argument("--concurrency", metavar="N", help="games at once (what keeps the evaluator busy)")
+    games.add_argument(
+        "--openings", metavar="FILE", help="EPD, PGN or Polyglot file, or startpos (2000 shipped ones)"
+    )
+    games.add_argument("--order", metavar="ORDER", help="of the openings: random or sequential")
+    games.add_argument("--plies", metavar="N", help="how much of an opening to play (all of it)")
+    ends = parser.add_argument_group("ends of games and of the match")
+    ends.add_argument(
+        "--sprt", nargs="?", const="", metavar="elo0=0,elo1=5,…", help="stop when the SPRT decides"
+    )
+    ends.add_argument(
+        "--resign", nargs="?", const="", metavar="score=600,moves=4,…", help="adjudicate lost games"
+    )
+    ends.add_argument(
+        "--draw", nargs="?", const="", metavar="from_move=40,moves=8,score=10", help="adjudicate draws"
+    )
+    ends.add_argument("--max-moves", metavar="N", help="draw after N moves")
+    ends.add_argument("--syzygy", metavar="FOLDER", help="end games that Syzygy tables decide")
+    output = parser.add_argument_group("output")
+    output.add_argument(
+        "--output", metavar="BASE", help="files are BASE.pgn, BASE.jsonl (journal), BASE.json (summary)"
+    )
+    output.add_argument("--event", metavar="NAME", help="the PGN's Event")
+    output.add_argument("--plot", metavar="FILE.png", help="draw Elo over the games")
+    output.add_argument("--restart", action="store_true", help="discard the games played before")
+    output.add_argument(
+        "--json", action="store_true", help="print the summary as JSON at the end, and no table"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from engine.match.adjudication import TablebaseError
+    from engine.match.journal import JournalError
+    from engine.match.openings import OpeningError
+    from engine.match.players import PlayerError
+    from engine.match.plot import PlotError, plot_elo
+    from engine.match.runner import MatchError, MatchRunner
+
+    config = config_of_arguments(arguments)
+    view = _view(config, as_json=arguments.json)
+    runner = MatchRunner(config, view, restart=arguments.restart)
+    failure = ""
+    ending: Ending = "interrupted"
+    try:
+        with view, contextlib.suppress(KeyboardInterrupt):
+            ending = asyncio.run(runner.run())
+    except (JournalError, MatchError, OpeningError, PlayerError, TablebaseError) as error:
+        failure = str(error)
+    _print_result(config, runner, as_json=arguments.json)
+    if config.files.plot is not None and runner.state.outcomes:
+        try:
+            plot_elo(config.files.plot, config, runner.state.outcomes)
+        except PlotError as error:
+            failure = failure or str(error)
+    if failure:
+        print(f"wavefront match: {failure}", file=sys.stderr)
+        return 1
+    if ending == "interrupted":
+        print("interrupted; the same command goes on with the match", file=sys.stderr)
+        return 130
+    return 0
+
+
+def config_of_arguments(arguments: argparse.Namespace) -> MatchConfig:
+    """The match that the file and the flags describe. Raises MatchConfigError."""
+    from pathlib import Path
+
+    from engine.match.configfile import match_config, merge, parse_pairs, read_document
+
+    place = arguments.config_file or "match"
+    document: dict[str, Any] = read_document(arguments.config_file) if arguments.config_file else {}
+    flags: dict[str, Any] = {"defaults": {}, "openings": {}, "adjudication": {}}
+    if arguments.each:
+        flags["defaults"].update(parse_pairs(arguments.each, "--each"))
+    limits = {
+        name: value for name in ("tc", "movetime", "nodes", "depth") if (value := getattr(arguments, name))
+    }
+    flags["defaults"].update(limits)
+    for name in ("games", "format", "seed", "concurrency", "output", "event", "plot"):
+        if getattr(arguments, name) is not None:
+            flags[name] = getattr(arguments, name)
+    if arguments.no_pairs:
+        flags["pairs"] = False
+    if arguments.chess960:
+        flags["chess960"] = True
+    for flag, key in (("openings", "file"), ("order", "order"), ("plies", "plies")):
+        if getattr(arguments, flag) is not None:
+            flags["openings"][key] = getattr(arguments, flag)
+    for flag in ("resign", "draw"):
+        if getattr(arguments, flag) is not None:
+            flags["adjudication"][flag] = _rule(getattr(arguments, flag), f"--{flag}")
+    if arguments.max_moves is not None:
+        flags["adjudication"]["max_moves"] = arguments.max_moves
+    if arguments.syzygy is not None:
+        flags["adjudication"]["tablebase"] = {"enabled": True, "paths": arguments.syzygy}
+    if arguments.sprt is not None:
+        flags["sprt"] = _rule(arguments.sprt, "--sprt")
+    if limits:
+        # Limits replace limits: nodes from the file do not also bound a clock from the flags.
+        for name in ("tc", "movetime", "nodes", "depth"):
+            document.get("defaults", {}).pop(name, None)
+    merge(document, flags)
+    players = [_player(text, parse_pairs(text, "--player")) for text in arguments.player]
+    if players:
+        given = document.get("player", [])
+        document["player"] = [*(given if isinstance(given, list) else [given]), *players]
+    if "output" not in document and arguments.config_file:
+        document["output"] = Path(arguments.config_file).stem
+    return match_config(document, place)
+
+
+def _rule(text: str, flag: str) -> dict[str, Any]:
+    from engine.match.configfile import parse_pairs
+
+    return {"enabled": True, **parse_pairs(text, flag)}
+
+
+def _player(text: str, entries: dict[str, str]) -> dict[str, Any]:
+    """A first part without a key is a network or a program."""
+    from engine.match.configfile import MatchConfigError
+
+    short = entries.pop("", None)
+    if short is not None:
+        key = "weights" if short.endswith((".pb.gz", ".pb")) else "program"
+        if key in entries:
+            raise MatchConfigError(f"--player {text}: {key} is given twice")
+        return {key: short, **entries}
+    return dict(entries)
+
+
+class _Quiet:
+    """Shows nothing but notes, on standard error."""
+
+    def __enter__(self) -> _Quiet:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        pass
+
+    def started(self, state: Any) -> None:
+        pass
+
+    def game_over(self, state: Any, record: Any) -> None:
+        pass
+
+    def tick(self, state: Any) -> None:
+        pass
+
+    def note(self, text: str) -> None:
+        print(f"wavefront match: {text}", file=sys.stderr)
+
+
+def _view(config: MatchConfig, *, as_json: bool) -> Any:
+    from rich.console import Console
+
+    from engine.match.display import LiveView, PlainView
+
+    if as_json:
+        return _Quiet()
+    console = Console()
+    return LiveView(config, console) if console.is_terminal else PlainView(config, sys.stdout)
+
+
+def _print_result(config: MatchConfig, runner: MatchRunner, *, as_json: bool) -> None:
+    from rich.console import Console
+
+    from engine.match.display import sprt_line, standings_lines, standings_table
+    from engine.match.summary import summary
+
+    state = runner.state
+    if as_json:
+        print(json.dumps(summary(config, state.standings, state.speed), ensure_ascii=False))
+        return
+    if not state.outcomes:
+        return
+    console = Console()
+    if console.is_terminal:
+        console.print(standings_table(config, state.standings))
+        if state.standings.sprt is not None:
+            console.print(sprt_line(state.standings))
+    else:
+        for line in standings_lines(config, state.standings):
+            print(line)
+    files = config.files
+    print(f"games {files.pgn}, journal {files.journal}, summary {files.summary}")

@@ -1,0 +1,144 @@
+"""Ends games: by the rules of chess, and by adjudication before those would."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import chess
+import chess.syzygy
+
+from engine.match.config import Adjudication, TablebaseRule
+from engine.match.record import MoveRecord, Reason, Result
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How a game ends."""
+
+    result: Result
+    reason: Reason
+    detail: str = ""
+
+
+def win_for(color: chess.Color) -> Result:
+    """The result when a side wins."""
+    return "1-0" if color == chess.WHITE else "0-1"
+
+
+def end_by_rules(board: chess.Board) -> Verdict | None:
+    """Mate, stalemate, insufficient material, the 50-move rule or a position's third occurrence, without
+    anybody claiming it; None if the game goes on. Mate comes before the 50-move rule."""
+    if not any(board.generate_legal_moves()):
+        if board.is_check():
+            return Verdict(win_for(not board.turn), Reason.CHECKMATE)
+        return Verdict("1/2-1/2", Reason.STALEMATE)
+    if board.is_insufficient_material():
+        return Verdict("1/2-1/2", Reason.INSUFFICIENT_MATERIAL)
+    if board.halfmove_clock >= 100:
+        return Verdict("1/2-1/2", Reason.FIFTY_MOVES)
+    if board.is_repetition(3):
+        return Verdict("1/2-1/2", Reason.THREEFOLD_REPETITION)
+    return None
+
+
+class TablebaseError(ValueError):
+    """Syzygy tables that cannot be used. The message names the folder."""
+
+
+class Tablebases:
+    """Syzygy tables as a judge."""
+
+    def __init__(self, rule: TablebaseRule, tables: chess.syzygy.Tablebase) -> None:
+        self._rule = rule
+        self._tables = tables
+        available = max((len(name) - 1 for name in tables.wdl), default=0)
+        self.men = min(rule.men or available, available)
+
+    def judge(self, board: chess.Board, *, first: bool = False) -> Verdict | None:
+        """The value of a position in which the 50-move count has just begun (elsewhere it would depend on
+        that count), or of a game's first position; None if it has none that counts."""
+        rule = self._rule
+        if chess.popcount(board.occupied) > self.men or board.castling_rights:
+            return None
+        if board.halfmove_clock and not first and not rule.ignore_fifty_moves:
+            return None
+        value = self._tables.get_wdl(board)
+        if value is None:
+            return None
+        wins = 1 if rule.ignore_fifty_moves else 2
+        if abs(value) < wins:
+            return Verdict("1/2-1/2", Reason.TABLEBASE) if rule.results != "wins" else None
+        if rule.results == "draws" or (board.halfmove_clock and not rule.ignore_fifty_moves):
+            return None
+        return Verdict(win_for(board.turn if value > 0 else not board.turn), Reason.TABLEBASE)
+
+
+@contextmanager
+def open_tablebases(rule: TablebaseRule | None) -> Iterator[Tablebases | None]:
+    """The tables of a rule, as long as they are needed. Raises TablebaseError if there are none."""
+    if rule is None:
+        yield None
+        return
+    with chess.syzygy.Tablebase() as tables:
+        for folder in (part for path in rule.paths for part in path.split(os.pathsep) if part):
+            try:
+                found = tables.add_directory(str(Path(folder).expanduser()), load_dtz=False)
+            except OSError as error:
+                raise TablebaseError(f"cannot read the tablebases in {folder}: {error.strerror}") from None
+            if not found:
+                raise TablebaseError(f"{folder} holds no Syzygy tables (.rtbw)")
+        yield Tablebases(rule, tables)
+
+
+class Adjudicator:
+    """Watches one game and ends it by the rules that are set."""
+
+    def __init__(self, rules: Adjudication, tablebases: Tablebases | None = None) -> None:
+        self._rules = rules
+        self._tablebases = tablebases
+        self._lost = {chess.WHITE: 0, chess.BLACK: 0}
+        self._won = {chess.WHITE: 0, chess.BLACK: 0}
+        self._level = {chess.WHITE: 0, chess.BLACK: 0}
+
+    def judge_start(self, board: chess.Board) -> Verdict | None:
+        """Whether a game is over before its first move."""
+        return self._tablebases.judge(board, first=True) if self._tablebases is not None else None
+
+    def judge(self, board: chess.Board, move: MoveRecord) -> Verdict | None:
+        """Whether the game ends with `move`, the last one on the board."""
+        mover = not board.turn
+        verdict = self._resignation(mover, move.verdict_cp) or self._draw(board, mover, move.verdict_cp)
+        if verdict is None and self._tablebases is not None:
+            verdict = self._tablebases.judge(board)
+        limit = self._rules.max_moves
+        if verdict is None and limit is not None and board.ply() >= 2 * limit:
+            verdict = Verdict("1/2-1/2", Reason.MOVE_LIMIT)
+        return verdict
+
+    def _resignation(self, mover: chess.Color, score: int | None) -> Verdict | None:
+        rule = self._rules.resign
+        if rule is None:
+            return None
+        self._lost[mover] = self._lost[mover] + 1 if score is not None and score <= -rule.score else 0
+        self._won[mover] = self._won[mover] + 1 if score is not None and score >= rule.score else 0
+        for loser in chess.COLORS:
+            agreed = not rule.two_sided or self._won[not loser] >= rule.moves
+            if self._lost[loser] >= rule.moves and agreed:
+                return Verdict(win_for(not loser), Reason.RESIGNATION)
+        return None
+
+    def _draw(self, board: chess.Board, mover: chess.Color, score: int | None) -> Verdict | None:
+        rule = self._rules.draw
+        if rule is None:
+            return None
+        if board.halfmove_clock == 0:  # Something has changed: what was said before says little.
+            self._level = {chess.WHITE: 0, chess.BLACK: 0}
+        level = score is not None and abs(score) <= rule.score
+        self._level[mover] = self._level[mover] + 1 if level else 0
+        if board.fullmove_number >= rule.from_move and min(self._level.values()) >= rule.moves:
+            return Verdict("1/2-1/2", Reason.ADJUDICATED_DRAW)
+        return None

@@ -1,0 +1,211 @@
+"""Shows a match: a table that is drawn anew in a terminal, plain lines in a log or a pipe."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TextIO
+
+from engine.match.config import MatchConfig
+from engine.match.record import GameRecord
+from engine.match.runner import MatchState
+from engine.match.standings import Standings
+from engine.match.statistics import elo, likelihood_of_superiority, normalised_elo
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+REPORT_GAMES = 10
+"""Games between two reports of the standings in a log."""
+
+NOTES_SHOWN = 4
+"""Latest messages below the live table."""
+
+
+def game_line(config: MatchConfig, state: MatchState, record: GameRecord) -> str:
+    """One finished game in a line."""
+    white, black = config.players[record.white].name, config.players[record.black].name
+    return (
+        f"game {record.number + 1} ({state.standings.games} of {len(state.standings.schedule)} played): "
+        f"{white} – {black} {record.result}, {record.explanation}, {(len(record.moves) + 1) // 2} moves, "
+        f"{record.seconds:.1f} s"
+    )
+
+
+def standings_lines(config: MatchConfig, standings: Standings) -> list[str]:
+    """The standings in words and numbers, best player first."""
+    lines = []
+    for player in ranking(standings) if len(config.players) > 2 else [0]:
+        tally = standings.total(player)
+        if not tally.games:
+            continue
+        against = f" vs {config.players[1].name}" if len(config.players) == 2 else ""
+        pairs = f", pairs {list(tally.pairs)}" if tally.finished_pairs else ""
+        lines.append(
+            f"{config.players[player].name}{against}: {tally.games} games, "
+            f"+{tally.wins} ={tally.draws} -{tally.losses}, {100 * tally.score:.1f} %, "
+            f"Elo {elo(tally)}, normalised {normalised_elo(tally)}, "
+            f"LOS {100 * likelihood_of_superiority(tally):.1f} %, draws {100 * tally.draw_ratio:.0f} %{pairs}"
+        )
+    if standings.sprt is not None:
+        lines.append(sprt_line(standings))
+    return lines
+
+
+def sprt_line(standings: Standings) -> str:
+    """The SPRT in a line."""
+    sprt = standings.sprt
+    assert sprt is not None
+    decision = {
+        "continue": "not decided",
+        "H0": f"H0 accepted: not stronger than {sprt.elo0:g}",
+        "H1": f"H1 accepted: stronger than {sprt.elo0:g}, as {sprt.elo1:g}",
+    }[standings.decision]
+    return (
+        f"SPRT {sprt.elo0:g} to {sprt.elo1:g} {sprt.model} Elo: LLR {standings.llr():+.2f} "
+        f"({sprt.lower:.2f} to {sprt.upper:.2f}), {decision}"
+    )
+
+
+def speed_line(state: MatchState) -> str:
+    """How fast it goes, and how long it will."""
+    speed = state.speed
+    parts = [f"{speed.concurrency} games at once", f"{speed.games_per_hour:,.0f} games/h"]
+    parts.append(f"{speed.moves_per_second:,.1f} moves/s")
+    if speed.evaluations:
+        parts += [
+            f"{speed.positions_per_second:,.0f} positions/s",
+            f"mean batch {speed.mean_batch:,.1f}",
+        ]
+    left = len(state.standings.schedule) - state.standings.games
+    if speed.games_per_hour and left:
+        parts.append(f"{_duration(left / speed.games_per_hour * 3600)} left")
+    return ", ".join(parts)
+
+
+def ranking(standings: Standings) -> list[int]:
+    """Numbers of the players, best score first."""
+
+    def score(player: int) -> float:
+        tally = standings.total(player)
+        return tally.score if tally.games else 0.5
+
+    return sorted(range(len(standings.players)), key=score, reverse=True)
+
+
+class PlainView:
+    """Lines: one per game, the standings every few games."""
+
+    def __init__(self, config: MatchConfig, stream: TextIO) -> None:
+        self._config = config
+        self._stream = stream
+
+    def __enter__(self) -> PlainView:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        pass
+
+    def started(self, state: MatchState) -> None:
+        names = ", ".join(f"{player.name} ({player.time})" for player in self._config.players)
+        self._print(f"{self._config.event}: {names}; {len(state.standings.schedule)} games")
+        if state.resumed:
+            self._print(f"{state.resumed} games are played already: {self._config.files.journal}")
+
+    def game_over(self, state: MatchState, record: GameRecord) -> None:
+        self._print(game_line(self._config, state, record))
+        if state.standings.games % REPORT_GAMES == 0:
+            for line in (*standings_lines(self._config, state.standings), speed_line(state)):
+                self._print("  " + line)
+
+    def tick(self, state: MatchState) -> None:
+        pass
+
+    def note(self, text: str) -> None:
+        self._print(text)
+
+    def _print(self, text: str) -> None:
+        print(text, file=self._stream, flush=True)
+
+
+class LiveView:
+    """A table in a terminal. A context manager: the terminal is its own until it ends."""
+
+    def __init__(self, config: MatchConfig, console: Console) -> None:
+        from rich.live import Live
+
+        self._config = config
+        self._notes: list[str] = []
+        self._last_game = ""
+        # Drawn once a second and no more: drawing takes the processor longer than playing does.
+        self._live = Live(console=console, auto_refresh=False)
+
+    def __enter__(self) -> LiveView:
+        self._live.__enter__()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._live.__exit__(None, None, None)
+
+    def started(self, state: MatchState) -> None:
+        self.tick(state)
+
+    def game_over(self, state: MatchState, record: GameRecord) -> None:
+        self._last_game = game_line(self._config, state, record)
+
+    def tick(self, state: MatchState) -> None:
+        self._live.update(self._drawing(state), refresh=True)
+
+    def note(self, text: str) -> None:
+        self._notes = [*self._notes, text][-NOTES_SHOWN:]
+
+    def _drawing(self, state: MatchState) -> RenderableType:
+        from rich.console import Group
+        from rich.text import Text
+
+        standings = state.standings
+        lines = [f"{standings.games} of {len(standings.schedule)} games, {state.playing} under way"]
+        if state.resumed:
+            lines[0] += f", {state.resumed} resumed"
+        lines.append(speed_line(state))
+        if standings.sprt is not None:
+            lines.append(sprt_line(standings))
+        if len(self._config.players) == 2 and standings.tally(0, 1).finished_pairs:
+            pairs = " ".join(str(count) for count in standings.tally(0, 1).pairs)
+            lines.append(f"pairs by points of {self._config.players[0].name} (0 to 2): {pairs}")
+        if self._last_game:
+            lines.append(self._last_game)
+        return Group(standings_table(self._config, standings), Text("\n".join(lines + self._notes)))
+
+
+def standings_table(config: MatchConfig, standings: Standings) -> RenderableType:
+    """The standings as a table of rich."""
+    from rich.table import Table
+
+    table = Table(title=config.event)
+    table.add_column("player")
+    headings = ("limits", "games", "won", "drawn", "lost", "score", "Elo", "normalised", "LOS", "faults")
+    for heading in headings:
+        table.add_column(heading, justify="right")
+    for player in ranking(standings):
+        tally = standings.total(player)
+        played = bool(tally.games)
+        table.add_row(
+            config.players[player].name,
+            str(config.players[player].time),
+            str(tally.games),
+            str(tally.wins),
+            str(tally.draws),
+            str(tally.losses),
+            f"{100 * tally.score:.1f} %" if played else "–",
+            str(elo(tally)),
+            str(normalised_elo(tally)),
+            f"{100 * likelihood_of_superiority(tally):.1f} %" if played else "–",
+            str(standings.players[player].faults.total() or ""),
+        )
+    return table
+
+
+def _duration(seconds: float) -> str:
+    minutes = round(seconds / 60)
+    if minutes < 1:
+        return f"{seconds:.0f} s"
+    return f"{minutes} min" if minutes < 120 else f"{minutes / 60:.1f} h"

@@ -1,0 +1,145 @@
+"""Plays one game between two players, move by move, with the board as referee."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from time import perf_counter
+
+import chess
+
+from engine.match.adjudication import Adjudicator, Tablebases, Verdict, end_by_rules, win_for
+from engine.match.config import Adjudication
+from engine.match.openings import Opening
+from engine.match.players import Clocks, ForfeitError, Player, Position, Thought
+from engine.match.record import GameRecord, MoveRecord, Reason
+from engine.match.schedule import ScheduledGame
+from engine.match.timecontrol import GameClock
+
+PATIENCE_SECONDS = 0.5
+"""How long beyond a player's time the runner waits for the move, which is too late, before it says stop."""
+
+
+@dataclass(frozen=True, slots=True)
+class GameRules:
+    """What games of a match have in common; the fields are those of MatchConfig."""
+
+    adjudication: Adjudication
+    tablebases: Tablebases | None = None
+    chess960: bool = False
+    time_margin_ms: float = 50.0
+    stall_seconds: float = 120.0
+
+
+async def play_game(
+    scheduled: ScheduledGame, opening: Opening, white: Player, black: Player, rules: GameRules
+) -> GameRecord:
+    """Play a game to its end. What a player does wrong is a result with a reason; only PlayerError is
+    raised."""
+    started, began = datetime.now(UTC), perf_counter()
+    board = opening.board(chess960=rules.chess960)
+    position = Position(board)
+    clocks = Clocks(
+        GameClock(white.config.time, margin_ms=rules.time_margin_ms),
+        GameClock(black.config.time, margin_ms=rules.time_margin_ms),
+    )
+    moves: list[MoveRecord] = []
+    verdict = await _play(position, {chess.WHITE: white, chess.BLACK: black}, clocks, rules, moves)
+    return GameRecord(
+        number=scheduled.number,
+        pair=scheduled.pair,
+        white=scheduled.white,
+        black=scheduled.black,
+        result=verdict.result,
+        reason=verdict.reason,
+        detail=verdict.detail,
+        opening=opening.name,
+        start_fen=opening.fen,
+        chess960=rules.chess960,
+        opening_moves=opening.moves,
+        moves=tuple(moves),
+        started=started.isoformat(timespec="seconds"),
+        seconds=perf_counter() - began,
+    )
+
+
+async def _play(
+    position: Position,
+    players: dict[chess.Color, Player],
+    clocks: Clocks,
+    rules: GameRules,
+    moves: list[MoveRecord],
+) -> Verdict:
+    board = position.board
+    adjudicator = Adjudicator(rules.adjudication, rules.tablebases)
+    for color in chess.COLORS:
+        try:
+            await players[color].new_game()
+        except ForfeitError as fault:
+            return Verdict(win_for(not color), fault.reason, str(fault))
+    verdict = adjudicator.judge_start(board)
+    while verdict is None:
+        mover = board.turn
+        clock = clocks.of(mover)
+        try:
+            thought = await players[mover].think(
+                position, clocks, patience_seconds=_patience(clock, rules.stall_seconds)
+            )
+        except ForfeitError as fault:
+            return _forfeit(board, fault, clock)
+        try:
+            move = _legal(board, thought)
+        except ValueError as error:
+            return Verdict(win_for(not mover), Reason.ILLEGAL_MOVE, str(error))
+        if not clock.spend(thought.seconds * 1000):
+            return _out_of_time(board)
+        record = MoveRecord(
+            uci=board.uci(move),
+            seconds=round(thought.seconds, 4),
+            score_cp=thought.score_cp,
+            mate=thought.mate,
+            depth=thought.depth,
+            selective_depth=thought.selective_depth,
+            nodes=thought.nodes,
+            clock_ms=clock.remaining_ms,
+        )
+        moves.append(record)
+        position.push(move)
+        verdict = end_by_rules(board) or adjudicator.judge(board, record)
+        if len(moves) % 16 == 0:
+            await asyncio.sleep(0)  # Players that answer at once must not keep the loop from all else.
+    return verdict
+
+
+def _patience(clock: GameClock, stall_seconds: float) -> float:
+    allowed = clock.allowed_ms
+    return stall_seconds if allowed is None else allowed / 1000 + PATIENCE_SECONDS
+
+
+def _legal(board: chess.Board, thought: Thought) -> chess.Move:
+    """The move of a thought. Raises ValueError, saying what is wrong, if it is no legal move."""
+    if thought.move is None:
+        raise ValueError(f"no move in {board.fen()}")
+    try:
+        move = board.parse_uci(thought.move)
+    except ValueError:
+        raise ValueError(f"{thought.move[:20]} in {board.fen()}") from None
+    if not move:
+        raise ValueError(f"null move in {board.fen()}")
+    return move
+
+
+def _forfeit(board: chess.Board, fault: ForfeitError, clock: GameClock) -> Verdict:
+    """The end of a game whose mover fails."""
+    if fault.reason is Reason.TIME and clock.allowed_ms is not None:
+        return _out_of_time(board)
+    reason = Reason.STALL if fault.reason is Reason.TIME else fault.reason
+    return Verdict(win_for(not board.turn), reason, str(fault))
+
+
+def _out_of_time(board: chess.Board) -> Verdict:
+    """The mover's time is up: lost, unless the opponent has nothing to mate with (FIDE Laws of Chess 6.9)."""
+    if board.has_insufficient_material(not board.turn):
+        return Verdict("1/2-1/2", Reason.TIME, "the opponent cannot mate")
+    return Verdict(win_for(not board.turn), Reason.TIME)

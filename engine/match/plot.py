@@ -1,0 +1,93 @@
+"""A plot of Elo over the games of a match."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import isfinite, nan
+from pathlib import Path
+
+from engine.match.config import MatchConfig
+from engine.match.record import GameOutcome
+from engine.match.standings import Standings
+from engine.match.statistics import Estimate, elo
+
+POINTS = 400
+"""Points of a curve: more are not seen."""
+
+
+class PlotError(RuntimeError):
+    """The plot cannot be made. The message says what to do."""
+
+
+def elo_history(config: MatchConfig, outcomes: Sequence[GameOutcome]) -> list[tuple[int, list[Estimate]]]:
+    """After how many games each player had which Elo, at up to `POINTS` moments. outcomes: in the order
+    counted."""
+    standings = Standings(config.schedule, config.sprt)
+    step = max(1, len(outcomes) // POINTS)
+    history = []
+    for outcome in outcomes:
+        standings.add(outcome)
+        if standings.games % step == 0 or standings.games == len(outcomes):
+            estimates = [elo(standings.total(player)) for player in range(len(config.players))]
+            history.append((standings.games, estimates))
+    return history
+
+
+def plot_elo(path: Path, config: MatchConfig, outcomes: Sequence[GameOutcome]) -> None:
+    """Draw Elo with its 95 % interval over the games into an image file; the suffix names the format.
+
+    Of two players only the first is drawn. Raises PlotError.
+    """
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise PlotError("--plot needs matplotlib: pip install 'wavefront-chess[plot]'") from None
+    if not outcomes:
+        raise PlotError("there is nothing to plot before the first game")
+    history = elo_history(config, outcomes)
+    games = [count for count, _ in history]
+    figure = Figure(figsize=(9, 5), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    shown = [0] if len(config.players) == 2 else range(len(config.players))
+    for player in shown:
+        estimates = [estimates[player] for _, estimates in history]
+        values = [_finite(estimate.value) for estimate in estimates]
+        (line,) = axes.plot(games, values, label=config.players[player].name)
+        axes.fill_between(
+            games,
+            [_finite(estimate.low) for estimate in estimates],
+            [_finite(estimate.high) for estimate in estimates],
+            color=line.get_color(),
+            alpha=0.15,
+            linewidth=0,
+        )
+    axes.axhline(0, color="grey", linewidth=0.8)
+    # The first few games have bars of hundreds of Elo, which would leave the rest flat.
+    settled = [
+        bound
+        for count, estimates in history
+        if count >= games[-1] / 10
+        for player in shown
+        for bound in (estimates[player].low, estimates[player].high)
+        if isfinite(bound)
+    ]
+    if settled:
+        margin = 0.1 * (max(settled) - min(settled)) or 1.0
+        axes.set_ylim(min(*settled, 0) - margin, max(*settled, 0) + margin)
+    axes.set_xlabel("games")
+    if len(config.players) == 2:
+        axes.set_ylabel(f"Elo of {config.players[0].name} over {config.players[1].name}")
+    else:
+        axes.set_ylabel("Elo against the field")
+        axes.legend()
+    axes.set_title(config.event)
+    try:
+        figure.savefig(path, dpi=120)
+    except (OSError, ValueError) as error:
+        raise PlotError(f"cannot write {path}: {error}") from None
+
+
+def _finite(value: float) -> float:
+    return value if isfinite(value) else nan
