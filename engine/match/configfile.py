@@ -9,6 +9,7 @@ import os
 import shlex
 import tomllib
 from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -357,11 +358,10 @@ def _time(table: Table) -> TimeControl | None:
 
 def _named(players: Sequence[PlayerConfig]) -> tuple[PlayerConfig, ...]:
     """Give a name to those without one, and make all names different."""
-    from dataclasses import replace
-
-    names = [player.name or _base_name(player) for player in players]
+    bases = [player.name or _base_name(player) for player in players]
+    names = list(bases)
     for number, player in enumerate(players):
-        if not player.name and names.count(names[number]) > 1:
+        if not player.name and bases.count(bases[number]) > 1:
             others = [p for i, p in enumerate(players) if i != number and not p.name]
             if all(p.time != player.time for p in others):
                 names[number] = f"{names[number]} {player.time}"

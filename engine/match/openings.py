@@ -30,7 +30,7 @@ POLYGLOT_PLIES = 8
 POLYGLOT_ATTEMPTS = 100
 """Random walks through a Polyglot book in search of a line that was not yet had."""
 
-GAME_START = re.compile(r'^\[\w+ "', re.MULTILINE)
+TAG_LINE = re.compile(r'^\[\w+\s+".*"\]\s*$', re.MULTILINE)
 
 
 class OpeningError(ValueError):
@@ -231,7 +231,7 @@ def _game_offsets(text: str) -> list[int]:
     """Where the games of a PGN text begin: at each tag line that does not follow another tag line."""
     offsets = []
     previous_line_end = -2
-    for match in GAME_START.finditer(text):
+    for match in TAG_LINE.finditer(text):
         begin = match.start()
         if begin != previous_line_end + 1:
             offsets.append(begin)

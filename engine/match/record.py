@@ -121,19 +121,20 @@ class GameRecord:
     @property
     def explanation(self) -> str:
         """The end of the game in words, as in "Black loses on time"."""
-        loser = {"1-0": "Black", "0-1": "White"}.get(self.result, "")
-        winner = {"1-0": "White", "0-1": "Black"}.get(self.result, "")
-        text = {
-            Reason.CHECKMATE: f"{winner} mates",
-            Reason.RESIGNATION: f"{loser} resigns (adjudicated)",
-            Reason.TABLEBASE: f"{winner} wins by tablebase" if winner else "draw by tablebase",
-            Reason.TIME: f"{loser} loses on time",
-            Reason.ILLEGAL_MOVE: f"{loser} makes an illegal move",
-            Reason.DISCONNECT: f"{loser} disconnects",
-            Reason.STALL: f"{loser} stalls",
-            Reason.MOVE_LIMIT: "draw by move limit",
-            Reason.ADJUDICATED_DRAW: "draw by adjudication",
-        }.get(self.reason, f"draw by {self.reason}")
+        if self.result == "1/2-1/2":
+            draw = str(self.reason).removeprefix("draw by ")
+            text = f"draw by {draw}"
+        else:
+            winner, loser = ("White", "Black") if self.result == "1-0" else ("Black", "White")
+            text = {
+                Reason.CHECKMATE: f"{winner} mates",
+                Reason.RESIGNATION: f"{loser} resigns (adjudicated)",
+                Reason.TABLEBASE: f"{winner} wins by tablebase",
+                Reason.TIME: f"{loser} loses on time",
+                Reason.ILLEGAL_MOVE: f"{loser} makes an illegal move",
+                Reason.DISCONNECT: f"{loser} disconnects",
+                Reason.STALL: f"{loser} stalls",
+            }.get(self.reason, f"{winner} wins by {self.reason}")
         return f"{text}: {self.detail}" if self.detail else text
 
 

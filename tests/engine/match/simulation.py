@@ -65,7 +65,7 @@ def simulate(
     counts = np.zeros((matches, len(PAIR_SCORES)))
     active = np.arange(matches)
     accepted, pairs_played = 0, 0
-    looks = 100
+    looks = max(10, 100 // look_every)
     while active.size:
         new = random.multinomial(look_every, distribution, size=(active.size, looks))
         histories = counts[active][:, None, :] + np.cumsum(new, axis=1)

@@ -1,0 +1,260 @@
+"""A match's configuration from TOML and flags."""
+
+from __future__ import annotations
+
+import argparse
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.commands.match import add_arguments, config_of_arguments
+from engine.match.config import (
+    DrawRule,
+    MatchConfig,
+    PlayerConfig,
+    ResignRule,
+    TablebaseRule,
+    differences,
+)
+from engine.match.configfile import DEFAULT_TIME, MatchConfigError, match_config, parse_pairs, read_document
+from engine.match.openings import OpeningSettings
+from engine.match.sprt import Sprt
+from engine.match.timecontrol import TimeControl
+from engine.options import Options
+from tests.paths import REPOSITORY
+
+
+def from_toml(text: str) -> MatchConfig:
+    return match_config(tomllib.loads(text), "match.toml")
+
+
+def from_flags(*flags: str) -> MatchConfig:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    return config_of_arguments(parser.parse_args(flags))
+
+
+TWO = "[[player]]\n[[player]]\nnodes = 100\n"
+
+
+def test_a_whole_file() -> None:
+    config = from_toml("""
+        event = "test"
+        format = "gauntlet"
+        games = 20
+        seed = 7
+        chess960 = true
+        concurrency = 8
+        time_margin_ms = 10
+        stall_seconds = 5
+        output = "out/test"
+        [defaults]
+        tc = "10+0.1"
+        backend = "random"
+        [[player]]
+        name = "a"
+        cpuct = 2.0
+        [[player]]
+        weights = "net.pb.gz"
+        nodes = 400
+        [[player]]
+        program = ["stockfish", "-x"]
+        movetime = 100
+        Hash = 16
+        UCI_LimitStrength = true
+        [openings]
+        file = "book.epd"
+        order = "sequential"
+        plies = 8
+        start = 3
+        [adjudication]
+        max_moves = 200
+        [adjudication.resign]
+        score = 500
+        two_sided = true
+        [adjudication.draw]
+        from_move = 30
+        [adjudication.tablebase]
+        paths = ["/tables"]
+        results = "wins"
+    """)
+    own = Options(chess960=True, backend="random")
+    assert config.players == (
+        PlayerConfig("a", TimeControl(10_000, 100), own.changed(cpuct=2.0)),
+        PlayerConfig("net", TimeControl(nodes=400), own.changed(weights="net.pb.gz")),
+        PlayerConfig(
+            "stockfish",
+            TimeControl(movetime_ms=100),
+            command=("stockfish", "-x"),
+            uci_options={"Hash": 16, "UCI_LimitStrength": True},
+        ),
+    )
+    assert config.openings == OpeningSettings("book.epd", "sequential", 8, 3)
+    assert config.adjudication.resign == ResignRule(500, two_sided=True)
+    assert config.adjudication.draw == DrawRule(from_move=30)
+    assert config.adjudication.max_moves == 200
+    assert config.adjudication.tablebase == TablebaseRule(("/tables",), results="wins")
+    assert (config.games, config.seed, config.concurrency) == (20, 7, 8)
+    assert str(config.files.pgn) == str(Path("out/test.pgn"))
+    assert len(config.schedule) == 40
+
+
+def test_flags_make_the_same_match_as_a_file() -> None:
+    flags = from_flags(
+        *(
+            "--player",
+            "name=a,cpuct=2.0",
+            "--player",
+            'name=sf,program=stockfish,args="-x -y",Skill Level=5,nodes=7',
+        ),
+        *("--each", "backend=random", "--tc", "60+0.6", "--games", "20", "--openings", "book.epd"),
+        *("--sprt", "elo0=0,elo1=10,model=normalised", "--resign", "--draw", "moves=5", "--output", "x"),
+    )
+    file = from_toml("""
+        games = 20
+        output = "x"
+        [defaults]
+        tc = "60+0.6"
+        backend = "random"
+        [[player]]
+        name = "a"
+        cpuct = 2.0
+        [[player]]
+        name = "sf"
+        program = "stockfish"
+        args = ["-x", "-y"]
+        "Skill Level" = "5"
+        nodes = 7
+        [openings]
+        file = "book.epd"
+        [sprt]
+        elo1 = 10
+        model = "normalised"
+        [adjudication.resign]
+        [adjudication.draw]
+        moves = 5
+    """)
+    assert flags == file
+    assert flags.sprt == Sprt(0, 10, model="normalised")
+
+
+def test_flags_win_over_the_file_and_their_limits_replace_its_limits(tmp_path: Path) -> None:
+    path = tmp_path / "gauntlet.toml"
+    path.write_text('games = 10\n[defaults]\ntc = "1+1"\n[[player]]\n[[player]]\nname = "b"\n', "utf-8")
+    config = from_flags(str(path), "--games", "6", "--nodes", "50", "--player", "name=c")
+    assert config.games == 6
+    assert [player.name for player in config.players][1:] == ["b", "c"]
+    assert all(player.time == TimeControl(nodes=50) for player in config.players)
+    assert config.output == "gauntlet"
+
+
+def test_one_line_with_two_networks(tmp_path: Path) -> None:
+    config = from_flags("--player", "nets/a.pb.gz", "--player", "weights=nets/b.pb.gz,nodes=800")
+    assert [player.name for player in config.players] == ["a", "b"]
+    assert [player.time.nodes for player in config.players] == [DEFAULT_TIME.nodes, 800]
+
+
+def test_players_without_a_name_get_different_ones() -> None:
+    names = [player.name for player in from_toml(TWO).players]
+    assert names == ["wavefront 400 nodes", "wavefront 100 nodes"]
+    config = from_flags("--player", "cpuct=1", "--player", "cpuct=2")
+    assert [player.name for player in config.players] == ["wavefront", "wavefront #2"]
+
+
+def test_the_files_are_named_after_the_match_if_nothing_else_is_said() -> None:
+    one, same, other = from_toml(TWO), from_toml("games = 8\n" + TWO), from_toml("seed = 2\n" + TWO)
+    assert one.files == same.files
+    assert one.files.pgn != other.files.pgn
+    assert one.files.journal.name == f"match-{one.fingerprint}.jsonl"
+
+
+def test_what_changes_results_is_part_of_the_identity_and_is_named(tmp_path: Path) -> None:
+    one = from_toml(TWO)
+    assert differences(one.identity(), from_toml("games = 8\nconcurrency = 3\n" + TWO).identity()) == []
+    (line,) = differences(one.identity(), from_toml("[openings]\nplies = 2\n" + TWO).identity())
+    assert line == "openings plies: 0 then, 2 now"
+    network = tmp_path / "net.pb.gz"
+    network.write_bytes(b"one")
+    first = from_flags("--player", str(network), "--player", "nodes=1").identity()
+    network.write_bytes(b"two")
+    second = from_flags("--player", str(network), "--player", "nodes=1").identity()
+    assert "sha256" in differences(first, second)[0]
+
+
+def test_the_file_in_configs_shows_the_defaults() -> None:
+    path = REPOSITORY / "configs" / "match.toml"
+    config = match_config(read_document(path), "configs/match.toml")
+    plain = match_config({"player": [{"name": "first"}, {"name": "second"}]}, "")
+    identity, expected = config.identity(), plain.identity()
+    identity.pop("players"), expected.pop("players")
+    assert identity == expected
+    assert (config.games, config.concurrency, config.stall_seconds, config.event) == (
+        plain.games,
+        plain.concurrency,
+        plain.stall_seconds,
+        plain.event,
+    )
+    assert config.players[0].time == DEFAULT_TIME
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("games = 10", "two players"),
+        ("gamse = 10\n" + TWO, "no such key: 'gamse'; did you mean 'games'"),
+        ("games = 3\n" + TWO, "3 is odd"),
+        ("games = 0\n" + TWO, "games is a number from 1"),
+        ("games = true\n" + TWO, "games is a number"),
+        ("games = 2.5\n" + TWO, "whole number"),
+        ('format = "swiss"\n' + TWO, "round-robin, gauntlet"),
+        ("pairs = 1\n" + TWO, "pairs is true or false"),
+        ("[openings]\nfiles = 1\n" + TWO, r"\[openings\]: no such key: 'files'; did you mean 'file'"),
+        ("openings = 3\n" + TWO, r"\[openings\] is a table"),
+        ("[sprt]\nelo0 = 5\nelo1 = 0\n" + TWO, r"\[sprt\]: elo0 must be below"),
+        ("[adjudication.tablebase]\n" + TWO, "paths names no folder"),
+        ("[[player]]\n[[player]]\ncpukt = 2", "player 2: no such option: 'cpukt'; did you mean 'cpuct'"),
+        ("[[player]]\n[[player]]\ncpuct = 2000", "player 2: CPuct is from 0 to 100"),
+        ('[[player]]\n[[player]]\ntc = "soon"', "player 2: tc: 'soon' is not a clock"),
+        ('[[player]]\n[[player]]\ntc = "1+1"\nmovetime = 5', "exclude each other"),
+        ("[[player]]\n[[player]]\nnodes = 0", "nodes is a number from 1"),
+        ('[[player]]\n[[player]]\nargs = "x"', "args belong to a program"),
+        ('[[player]]\nname = "x"\n[[player]]\nname = "x"', "two players are called 'x'"),
+        ("player = 5", "player 1 is a table|two players"),
+        ("[sprt]\n" + TWO + "[[player]]\n", "between two players, not 3"),
+    ],
+)
+def test_mistakes_are_named(text: str, message: str) -> None:
+    with pytest.raises(MatchConfigError, match=message):
+        from_toml(text)
+
+
+def test_files_that_are_no_toml_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "bad.toml"
+    path.write_text("games = = 3", "utf-8")
+    with pytest.raises(MatchConfigError, match=r"bad\.toml is not TOML"):
+        read_document(path)
+    with pytest.raises(MatchConfigError, match=r"cannot read .*nowhere\.toml"):
+        read_document(tmp_path / "nowhere.toml")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a=1,b=2", {"a": "1", "b": "2"}),
+        ("net.pb.gz,nodes=2", {"": "net.pb.gz", "nodes": "2"}),
+        ('args="-a,-b",x=y', {"args": "-a,-b", "x": "y"}),
+        ("Skill Level=5,flag", {"Skill Level": "5", "flag": "true"}),
+        (r"weights=C:\nets\a.pb.gz", {"weights": r"C:\nets\a.pb.gz"}),
+        ("x=a=b", {"x": "a=b"}),
+        ("", {}),
+    ],
+)
+def test_tables_on_the_command_line(text: str, expected: dict[str, Any]) -> None:
+    assert parse_pairs(text, "--player") == expected
+
+
+def test_an_open_quote_is_named() -> None:
+    with pytest.raises(MatchConfigError, match="--player"):
+        parse_pairs('args="x', "--player")
