@@ -1,0 +1,87 @@
+"""Helpers to play matches in tests."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import chess.pgn
+
+from engine.match.config import MatchConfig, PlayerConfig
+from engine.match.record import GameRecord
+from engine.match.runner import Ending, MatchRunner, MatchState
+from engine.match.timecontrol import TimeControl
+from engine.options import Options
+
+PROGRAM = Path(__file__).with_name("uci_program.py")
+
+RANDOM = Options(backend="random", hash=1, tree_memory=16)
+
+
+def program(name: str, fault: str = "none", ply: int = 0, **time: int) -> PlayerConfig:
+    """A scripted UCI program."""
+    command = (sys.executable, str(PROGRAM), fault, str(ply))
+    return PlayerConfig(name, TimeControl(**(time or {"nodes": 1})), command=command)
+
+
+def engine(name: str, nodes: int = 8, **options: Any) -> PlayerConfig:
+    """This engine on the `random` backend."""
+    return PlayerConfig(name, TimeControl(nodes=nodes), options=RANDOM.changed(**options))
+
+
+@dataclass
+class Recorder:
+    """Remembers what it is shown."""
+
+    records: list[GameRecord] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    state: MatchState | None = None
+
+    def started(self, state: MatchState) -> None:
+        self.state = state
+
+    def game_over(self, state: MatchState, record: GameRecord) -> None:
+        self.records.append(record)
+
+    def tick(self, state: MatchState) -> None:
+        pass
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+def play(
+    config: MatchConfig, view: Any = None, *, restart: bool = False
+) -> tuple[Ending, MatchRunner, Recorder]:
+    """Play a match to its end."""
+    recorder = view if view is not None else Recorder()
+    runner = MatchRunner(config, recorder, restart=restart)
+    return asyncio.run(runner.run()), runner, recorder
+
+
+def match(tmp_path: Path, players: Sequence[PlayerConfig], **values: Any) -> MatchConfig:
+    """A small match in a folder."""
+    values.setdefault("games", 2)
+    return MatchConfig(tuple(players), output=str(tmp_path / "match"), **values)
+
+
+def replay(path: Path) -> list[chess.pgn.Game]:
+    """The games of a PGN, each replayed without an error to an end that its result tells."""
+    games = []
+    stream = io.StringIO(path.read_text("utf-8"))
+    while (game := chess.pgn.read_game(stream)) is not None:
+        assert not game.errors
+        board = game.end().board()
+        if game.headers["Termination"] == "normal":
+            assert board.outcome(claim_draw=True) is not None
+            if board.is_checkmate():
+                assert game.headers["Result"] == ("0-1" if board.turn == chess.WHITE else "1-0")
+            else:
+                assert game.headers["Result"] == "1/2-1/2"
+        games.append(game)
+    return games

@@ -1,0 +1,209 @@
+"""Whole matches in one process: real players, real programs, and everything that they can do wrong."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import chess
+import pytest
+
+from engine.match.config import Adjudication, PlayerConfig
+from engine.match.openings import OpeningSettings
+from engine.match.players import PlayerError
+from engine.match.record import Reason
+from engine.match.runner import FAULTS_IN_A_ROW, MatchError
+from engine.match.sprt import Sprt
+from engine.match.timecontrol import TimeControl
+from tests.engine.match.matches import RANDOM, engine, match, play, program, replay
+
+SHORT = Adjudication(max_moves=12)
+
+
+def stockfish() -> str:
+    path = shutil.which(
+        "stockfish", path="/usr/games:/usr/local/bin:/usr/bin:/opt/homebrew/bin"
+    ) or shutil.which("stockfish")
+    if path is None:
+        pytest.skip("needs Stockfish: apt-get install stockfish")
+    return path
+
+
+def test_two_players_of_this_engine_share_one_evaluator(tmp_path: Path) -> None:
+    config = match(tmp_path, [engine("a", 20), engine("b", 5)], games=12, concurrency=6)
+    ending, runner, recorder = play(config)
+    assert ending == "finished"
+    assert sorted(record.number for record in recorder.records) == list(range(12))
+    tally = runner.state.standings.tally(0, 1)
+    assert tally.games == 12
+    assert tally.finished_pairs == 6
+    games = replay(config.files.pgn)
+    assert len(games) == 12
+    assert {game.headers["White"] for game in games} == {"a", "b"}
+    assert runner.state.speed.evaluations > 0
+    summary = json.loads(config.files.summary.read_text("utf-8"))
+    assert summary["finished"] is True
+    assert summary["games"] == 12
+    assert [player["games"] for player in summary["players"]] == [12, 12]
+    assert summary["speed"]["mean_batch"] > 0
+
+
+def test_comments_say_what_players_thought(tmp_path: Path) -> None:
+    players = [engine("a", 20), program("b")]
+    config = match(tmp_path, players, adjudication=SHORT, concurrency=2)
+    play(config)
+    for game in replay(config.files.pgn):
+        for node in game.mainline():
+            if node.comment == "book":
+                continue
+            mover = game.headers["White" if node.turn() == chess.BLACK else "Black"]
+            expected = "+0.15/7" if mover == "b" else "n="
+            assert expected in node.comment
+        assert "draw by move limit" in game.end().comment
+
+
+def test_all_kinds_of_players_meet_in_a_round_robin(tmp_path: Path) -> None:
+    players = [engine("a", 4), program("b"), program("c")]
+    config = match(tmp_path, players, adjudication=SHORT, concurrency=3)
+    _, runner, _ = play(config)
+    assert [runner.state.standings.total(player).games for player in range(3)] == [4, 4, 4]
+    assert len(replay(config.files.pgn)) == 6
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason", "detail"),
+    [
+        ("illegal", Reason.ILLEGAL_MOVE, "e1e5"),
+        ("null", Reason.ILLEGAL_MOVE, "null move"),
+        ("crash", Reason.DISCONNECT, "out of chess"),
+        ("hang", Reason.STALL, ""),
+    ],
+)
+def test_what_a_player_does_wrong_loses_the_game_and_the_match_goes_on(
+    tmp_path: Path, fault: str, reason: Reason, detail: str
+) -> None:
+    players = [program("good"), program("bad", fault, ply=12)]
+    config = match(tmp_path, players, games=4, stall_seconds=1.0, concurrency=2, adjudication=SHORT)
+    ending, runner, recorder = play(config)
+    assert ending == "finished"
+    for record in recorder.records:
+        assert record.reason is reason
+        assert detail in record.detail
+        assert record.result == ("1-0" if record.white == 0 else "0-1")
+    assert runner.state.standings.tally(0, 1).wins == 4
+    assert runner.state.standings.players[1].faults == {reason: 4}
+    assert {game.headers["Termination"] for game in replay(config.files.pgn)} == {reason.termination}
+
+
+def test_a_clock_that_runs_out_loses_and_the_program_plays_on(tmp_path: Path) -> None:
+    bad = program("bad", "hang", ply=12, base_ms=300)
+    config = match(tmp_path, [program("good", base_ms=60_000), bad], concurrency=2, adjudication=SHORT)
+    _, _, recorder = play(config)
+    assert [record.reason for record in recorder.records] == [Reason.TIME] * 2
+    assert all("loses on time" in record.explanation for record in recorder.records)
+
+
+def test_a_clock_that_runs_out_is_a_draw_if_the_opponent_cannot_mate(tmp_path: Path) -> None:
+    (tmp_path / "book.epd").write_text(
+        "4k3/8/8/8/8/8/4PP2/4K3 w - -\n4k3/8/8/8/8/8/4PP2/4K3 w - -\n", "utf-8"
+    )
+    # White has two pawns, Black nothing to mate with.
+    players = [program("slow", "hang", base_ms=200), program("good", base_ms=60_000)]
+    config = match(
+        tmp_path, players, games=1, pairs=False, openings=OpeningSettings(str(tmp_path / "book.epd"))
+    )
+    _, _, recorder = play(config)
+    (record,) = recorder.records
+    assert (record.result, record.reason) == ("1/2-1/2", Reason.TIME)
+
+
+def test_the_time_of_ucinewgame_is_not_the_players(tmp_path: Path) -> None:
+    players = [program("slow", "slow-start", movetime_ms=300), program("good", movetime_ms=300)]
+    config = match(tmp_path, players, games=2, adjudication=SHORT, concurrency=1)
+    _, _, recorder = play(config)
+    assert not any(record.reason.is_failure for record in recorder.records)
+
+
+def test_a_program_that_cannot_be_started_ends_the_match_before_it_begins(tmp_path: Path) -> None:
+    missing = PlayerConfig("missing", TimeControl(nodes=1), command=("no-such-engine",))
+    with pytest.raises(PlayerError, match="missing: cannot start no-such-engine"):
+        play(match(tmp_path, [program("good"), missing]))
+    no_engine = PlayerConfig("python", TimeControl(nodes=1), command=(program("x").command[0], "-c", ""))
+    with pytest.raises(PlayerError, match="python: "):
+        play(match(tmp_path, [program("good"), no_engine]), restart=True)
+    with pytest.raises(PlayerError, match=r"bad: .*Nonsense"):
+        bad = PlayerConfig(
+            "bad", TimeControl(nodes=1), command=program("x").command, uci_options={"Nonsense": 1}
+        )
+        play(match(tmp_path, [program("good"), bad]), restart=True)
+
+
+def test_a_network_that_cannot_be_read_ends_the_match_before_it_begins(tmp_path: Path) -> None:
+    (tmp_path / "bad.pb.gz").write_bytes(b"no network")
+    bad = PlayerConfig(
+        "bad",
+        TimeControl(nodes=1),
+        options=RANDOM.changed(weights=str(tmp_path / "bad.pb.gz"), backend="onnx"),
+    )
+    with pytest.raises(PlayerError, match=r"bad: .*bad\.pb\.gz"):
+        play(match(tmp_path, [bad, program("good")]))
+
+
+def test_a_player_that_only_crashes_ends_the_match_in_the_end(tmp_path: Path) -> None:
+    config = match(tmp_path, [program("good"), program("bad", "crash")], games=100, concurrency=2)
+    with pytest.raises(MatchError, match=f"bad failed in {FAULTS_IN_A_ROW} games in a row"):
+        play(config)
+    assert len(replay(config.files.pgn)) >= FAULTS_IN_A_ROW
+
+
+def test_chess960_is_played_by_both_kinds(tmp_path: Path) -> None:
+    players = [engine("a", 8, chess960=True), program("b")]
+    config = match(
+        tmp_path, players, games=8, chess960=True, concurrency=4, adjudication=Adjudication(max_moves=40)
+    )
+    play(config)
+    games = replay(config.files.pgn)
+    assert len(games) == 8
+    assert all(game.headers["Variant"] == "Chess960" for game in games)
+    assert len({game.headers["FEN"] for game in games}) == 4
+
+
+def test_the_sprt_stops_the_match(tmp_path: Path) -> None:
+    players = [program("good"), program("bad", "illegal", ply=10)]
+    config = match(tmp_path, players, games=1000, concurrency=2, sprt=Sprt(0, 100))
+    ending, runner, _ = play(config)
+    assert ending == "sprt"
+    assert runner.state.standings.decision == "H1"
+    assert runner.state.standings.games < 100
+    # The same command again has nothing to play, and says the same.
+    again, runner, recorder = play(config)
+    assert (again, runner.state.standings.decision, recorder.records) == ("sprt", "H1", [])
+
+
+def test_a_match_can_be_made_longer(tmp_path: Path) -> None:
+    players = [program("a"), program("b")]
+    play(match(tmp_path, players, games=2, adjudication=SHORT))
+    longer = match(tmp_path, players, games=6, adjudication=SHORT)
+    _, runner, recorder = play(longer)
+    assert sorted(record.number for record in recorder.records) == [2, 3, 4, 5]
+    assert runner.state.resumed == 2
+    assert len(replay(longer.files.pgn)) == 6
+    with pytest.raises(MatchError, match="raise the number of games"):
+        play(match(tmp_path, players, games=2, adjudication=SHORT))
+
+
+def test_stockfish_of_limited_strength_plays_this_engine_on_the_clock(tmp_path: Path) -> None:
+    opponent = PlayerConfig(
+        "Stockfish",
+        TimeControl(base_ms=2000, increment_ms=20),
+        command=(stockfish(),),
+        uci_options={"UCI_LimitStrength": True, "UCI_Elo": 1350},
+    )
+    own = PlayerConfig("own", TimeControl(base_ms=20_000, increment_ms=50, nodes=30), options=RANDOM)
+    config = match(tmp_path, [own, opponent], games=2, concurrency=1, adjudication=Adjudication(max_moves=60))
+    ending, _, recorder = play(config)
+    assert ending == "finished"
+    assert not any(record.reason.is_failure for record in recorder.records)
+    for record in recorder.records:
+        assert all(move.clock_ms is not None and move.nodes is not None for move in record.moves)
