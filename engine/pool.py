@@ -234,6 +234,8 @@ class PoolPlayer:
             prepare,
             inspect,
         )
+        # Whoever waits for the future in an event loop may be cancelled; the search ends by `stop` alone.
+        running.future.set_running_or_notify_cancel()
         self._pool.submit(running)
         return running.future
 

@@ -170,13 +170,15 @@ class Search:
         info = tree.root_info()
         if self._should_stop(now, info):
             return False
+        answered = 0  # visits since `info` that needed no evaluation
         progressed = False
         while pipeline.in_flight < self._options.batches_in_flight:
-            wanted = self._max_visits(info)
+            wanted = self._max_visits(info) - answered
             if wanted <= 0:
                 break
             batch = pipeline.take()
             result = tree.collect(batch, min(self._target(info, now), batch.capacity), wanted)
+            answered += result.visits_done
             if not batch.size:
                 tree.cancel(batch)  # Collisions only, or all was answered on the spot.
                 pipeline.give_back(batch)

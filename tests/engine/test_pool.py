@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from concurrent.futures import wait
 from time import monotonic, sleep
@@ -93,6 +94,24 @@ def test_a_search_can_be_stopped(pool: SearchPool) -> None:
         player.search(Game(), Limits(nodes=1))
     player.stop()
     assert future.result(60).best_move is not None
+
+
+def test_visits_that_need_no_evaluation_count_towards_the_limit(pool: SearchPool) -> None:
+    fen = "8/8/8/8/4k3/8/4p3/4K3 w - - 90 100"  # The game is over after a few plies of most lines.
+    futures = [pool.player(RANDOM).search(Game(fen), Limits(nodes=nodes)) for nodes in (50, 51, 52, 53)]
+    assert [future.result(60).nodes for future in futures] == [50, 51, 52, 53]
+
+
+def test_a_waiting_task_that_is_cancelled_leaves_the_pool_alone(pool: SearchPool) -> None:
+    player = pool.player(RANDOM)
+
+    async def give_up() -> None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(asyncio.wrap_future(player.search(Game(), Limits(infinite=True))), 0.2)
+
+    asyncio.run(give_up())
+    player.stop()
+    assert pool.player(RANDOM).search(Game(), Limits(nodes=20)).result(60).nodes == 20
 
 
 def test_a_finished_game_has_no_best_move(pool: SearchPool) -> None:
