@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-COMMANDS = ("analyse", "bench", "evaluate", "match", "options", "perft")
+COMMANDS = ("analyse", "bench", "evaluate", "match", "options", "perft", "selfplay")
 """Modules of engine.commands. Each has HELP, add_arguments(parser) and run(arguments) -> exit status."""
 
 

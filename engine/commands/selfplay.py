@@ -1,0 +1,204 @@
+"""`wavefront selfplay`: games of one network against itself, as training data and PGN; and a checker of such
+data."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from engine.selfplay.config import SelfPlayConfig
+    from engine.selfplay.runner import Ending, SelfPlayRunner
+
+HELP = "play games of one network against itself and write training data; check such data"
+
+EPILOG = """
+examples:
+  %(prog)s --weights network.pb.gz --games 1000 --nodes 400 --output run1
+  %(prog)s selfplay.toml
+  %(prog)s --engine temperature=1.1,dirichlet_noise_alpha=0.25 --games 0 --output run2
+  %(prog)s --check run1
+
+The same command again goes on with a run that was interrupted.
+"""
+
+OWN_FLAGS = (
+    "games",
+    "nodes",
+    "nodes_spread",
+    "concurrency",
+    "time_limit_s",
+    "seed",
+    "output",
+    "random_plies",
+)
+ENGINE_FLAGS = ("weights", "backend", "evaluator", "threads")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = EPILOG
+    parser.add_argument(
+        "config_file", nargs="?", metavar="CONFIG.toml", help="the run; configs/selfplay.toml shows every key"
+    )
+    games = parser.add_argument_group("games")
+    games.add_argument("--games", metavar="N", help="games to play; 0 plays until interrupted (1000)")
+    games.add_argument("--nodes", metavar="N", help="nodes per move (800)")
+    games.add_argument("--nodes-spread", metavar="S", help="draw each move's nodes from N (1 ± S) (0)")
+    games.add_argument("--concurrency", metavar="N", help="games at once (what keeps the evaluator busy)")
+    games.add_argument(
+        "--time-limit", dest="time_limit_s", metavar="SECONDS", help="play no longer than that"
+    )
+    games.add_argument("--seed", metavar="N", help="of all random choices (1)")
+    games.add_argument("--chess960", action="store_true", help="play Chess960")
+    games.add_argument(
+        "--openings", metavar="FILE", help="EPD, PGN or Polyglot file, or startpos (2000 shipped ones)"
+    )
+    games.add_argument("--random-plies", metavar="N", help="up to N random moves after the opening (0)")
+    engine = parser.add_argument_group("engine")
+    for name, text in (
+        ("weights", "network file; the shipped one if not given"),
+        ("backend", "what computes it"),
+        ("evaluator", "address of a running evaluator"),
+        ("threads", "threads of the evaluator's CPU backend"),
+    ):
+        engine.add_argument(f"--{name}", metavar=name.upper(), help=text)
+    engine.add_argument("--engine", metavar="KEY=VALUE,…", help="any options of configs/engine.toml")
+    output = parser.add_argument_group("output")
+    output.add_argument("--output", metavar="FOLDER", help="where everything goes (selfplay)")
+    output.add_argument("--restart", action="store_true", help="discard the games played before")
+    output.add_argument(
+        "--json", action="store_true", help="print a summary as JSON at the end, and no table"
+    )
+    output.add_argument(
+        "--check",
+        nargs="+",
+        type=Path,
+        metavar="PATH",
+        help="play nothing: check training files, or all in a folder, and print statistics",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    if arguments.check is not None:
+        return _check(arguments.check, as_json=arguments.json)
+    return _play(config_of_arguments(arguments), restart=arguments.restart, as_json=arguments.json)
+
+
+def config_of_arguments(arguments: argparse.Namespace) -> SelfPlayConfig:
+    """The run that the file and the flags describe. Raises OptionError."""
+    from engine.match.configfile import merge, parse_pairs, read_document
+    from engine.selfplay.config import selfplay_config
+
+    document: dict[str, Any] = read_document(arguments.config_file) if arguments.config_file else {}
+    flags: dict[str, Any] = {
+        name: value for name in OWN_FLAGS if (value := getattr(arguments, name)) is not None
+    }
+    engine: dict[str, Any] = parse_pairs(arguments.engine, "--engine") if arguments.engine else {}
+    engine |= {name: value for name in ENGINE_FLAGS if (value := getattr(arguments, name)) is not None}
+    if arguments.chess960:
+        engine["chess960"] = True
+    if engine:
+        flags["engine"] = engine
+    if arguments.openings is not None:
+        flags["openings"] = {"file": arguments.openings}
+    merge(document, flags)
+    if "output" not in document and arguments.config_file:
+        document["output"] = Path(arguments.config_file).stem
+    return selfplay_config(document, arguments.config_file or "selfplay")
+
+
+def _play(config: SelfPlayConfig, *, restart: bool, as_json: bool) -> int:
+    from rich.console import Console
+
+    from engine.match.journal import JournalError
+    from engine.match.openings import OpeningError
+    from engine.selfplay.display import LiveView, PlainView, pace_line, totals_line
+    from engine.selfplay.place import SelfPlayError
+    from engine.selfplay.runner import SelfPlayRunner
+
+    console = Console()
+    view: LiveView | PlainView
+    if as_json:
+        view = PlainView(sys.stderr, games=False)
+    else:
+        view = LiveView(console) if console.is_terminal else PlainView(sys.stdout)
+    runner = SelfPlayRunner(config, view, restart=restart)
+    failure = ""
+    ending: Ending = "interrupted"
+    try:
+        with view, contextlib.suppress(KeyboardInterrupt):
+            ending = asyncio.run(runner.run())
+    except (JournalError, OpeningError, SelfPlayError) as error:
+        failure = str(error)
+    if as_json:
+        print(json.dumps(runner.data(), ensure_ascii=False))
+    elif runner.totals.games:
+        print(f"{totals_line(runner)}\n{pace_line(runner)}\neverything is in {config.output}")
+    return _status(runner, ending, failure)
+
+
+def _status(runner: SelfPlayRunner, ending: Ending, failure: str) -> int:
+    if failure:
+        print(f"wavefront selfplay: {failure}", file=sys.stderr)
+        return 1
+    if ending == "interrupted":
+        print("interrupted; the same command goes on with the games", file=sys.stderr)
+        return 130
+    return 0
+
+
+def _check(paths: list[Path], *, as_json: bool) -> int:
+    from engine.selfplay.check import Statistics, check_file, training_files
+    from engine.selfplay.chunk import TrainingDataError
+
+    statistics = Statistics()
+    broken: list[dict[str, str]] = []
+    files = 0
+    for path in training_files(paths):
+        files += 1
+        try:
+            statistics.add(check_file(path))
+        except TrainingDataError as error:
+            broken.append({"file": str(path), "reason": str(error)})
+        except OSError as error:
+            broken.append({"file": str(path), "reason": error.strerror or str(error)})
+        else:
+            continue
+        if not as_json:
+            print(f"{path}: {broken[-1]['reason']}", file=sys.stderr)
+    data = {"files": files, "broken": broken, **statistics.data()}
+    if as_json:
+        print(json.dumps(data, ensure_ascii=False))
+    else:
+        _print_statistics(data)
+    if not files:
+        print("wavefront selfplay: no training files there", file=sys.stderr)
+    return 1 if broken or not files else 0
+
+
+def _print_statistics(data: dict[str, Any]) -> None:
+    plies = data["plies"]
+    print(f"{data['files']} files, {len(data['broken'])} broken; {data['games']} games, all replayed")
+    print(
+        f"{data['positions']:,} positions, {plies['mean']:.1f} per game "
+        f"({plies['shortest']} to {plies['longest']}), input format {data['input_formats']}"
+    )
+    print(
+        f"White +{data['white_wins']} ={data['draws']} -{data['black_wins']}; "
+        f"{data['adjudicated']} adjudicated, {data['length_limit']} of them too long"
+    )
+    print(
+        f"per position: {data['mean_visits']:.1f} visits, "
+        f"policy entropy {data['mean_policy_entropy']:.3f} nats, "
+        f"divergence from the raw policy {data['mean_policy_kld']:.3f} nats"
+    )
+    print(
+        f"best move played {100 * data['best_move_played']:.1f} %, "
+        f"mean squared error of the root's q {data['root_q_mean_squared_error']:.3f}"
+    )

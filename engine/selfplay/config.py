@@ -1,0 +1,167 @@
+"""What self-play plays, as plain data, from TOML and flags. `configs/selfplay.toml` shows every key."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from engine.match.configfile import MatchConfigError, Table
+from engine.match.openings import OpeningSettings
+from engine.options import OptionError, Options, spec_of_attribute
+
+SELFPLAY_OPTIONS = Options(
+    hash=4,
+    tree_memory=256,
+    cpuct=1.2,
+    cpuct_factor=0.0,
+    fpu_value=0.0,
+    policy_temperature=1.0,
+    two_fold_draws=False,
+    sticky_endgames=False,
+    smart_pruning_factor=0.0,
+    cache_history_length=7,
+    temperature=1.0,
+    temp_decay_delay_moves=20,
+    temp_decay_moves=60,
+    dirichlet_noise_epsilon=0.25,
+)
+"""Where self-play's options differ from the engine's: as lc0's, and a temperature that falls from move 20 on.
+The evaluation cache and the tree are each game's own, hence small."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resignation:
+    """A side resigns when its winning chance, 50 (q + 1) percent, was below `percent` at `moves` moves of its
+    own in a row, from move `earliest_move` on; percent 0: never.
+
+    playthrough: percent of the games that are played on all the same, to see how many of the resigned ones
+    would not have been lost.
+    """
+
+    percent: float = 2.0
+    moves: int = 2
+    earliest_move: int = 1
+    playthrough: float = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class SelfPlayConfig:
+    """Games of one network against itself.
+
+    games: 0 plays until interrupted. nodes: visits of the root per move (own visits with the option
+    nodes_as_playouts); nodes_spread: each move's number is drawn evenly from nodes (1 ± nodes_spread).
+    reuse_tree: what the last move's search found is kept. max_plies: a longer game is drawn. random_plies:
+    at most so many random moves after the opening, how many is drawn for each game. concurrency: games at
+    once, 0 is what keeps the evaluator busy. time_limit_s: seconds after which no more is played, 0 is none.
+    output: folder for training data, PGN, journal and summary.
+    """
+
+    options: Options = SELFPLAY_OPTIONS
+    games: int = 1000
+    nodes: int = 800
+    nodes_spread: float = 0.0
+    reuse_tree: bool = False
+    max_plies: int = 450
+    random_plies: int = 0
+    concurrency: int = 0
+    time_limit_s: float = 0.0
+    seed: int = 1
+    openings: OpeningSettings = field(default_factory=OpeningSettings)
+    resign: Resignation = field(default_factory=Resignation)
+    output: str = "selfplay"
+
+    def identity(self) -> dict[str, Any]:
+        """All that games depend on, as JSON data: games that differ here are not mixed in one folder.
+
+        How many games, and where and how fast they are played, is no part of it; a network file counts by
+        content.
+        """
+        left_out = ("games", "concurrency", "time_limit_s", "output", "options")
+        data: dict[str, Any] = {name: value for name, value in asdict(self).items() if name not in left_out}
+        apart = {"backend", "evaluator", "threads", "minibatch_size", "batches_in_flight", "log_file"}
+        data["options"] = {
+            entry.name: getattr(self.options, entry.name)
+            for entry in fields(self.options)
+            if entry.name not in apart and getattr(self.options, entry.name) != entry.default
+        }
+        weights = Path(self.options.weights).expanduser()
+        if self.options.weights and weights.is_file():
+            with weights.open("rb") as file:
+                data["options"]["weights"] = "sha256 " + hashlib.file_digest(file, "sha256").hexdigest()
+        identity: dict[str, Any] = json.loads(json.dumps(data))
+        return identity
+
+
+def selfplay_config(document: Mapping[str, Any], place: str) -> SelfPlayConfig:
+    """The configuration that tables stand for. place: names their source in messages.
+
+    Raises OptionError, which names the key.
+    """
+    root = Table(place, document)
+    options = SELFPLAY_OPTIONS
+    engine = root.table("engine")
+    if engine is not None:
+        options = _with_options(options, engine.rest(), engine.place)
+    default = SelfPlayConfig()
+    config = SelfPlayConfig(
+        options=options,
+        games=root.whole("games", default.games, 0),
+        nodes=root.whole("nodes", default.nodes, 1),
+        nodes_spread=root.number("nodes_spread", default.nodes_spread, 0, 1),
+        reuse_tree=root.flag("reuse_tree", default.reuse_tree),
+        max_plies=root.whole("max_plies", default.max_plies, 1, 10_000),
+        random_plies=root.whole("random_plies", default.random_plies, 0, 1000),
+        concurrency=root.whole("concurrency", default.concurrency, 0, 4096),
+        time_limit_s=root.number("time_limit_s", default.time_limit_s, 0, 1e9),
+        seed=root.whole("seed", default.seed, 0, 2**63),
+        openings=_openings(root.table("openings")),
+        resign=_resignation(root.table("resign")),
+        output=root.text("output", default.output),
+    )
+    root.end()
+    if not config.output.strip():
+        raise MatchConfigError(f"{place}: output is the name of a folder, not empty")
+    return config
+
+
+def _with_options(options: Options, given: Mapping[str, object], place: str) -> Options:
+    for name, value in given.items():
+        try:
+            spec = spec_of_attribute(name)
+            options = options.changed(**{name: spec.parse(value) if isinstance(value, str) else value})
+        except OptionError as error:
+            raise MatchConfigError(f"{place}: {error}") from None
+    return options
+
+
+def _openings(table: Table | None) -> OpeningSettings:
+    default = OpeningSettings()
+    if table is None:
+        return default
+    order = table.choice("order", ("random", "sequential"), "random")
+    settings = OpeningSettings(
+        file=table.text("file", default.file),
+        order="sequential" if order == "sequential" else "random",
+        plies=table.whole("plies", default.plies, 0, 1000),
+        start=table.whole("start", default.start, 1),
+    )
+    table.end()
+    return settings
+
+
+def _resignation(table: Table | None) -> Resignation:
+    default = Resignation()
+    if table is None:
+        return default
+    resign = Resignation(
+        percent=table.number("percent", default.percent, 0, 50),
+        moves=table.whole("moves", default.moves, 1, 1000),
+        earliest_move=table.whole("earliest_move", default.earliest_move, 1, 10_000),
+        playthrough=table.number("playthrough", default.playthrough, 0, 100),
+    )
+    table.end()
+    return resign

@@ -1,0 +1,200 @@
+"""One game of self-play, from its opening to the training records."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from random import Random
+from time import perf_counter
+from typing import TYPE_CHECKING, Literal, cast
+
+from engine._core import ChildInfo, Game, RootInfo, Tree
+from engine.limits import Limits
+from engine.match.openings import Opening
+from engine.match.record import GameRecord, MoveRecord, Reason, Result
+from engine.report import Line, Report
+from engine.selfplay.config import SelfPlayConfig
+from engine.selfplay.record import Encoding, GameEnd, Records, finish_game, make_record
+
+if TYPE_CHECKING:
+    from engine.encoding import HistoryFill
+    from engine.pool import PoolPlayer, SearchPool
+
+Side = Literal["white", "black"]
+
+RESULTS: dict[str, Result] = {"white_won": "1-0", "black_won": "0-1", "draw": "1/2-1/2"}
+VALUES: dict[Result, int] = {"1-0": 1, "1/2-1/2": 0, "0-1": -1}
+WIN_OVER: dict[Side, Result] = {"white": "0-1", "black": "1-0"}
+
+RANDOM_ATTEMPTS = 100
+"""Random openings that may end the game before one is given up for the book's line alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlayedGame:
+    """A finished game: the moves, the training records, and what resigning would have done.
+
+    playthrough: nobody was allowed to resign. would_resign: who would have been first to.
+    """
+
+    record: GameRecord
+    training: Records
+    playthrough: bool
+    would_resign: Side | None
+
+
+@dataclass(slots=True)
+class _Seen:
+    """A searched tree's root, taken in the pool's thread."""
+
+    root: RootInfo | None = None
+    children: Sequence[ChildInfo] = ()
+    input_format: int = 0
+
+    def look(self, tree: Tree) -> None:
+        self.root, self.children, self.input_format = (
+            tree.root_info(),
+            tree.children(),
+            tree.params.input_format,
+        )
+
+
+class _Resigning:
+    """Counts, for each side, the moves in a row at which it is lost."""
+
+    def __init__(self, config: SelfPlayConfig, *, playthrough: bool) -> None:
+        self._rule = config.resign
+        self._playthrough = playthrough
+        self._lost: dict[Side, int] = {"white": 0, "black": 0}
+        self.first: Side | None = None
+
+    def resigns(self, side: Side, best_q: float, move_number: int) -> bool:
+        """Whether the side gives up after this move."""
+        rule = self._rule
+        hopeless = 50 * (best_q + 1) < rule.percent and move_number >= rule.earliest_move
+        self._lost[side] = self._lost[side] + 1 if hopeless else 0
+        if self._lost[side] < rule.moves:
+            return False
+        self.first = self.first or side
+        return not self._playthrough
+
+
+async def play_game(number: int, opening: Opening, config: SelfPlayConfig, pool: SearchPool) -> PlayedGame:
+    """Play the game of a number. What is random in it depends on the number and the seed alone.
+
+    Raises NoEvaluatorError if there is no evaluator any more.
+    """
+    random = Random(f"selfplay {config.seed} {number}")
+    started, began = datetime.now(UTC), perf_counter()
+    game = _opened(opening, config, random)
+    opening_moves = tuple(game.moves())
+    playthrough = random.random() * 100 < config.resign.playthrough
+    resigning = _Resigning(config, playthrough=playthrough)
+    player = pool.player(config.options, random)
+    moves: list[MoveRecord] = []
+    records: list[Records] = []
+    white_to_move: list[bool] = []
+    ending: tuple[Result, Reason] | None = None
+    try:
+        while ending is None:
+            report, seen = await _searched(player, game, config, random)
+            assert seen.root is not None and report.best_move is not None
+            side = cast("Side", game.turn)
+            best = seen.children[0]
+            played = next(child for child in seen.children if child.move == report.best_move)
+            records.append(
+                make_record(game, _encoding(config, seen), seen.root, seen.children, report.best_move)
+            )
+            white_to_move.append(side == "white")
+            moves.append(_move_record(report, played))
+            move_number = game.ply // 2 + 1
+            game.push_uci(report.best_move)
+            best_q = best.evaluation.q if best.visits else seen.root.evaluation.q
+            resigned = resigning.resigns(side, best_q, move_number)
+            ending = _ending(game, config, side if resigned else None)
+    finally:
+        player.stop()
+    result, reason = ending
+    end = GameEnd(
+        VALUES[result],
+        adjudicated=reason in (Reason.RESIGNATION, Reason.MOVE_LIMIT),
+        length_limit=reason is Reason.MOVE_LIMIT,
+    )
+    record = GameRecord(
+        number=number,
+        pair=number // 2,
+        white=0,
+        black=0,
+        result=result,
+        reason=reason,
+        opening=opening.name,
+        start_fen=opening.fen,
+        chess960=config.options.chess960,
+        opening_moves=opening_moves,
+        moves=tuple(moves),
+        started=started.isoformat(timespec="seconds"),
+        seconds=perf_counter() - began,
+    )
+    return PlayedGame(record, finish_game(records, white_to_move, end), playthrough, resigning.first)
+
+
+async def _searched(
+    player: PoolPlayer, game: Game, config: SelfPlayConfig, random: Random
+) -> tuple[Report, _Seen]:
+    if not config.reuse_tree:
+        player.new_game()
+    spread = random.uniform(-config.nodes_spread, config.nodes_spread)
+    nodes = max(1, round(config.nodes * (1 + spread)))
+    seen = _Seen()
+    future = player.search(game, Limits(nodes=nodes), inspect=seen.look)
+    return await asyncio.wrap_future(future), seen
+
+
+def _opened(opening: Opening, config: SelfPlayConfig, random: Random) -> Game:
+    """The game after the opening and its random moves."""
+    game = Game(opening.fen, config.options.chess960)
+    for move in opening.moves:
+        game.push_uci(move)
+    plies = random.randint(0, config.random_plies)
+    for _ in range(RANDOM_ATTEMPTS):
+        longer = game.copy()
+        for _ in range(plies):
+            longer.push_uci(random.choice(longer.legal_moves()))
+            if longer.result()[0] != "undecided":
+                break
+        else:
+            return longer
+    return game
+
+
+def _ending(game: Game, config: SelfPlayConfig, resigned: Side | None) -> tuple[Result, Reason] | None:
+    name, reason = game.result()
+    if name in RESULTS:
+        return RESULTS[name], Reason(reason)
+    if resigned is not None:
+        return WIN_OVER[resigned], Reason.RESIGNATION
+    if len(game.moves()) >= config.max_plies:
+        return "1/2-1/2", Reason.MOVE_LIMIT
+    return None
+
+
+def _encoding(config: SelfPlayConfig, seen: _Seen) -> Encoding:
+    options = config.options
+    return Encoding(seen.input_format, cast("HistoryFill", options.history_fill), options.policy_temperature)
+
+
+def _move_record(report: Report, played: ChildInfo) -> MoveRecord:
+    proof, evaluation = played.proof, played.evaluation
+    mate = proof.value * ((proof.plies + 1) // 2) if proof is not None and proof.value else None
+    line = Line((played.move,), played.visits, evaluation.q, evaluation.wdl, evaluation.m, played.prior, mate)
+    return MoveRecord(
+        uci=played.move,
+        seconds=round(report.seconds, 4),
+        score_cp=line.centipawns() if mate is None and played.visits else None,
+        mate=mate,
+        depth=report.depth,
+        selective_depth=report.selective_depth,
+        nodes=report.nodes,
+    )

@@ -1,0 +1,77 @@
+"""Totals of self-play: what was played, how games ended, how fast it goes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from engine.selfplay.archive import GameEntry
+from engine.selfplay.game import WIN_OVER
+
+
+@dataclass(slots=True)
+class Totals:
+    """Games counted. positions: training records. resign_checked: playthrough games in which a side would
+    have resigned; resign_wrong: those that it did not lose."""
+
+    games: int = 0
+    positions: int = 0
+    plies: int = 0
+    results: Counter[str] = field(default_factory=Counter)
+    reasons: Counter[str] = field(default_factory=Counter)
+    resign_checked: int = 0
+    resign_wrong: int = 0
+
+    def add(self, entry: GameEntry) -> None:
+        """Count a game."""
+        self.games += 1
+        self.positions += entry.positions
+        self.plies += entry.plies
+        self.results[entry.result] += 1
+        self.reasons[str(entry.reason)] += 1
+        if entry.playthrough and entry.would_resign is not None:
+            self.resign_checked += 1
+            self.resign_wrong += entry.result != WIN_OVER[entry.would_resign]
+
+    def data(self) -> dict[str, Any]:
+        """All of it as JSON data."""
+        return {
+            "games": self.games,
+            "positions": self.positions,
+            "mean_plies": self.plies / max(1, self.games),
+            "white_wins": self.results["1-0"],
+            "draws": self.results["1/2-1/2"],
+            "black_wins": self.results["0-1"],
+            "reasons": dict(self.reasons.most_common()),
+            "resign_checked": self.resign_checked,
+            "resign_wrong": self.resign_wrong,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Of this run alone: games resumed are not counted.
+
+    concurrency: games at once. evaluations: positions that the network was asked about, those of unfinished
+    games included; mean_batch: positions per batch as the device computed them. positions: training records
+    written.
+    """
+
+    seconds: float = 0.0
+    concurrency: int = 0
+    games: int = 0
+    positions: int = 0
+    evaluations: int = 0
+    evaluations_per_second: float = 0.0
+    mean_batch: float = 0.0
+
+    @property
+    def games_per_hour(self) -> float:
+        return 3600 * self.games / self.seconds if self.seconds > 0 else 0.0
+
+    def data(self) -> dict[str, Any]:
+        """All of it as JSON data."""
+        return {name: getattr(self, name) for name in Pace.__slots__} | {
+            "games_per_hour": self.games_per_hour
+        }

@@ -1,0 +1,327 @@
+"""Self-play as a user runs it: whole games on a real evaluator, written, resumed, killed, checked."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from time import monotonic, sleep
+
+import chess.pgn
+import psutil
+import pytest
+
+from engine.match.journal import JournalError
+from engine.match.openings import OpeningSettings
+from engine.match.record import Reason
+from engine.selfplay.archive import Archive, Folder, GameEntry
+from engine.selfplay.check import CheckedGame, check_file
+from engine.selfplay.config import SELFPLAY_OPTIONS, Resignation, SelfPlayConfig
+from engine.selfplay.place import SelfPlayError
+from engine.selfplay.runner import Ending, SelfPlayRunner
+from engine.selfplay.statistics import Totals
+from tests.paths import REPOSITORY
+
+RANDOM = SELFPLAY_OPTIONS.changed(backend="random", hash=1, tree_memory=16)
+START = OpeningSettings(file="startpos")
+
+
+class Notes:
+    """A view that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.entries: list[GameEntry] = []
+        self.notes: list[str] = []
+
+    def started(self, runner: SelfPlayRunner) -> None:
+        pass
+
+    def game_over(self, runner: SelfPlayRunner, entry: GameEntry) -> None:
+        self.entries.append(entry)
+
+    def tick(self, runner: SelfPlayRunner) -> None:
+        pass
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+def config(output: Path, **settings: object) -> SelfPlayConfig:
+    defaults: dict[str, object] = {"options": RANDOM, "games": 6, "nodes": 8, "max_plies": 60}
+    return SelfPlayConfig(output=str(output), **(defaults | settings))  # type: ignore[arg-type]
+
+
+def play(config: SelfPlayConfig, *, restart: bool = False) -> tuple[SelfPlayRunner, Ending, Notes]:
+    view = Notes()
+    runner = SelfPlayRunner(config, view, restart=restart)
+    return runner, asyncio.run(runner.run()), view
+
+
+def journal(folder: Folder) -> list[dict[str, object]]:
+    return [json.loads(line) for line in folder.journal.read_text().splitlines()[1:]]
+
+
+def check_folder(folder: Folder, games: int) -> dict[int, CheckedGame]:
+    """Every game is there once, in each of the files, and all say the same."""
+    entries = {int(str(entry["number"])): entry for entry in journal(folder)}
+    assert sorted(entries) == list(range(games))
+    assert len(journal(folder)) == games
+    assert sorted(path.name for path in folder.training.iterdir()) == [
+        folder.chunk(number).name for number in range(games)
+    ]
+    checked = {number: check_file(folder.chunk(number)) for number in entries}
+    with folder.pgn.open() as file:
+        pgn = []
+        while (game := chess.pgn.read_game(file)) is not None:
+            assert not game.errors
+            pgn.append(game)
+    assert sorted(int(game.headers["GameNumber"]) for game in pgn) == list(range(1, games + 1))
+    for game in pgn:
+        number = int(game.headers["GameNumber"]) - 1
+        entry = entries[number]
+        assert game.headers["Result"] == entry["result"]
+        assert game.end().ply() == entry["plies"]
+        assert len(checked[number].records) == entry["positions"]
+        assert checked[number].result == {"1-0": 1, "0-1": -1, "1/2-1/2": 0}[game.headers["Result"]]
+    return checked
+
+
+def test_games_are_played_and_written(tmp_path: Path) -> None:
+    runner, ending, view = play(config(tmp_path / "run", max_plies=400, resign=Resignation(percent=0.0)))
+    assert ending == "finished"
+    checked = check_folder(Folder(tmp_path / "run"), 6)
+    assert [entry.number for entry in view.entries] != []
+    data = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert data["games"] == 6
+    assert data["positions"] == sum(len(game.records) for game in checked.values())
+    assert data["pace"]["evaluations"] > data["positions"] * 2
+    assert runner.pace.evaluations_per_second > 0
+    for game in checked.values():
+        assert set(game.records["visits"]) <= {7, 8}  # 7 where the tree of a position is used up
+        # With temperature and noise, something else than the best move is played now and then.
+        assert (game.records["best_idx"] != game.records["played_idx"]).any()
+
+
+def test_a_run_goes_on_where_it_was(tmp_path: Path) -> None:
+    folder = Folder(tmp_path / "run")
+    play(config(folder.root, games=3))
+    before = {path.name: path.read_bytes() for path in folder.training.iterdir()}
+    (folder.training / "game_000004.gz.part").write_bytes(b"left over")
+    runner, _, view = play(config(folder.root, games=5))
+    assert runner.resumed == 3
+    assert sorted(entry.number for entry in view.entries) == [3, 4]
+    check_folder(folder, 5)
+    assert all((folder.training / name).read_bytes() == data for name, data in before.items())
+
+    runner, ending, view = play(config(folder.root, games=5))
+    assert (ending, view.entries, runner.totals.games) == ("finished", [], 5)
+
+
+def test_other_games_are_not_mixed_in(tmp_path: Path) -> None:
+    play(config(tmp_path / "run", games=2))
+    with pytest.raises(JournalError, match="nodes: 8 then, 9 now"):
+        play(config(tmp_path / "run", games=2, nodes=9))
+    _, _, view = play(config(tmp_path / "run", games=1, nodes=9), restart=True)
+    assert len(view.entries) == 1
+    check_folder(Folder(tmp_path / "run"), 1)
+
+
+def test_training_data_without_a_journal_is_not_touched(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    folder.training.mkdir()
+    folder.chunk(0).write_bytes(b"somebody's")
+    with pytest.raises(JournalError, match="no journal says"):
+        Archive(config(tmp_path))
+    assert folder.chunk(0).read_bytes() == b"somebody's"
+
+
+def test_two_runs_do_not_share_a_folder(tmp_path: Path) -> None:
+    archive = Archive(config(tmp_path))
+    with pytest.raises(JournalError, match="in use"):
+        Archive(config(tmp_path))
+    archive.close()
+
+
+def test_lost_games_are_resigned_and_the_records_say_so(tmp_path: Path) -> None:
+    resign = Resignation(percent=50.0, moves=2, earliest_move=3, playthrough=0.0)
+    play(config(tmp_path / "run", games=4, resign=resign, openings=START))
+    checked = check_folder(Folder(tmp_path / "run"), 4)
+    for number, entry in enumerate(sorted(journal(Folder(tmp_path / "run")), key=lambda e: str(e["number"]))):
+        assert entry["reason"] == Reason.RESIGNATION
+        assert entry["would_resign"] == ("white" if entry["result"] == "0-1" else "black")
+        game = checked[number]
+        assert game.adjudicated
+        assert not game.length_limit
+        assert len(game.records) >= 5  # Not before move 3.
+        lost = game.records["best_q"][-1::-2][:2]
+        assert (lost < 0).all()
+
+
+def test_games_played_through_show_whether_resigning_would_have_been_right(tmp_path: Path) -> None:
+    resign = Resignation(percent=50.0, moves=1, playthrough=100.0)
+    runner, _, view = play(config(tmp_path / "run", games=4, resign=resign, max_plies=20))
+    assert all(entry.playthrough and entry.would_resign for entry in view.entries)
+    assert all(entry.reason is not Reason.RESIGNATION for entry in view.entries)
+    drawn = sum(entry.result == "1/2-1/2" for entry in view.entries)
+    assert drawn > 0
+    assert runner.totals.resign_checked == 4
+    assert runner.totals.resign_wrong >= drawn
+
+
+def test_a_game_that_is_too_long_is_drawn_and_marked(tmp_path: Path) -> None:
+    play(config(tmp_path / "run", games=2, max_plies=12, openings=START, resign=Resignation(percent=0.0)))
+    for game in check_folder(Folder(tmp_path / "run"), 2).values():
+        assert (game.result, game.adjudicated, game.length_limit) == (0, True, True)
+        assert len(game.records) == 12
+
+
+def test_openings_and_random_plies_depend_on_the_number_alone(tmp_path: Path) -> None:
+    def starts(name: str, games: int) -> list[str]:
+        play(config(tmp_path / name, games=games, random_plies=6, max_plies=14))
+        with (tmp_path / name / "games.pgn").open() as file:
+            openings = {}
+            while (game := chess.pgn.read_game(file)) is not None:
+                moves = [node.move.uci() for node in game.mainline() if node.comment.startswith("book")]
+                openings[int(game.headers["GameNumber"])] = " ".join(moves)
+        return [openings[number] for number in sorted(openings)]
+
+    three, five = starts("three", 3), starts("five", 5)
+    assert three == five[:3]
+    assert len(set(five)) == 5
+
+
+def test_nodes_are_spread_and_trees_kept(tmp_path: Path) -> None:
+    play(config(tmp_path / "spread", games=2, nodes=40, nodes_spread=0.5, max_plies=30))
+    visits = [
+        int(n)
+        for game in check_folder(Folder(tmp_path / "spread"), 2).values()
+        for n in game.records["visits"]
+    ]
+    assert min(visits) < 30 < 50 < max(visits) <= 60
+
+    options = RANDOM.changed(nodes_as_playouts=True)
+    play(config(tmp_path / "kept", options=options, games=2, nodes=40, reuse_tree=True, max_plies=30))
+    visits = [
+        int(n) for game in check_folder(Folder(tmp_path / "kept"), 2).values() for n in game.records["visits"]
+    ]
+    assert max(visits) > 40
+
+
+def test_chess960_starts_from_all_positions(tmp_path: Path) -> None:
+    play(config(tmp_path / "run", options=RANDOM.changed(chess960=True), max_plies=40))
+    folder = Folder(tmp_path / "run")
+    for number in range(6):
+        check_file(folder.chunk(number))
+    assert 'Variant "Chess960"' in folder.pgn.read_text()
+
+
+def test_the_time_limit_ends_a_run_that_has_no_other_end(tmp_path: Path) -> None:
+    runner, ending, _ = play(config(tmp_path / "run", games=0, time_limit_s=1.0, concurrency=4))
+    assert ending == "time"
+    check_folder(Folder(tmp_path / "run"), runner.totals.games)
+
+
+def test_a_network_that_cannot_be_used_is_a_clear_error(tmp_path: Path) -> None:
+    with pytest.raises(SelfPlayError, match=r"no-such-file"):
+        play(config(tmp_path / "run", options=RANDOM.changed(weights="no-such-file.pb.gz")))
+
+
+def test_totals_count_results_and_reasons() -> None:
+    totals = Totals()
+    for number, (result, side) in enumerate([("1-0", "black"), ("0-1", "black"), ("1/2-1/2", None)]):
+        totals.add(GameEntry(number, result, Reason.CHECKMATE, 50, 40, 1.0, True, side))  # type: ignore[arg-type]
+    assert (totals.games, totals.positions, totals.plies) == (3, 120, 150)
+    assert totals.results == Counter({"1-0": 1, "0-1": 1, "1/2-1/2": 1})
+    assert (totals.resign_checked, totals.resign_wrong) == (2, 1)
+
+
+# -- the command, as a process -----------------------------------------------------------------------------
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, str(REPOSITORY / "run_engine.py"), "selfplay", *arguments]
+
+
+FAST = ("--backend", "random", "--nodes", "16", "--engine", "hash=1,tree_memory=16")
+
+
+def await_games(folder: Folder, games: int, process: subprocess.Popen[str]) -> None:
+    deadline = monotonic() + 60
+    while not folder.journal.exists() or len(folder.journal.read_text().splitlines()) <= games:
+        assert process.poll() is None
+        assert monotonic() < deadline
+        sleep(0.02)
+
+
+def test_a_killed_run_loses_nothing_but_the_games_under_way(tmp_path: Path) -> None:
+    folder = Folder(tmp_path / "run")
+    arguments = (*FAST, "--games", "16", "--output", str(folder.root))
+    process = subprocess.Popen(command(*arguments), stdout=subprocess.DEVNULL, text=True)
+    evaluators: list[psutil.Process] = []
+    try:
+        await_games(folder, 3, process)
+        evaluators = psutil.Process(process.pid).children(recursive=True)
+    finally:
+        process.kill()
+        process.wait()
+    before = {entry["number"] for entry in journal_lines(folder)}
+    assert 3 <= len(before) < 16
+    _, alive = psutil.wait_procs(evaluators, timeout=20)
+    assert not alive
+    done = subprocess.run(
+        command(*arguments, "--json"), stdout=subprocess.PIPE, text=True, timeout=120, check=True
+    )
+    assert json.loads(done.stdout)["resumed"] == len(before)
+    check_folder(folder, 16)
+
+
+def journal_lines(folder: Folder) -> list[dict[str, object]]:
+    """The games in a journal whose last line may be cut off."""
+    lines = folder.journal.read_text().splitlines(keepends=True)
+    return [json.loads(line) for line in lines[1:] if line.endswith("\n")]
+
+
+def test_the_checker_names_broken_files(tmp_path: Path) -> None:
+    play(config(tmp_path / "run", games=3))
+    folder = Folder(tmp_path / "run")
+    checked = subprocess.run(
+        command("--check", str(folder.root)), capture_output=True, text=True, timeout=60, check=True
+    )
+    assert "3 files, 0 broken; 3 games, all replayed" in checked.stdout
+    data = folder.chunk(1).read_bytes()
+    folder.chunk(1).write_bytes(data[: len(data) // 2])
+    checked = subprocess.run(
+        command("--check", str(folder.root), "--json"), capture_output=True, text=True, timeout=60
+    )
+    assert checked.returncode == 1
+    summary = json.loads(checked.stdout)
+    assert (summary["files"], summary["games"]) == (3, 2)
+    assert summary["broken"][0]["file"] == str(folder.chunk(1))
+    assert "does not end" in summary["broken"][0]["reason"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--check", "no-such-folder"), "No such file"),
+        (("--games", "some"), "games is a number"),
+        (("--engine", "tempreature=1"), "did you mean 'temperature'"),
+        (("--openings", "no-such-book.pgn"), "cannot read the openings"),
+        (("no-such-config.toml",), "cannot read no-such-config.toml"),
+        (("--backend", "no-such-backend"), "no-such-backend"),
+    ],
+)
+def test_wrong_usage_is_explained(tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
+    done = subprocess.run(
+        command(*arguments, "--output", str(tmp_path / "run")),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=tmp_path,
+    )
+    assert done.returncode in (1, 2)
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
