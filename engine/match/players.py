@@ -165,11 +165,13 @@ class EnginePlayer:
         future.add_done_callback(note_time)
         answer = asyncio.wrap_future(future)
         try:
-            report = await asyncio.wait_for(asyncio.shield(answer), patience_seconds)
+            async with asyncio.timeout(patience_seconds):
+                report = await asyncio.shield(answer)
         except TimeoutError:
             self._player.stop()
             try:
-                await asyncio.wait_for(asyncio.shield(answer), INTERRUPT_SECONDS)
+                async with asyncio.timeout(INTERRUPT_SECONDS):
+                    await asyncio.shield(answer)
             except (TimeoutError, NoEvaluatorError, PipelineError):
                 self.alive = False
                 raise ForfeitError(Reason.STALL, "the search does not end") from None

@@ -16,7 +16,7 @@ from engine.match.record import Reason
 from engine.match.timecontrol import GameClock
 
 START_SECONDS = 60.0
-"""Until `uciok`, and until `readyok` after the options: some engines load large files here."""
+"""Until `readyok` after the options: some engines load large files here."""
 
 NEW_GAME_SECONDS = 60.0
 """From `ucinewgame` to `readyok`."""
@@ -83,9 +83,10 @@ class ProgramPlayer:
             raise PlayerError(f"{self.config.name}: cannot start {command[0]}: {error.strerror}") from None
         self._transport, self._protocol = transport, protocol
         try:
-            await asyncio.wait_for(protocol.initialize(), START_SECONDS)
-            await protocol.configure(dict(self.config.uci_options))
-            await asyncio.wait_for(protocol.ping(), START_SECONDS)
+            async with asyncio.timeout(START_SECONDS):
+                await protocol.initialize()
+                await protocol.configure(dict(self.config.uci_options))
+                await protocol.ping()
         except TimeoutError:
             self._kill()
             raise PlayerError(f"{self.config.name}: {command[0]} does not answer as a UCI engine") from None
@@ -118,7 +119,8 @@ class ProgramPlayer:
             await self._until_asked(protocol, move)
             late = 0.0 if patience_seconds is None else perf_counter() - protocol.went_at
             timeout = None if patience_seconds is None else max(0.0, patience_seconds - late)
-            played = await asyncio.wait_for(asyncio.shield(move), timeout)
+            async with asyncio.timeout(timeout):
+                played = await asyncio.shield(move)
         except TimeoutError:
             await self._interrupt(protocol, move)
             raise ForfeitError(Reason.TIME) from None
@@ -145,7 +147,8 @@ class ProgramPlayer:
         protocol = self._protocol
         if protocol is not None and self.alive:
             with contextlib.suppress(TimeoutError, chess.engine.EngineError):
-                await asyncio.wait_for(protocol.quit(), QUIT_SECONDS)
+                async with asyncio.timeout(QUIT_SECONDS):
+                    await protocol.quit()
         self._kill()
 
     async def _until_asked(
@@ -170,7 +173,8 @@ class ProgramPlayer:
         """Stop a search that takes too long. Raises ForfeitError if the program does not even answer that."""
         move.cancel()  # python-chess sends `stop`.
         try:
-            await asyncio.wait_for(protocol.ping(), INTERRUPT_SECONDS)
+            async with asyncio.timeout(INTERRUPT_SECONDS):
+                await protocol.ping()
         except (TimeoutError, chess.engine.EngineError):
             self._kill()
             raise ForfeitError(Reason.STALL, "no answer to stop and isready") from None

@@ -1,0 +1,172 @@
+"""`run_engine.py match` as a process, and what it shows."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from engine.match.config import Adjudication, MatchConfig, PlayerConfig
+from engine.match.display import LiveView, PlainView, speed_line
+from engine.match.plot import PlotError, elo_history, plot_elo
+from engine.match.record import GameRecord, MoveRecord, Reason, Result
+from engine.match.runner import MatchState
+from engine.match.speed import Speed
+from engine.match.sprt import Sprt
+from engine.match.standings import Standings
+from tests.engine.match.matches import match, play, program, replay
+from tests.paths import REPOSITORY
+
+
+def run(folder: Path, *flags: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(REPOSITORY / "run_engine.py"), "match", *flags],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=120,
+    )
+
+
+def test_one_line_plays_two_option_sets_and_prints_json(tmp_path: Path) -> None:
+    done = run(
+        tmp_path,
+        *("--player", "name=low,cpuct=1", "--player", "name=high,cpuct=3", "--each", "backend=random"),
+        *("--nodes", "8", "--games", "4", "--max-moves", "30", "--json", "--plot", "elo.png"),
+    )
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout)
+    assert summary["games"] == 4
+    assert [player["name"] for player in summary["players"]] == ["low", "high"]
+    (pgn,) = tmp_path.glob("match-*.pgn")
+    assert len(replay(pgn)) == 4
+    assert json.loads(pgn.with_suffix(".json").read_text("utf-8"))["games"] == 4
+    assert (tmp_path / "elo.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("flags", "status", "message"),
+    [
+        ((), 2, "a match needs two players"),
+        (("missing.toml",), 2, "cannot read missing.toml"),
+        (("--player", "cpukt=1", "--player", "nodes=1"), 2, "did you mean 'cpuct'"),
+        (("--player", "nodes=1", "--player", "nodes=2", "--openings", "none.epd"), 1, "none.epd"),
+        (("--player", "no-such-engine", "--player", "backend=random"), 1, "cannot start no-such-engine"),
+        (("--player", "nodes=1", "--player", "nodes=2", "--syzygy", "."), 1, "no Syzygy tables"),
+        (("--player", "nodes=1", "--player", "nodes=2", "--output", "x/\0"), 1, "cannot"),
+    ],
+)
+def test_mistakes_are_one_line(tmp_path: Path, flags: tuple[str, ...], status: int, message: str) -> None:
+    if any("\0" in flag for flag in flags):
+        (tmp_path / "file").write_text("", "utf-8")
+        flags = (*flags[:-1], "file/x")
+    done = run(tmp_path, *flags)
+    assert done.returncode == status
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+CONFIG = MatchConfig((PlayerConfig("first"), PlayerConfig("second")), games=40, sprt=Sprt(0, 10))
+
+
+def state_after(games: int, config: MatchConfig = CONFIG) -> tuple[MatchState, list[GameRecord]]:
+    """A match in which White wins two of three games."""
+    standings = Standings(config.schedule, config.sprt)
+    records = []
+    results: tuple[Result, ...] = ("1-0", "1-0", "0-1")
+    for number in range(games):
+        game = config.schedule[number]
+        record = GameRecord(
+            *(number, game.pair, game.white, game.black, results[number % 3], Reason.CHECKMATE, "none"),
+            moves=(MoveRecord("e2e4"),) * 61,
+            seconds=2.0,
+        )
+        standings.add(record.outcome)
+        records.append(record)
+    speed = Speed(100.0, 8, games, games * 61, 500_000, 5000.0, 31.5)
+    return MatchState(config, standings, [record.outcome for record in records], speed=speed), records
+
+
+def test_a_log_gets_a_line_per_game_and_the_standings_now_and_then() -> None:
+    stream = io.StringIO()
+    view = PlainView(CONFIG, stream)
+    state, records = state_after(10)
+    view.started(state)
+    view.game_over(state, records[-1])
+    view.note("the evaluator is started again")
+    lines = stream.getvalue().splitlines()
+    assert lines[0] == "Wavefront match: first (unlimited), second (unlimited); 40 games"
+    assert lines[1] == "game 10 (10 of 40 played): second – first 1-0, White mates, 31 moves, 2.0 s"
+    assert lines[2].startswith("  first vs second: 10 games, +4 =0 -6, 40.0 %, Elo -70.4 ± ")
+    assert lines[3].startswith("  SPRT 0 to 10 logistic Elo: LLR ")
+    assert lines[4] == (
+        "  8 games at once, 360 games/h, 6.1 moves/s, 5,000 positions/s, mean batch 31.5, 5 min left"
+    )
+    assert lines[5] == "the evaluator is started again"
+    assert "\x1b" not in stream.getvalue()
+
+
+def test_a_terminal_gets_a_table() -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=160, color_system=None)
+    state, records = state_after(12)
+    with LiveView(CONFIG, console) as view:
+        view.started(state)
+        view.note("a note")
+        view.game_over(state, records[-1])
+        view.tick(state)
+    assert isinstance(console.file, io.StringIO)
+    text = console.file.getvalue()
+    for part in ("first", "second", "LOS", "mean batch 31.5", "LLR", "a note", "game 12", "12 of 40 games"):
+        assert part in text
+
+
+def test_speed_says_nothing_of_an_evaluator_that_there_is_not() -> None:
+    state, _ = state_after(4)
+    state.speed = replace(state.speed, evaluations=0)
+    assert "positions" not in speed_line(state)
+
+
+def test_the_history_of_elo_ends_with_the_final_value() -> None:
+    state, _ = state_after(40, replace(CONFIG, games=2000, sprt=None))
+    history = elo_history(state.config, state.outcomes)
+    assert [games for games, _ in history] == list(range(1, 41))
+    wins_minus_losses = state.standings.tally(0, 1).wins - state.standings.tally(0, 1).losses
+    assert (history[-1][1][0].value > 0) == (wins_minus_losses > 0)
+    assert history[-1][1][1].value == pytest.approx(-history[-1][1][0].value)
+
+
+def test_a_plot_that_cannot_be_made_says_why(tmp_path: Path) -> None:
+    state, _ = state_after(10)
+    plot_elo(tmp_path / "elo.svg", CONFIG, state.outcomes)
+    assert "Elo of first over second" in (tmp_path / "elo.svg").read_text("utf-8")
+    with pytest.raises(PlotError, match="before the first game"):
+        plot_elo(tmp_path / "x.png", CONFIG, [])
+    with pytest.raises(PlotError, match="cannot write"):
+        plot_elo(tmp_path / "no" / "x.png", CONFIG, state.outcomes)
+    with pytest.raises(PlotError, match="cannot write"):
+        plot_elo(tmp_path / "x.nonsense", CONFIG, state.outcomes)
+
+
+def test_syzygy_ends_games(tmp_path: Path) -> None:
+    from engine.match.config import TablebaseRule
+    from engine.match.openings import OpeningSettings
+    from tests.paths import shared
+
+    book = tmp_path / "book.epd"
+    book.write_text("4k3/8/8/8/8/3p4/4P3/4K3 w - -\n", "utf-8")
+    config = match(
+        tmp_path,
+        [program("a"), program("b")],
+        openings=OpeningSettings(str(book)),
+        adjudication=Adjudication(tablebase=TablebaseRule((str(shared("syzygy")),))),
+    )
+    _, _, recorder = play(config)
+    assert [record.reason for record in recorder.records] == [Reason.TABLEBASE] * 2

@@ -1,0 +1,213 @@
+"""Matches that are killed: the runner, a program, the evaluator, in the middle of games. Every game counts
+once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from engine.match import program as program_module
+from engine.match.config import Adjudication
+from engine.match.record import Reason
+from engine.match.runner import MatchRunner
+from tests.engine.match.matches import PROGRAM, Recorder, engine, match, play, program, replay
+from tests.paths import REPOSITORY
+
+GAMES = 24
+
+FLAGS = (
+    *("--player", "name=a,nodes=12", "--player", "name=b,nodes=6"),
+    *("--each", "backend=random,hash=1", "--games", str(GAMES), "--concurrency", "4"),
+    *("--max-moves", "60", "--output", "out"),
+)
+
+
+@contextmanager
+def runner_process(folder: Path, *flags: str) -> Iterator[subprocess.Popen[str]]:
+    """`run_engine.py match` as a process, which does not outlive the test."""
+    process = subprocess.Popen(
+        [sys.executable, str(REPOSITORY / "run_engine.py"), "match", *flags],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        encoding="utf-8",
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def read_games(process: subprocess.Popen[str], count: int) -> list[str]:
+    """Lines of the output until `count` games are over."""
+    assert process.stdout is not None
+    lines = []
+    for line in process.stdout:
+        lines.append(line)
+        if sum(text.startswith("game ") for text in lines) == count:
+            return lines
+    raise AssertionError("the match ended early:\n" + "".join(lines))
+
+
+def journal_numbers(folder: Path) -> list[int]:
+    lines = (folder / "out.jsonl").read_text("utf-8").splitlines()
+    return [json.loads(line)["number"] for line in lines[1:]]
+
+
+def assert_complete(folder: Path, games: int) -> None:
+    """Journal, PGN and summary hold every game once."""
+    assert sorted(journal_numbers(folder)) == list(range(games))
+    in_pgn = [int(game.headers["GameNumber"]) - 1 for game in replay(folder / "out.pgn")]
+    assert in_pgn == journal_numbers(folder)
+    summary = json.loads((folder / "out.json").read_text("utf-8"))
+    assert summary["games"] == games
+    assert summary["finished"] is True
+
+
+def test_a_killed_runner_goes_on_where_it_was(tmp_path: Path) -> None:
+    with runner_process(tmp_path, *FLAGS) as process:
+        read_games(process, 5)
+        process.kill()
+        process.wait()
+    before = journal_numbers(tmp_path)
+    assert 5 <= len(before) < GAMES
+    # As if it had been killed between the two files: a game in the PGN that the journal does not know.
+    with (tmp_path / "out.pgn").open("a", encoding="utf-8") as file:
+        file.write('[Event "half a game"]\n\n1. e4')
+    with runner_process(tmp_path, *FLAGS) as process:
+        output, _ = process.communicate(timeout=120)
+        assert process.returncode == 0, output
+    assert f"{len(before)} games are played already" in output
+    assert journal_numbers(tmp_path)[: len(before)] == before
+    assert_complete(tmp_path, GAMES)
+    with runner_process(tmp_path, *FLAGS) as process:
+        output, _ = process.communicate(timeout=60)
+        assert process.returncode == 0
+    assert "game " not in output.replace("games", "")
+    assert f"a vs b: {GAMES} games" in output
+
+
+def test_a_killed_runner_leaves_no_process_behind(tmp_path: Path) -> None:
+    flags = (*FLAGS, "--player", f'name=c,nodes=1,program={sys.executable},args="{PROGRAM} none"')
+    with runner_process(tmp_path, *flags) as process:
+        read_games(process, 3)
+        children = psutil.Process(process.pid).children(recursive=True)
+        assert len(children) >= 2
+        process.kill()
+        process.wait()
+        _, alive = psutil.wait_procs(children, timeout=30)
+        assert not alive
+
+
+def test_a_killed_evaluator_is_started_again_and_no_game_is_lost_by_it(tmp_path: Path) -> None:
+    with runner_process(tmp_path, *FLAGS) as process:
+        read_games(process, 4)
+        evaluators = [
+            child
+            for child in psutil.Process(process.pid).children(recursive=True)
+            if "evaluator" in child.cmdline()
+        ]
+        assert evaluators
+        for evaluator in evaluators:
+            evaluator.kill()
+        output, _ = process.communicate(timeout=180)
+        assert process.returncode == 0, output
+    assert_complete(tmp_path, GAMES)
+    reasons = json.loads((tmp_path / "out.json").read_text("utf-8"))["reasons"]
+    assert not set(reasons) & {str(reason) for reason in Reason if reason.is_failure}
+
+
+class Killer(Recorder):
+    """Kills the programs of the second player once, as soon as one game is over."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.killed: list[int] = []
+
+    def game_over(self, state: Any, record: Any) -> None:
+        super().game_over(state, record)
+        if not self.killed:
+            for child in psutil.Process().children():
+                if "uci_program.py" in " ".join(child.cmdline()) and "hang" in child.cmdline():
+                    child.kill()
+                    self.killed.append(child.pid)
+
+
+def test_a_killed_program_loses_its_game_and_the_match_goes_on(tmp_path: Path) -> None:
+    # All games are under way at once; "hang" waits at its move until something ends it.
+    victims = program("victim", "hang", ply=12, movetime_ms=60_000)
+    config = match(
+        tmp_path,
+        [program("good", movetime_ms=60_000), victims, program("other", movetime_ms=60_000)],
+        format="gauntlet",
+        concurrency=4,
+        adjudication=Adjudication(max_moves=40),
+    )
+    killer = Killer()
+    ending, runner, _ = play(config, killer)
+    assert ending == "finished"
+    assert killer.killed
+    assert runner.state.standings.players[1].faults == {Reason.DISCONNECT: 2}
+    assert runner.state.standings.games == 4
+
+
+def test_a_program_that_does_not_answer_stop_is_ended_and_has_stalled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(program_module, "INTERRUPT_SECONDS", 0.3)
+    players = [program("good"), program("deaf", "deaf", ply=12)]
+    config = match(
+        tmp_path, players, stall_seconds=0.3, concurrency=1, adjudication=Adjudication(max_moves=12)
+    )
+    _, _, recorder = play(config)
+    assert [record.reason for record in recorder.records] == [Reason.STALL] * 2
+    assert all("no answer to stop" in record.detail for record in recorder.records)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT for another process")
+def test_an_interrupted_match_says_how_it_stands_and_how_to_go_on(tmp_path: Path) -> None:
+    with runner_process(tmp_path, *FLAGS) as process:
+        read_games(process, 3)
+        process.send_signal(signal.SIGINT)
+        output, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "a vs b:" in output
+    assert "the same command goes on" in output
+    assert "Traceback" not in output
+    summary = json.loads((tmp_path / "out.json").read_text("utf-8"))
+    assert summary["games"] == len(journal_numbers(tmp_path)) >= 3
+    assert summary["finished"] is False
+
+
+def test_a_cancelled_run_keeps_its_games_and_ends_its_players(tmp_path: Path) -> None:
+    config = match(tmp_path, [engine("a"), program("b")], games=200, concurrency=4)
+    recorder = Recorder()
+    runner = MatchRunner(config, recorder)
+
+    async def run_and_cancel() -> str:
+        task = asyncio.create_task(runner.run())
+        while len(recorder.records) < 3:
+            await asyncio.sleep(0.01)
+        task.cancel()
+        return await task
+
+    assert asyncio.run(run_and_cancel()) == "interrupted"
+    assert not psutil.Process().children()
+    kept = runner.state.standings.games
+    assert kept >= 3
+    assert len(replay(config.files.pgn)) == kept
