@@ -28,6 +28,7 @@ __all__ = ["Backend", "BackendError", "available_backends", "backend_names", "op
 AUTO = "auto"
 
 _BUILT_IN = {
+    "gpu": "evaluator.backends.gpu",
     "onnx": "evaluator.backends.onnx.backend",
     "reference": "evaluator.backends.reference",
     "random": "evaluator.backends.random",

@@ -1,0 +1,267 @@
+"""The `gpu` backend: a network on an AMD or NVIDIA GPU, from the kernels in evaluator/kernels."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from evaluator.backends.base import Backend, BackendError
+from evaluator.backends.probe import probe_batch
+from evaluator.backends.reference import ReferenceBackend
+from evaluator.gpu.builder import PlanError
+from evaluator.gpu.compiler import Compiler
+from evaluator.gpu.cublaslt import CublasLt
+from evaluator.gpu.device import Device, DeviceError, OutOfDeviceMemory
+from evaluator.gpu.discovery import Discovery, discover, open_device, select
+from evaluator.gpu.executor import Executor, Layout
+from evaluator.gpu.gemm import Product, model_chooser
+from evaluator.gpu.plan import Plan
+from evaluator.gpu.target import Precision
+from evaluator.gpu.tune import Chooses, Collector, Measured, Tuner
+from evaluator.network.spec import NetworkSpec
+from protocol.batch import EvaluationBatch, PositionBatch
+
+log = logging.getLogger(__name__)
+
+NEEDS_NETWORK = True
+
+BUCKETS = (1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
+"""Batch sizes that are captured; a batch is padded to the next."""
+
+TOLERANCES = {Precision.FP32: (1e-3, 1e-3), Precision.FP16: (0.03, 0.01), Precision.BF16: (0.15, 0.06)}
+"""Of the self-check: root mean square error of the logits over their spread (a wrong kernel is off by 1), and
+the largest error of a win, draw or loss probability."""
+
+_CHECKED_POSITIONS = 2
+
+
+@cache
+def _found() -> Discovery:
+    return discover()
+
+
+def unavailable() -> str | None:
+    found = _found()
+    if found.devices:
+        return None
+    return "no GPU can be used; " + "; ".join(f"{vendor}: {why}" for vendor, why in found.problems.items())
+
+
+def open(
+    network: NetworkSpec,
+    *,
+    threads: int | None = None,
+    device: str | int = "",
+    precision: str = "fp16",
+    deterministic: bool = False,
+    max_batch: int = BUCKETS[-1],
+    buckets: str = "",
+) -> GpuBackend:
+    """device: see `evaluator.gpu.discovery.select`. precision: fp16, bf16 or fp32. deterministic: the same
+    position gives the same bits at every batch size. max_batch: less saves memory.
+    buckets: the batch sizes that are run, as in "1+8+64", in place of the usual ones up to max_batch."""
+    try:
+        stored = Precision(precision)
+    except ValueError as error:
+        known = ", ".join(each.value for each in Precision)
+        raise BackendError(f"precision {precision!r} is not one of {known}") from error
+    if max_batch < 1:
+        raise BackendError(f"max_batch must be at least 1, not {max_batch}")
+    try:
+        taken = open_device(select(_found().devices, str(device)))
+    except DeviceError as error:
+        raise BackendError(str(error)) from error
+    try:
+        sizes = _sizes(str(buckets)) or (*(size for size in BUCKETS if size < max_batch), max_batch)
+        return GpuBackend(network, taken, precision=stored, deterministic=deterministic, buckets=sizes)
+    except BaseException:
+        taken.close()
+        raise
+
+
+def tune(
+    network: NetworkSpec,
+    *,
+    device: str = "",
+    precision: str = "fp16",
+    rebuild: bool = False,
+    progress: Callable[[str], None] = log.info,
+) -> list[tuple[Product, list[Measured]]]:
+    """Measure every matrix product of a network at every batch size, and write the cache.
+
+    rebuild: also what is in the cache already. Raises BackendError or DeviceError.
+    """
+    taken = open_device(select(_found().devices, device))
+    try:
+        stored = Precision(precision)
+        info = taken.info
+        tuner = Tuner(taken, Compiler(taken), stored, _library(taken, stored), progress=progress)
+        wanted = Collector(info.target, stored, info.multiprocessors)
+        plan = Plan(network, info.target, stored, wanted)
+        for size in BUCKETS:
+            plan.program(size)
+        if rebuild:
+            for product in wanted.products:
+                tuner.known.pop(product, None)
+        for product in wanted.products:
+            tuner.choose(product)
+        tuner.save()
+        return [(product, tuner.known[product]) for product in wanted.products]
+    except (PlanError, ValueError) as error:
+        raise BackendError(str(error)) from error
+    finally:
+        taken.close()
+
+
+class GpuBackend(Backend):
+    """Two batches in flight. The device belongs to the backend from here on and is closed with it."""
+
+    name = "gpu"
+    max_in_flight = 2
+
+    def __init__(
+        self,
+        network: NetworkSpec,
+        device: Device,
+        *,
+        precision: Precision = Precision.FP16,
+        deterministic: bool = False,
+        buckets: tuple[int, ...] = BUCKETS,
+        compiler: Compiler | None = None,
+        tuner: Chooses | None = None,
+        check: bool = True,
+    ) -> None:
+        """check: compare every bucket with the reference. Raises BackendError."""
+        info = device.info
+        if not info.target.known:
+            log.warning(
+                "%s (%s) is not a known target; it gets the generic kernels", info.name, info.target.name
+            )
+        self.device = f"{info.name} ({info.target.name}, {precision.value}, {info.driver})"
+        self.precision = precision
+        self.network = network
+        self._device = device
+        compiler = compiler or Compiler(device)
+        library = None if deterministic else _library(device, precision)
+        if tuner is None and not deterministic:
+            tuner = Tuner(device, compiler, precision, library, progress=log.info)
+        choose = (
+            model_chooser(info.target, precision, info.multiprocessors, deterministic=deterministic)
+            if tuner is None
+            else tuner.choose
+        )
+        plan = Plan(network, info.target, precision, choose)
+        self._executor: Executor | None = None
+        while True:
+            try:
+                self.executor = Executor(device, compiler, plan, buckets, library=library)
+                break
+            except OutOfDeviceMemory as error:
+                if len(buckets) == 1:
+                    free = device.free_memory() >> 20
+                    raise BackendError(
+                        f"{info.name} has not enough free memory ({free} MB) for this network even at a "
+                        f"batch of {buckets[0]}; close other programs or use a smaller network"
+                    ) from error
+                buckets = buckets[:-1]
+                log.warning("not enough memory on %s: trying batches up to %d", info.name, buckets[-1])
+            except (DeviceError, PlanError) as error:
+                raise BackendError(f"{info.name}: {error}") from error
+        if tuner is not None:
+            tuner.save()
+        self._executor = self.executor
+        self.buckets = buckets
+        self.max_batch = buckets[-1]
+        if check:
+            try:
+                self.check()
+            except BaseException:
+                self.executor.close()
+                raise
+
+    def evaluate(self, batch: PositionBatch) -> EvaluationBatch:
+        if self._executor is None:
+            raise BackendError("the gpu backend is closed")
+        if len(batch.moves) > Layout(self.max_batch).max_moves:
+            # Only somebody who asks for whole policy vectors gets here.
+            return self._in_halves(batch)
+        try:
+            return self._executor.evaluate(batch)
+        except (DeviceError, ValueError) as error:
+            raise BackendError(f"{self.device}: {error}") from error
+
+    def _in_halves(self, batch: PositionBatch) -> EvaluationBatch:
+        if len(batch) == 1:
+            raise BackendError(f"one position with {len(batch.moves)} moves is more than fits")
+        middle = len(batch) // 2
+        at = int(batch.move_offsets[middle])
+        first = PositionBatch(batch.positions[:middle], batch.move_offsets[: middle + 1], batch.moves[:at])
+        rest = batch.move_offsets[middle:] - np.uint32(at)
+        second = PositionBatch(batch.positions[middle:], rest, batch.moves[at:])
+        halves = self.evaluate(first), self.evaluate(second)
+        return EvaluationBatch(
+            np.concatenate([half.logits for half in halves]),
+            np.concatenate([half.wdl for half in halves]),
+            np.concatenate([half.moves_left for half in halves]),
+        )
+
+    def check(self) -> None:
+        """Compare what every bucket computes with the reference. Raises BackendError."""
+        probe = probe_batch(_CHECKED_POSITIONS, seed=7)
+        expected = ReferenceBackend(self.network).evaluate(probe)
+        logits_limit, wdl_limit = TOLERANCES[self.precision]
+        spread = float(expected.logits.std()) or 1.0
+        for size in self.buckets:
+            result = self.evaluate(_repeated(probe, size))
+            copies = -(-size // _CHECKED_POSITIONS)
+            wanted = np.tile(expected.logits, copies)[: len(result.logits)]
+            error = float(np.sqrt(np.square(result.logits - wanted).mean())) / spread
+            wdl_error = float(np.abs(result.wdl - np.tile(expected.wdl, (copies, 1))[:size]).max())
+            log.debug("%s, batch %d: logits off by %.2g, wdl by %.2g", self.device, size, error, wdl_error)
+            if not (error <= logits_limit and wdl_error <= wdl_limit):
+                raise BackendError(
+                    f"{self.device} fails its self-check at batch {size}: logits off by {error:.1%} of their "
+                    f"spread, win/draw/loss by {wdl_error:.2g}; please report it with the output of "
+                    f"`python -m evaluator devices`"
+                )
+
+    def close(self) -> None:
+        if self._executor is not None:
+            self._executor.close()
+            self._executor = None
+            self._device.close()
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    try:
+        sizes = sorted({int(size) for size in text.split("+") if size})
+    except ValueError:
+        sizes = [0]
+    if sizes and sizes[0] < 1:
+        raise BackendError(f"buckets {text!r}: write sizes from 1, as in 1+8+64")
+    return tuple(sizes)
+
+
+def _library(device: Device, precision: Precision) -> CublasLt | None:
+    if device.info.vendor != "nvidia":
+        return None
+    try:
+        return CublasLt(precision)
+    except DeviceError as error:
+        log.info("matrix products by our own kernels only: %s", error)
+        return None
+
+
+def _repeated(batch: PositionBatch, count: int) -> PositionBatch:
+    """A batch whose positions all have equally many moves, over and over up to `count`."""
+    copies: Any = -(-count // len(batch))
+    each = len(batch.moves) // len(batch)
+    return PositionBatch(
+        np.tile(batch.positions, copies)[:count],
+        np.arange(count + 1, dtype=np.uint32) * np.uint32(each),
+        np.tile(batch.moves, copies)[: count * each],
+    )

@@ -1,0 +1,54 @@
+"""`python -m evaluator devices`: the GPUs that can be used, and plainly why others cannot."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from evaluator.gpu.device import DeviceInfo
+from evaluator.gpu.discovery import discover
+from evaluator.gpu.target import Precision
+
+HELP = "list the GPUs and what each can do, or why it cannot be used"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    found = discover()
+    if arguments.json:
+        print(json.dumps({"devices": [_facts(each) for each in found.devices], "problems": found.problems}))
+        return 0
+    console = Console(markup=False, highlight=False)
+    if found.devices:
+        table = Table("device", "name", "target", "memory", "matrix unit", "driver")
+        for device in found.devices:
+            facts = _facts(device)
+            target = facts["target"] + ("" if device.target.known else " (unknown: generic kernels)")
+            memory = f"{facts['memory_mb']} MB" + (", shared with the CPU" if device.integrated else "")
+            table.add_row(facts["device"], device.name, target, memory, facts["matrix_unit"], device.driver)
+        console.print(table)
+        console.print("Use one with --backend gpu:device=NAME; --backend gpu takes the first.")
+    for vendor, problem in found.problems.items():
+        console.print(f"{vendor}: {problem}", soft_wrap=True)
+    return 0
+
+
+def _facts(device: DeviceInfo) -> dict[str, Any]:
+    return {
+        "device": f"{device.vendor}:{device.index}",
+        "name": device.name,
+        "target": device.target.name,
+        "known_target": device.target.known,
+        "memory_mb": device.memory >> 20,
+        "multiprocessors": device.multiprocessors,
+        "matrix_unit": device.target.matrix_unit(Precision.FP16).value,
+        "integrated": device.integrated,
+        "driver": device.driver,
+    }

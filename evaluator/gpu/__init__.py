@@ -1,0 +1,1 @@
+"""lc0 networks on GPUs: devices, the compiler of the kernels, and the plan from a network to launches."""

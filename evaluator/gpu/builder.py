@@ -1,0 +1,519 @@
+"""The operations that a plan is made of: each appends the launches of one fused step to a Program.
+
+Shapes: a board is a Matrix of positions * 64 rows (one per square), a vector one of positions rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evaluator.gpu import weights as pack
+from evaluator.gpu.compiler import KernelKey
+from evaluator.gpu.cublaslt import LibraryProduct
+from evaluator.gpu.gemm import Chooser, Product
+from evaluator.gpu.program import (
+    Argument,
+    Branch,
+    Buffer,
+    Launch,
+    LibraryStep,
+    Matrix,
+    Program,
+    Space,
+)
+from evaluator.gpu.target import Precision, Target
+from evaluator.gpu.weights import round_up
+from evaluator.network.spec import Activation, FloatArray, Gating, LayerNorm, SEUnit
+
+ACTIVATION_CODES = {
+    Activation.NONE: 0,
+    Activation.RELU: 1,
+    Activation.RELU_SQUARED: 2,
+    Activation.MISH: 3,
+    Activation.SWISH: 4,
+    Activation.SELU: 5,
+    Activation.TANH: 6,
+    Activation.SIGMOID: 7,
+}
+"""As kernels/activation.h numbers them."""
+
+_ROW_ELEMENTS_PER_LANE = 32
+"""Of kernels/rows.hip: what a thread keeps in registers before a row gets more threads."""
+
+
+_FORK_POSITIONS = 16
+"""Smaller batches run as one chain: kernels of a chain start while the one before ends, those behind a join
+do not."""
+
+
+class PlanError(Exception):
+    """The kernels cannot run this network; the message says what is in the way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """A dense layer or a convolution, ready for kernels/gemm.hip.
+
+    name: of the weights; width: outputs. weights: stored [width padded, k padded]; biases: float32
+    [width padded] or [64, width padded]. convolution: 3x3, k = 9 * padded channels.
+    """
+
+    name: str
+    width: int
+    weights: NDArray[Any]
+    biases: FloatArray | None
+    activation: Activation
+    convolution: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class After:
+    """What follows a product in the same pass: norm, then gating."""
+
+    norm: LayerNorm | None = None
+    gating: Gating | None = None
+
+    def __bool__(self) -> bool:
+        return self.norm is not None or self.gating is not None
+
+
+class Builder:
+    """Appends to `program`. Weights are made once: `known` carries them from one batch size to the next."""
+
+    def __init__(
+        self,
+        positions: int,
+        target: Target,
+        precision: Precision,
+        choose: Chooser,
+        known: dict[str, NDArray[Any]] | None = None,
+    ) -> None:
+        self.program = Program(positions, weights={} if known is None else known)
+        self.positions = positions
+        self.target = target
+        self.precision = precision
+        self._choose = choose
+
+        self._aside = False
+        self._forked = False
+
+    # -- memory ----------------------------------------------------------------------------------------
+
+    def weight(self, name: str, make: Callable[[], NDArray[Any]]) -> Buffer:
+        """An array on the device, made when it is first asked for."""
+        if name not in self.program.weights:
+            try:
+                self.program.weights[name] = np.ascontiguousarray(make())
+            except pack.WeightError as error:
+                raise PlanError(f"{name}: {error}") from error
+        return Buffer(Space.WEIGHTS, name)
+
+    def work(self, name: str, size: int) -> Buffer:
+        """A buffer of at least `size` bytes; the same name is the same memory."""
+        self.program.work[name] = max(size, self.program.work.get(name, 0))
+        return Buffer(Space.WORK, name)
+
+    def matrix(self, name: str, rows: int, width: int) -> Matrix:
+        stride = round_up(width, self.precision.chunk)
+        return Matrix(self.work(name, rows * stride * self.precision.bytes), rows, width, stride)
+
+    @staticmethod
+    def exchange(name: str) -> Buffer:
+        return Buffer(Space.EXCHANGE, name)
+
+    # -- order -----------------------------------------------------------------------------------------
+
+    def fork(self) -> None:
+        """What follows, until `main`, may run beside what comes after that."""
+        self._forked = self.positions >= _FORK_POSITIONS
+        if self._forked:
+            self.program.steps.append(Branch.FORK)
+            self._aside = True
+
+    def main(self) -> None:
+        """End of the second branch's launches."""
+        self._aside = False
+
+    def join(self) -> None:
+        """From here on the second branch has ended."""
+        if self._forked:
+            self.program.steps.append(Branch.JOIN)
+
+    def launch(
+        self,
+        file: str,
+        constants: dict[str, int],
+        grid: tuple[int, int, int],
+        threads: int,
+        arguments: tuple[Argument, ...],
+        label: str,
+        *,
+        shared_bytes: int = 0,
+    ) -> None:
+        if shared_bytes > self.target.shared_bytes:
+            raise PlanError(
+                f"{label}: needs {shared_bytes} bytes of shared memory per block; {self.target.name} has "
+                f"{self.target.shared_bytes}"
+            )
+        key = KernelKey(file, self.precision, tuple(constants.items()))
+        self.program.steps.append(Launch(key, grid, threads, shared_bytes, arguments, label, self._aside))
+
+    # -- operations ------------------------------------------------------------------------------------
+
+    def linear(
+        self,
+        layer: Linear,
+        a: Matrix,
+        out: str,
+        *,
+        residual: Matrix | None = None,
+        after: After | None = None,
+    ) -> Matrix:
+        """activation(a @ weights + biases + residual), then `after`, into a matrix of rows like a's.
+
+        A product that is split along k, or that something follows, ends in kernels/rows.hip.
+        """
+        after = after or After()
+        result = self.matrix(out, a.rows, layer.width)
+        by_square = layer.biases is not None and layer.biases.ndim == 2
+        n, k = layer.weights.shape
+        expected = 9 * a.stride if layer.convolution else a.stride
+        if k != expected:
+            raise PlanError(f"{layer.name}: takes {k} inputs, but gets {expected}")
+        product = Product(
+            m=a.rows,
+            n=n,
+            k=k,
+            activation=layer.activation,
+            residual=residual is not None,
+            convolution=layer.convolution,
+            bias_by_square=by_square,
+            bias=layer.biases is not None,
+            followed=bool(after),
+        )
+        choice = self._choose(product)
+        if choice.tile is None:
+            return self._library(layer, choice.algorithm, product, a, result, residual, after)
+        tile = choice.tile
+        split = choice.splits > 1
+        steps = -(-k // tile.block_k)
+        beside = ".aside" if self._aside else ""  # both branches may be running
+        product_out = self.matrix(f"product{beside}", a.rows, layer.width) if after and not split else result
+        partials = self.work(f"partials{beside}", 4 * a.rows * n * choice.splits) if split else None
+        biases = layer.biases
+        bias = None if biases is None else self.weight(f"{layer.name}.biases", lambda: biases)
+        skip = None if residual is None else residual.buffer
+        self.launch(
+            "gemm",
+            {
+                "BLOCK_M": tile.block_m,
+                "BLOCK_N": tile.block_n,
+                "BLOCK_K": tile.block_k,
+                "WARPS_M": tile.warps_m,
+                "WARPS_N": tile.warps_n,
+                "STAGES": tile.stages,
+                "SPLIT": int(split),
+                "ACTIVATION": 0 if split else ACTIVATION_CODES[layer.activation],
+                "CONVOLUTION": int(layer.convolution),
+                "RESIDUAL": int(residual is not None and not split),
+                "BIAS": int(bias is not None and not by_square and not split),
+                "BIAS_BY_SQUARE": int(by_square),
+            },
+            (-(-n // tile.block_n), -(-a.rows // tile.block_m), choice.splits),
+            tile.warps * self.target.wave,
+            (
+                a.buffer,
+                self.weight(f"{layer.name}.weights", lambda: layer.weights),
+                None if split else bias,
+                None if split else skip,
+                None if split else product_out.buffer,
+                partials,
+                a.rows,
+                n,
+                k,
+                a.stride,
+                result.stride,
+                a.stride,
+                -(-steps // choice.splits),
+            ),
+            layer.name,
+            shared_bytes=tile.shared_bytes(self.target, self.precision),
+        )
+        if split:
+            self._rows(layer.name, result, None, partials, choice.splits, bias, skip, layer.activation, after)
+        elif after:
+            self._rows(layer.name, result, product_out, None, 1, None, None, Activation.NONE, after)
+        return result
+
+    def _library(
+        self,
+        layer: Linear,
+        algorithm: bytes,
+        product: Product,
+        a: Matrix,
+        result: Matrix,
+        residual: Matrix | None,
+        after: After,
+    ) -> Matrix:
+        """The same by the vendor's library, which knows no activation but relu: another pass does those."""
+        relu = layer.activation is Activation.RELU
+        passed_on = Activation.NONE if relu else layer.activation
+        beside = ".aside" if self._aside else ""
+        last = not after and passed_on is Activation.NONE
+        out = result if last else self.matrix(f"product{beside}", a.rows, layer.width)
+        biases = layer.biases
+        bias = None
+        if biases is not None:
+            name = f"{layer.name}.library_biases"
+            bias = self.weight(name, lambda: pack.stored(biases, self.precision))
+        self.program.steps.append(
+            LibraryStep(
+                LibraryProduct(
+                    m=product.m,
+                    n=product.n,
+                    k=product.k,
+                    lda=a.stride,
+                    ldo=out.stride,
+                    bias=bias is not None,
+                    residual=residual is not None,
+                    relu=relu,
+                ),
+                algorithm,
+                a.buffer,
+                self.weight(f"{layer.name}.weights", lambda: layer.weights),
+                bias,
+                None if residual is None else residual.buffer,
+                out.buffer,
+                layer.name,
+                self._aside,
+            )
+        )
+        if not last:
+            self._rows(layer.name, result, out, None, 1, None, None, passed_on, after)
+        return result
+
+    def _rows(
+        self,
+        name: str,
+        out: Matrix,
+        source: Matrix | None,
+        partials: Buffer | None,
+        splits: int,
+        bias: Buffer | None,
+        residual: Buffer | None,
+        activation: Activation,
+        after: After,
+    ) -> None:
+        wave = self.target.wave
+        waves = 1
+        while waves < 8 and out.stride > _ROW_ELEMENTS_PER_LANE * wave * waves:
+            waves *= 2
+        rows = max(1, 4 // waves)
+        norm, gating, precision = after.norm, after.gating, self.precision
+        chunk = precision.chunk
+        self.launch(
+            "rows",
+            {
+                "WIDTH": out.width,
+                "LANES": waves * wave,
+                "ROWS": rows,
+                "SPLIT": int(partials is not None),
+                "ACTIVATION": ACTIVATION_CODES[activation],
+                "BIAS": int(bias is not None),
+                "RESIDUAL": int(residual is not None),
+                "NORMALISE": int(norm is not None),
+                "GATE": int(gating is not None),
+            },
+            (-(-out.rows // rows), 1, 1),
+            waves * wave * rows,
+            (
+                None if source is None else source.buffer,
+                partials,
+                bias,
+                residual,
+                None
+                if norm is None
+                else self.weight(f"{name}.gammas", lambda: pack.vector(norm.gammas, precision)),
+                None
+                if norm is None
+                else self.weight(f"{name}.betas", lambda: pack.vector(norm.betas, precision)),
+                None
+                if gating is None
+                else self.weight(f"{name}.multiply", lambda: pack.padded(gating.multiply, 1, chunk)),
+                None
+                if gating is None
+                else self.weight(f"{name}.add", lambda: pack.padded(gating.add, 1, chunk)),
+                out.buffer,
+                out.rows,
+                splits,
+                0.0 if norm is None else float(norm.epsilon),
+            ),
+            f"{name}, rows",
+        )
+
+    def attention(self, qkv: Matrix, heads: int, depth: int, bias: Matrix | None, name: str) -> Matrix:
+        """softmax(q k^T + bias) v. qkv: a board of 3 * heads * depth; bias: [positions * heads, 4096]."""
+        out = self.matrix("attention", qkv.rows, heads * depth)
+        chunk, size = self.precision.chunk, self.precision.bytes
+        shared = 64 * (3 * (depth + chunk) + 64 + chunk) * size
+        share_space = shared > min(self.target.shared_bytes, 64 << 10)
+        if share_space:
+            queries = max(depth, 64) + chunk
+            shared = 64 * (queries + depth + chunk) * size
+        self.launch(
+            "attention",
+            {"DEPTH": depth, "BIAS": int(bias is not None), "SHARE_SPACE": int(share_space)},
+            (heads, self.positions, 1),
+            4 * self.target.wave,
+            (qkv.buffer, None if bias is None else bias.buffer, out.buffer, heads),
+            name,
+            shared_bytes=shared,
+        )
+        return out
+
+    def expand(self, *, appended: Matrix | None, pieces: bool) -> Matrix:
+        """The packed positions as a board of planes, `appended` after them, or as [positions, 768] pieces."""
+        if pieces:
+            out = self.matrix("pieces", self.positions, 768)
+            constants = {"STRIDE": 112, "TOKENS": 0, "PIECES": 1, "APPENDED": 0}
+        else:
+            extra = 0 if appended is None else appended.width // 64
+            out = self.matrix("tokens", 64 * self.positions, 112 + extra)
+            constants = {"STRIDE": out.stride, "TOKENS": 1, "PIECES": 0, "APPENDED": extra}
+        parts = 1 if pieces else max(1, min(8, 64 // self.positions))
+        self.launch(
+            "expand",
+            constants | {"PARTS": parts},
+            (self.positions, parts, 1),
+            256,
+            (
+                self.exchange("positions"),
+                None if appended is None else appended.buffer,
+                None if pieces else out.buffer,
+                out.buffer if pieces else None,
+            ),
+            "pieces" if pieces else "tokens",
+        )
+        return out
+
+    def squeeze_excite(
+        self, unit: SEUnit, y: Matrix, skip: Matrix, activation: Activation, out: str, name: str
+    ) -> Matrix:
+        """activation(sigmoid(z[:C]) y + z[C:] + skip) with z from the mean of y."""
+        if unit.excite.activation is not Activation.NONE:
+            raise PlanError(f"{name}: an activation after the excitation is not supported")
+        result = self.matrix(out, y.rows, y.width)
+        channels, hidden = y.width, len(unit.squeeze.biases)
+        self.launch(
+            "squeeze_excite",
+            {
+                "CHANNELS": channels,
+                "HIDDEN": hidden,
+                "STRIDE": y.stride,
+                "SQUEEZE_ACTIVATION": ACTIVATION_CODES[unit.squeeze.activation],
+                "ACTIVATION": ACTIVATION_CODES[activation],
+            },
+            (self.positions, 1, 1),
+            256,
+            (
+                y.buffer,
+                skip.buffer,
+                self.weight(f"{name}.squeeze", lambda: unit.squeeze.weights.T),
+                self.weight(f"{name}.squeeze_bias", lambda: unit.squeeze.biases),
+                self.weight(f"{name}.excite", lambda: unit.excite.weights.T),
+                self.weight(f"{name}.excite_bias", lambda: unit.excite.biases),
+                result.buffer,
+            ),
+            name,
+        )
+        return result
+
+    def policy_of_products(self, qk: Matrix, promotion: FloatArray, source: NDArray[np.int32]) -> None:
+        """The logits of the legal moves of an attention policy. qk: a board of q and k side by side."""
+        depth = qk.stride // 2
+        offsets = np.zeros((3, depth), np.float32)
+        offsets[:, : promotion.shape[1]] = promotion[:3] + promotion[3]
+        self._policy(
+            {"ATTENTION_POLICY": 1, "DEPTH": depth},
+            qk,
+            self.weight("policy.promotion", lambda: offsets),
+            source,
+        )
+
+    def policy_of_entries(self, entries: Matrix, per_position: int, source: NDArray[np.int32]) -> None:
+        """The logits of the legal moves, gathered. source: [1858], an index below per_position."""
+        self._policy({"ATTENTION_POLICY": 0, "ENTRIES": per_position}, entries, None, source)
+
+    def _policy(
+        self, constants: dict[str, int], values: Matrix, promotion: Buffer | None, source: NDArray[np.int32]
+    ) -> None:
+        self.launch(
+            "policy",
+            constants,
+            (self.positions, 1, 1),
+            8 * self.target.wave,
+            (
+                values.buffer,
+                promotion,
+                self.weight("policy.source", lambda: source.astype(np.int32)),
+                self.exchange("move_offsets"),
+                self.exchange("moves"),
+                self.exchange("logits"),
+            ),
+            "policy.gather",
+        )
+
+    def outputs(
+        self,
+        value: Matrix,
+        value_layer: tuple[FloatArray, FloatArray, Activation],
+        moves: Matrix | None,
+        moves_layer: tuple[FloatArray, FloatArray, Activation] | None,
+    ) -> None:
+        """The last layers of the value and moves-left heads: (weights, biases, activation) each."""
+        weights, biases, activation = value_layer
+        constants = {
+            "WDL": int(len(biases) == 3),
+            "VALUE_WIDTH": value.width,
+            "VALUE_STRIDE": value.stride,
+            "VALUE_ACTIVATION": ACTIVATION_CODES[activation],
+            "MOVES_LEFT": int(moves is not None),
+        }
+        moves_arguments: tuple[Argument, ...] = (None, None, None)
+        if moves is not None and moves_layer is not None:
+            moves_weights, moves_biases, moves_activation = moves_layer
+            constants |= {
+                "MOVES_WIDTH": moves.width,
+                "MOVES_STRIDE": moves.stride,
+                "MOVES_ACTIVATION": ACTIVATION_CODES[moves_activation],
+            }
+            moves_arguments = (
+                moves.buffer,
+                self.weight("moves_left.weights", lambda: moves_weights),
+                self.weight("moves_left.biases", lambda: moves_biases),
+            )
+        self.launch(
+            "outputs",
+            constants,
+            (self.positions, 1, 1),
+            2 * self.target.wave,
+            (
+                value.buffer,
+                self.weight("value.weights", lambda: weights),
+                self.weight("value.biases", lambda: biases),
+                *moves_arguments,
+                self.exchange("wdl"),
+                self.exchange("moves_left"),
+            ),
+            "outputs",
+        )
+
+    def view(self, matrix: Matrix, rows: int) -> Matrix:
+        """The same memory with another number of rows."""
+        stride = matrix.rows * matrix.stride // rows
+        return replace(matrix, rows=rows, width=stride, stride=stride)

@@ -1,0 +1,82 @@
+"""Which GPUs this machine has, and why one that should be there is not."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+from evaluator.gpu.device import Device, DeviceError, DeviceInfo
+
+_VENDORS = {
+    "amd": ("evaluator.gpu.amd", "hip-python is not installed: pip install hip-python, and install ROCm"),
+    "nvidia": (
+        "evaluator.gpu.nvidia",
+        "cuda-bindings or NVRTC is not installed: pip install 'wavefront-chess[nvidia]'",
+    ),
+}
+
+
+_DEVICE_NODES = {"amd": ("/dev/kfd", "/dev/dxg"), "nvidia": ("/dev/nvidiactl", "/dev/dxg")}
+"""On Linux: what the drivers make; dxg is Windows' under WSL."""
+
+
+@dataclass(frozen=True, slots=True)
+class Discovery:
+    """devices: usable, AMD first. problems: by vendor, why there are none of it."""
+
+    devices: tuple[DeviceInfo, ...]
+    problems: dict[str, str]
+
+
+def discover() -> Discovery:
+    """Look for the GPUs of every vendor. Never raises."""
+    devices: list[DeviceInfo] = []
+    problems: dict[str, str] = {}
+    for vendor in _VENDORS:
+        try:
+            _require_driver(vendor)
+            module = _module(vendor)
+            count = module.device_count()
+            if count == 0:
+                problems[vendor] = "the driver sees no device"
+            devices += [module.describe(index) for index in range(count)]
+        except DeviceError as error:
+            problems[vendor] = str(error)
+    return Discovery(tuple(devices), problems)
+
+
+def select(devices: tuple[DeviceInfo, ...], wanted: str) -> DeviceInfo:
+    """The device that `wanted` names: "" the first, "1" the second of all, "amd:0" the first of AMD. Raises
+    DeviceError."""
+    vendor, _, number = wanted.rpartition(":")
+    among = [device for device in devices if not vendor or device.vendor == vendor]
+    index = number or "0"
+    if index.isdecimal() and int(index) < len(among):
+        return among[int(index)]
+    known = ", ".join(f"{device.vendor}:{device.index} ({device.name})" for device in devices) or "none"
+    raise DeviceError(f"there is no device {wanted!r}; there are: {known}")
+
+
+def open_device(info: DeviceInfo) -> Device:
+    """Take a device. Raises DeviceError."""
+    module = _module(info.vendor)
+    device: Device = (module.AmdDevice if info.vendor == "amd" else module.NvidiaDevice)(info.index)
+    return device
+
+
+def _require_driver(vendor: str) -> None:
+    """Raise DeviceError where a look at the file system says it already, before anything is imported."""
+    nodes = _DEVICE_NODES[vendor]
+    if sys.platform == "linux" and not any(Path(node).exists() for node in nodes):
+        raise DeviceError(f"no driver: there is neither {' nor '.join(nodes)}")
+
+
+def _module(vendor: str) -> ModuleType:
+    name, hint = _VENDORS[vendor]
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise DeviceError(f"{hint} ({error})") from error

@@ -1,0 +1,402 @@
+"""Runs a Plan on a Device: weights uploaded once, one captured graph per batch size and slot.
+
+A slot is what one batch in flight needs of its own: page-locked inputs and outputs, their twins on the
+device, a stream for copies and the graphs. All slots compute in one stream on one workspace, so that batches
+do not slow each other down; the copies of one batch run beside the computation of another. Small batches are
+not copied at all: the kernels read and write the page-locked memory directly, as they always do on a device
+that shares the CPU's memory.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import threading
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evaluator.gpu.compiler import Compiler
+from evaluator.gpu.cublaslt import WORKSPACE_BYTES, CublasLt
+from evaluator.gpu.device import Device, DeviceError, HostBuffer
+from evaluator.gpu.plan import Plan
+from evaluator.gpu.program import Argument, Branch, Buffer, Launch, LibraryStep, Space
+from evaluator.gpu.weights import round_up
+from protocol.batch import MAX_LEGAL_MOVES, POLICY_SIZE, POSITION_DTYPE, EvaluationBatch, PositionBatch
+
+log = logging.getLogger(__name__)
+
+DIRECT_POSITIONS = 16
+"""Batches up to this size are read and written in page-locked memory without copies: 15 KB over PCIe cost
+less than the two copies and their events."""
+
+_ALIGNMENT = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where the parts of a batch's inputs and outputs lie, in bytes from their blocks' starts.
+
+    The moves come last, so that what is not used of their space is not copied.
+    """
+
+    positions: int
+
+    @property
+    def offsets_at(self) -> int:
+        return round_up(self.positions * POSITION_DTYPE.itemsize, _ALIGNMENT)
+
+    @property
+    def moves_at(self) -> int:
+        return self.offsets_at + round_up(4 * (self.positions + 1), _ALIGNMENT)
+
+    @property
+    def max_moves(self) -> int:
+        """Room for every legal move, and for one whole policy vector, which tests ask for."""
+        return self.positions * MAX_LEGAL_MOVES + POLICY_SIZE
+
+    @property
+    def input_bytes(self) -> int:
+        return self.moves_at + 2 * self.max_moves
+
+    @property
+    def moves_left_at(self) -> int:
+        return round_up(12 * self.positions, _ALIGNMENT)
+
+    @property
+    def logits_at(self) -> int:
+        return self.moves_left_at + round_up(4 * self.positions, _ALIGNMENT)
+
+    @property
+    def output_bytes(self) -> int:
+        return self.logits_at + 4 * self.max_moves
+
+
+@dataclass(slots=True)
+class _Slot:
+    stream: Any
+    uploaded: Any
+    computed: Any
+    downloaded: Any
+    host_input: HostBuffer
+    host_output: HostBuffer
+    device_input: int
+    device_output: int
+    graphs: dict[int, Any] = field(default_factory=dict)
+
+
+class Executor:
+    """One network on one device. `evaluate` may be called from as many threads at once as there are slots."""
+
+    def __init__(
+        self,
+        device: Device,
+        compiler: Compiler,
+        plan: Plan,
+        buckets: tuple[int, ...],
+        *,
+        library: CublasLt | None = None,
+        slots: int = 2,
+    ) -> None:
+        """buckets: ascending batch sizes; a batch is padded to the next one. Raises DeviceError (among them
+        OutOfDeviceMemory, with nothing left allocated) and PlanError."""
+        self.device = device
+        self.buckets = buckets
+        self._library = library
+        self._programs = {size: plan.program(size) for size in buckets}
+        self._allocated: list[int] = []
+        self._host: list[HostBuffer] = []
+        self._capturing = threading.Lock()
+        self._launching = threading.Lock()
+        self._direct = buckets[-1] if device.info.integrated else DIRECT_POSITIONS
+        try:
+            self._kernels = compiler.load(
+                [key for program in self._programs.values() for key in program.kernels()]
+            )
+            self._weights = self._upload(plan.weights)
+            self._work = self._allocate_work()
+            space = 0 if library is None else WORKSPACE_BYTES
+            self._workspaces = [self._allocate(space) for _ in range(2)]  # main branch, second branch
+            self.compute = device.create_stream()
+            self._aside = device.create_stream()
+            self.slots = [self._create_slot(Layout(buckets[-1])) for _ in range(slots)]
+        except BaseException:
+            self.close()
+            raise
+        self._free = list(self.slots)
+        self._freed = threading.Condition()
+
+    # -- evaluating ------------------------------------------------------------------------------------
+
+    def evaluate(self, batch: PositionBatch) -> EvaluationBatch:
+        """Raises DeviceError; ValueError for more moves than max_moves."""
+        self.device.activate()
+        with self._freed:
+            self._freed.wait_for(lambda: bool(self._free))
+            slot = self._free.pop()
+        try:
+            return self._evaluate(slot, batch)
+        finally:
+            with self._freed:
+                self._free.append(slot)
+                self._freed.notify()
+
+    def _evaluate(self, slot: _Slot, batch: PositionBatch) -> EvaluationBatch:
+        count, moves = len(batch), len(batch.moves)
+        size = self.bucket(count, moves)
+        layout = Layout(size)
+        fill(slot.host_input.array, layout, batch)
+        graph = self._graph(slot, size)
+        device = self.device
+        if size <= self._direct:
+            with self._launching:
+                device.launch_graph(graph, self.compute)
+                device.record(slot.downloaded, self.compute)
+        else:
+            used = layout.moves_at + 2 * moves
+            device.upload(slot.device_input, slot.host_input.host_address, used, slot.stream)
+            device.record(slot.uploaded, slot.stream)
+            with self._launching:
+                device.wait_for(self.compute, slot.uploaded)
+                device.launch_graph(graph, self.compute)
+                device.record(slot.computed, self.compute)
+            device.wait_for(slot.stream, slot.computed)
+            used = layout.logits_at + 4 * moves
+            device.download(slot.host_output.host_address, slot.device_output, used, slot.stream)
+            device.record(slot.downloaded, slot.stream)
+        device.synchronize(slot.downloaded)
+        return results(slot.host_output.array, layout, count, moves)
+
+    def bucket(self, positions: int, moves: int) -> int:
+        """The batch size that runs so many. Raises ValueError if there is none."""
+        for size in self.buckets:
+            if positions <= size and moves <= Layout(size).max_moves:
+                return size
+        raise ValueError(
+            f"{positions} positions with {moves} moves are more than a batch of {self.buckets[-1]} holds"
+        )
+
+    def time(self, size: int, repeats: int = 10) -> float:
+        """Milliseconds of the computation alone for a bucket, back to back, the best of three runs."""
+        self.device.activate()
+        slot = self._cleared_slot()
+        graph = self._graph(slot, size)
+        start, end = (self.device.create_event(timing=True) for _ in range(2))
+        best = float("inf")
+        for _ in range(4):
+            self.device.record(start, self.compute)
+            for _ in range(repeats):
+                self.device.launch_graph(graph, self.compute)
+            self.device.record(end, self.compute)
+            self.device.synchronize(end)
+            best = min(best, self.device.milliseconds(start, end) / repeats)
+        return best
+
+    def _cleared_slot(self) -> _Slot:
+        """A slot whose input is a batch without moves at every bucket. Nothing may be in flight."""
+        slot = self.slots[0]
+        slot.host_input.array[:] = 0
+        self.device.write(slot.device_input, slot.host_input.array)
+        return slot
+
+    def profile(self, size: int, repeats: int = 20) -> list[tuple[Launch | LibraryStep, float]]:
+        """Every launch of a bucket with its milliseconds, run alone `repeats` times back to back."""
+        self.device.activate()
+        device = self.device
+        addresses = self._exchange_addresses(self._cleared_slot(), size)
+        start, end = (device.create_event(timing=True) for _ in range(2))
+        stream = device.create_stream()
+        times: list[tuple[Launch | LibraryStep, float]] = []
+        for step in self._programs[size].steps:
+            if isinstance(step, Branch):
+                continue
+            device.begin_capture(stream)
+            for _ in range(repeats):
+                self._queue(step, addresses, stream, overlap=False)
+            graph = device.end_capture(stream)
+            for _ in range(2):  # the first warms up
+                device.record(start, stream)
+                device.launch_graph(graph, stream)
+                device.record(end, stream)
+                device.synchronize(end)
+            times.append((step, device.milliseconds(start, end) / repeats))
+        return times
+
+    # -- graphs ----------------------------------------------------------------------------------------
+
+    def _graph(self, slot: _Slot, size: int) -> Any:
+        graph = slot.graphs.get(size)
+        if graph is None:
+            with self._capturing:
+                graph = slot.graphs[size] = self._capture(slot, size)
+        return graph
+
+    def _capture(self, slot: _Slot, size: int) -> Any:
+        addresses = self._exchange_addresses(slot, size)
+        device = self.device
+        stream = device.create_stream()
+        # The captured graph keeps nothing of these events but the order that they stood for.
+        forked, joined = device.create_event(), device.create_event()
+        device.begin_capture(stream)
+        fresh = {stream: True, self._aside: True}  # nothing queued yet that a kernel could overlap with
+        for step in self._programs[size].steps:
+            match step:
+                case Branch.FORK:
+                    device.record(forked, stream)
+                    device.wait_for(self._aside, forked)
+                    fresh[self._aside] = True
+                case Branch.JOIN:
+                    device.record(joined, self._aside)
+                    device.wait_for(stream, joined)
+                    fresh[stream] = True
+                case Launch() | LibraryStep():
+                    queue = self._aside if step.aside else stream
+                    self._queue(step, addresses, queue, overlap=not fresh[queue])
+                    fresh[queue] = False
+        return device.end_capture(stream)
+
+    def _queue(
+        self, step: Launch | LibraryStep, exchange: dict[str, int], stream: Any, *, overlap: bool
+    ) -> None:
+        if isinstance(step, LibraryStep):
+            assert self._library is not None
+
+            def address(buffer: Buffer | None) -> int:
+                return int(self._value(buffer, exchange).value)
+
+            self._library.multiply(
+                step.product,
+                step.algorithm,
+                a=address(step.a),
+                b=address(step.weights),
+                bias=address(step.bias),
+                residual=address(step.residual),
+                out=address(step.out),
+                workspace=self._workspaces[step.aside],
+                stream=int(stream),
+            )
+            return
+        self.device.launch(
+            self._kernels[step.kernel, step.shared_bytes],
+            step.grid,
+            step.threads,
+            step.shared_bytes,
+            [self._value(argument, exchange) for argument in step.arguments],
+            stream,
+            overlap=overlap,
+        )
+
+    def _value(self, argument: Argument, exchange: dict[str, int]) -> Any:
+        match argument:
+            case None:
+                return ctypes.c_uint64(0)
+            case Buffer(Space.WEIGHTS, name):
+                return ctypes.c_uint64(self._weights[name])
+            case Buffer(Space.WORK, name):
+                return ctypes.c_uint64(self._work[name])
+            case Buffer(Space.EXCHANGE, name):
+                return ctypes.c_uint64(exchange[name])
+            case float():
+                return ctypes.c_float(argument)
+            case int():
+                return ctypes.c_int32(argument)
+        raise TypeError(f"not a kernel argument: {argument!r}")
+
+    def _exchange_addresses(self, slot: _Slot, size: int) -> dict[str, int]:
+        layout = Layout(size)
+        direct = size <= self._direct
+        inputs = slot.host_input.address if direct else slot.device_input
+        outputs = slot.host_output.address if direct else slot.device_output
+        return {
+            "positions": inputs,
+            "move_offsets": inputs + layout.offsets_at,
+            "moves": inputs + layout.moves_at,
+            "wdl": outputs,
+            "moves_left": outputs + layout.moves_left_at,
+            "logits": outputs + layout.logits_at,
+        }
+
+    # -- memory ----------------------------------------------------------------------------------------
+
+    def _allocate(self, size: int) -> int:
+        address = self.device.allocate(size)
+        self._allocated.append(address)
+        return address
+
+    def _upload(self, weights: dict[str, NDArray[Any]]) -> dict[str, int]:
+        """One block holds all weights; an array that several layers share is there once."""
+        addresses: dict[int, int] = {}
+        size = 0
+        for array in weights.values():
+            if id(array) not in addresses:
+                addresses[id(array)] = size
+                size += round_up(array.nbytes, _ALIGNMENT)
+        block = self._allocate(size)
+        staged = np.zeros(size, np.uint8)
+        for array in weights.values():
+            at = addresses[id(array)]
+            staged[at : at + array.nbytes] = array.reshape(-1).view(np.uint8)
+        self.device.write(block, staged)
+        return {name: block + addresses[id(array)] for name, array in weights.items()}
+
+    def _allocate_work(self) -> dict[str, int]:
+        sizes: dict[str, int] = {}
+        for program in self._programs.values():
+            for name, size in program.work.items():
+                sizes[name] = max(sizes.get(name, 0), size)
+        return {name: self._allocate(size) for name, size in sizes.items()}
+
+    def _create_slot(self, layout: Layout) -> _Slot:
+        device = self.device
+        host_input = device.allocate_host(layout.input_bytes)
+        self._host.append(host_input)
+        host_output = device.allocate_host(layout.output_bytes)
+        self._host.append(host_output)
+        host_input.array[:] = 0
+        device_input = self._allocate(layout.input_bytes)
+        device.write(device_input, host_input.array)
+        return _Slot(
+            device.create_stream(),
+            device.create_event(),
+            device.create_event(),
+            device.create_event(),
+            host_input,
+            host_output,
+            device_input,
+            self._allocate(layout.output_bytes),
+        )
+
+    def close(self) -> None:
+        """Free all memory. Idempotent."""
+        allocated, self._allocated = self._allocated, []
+        host, self._host = self._host, []
+        try:
+            self.device.activate()
+            for address in allocated:
+                self.device.free(address)
+            for buffer in host:
+                self.device.free_host(buffer)
+        except DeviceError as error:
+            # After a kernel has failed every call does; the driver frees the rest with the context.
+            log.warning("%s: %s while freeing memory", self.device.info.name, error)
+
+
+def fill(block: NDArray[np.uint8], layout: Layout, batch: PositionBatch) -> None:
+    """Write a batch into an input block; positions that only fill up the bucket get no moves."""
+    count, moves = len(batch), len(batch.moves)
+    positions = block[: count * POSITION_DTYPE.itemsize].view(POSITION_DTYPE)
+    positions[:] = batch.positions
+    offsets = block[layout.offsets_at : layout.offsets_at + 4 * (layout.positions + 1)].view(np.uint32)
+    offsets[: count + 1] = batch.move_offsets
+    offsets[count + 1 :] = moves
+    block[layout.moves_at : layout.moves_at + 2 * moves].view(np.uint16)[:] = batch.moves
+
+
+def results(block: NDArray[np.uint8], layout: Layout, count: int, moves: int) -> EvaluationBatch:
+    """What an output block says about the first `count` positions, copied out."""
+    wdl = block[: 12 * count].view(np.float32).reshape(count, 3)
+    moves_left = block[layout.moves_left_at : layout.moves_left_at + 4 * count].view(np.float32)
+    logits = block[layout.logits_at : layout.logits_at + 4 * moves].view(np.float32)
+    return EvaluationBatch(logits.copy(), wdl.copy(), moves_left.copy())

@@ -1,0 +1,139 @@
+"""Which tile and how many splits a matrix product gets.
+
+`candidates` lists what can compute a product on a target; `estimate` ranks them by a model of a few lines,
+which is what is used where nothing has been measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from evaluator.gpu.target import MatrixUnit, Precision, Target
+from evaluator.network.spec import Activation
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """out [m, n] = activation(a [m, k] b [n, k]^T + bias + residual); see kernels/gemm.hip.
+
+    convolution: a is [m, channels] and k = 9 * channels. followed: a pass of kernels/rows.hip comes next
+    anyway, in which an activation costs nothing.
+    """
+
+    m: int
+    n: int
+    k: int
+    activation: Activation
+    residual: bool = False
+    convolution: bool = False
+    bias_by_square: bool = False
+    bias: bool = True
+    followed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """Constants of kernels/gemm.hip. rate: how fast it is on a full chip, relative to the fastest."""
+
+    block_m: int
+    block_n: int
+    block_k: int
+    warps_m: int
+    warps_n: int
+    stages: int
+    rate: float
+
+    def shared_bytes(self, target: Target, precision: Precision) -> int:
+        chunk, size = precision.chunk, precision.bytes
+        stages = self.stages if target.name.startswith("sm_") else 2
+        loading = stages * (self.block_m + self.block_n) * (self.block_k + chunk) * size
+        return max(loading, self.block_m * (self.block_n + chunk) * size)
+
+    @property
+    def warps(self) -> int:
+        return self.warps_m * self.warps_n
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """How a product is computed: by our kernel with a tile, or by an algorithm of the vendor's library.
+
+    splits: shares of k that are summed separately.
+    """
+
+    tile: Tile | None
+    splits: int = 1
+    algorithm: bytes = b""
+
+    def __str__(self) -> str:
+        if self.tile is None:
+            return f"library {self.algorithm[:8].hex()}"
+        tile = self.tile
+        return f"{tile.block_m}x{tile.block_n}x{tile.block_k}" + (f" / {self.splits}" * (self.splits > 1))
+
+
+Chooser: TypeAlias = Callable[[Product], Choice]
+
+_MATRIX_TILES = (
+    Tile(128, 128, 32, 2, 4, 4, 1.0),
+    Tile(128, 64, 32, 4, 2, 4, 0.85),
+    Tile(64, 64, 32, 2, 2, 4, 0.7),
+    Tile(64, 32, 64, 4, 1, 4, 0.5),
+    Tile(16, 64, 64, 1, 4, 4, 0.25),
+)
+_FMA_TILES = (Tile(64, 64, 16, 2, 4, 2, 1.0), Tile(64, 32, 16, 2, 2, 2, 0.8), Tile(16, 32, 16, 1, 2, 2, 0.4))
+
+_SPLITS = (1, 2, 3, 4, 6, 8, 16)
+
+_LAUNCH_US, _STEP_US, _FULL_TFLOPS_PER_PROCESSOR, _PARTIALS_BYTES_PER_US = 2.0, 0.35, 3.5, 2.0e6
+"""Of the model: what a launch costs, the latency of one step along k, the speed of a busy multiprocessor and
+the bandwidth at which partial sums are written and read back. Fitted by eye on one H200."""
+
+
+def candidates(product: Product, target: Target, precision: Precision) -> list[Choice]:
+    """Everything of our own that can compute a product, in no order."""
+    tiles = _FMA_TILES if target.matrix_unit(precision) is MatrixUnit.FMA else _MATRIX_TILES
+    choices = []
+    for tile in tiles:
+        if tile.shared_bytes(target, precision) > target.shared_bytes:
+            continue
+        steps = -(-product.k // tile.block_k)
+        for splits in (1,) if product.bias_by_square else _SPLITS:
+            share = -(-steps // splits)
+            # Every split must have something to sum, and enough of it to be worth a block.
+            if splits == 1 or (share >= 2 and -(-steps // share) == splits):
+                choices.append(Choice(tile, splits))
+    return choices
+
+
+def estimate(product: Product, choice: Choice, multiprocessors: int) -> float:
+    """Microseconds, roughly."""
+    tile = choice.tile
+    assert tile is not None
+    blocks = -(-product.m // tile.block_m) * -(-product.n // tile.block_n) * choice.splits
+    rounds = -(-blocks // multiprocessors)
+    steps = -(-product.k // (tile.block_k * choice.splits))
+    flops = 2.0 * tile.block_m * tile.block_n * tile.block_k * steps
+    busy = rounds * flops / (_FULL_TFLOPS_PER_PROCESSOR * tile.rate * 1e6)
+    latency = steps * _STEP_US * tile.block_k / 64
+    partials = (
+        8.0 * product.m * product.n * choice.splits / _PARTIALS_BYTES_PER_US if choice.splits > 1 else 0.0
+    )
+    return _LAUNCH_US + max(busy, latency) + partials
+
+
+def model_chooser(
+    target: Target, precision: Precision, multiprocessors: int, *, deterministic: bool = False
+) -> Chooser:
+    """Choose by `estimate`. deterministic: never split, so that every sum along k has one order whatever the
+    batch (all tiles sum along k in the same order)."""
+
+    def choose(product: Product) -> Choice:
+        possible = candidates(product, target, precision)
+        if deterministic:
+            possible = [choice for choice in possible if choice.splits == 1]
+        return min(possible, key=lambda choice: estimate(product, choice, multiprocessors))
+
+    return choose

@@ -1,0 +1,350 @@
+"""From a NetworkSpec to the launches that evaluate it: the forward pass, layer by layer.
+
+Reads like `evaluator.backends.reference`, function by function; what is fused is said where it happens.
+Packed weights are kept between batch sizes in a Plan.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evaluator.gpu import weights as pack
+from evaluator.gpu.builder import After, Builder, Linear, PlanError
+from evaluator.gpu.gemm import Chooser
+from evaluator.gpu.program import Matrix, Program
+from evaluator.gpu.target import Precision, Target
+from evaluator.gpu.weights import round_up
+from evaluator.network.policy_tables import (
+    attention_map,
+    convolution_map,
+    position_encoding,
+    source_of_policy,
+)
+from evaluator.network.schema import InputEmbedding
+from evaluator.network.spec import (
+    Activation,
+    Attention,
+    AttentionBody,
+    AttentionPolicyHead,
+    ClassicalPolicyHead,
+    ConvBlock,
+    ConvolutionPolicyHead,
+    Dense,
+    EncoderLayer,
+    FloatArray,
+    MovesLeftHead,
+    NetworkSpec,
+    ResidualTower,
+    Smolgen,
+    ValueHead,
+)
+
+PLANES = 112
+
+
+@dataclass(slots=True)
+class Plan:
+    """How one network runs on one target. weights: every array for the device, filled by `program`."""
+
+    network: NetworkSpec
+    target: Target
+    precision: Precision
+    choose: Chooser
+    weights: dict[str, NDArray[Any]] = field(default_factory=dict)
+    _linears: dict[str, Linear] = field(default_factory=dict)
+
+    def program(self, positions: int) -> Program:
+        """The launches for a batch. Raises PlanError for what the kernels cannot run."""
+        builder = Builder(positions, self.target, self.precision, self.choose, self.weights)
+        _Walk(self, builder).network()
+        return builder.program
+
+    def linear(self, name: str, make: Any) -> Linear:
+        """A packed layer, made when it is first asked for."""
+        if name not in self._linears:
+            try:
+                self._linears[name] = make()
+            except pack.WeightError as error:
+                raise PlanError(f"{name}: {error}") from error
+        return self._linears[name]
+
+
+class _Walk:
+    def __init__(self, plan: Plan, builder: Builder) -> None:
+        self.plan = plan
+        self.b = builder
+        self.precision = plan.precision
+
+    # -- packed layers ---------------------------------------------------------------------------------
+
+    def dense(self, name: str, layer: Dense, *, scale: float = 1.0) -> Linear:
+        """scale: a factor on the output before the activation, which must then be NONE."""
+
+        def make() -> Linear:
+            return Linear(
+                name,
+                len(layer.biases),
+                pack.matrix(layer.weights * np.float32(scale), self.precision),
+                pack.vector(layer.biases * np.float32(scale), self.precision),
+                layer.activation,
+            )
+
+        if scale != 1.0 and layer.activation is not Activation.NONE:
+            raise PlanError(f"{name}: an activation before the residual is not supported")
+        return self.plan.linear(name, make)
+
+    def convolution(self, name: str, layer: ConvBlock, *, outputs: int | None = None) -> Linear:
+        """outputs: only the first so many."""
+
+        def make() -> Linear:
+            weights, biases = layer.weights[:outputs], layer.biases[:outputs]
+            size = weights.shape[2]
+            packed = pack.convolution(weights, self.precision)
+            return Linear(
+                name,
+                len(biases),
+                packed,
+                pack.vector(biases, self.precision),
+                layer.activation,
+                convolution=size == 3,
+            )
+
+        return self.plan.linear(name, make)
+
+    def flattened(self, name: str, layer: Dense, *, channels_first: bool) -> Linear:
+        """A dense layer on a whole flattened board."""
+
+        def make() -> Linear:
+            return Linear(
+                name,
+                len(layer.biases),
+                pack.after_flatten(layer.weights, self.precision, channels_first=channels_first),
+                pack.vector(layer.biases, self.precision),
+                layer.activation,
+            )
+
+        return self.plan.linear(name, make)
+
+    # -- the network -----------------------------------------------------------------------------------
+
+    def network(self) -> None:
+        network = self.plan.network
+        match network.body:
+            case ResidualTower() as tower:
+                x = self.residual_tower(tower)
+            case AttentionBody() as body:
+                x = self.attention_body(body)
+        self.policy(network.policy, x)
+        value = self.head_hidden("value", network.value, x)
+        moves_left = network.moves_left
+        moves = None if moves_left is None else self.head_hidden("moves_left", moves_left, x)
+        self.b.outputs(
+            value,
+            _last(network.value.dense2),
+            moves,
+            None if moves_left is None else _last(moves_left.dense2),
+        )
+
+    def residual_tower(self, tower: ResidualTower) -> Matrix:
+        """Squares by channels throughout: a convolution is a product that picks up the neighbours."""
+        b = self.b
+        x = b.linear(self.convolution("input", tower.input), b.expand(appended=None, pieces=False), "x0")
+        for index, block in enumerate(tower.blocks):
+            name = f"block{index}"
+            out = f"x{(index + 1) % 2}"
+            y = b.linear(self.convolution(f"{name}.conv1", block.conv1), x, "y1")
+            conv2 = self.convolution(f"{name}.conv2", block.conv2)
+            if block.se is not None:
+                y = b.linear(conv2, y, "y2")
+                x = b.squeeze_excite(block.se, y, x, block.activation, out, f"{name}.se")
+            else:
+                if conv2.activation is not Activation.NONE:
+                    raise PlanError(f"{name}: an activation before the residual is not supported")
+                end = Linear(conv2.name, conv2.width, conv2.weights, conv2.biases, block.activation, True)
+                x = b.linear(end, y, out, residual=x)
+        return x
+
+    def attention_body(self, body: AttentionBody) -> Matrix:
+        b = self.b
+        after = After(norm=None if body.tail is None else body.tail.norm1, gating=body.gating)
+        x = b.linear(*self.embedding(body), "x", after=after)
+        if body.tail is not None:
+            y = b.linear(self.dense("tail.dense1", body.tail.ffn.dense1), x, "hidden")
+            dense2 = self.dense("tail.dense2", body.tail.ffn.dense2, scale=body.tail.alpha)
+            x = b.linear(dense2, y, "x", residual=x, after=After(body.tail.norm2))
+        for index, layer in enumerate(body.encoders):
+            x = self.encoder(f"encoder{index}", layer, x)
+        return x
+
+    def embedding(self, body: AttentionBody) -> tuple[Linear, Matrix]:
+        """The embedding layer and what it takes. PE_MAP's constant part becomes a bias for each square."""
+        b, layer = self.b, body.embedding
+        if body.tower is not None:
+            return self.dense("embedding", layer), self.residual_tower(body.tower)
+        match body.position:
+            case InputEmbedding.PE_MAP:
+
+                def make() -> Linear:
+                    position = position_encoding() @ layer.weights[:, PLANES:].T + layer.biases
+                    biases = pack.padded(position.astype(np.float32), 1, self.precision.chunk)
+                    weights = pack.matrix(layer.weights[:, :PLANES], self.precision)
+                    return Linear("embedding", len(layer.biases), weights, biases, layer.activation)
+
+                return self.plan.linear("embedding", make), b.expand(appended=None, pieces=False)
+            case InputEmbedding.PE_DENSE:
+                assert body.preprocess is not None
+                pieces = b.expand(appended=None, pieces=True)
+                position = b.linear(self.dense("preprocess", body.preprocess), pieces, "position")
+                if position.width != position.stride:
+                    raise PlanError(f"preprocess: {position.width} outputs are not a multiple of 8")
+                return self.dense("embedding", layer), b.expand(appended=position, pieces=False)
+            case InputEmbedding.NONE:
+                return self.dense("embedding", layer), b.expand(appended=None, pieces=False)
+
+    def encoder(self, name: str, layer: EncoderLayer, x: Matrix) -> Matrix:
+        """alpha goes into the weights of each sublayer's last product, whose end adds the skip."""
+        b = self.b
+        mixed, output = self.attention(name, layer.attention, layer.alpha, x)
+        x = b.linear(output, mixed, "x", residual=x, after=After(layer.norm1))
+        hidden = b.linear(self.dense(f"{name}.ffn1", layer.ffn.dense1), x, "hidden")
+        dense2 = self.dense(f"{name}.ffn2", layer.ffn.dense2, scale=layer.alpha)
+        return b.linear(dense2, hidden, "x", residual=x, after=After(layer.norm2))
+
+    def attention(self, name: str, layer: Attention, alpha: float, x: Matrix) -> tuple[Matrix, Linear]:
+        """The mixed values and the output layer. q, k and v are one product; smolgen runs beside it."""
+        b, heads = self.b, layer.heads
+        own = len(layer.q.biases) // heads
+        depth = round_up(own, 16)
+        for part in (layer.q, layer.k, layer.v, layer.output):
+            if part.activation is not Activation.NONE:
+                raise PlanError(f"{name}: activations of queries, keys and values are not supported")
+
+        def make_qkv() -> Linear:
+            scale = np.float32(own**-0.5)
+            parts = [(layer.q, scale), (layer.k, np.float32(1)), (layer.v, np.float32(1))]
+            weights = [pack.head_rows(part.weights * factor, heads, depth) for part, factor in parts]
+            biases = [pack.head_rows(part.biases * factor, heads, depth) for part, factor in parts]
+            return Linear(
+                f"{name}.qkv",
+                3 * heads * depth,
+                pack.matrix(np.concatenate(weights), self.precision),
+                pack.vector(np.concatenate(biases), self.precision),
+                Activation.NONE,
+            )
+
+        def make_output() -> Linear:
+            weights = pack.head_rows(np.ascontiguousarray(layer.output.weights.T), heads, depth).T
+            return Linear(
+                f"{name}.output",
+                len(layer.output.biases),
+                pack.matrix(weights * np.float32(alpha), self.precision),
+                pack.vector(layer.output.biases * np.float32(alpha), self.precision),
+                Activation.NONE,
+            )
+
+        bias: Matrix | None = None
+        if layer.smolgen is not None:
+            b.fork()
+            bias = self.smolgen(f"{name}.smolgen", layer.smolgen, heads, x)
+            b.main()
+        qkv = b.linear(self.plan.linear(f"{name}.qkv", make_qkv), x, "qkv")
+        if layer.smolgen is not None:
+            b.join()
+        mixed = b.attention(qkv, heads, depth, bias, f"{name}.attention")
+        return mixed, self.plan.linear(f"{name}.output", make_output)
+
+    def smolgen(self, name: str, layer: Smolgen, heads: int, x: Matrix) -> Matrix:
+        """[positions * heads, 4096]."""
+        b, positions = self.b, self.b.positions
+        generated_width = len(layer.dense2.biases) // heads
+        if generated_width % self.precision.chunk:
+            raise PlanError(f"{name}: {generated_width} values per head are not a multiple of 8")
+
+        def make_compress() -> Linear:
+            weights = pack.matrix(layer.compress, self.precision)
+            return Linear(f"{name}.compress", len(layer.compress), weights, None, Activation.NONE)
+
+        def make_generate() -> Linear:
+            weights = pack.matrix(layer.position_weights, self.precision)
+            return Linear("smolgen.generate", len(layer.position_weights), weights, None, Activation.NONE)
+
+        compressed = b.linear(self.plan.linear(f"{name}.compress", make_compress), x, "compressed")
+        dense1 = self.flattened(f"{name}.dense1", layer.dense1, channels_first=False)
+        hidden = b.linear(dense1, b.view(compressed, positions), "smolgen1", after=After(layer.norm1))
+        dense2 = self.dense(f"{name}.dense2", layer.dense2)
+        generated = b.linear(dense2, hidden, "smolgen2", after=After(layer.norm2))
+        per_head = b.view(generated, positions * heads)
+        return b.linear(self.plan.linear("smolgen.generate", make_generate), per_head, "smolgen_logits")
+
+    # -- heads -----------------------------------------------------------------------------------------
+
+    def policy(self, head: Any, x: Matrix) -> None:
+        b = self.b
+        match head:
+            case ClassicalPolicyHead():
+                y = b.linear(self.convolution("policy.conv", head.conv), x, "policy1")
+                dense = self.flattened("policy.dense", head.dense, channels_first=True)
+                entries = b.linear(dense, b.view(y, b.positions), "policy2")
+                b.policy_of_entries(entries, entries.stride, np.arange(entries.width, dtype=np.int32))
+            case ConvolutionPolicyHead():
+                y = b.linear(self.convolution("policy.conv1", head.conv1), x, "policy1")
+                y = b.linear(self.convolution("policy.conv2", head.conv2), y, "policy2")
+                plane, square = np.divmod(source_of_policy(convolution_map()), 64)
+                b.policy_of_entries(y, 64 * y.stride, (square * y.stride + plane).astype(np.int32))
+            case AttentionPolicyHead():
+                y = b.linear(self.dense("policy.embedding", head.embedding), x, "policy1")
+                for index, layer in enumerate(head.encoders):
+                    y = self.policy_encoder(f"policy.encoder{index}", layer, y)
+                qk = b.linear(self.policy_products(head), y, "policy2")
+                b.policy_of_products(qk, head.promotion, source_of_policy(attention_map()))
+
+    def policy_encoder(self, name: str, layer: EncoderLayer, y: Matrix) -> Matrix:
+        """As `encoder`, on the policy's own board."""
+        b = self.b
+        mixed, output = self.attention(name, layer.attention, layer.alpha, y)
+        y = b.linear(output, mixed, "policy1", residual=y, after=After(layer.norm1))
+        hidden = b.linear(self.dense(f"{name}.ffn1", layer.ffn.dense1), y, "hidden")
+        dense2 = self.dense(f"{name}.ffn2", layer.ffn.dense2, scale=layer.alpha)
+        return b.linear(dense2, hidden, "policy1", residual=y, after=After(layer.norm2))
+
+    def policy_products(self, head: AttentionPolicyHead) -> Linear:
+        """q and k as one product, each padded to whole chunks; 1/sqrt(D) is in q."""
+        width = len(head.q.biases)
+        stride = round_up(width, self.precision.chunk)
+
+        def make() -> Linear:
+            if {head.q.activation, head.k.activation} != {Activation.NONE}:
+                raise PlanError("policy: activations of queries and keys are not supported")
+            scale = np.float32(width**-0.5)
+            weights = np.zeros((2 * stride, head.q.weights.shape[1]), np.float32)
+            biases = np.zeros(2 * stride, np.float32)
+            weights[:width], biases[:width] = head.q.weights * scale, head.q.biases * scale
+            weights[stride : stride + width], biases[stride : stride + width] = head.k.weights, head.k.biases
+            packed = pack.matrix(weights, self.precision)
+            return Linear("policy.qk", 2 * stride, packed, biases, Activation.NONE)
+
+        return self.plan.linear("policy.qk", make)
+
+    def head_hidden(self, name: str, head: ValueHead | MovesLeftHead, x: Matrix) -> Matrix:
+        """The hidden layer of a value or moves-left head, [positions, width]."""
+        b = self.b
+        if isinstance(head.embedding, ConvBlock):
+            embedding = self.convolution(f"{name}.embedding", head.embedding)
+        else:
+            embedding = self.dense(f"{name}.embedding", head.embedding)
+        y = b.linear(embedding, x, f"{name}1")
+        dense1 = self.flattened(
+            f"{name}.dense1", head.dense1, channels_first=isinstance(head.embedding, ConvBlock)
+        )
+        return b.linear(dense1, b.view(y, b.positions), f"{name}2")
+
+
+def _last(layer: Dense) -> tuple[FloatArray, FloatArray, Activation]:
+    return layer.weights, layer.biases, layer.activation
+
+
+__all__ = ["Plan", "PlanError"]

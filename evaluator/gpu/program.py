@@ -1,0 +1,108 @@
+"""A network as launches: plain data, made by `plan.py` for one batch size and run by `executor.py`.
+
+Nothing here knows a device or an address: a launch names the buffers and weights it works on, and the
+executor puts the addresses in when it captures the program as a graph.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, TypeAlias
+
+from numpy.typing import NDArray
+
+from evaluator.gpu.compiler import KernelKey
+from evaluator.gpu.cublaslt import LibraryProduct
+
+
+class Space(Enum):
+    """Where a buffer lies."""
+
+    WEIGHTS = "weights"  # on the device, written once
+    WORK = "work"  # on the device, between launches
+    EXCHANGE = "exchange"  # the batch's own inputs and outputs
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """A named piece of memory."""
+
+    space: Space
+    name: str
+
+
+Argument: TypeAlias = Buffer | int | float | None
+"""Of a kernel: an address, int32, float32, or a null pointer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """Rows of elements: `width` of them used, `stride` apart (a whole number of chunks, padded with zeros or
+    with anything that later weights of zero take out)."""
+
+    buffer: Buffer
+    rows: int
+    width: int
+    stride: int
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One kernel. label: what it computes, for profiles. aside: it belongs to the second branch of work."""
+
+    kernel: KernelKey
+    grid: tuple[int, int, int]
+    threads: int
+    shared_bytes: int
+    arguments: tuple[Argument, ...]
+    label: str
+    aside: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryStep:
+    """A matrix product by the vendor's library; bias and residual where the product has them."""
+
+    product: LibraryProduct
+    algorithm: bytes
+    a: Buffer
+    weights: Buffer
+    bias: Buffer | None
+    residual: Buffer | None
+    out: Buffer
+    label: str
+    aside: bool = False
+
+
+class Branch(Enum):
+    """Where a second branch of work, that may run beside the first, begins and ends."""
+
+    FORK = "fork"
+    JOIN = "join"
+
+
+Step: TypeAlias = Launch | LibraryStep | Branch
+
+
+@dataclass(slots=True)
+class Program:
+    """Everything for one batch size.
+
+    work: bytes of each buffer between launches. weights: arrays by name, as they go to the device.
+    """
+
+    positions: int
+    steps: list[Step] = field(default_factory=list)
+    work: dict[str, int] = field(default_factory=dict)
+    weights: dict[str, NDArray[Any]] = field(default_factory=dict)
+
+    def kernels(self) -> dict[tuple[KernelKey, int], None]:
+        """Every kernel with its dynamic shared memory, in order of first use."""
+        launches = (step for step in self.steps if isinstance(step, Launch))
+        return {(launch.kernel, launch.shared_bytes): None for launch in launches}
+
+
+INPUTS = ("positions", "move_offsets", "moves")
+OUTPUTS = ("logits", "wdl", "moves_left")
+"""The buffers of Space.EXCHANGE, laid out as protocol.batch says."""

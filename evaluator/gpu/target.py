@@ -1,0 +1,128 @@
+"""What the kernels and the plan must know of an architecture, from its name alone.
+
+The compiler decides from its own macros whether a matrix unit exists (kernels/matrix.h); this is the same
+knowledge on the host, used to choose tile shapes. A name that is not listed gets the generic kernels, which
+need nothing but FMA, and `known` is False so that the user can be told.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class MatrixUnit(Enum):
+    """What multiplies 16 x 16 tiles."""
+
+    MMA_SYNC = "mma.sync"  # NVIDIA sm_80 and newer
+    WMMA_GFX11 = "WMMA (gfx11)"
+    WMMA_GFX12 = "WMMA (gfx12)"
+    MFMA = "MFMA"
+    FMA = "none (FMA)"
+
+
+class Precision(Enum):
+    """How weights and activations are stored; sums are always float32."""
+
+    FP16 = "fp16"
+    BF16 = "bf16"
+    FP32 = "fp32"
+
+    @property
+    def bytes(self) -> int:
+        return 4 if self is Precision.FP32 else 2
+
+    @property
+    def chunk(self) -> int:
+        """Elements in the 16 bytes that a thread moves at once; every row of a matrix is padded to it."""
+        return 16 // self.bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """An architecture. name: "sm_90" or "gfx1100". wave: lanes that run in step. shared_bytes: the most
+    shared memory (LDS) that one block may use."""
+
+    name: str
+    wave: int
+    unit: MatrixUnit
+    shared_bytes: int
+    known: bool = True
+
+    def matrix_unit(self, precision: Precision) -> MatrixUnit:
+        """The unit that multiplies matrices of this storage."""
+        return MatrixUnit.FMA if precision is Precision.FP32 else self.unit
+
+
+_SM_SHARED_KIB = {
+    70: 96,
+    72: 96,
+    75: 64,
+    80: 163,
+    86: 99,
+    87: 163,
+    89: 99,
+    90: 227,
+    100: 227,
+    103: 227,
+    110: 227,
+}
+"""Shared memory of a block, from the table of compute capabilities in the CUDA C++ Programming Guide."""
+
+_LDS_BYTES = 64 << 10
+
+_GFX_UNITS = {
+    "gfx90a": MatrixUnit.MFMA,
+    "gfx942": MatrixUnit.MFMA,
+    "gfx1100": MatrixUnit.WMMA_GFX11,
+    "gfx1101": MatrixUnit.WMMA_GFX11,
+    "gfx1102": MatrixUnit.WMMA_GFX11,
+    "gfx1103": MatrixUnit.WMMA_GFX11,
+    "gfx1150": MatrixUnit.WMMA_GFX11,
+    "gfx1151": MatrixUnit.WMMA_GFX11,
+    "gfx1152": MatrixUnit.WMMA_GFX11,
+    "gfx1153": MatrixUnit.WMMA_GFX11,
+    "gfx1200": MatrixUnit.WMMA_GFX12,
+    "gfx1201": MatrixUnit.WMMA_GFX12,
+}
+
+_GFX_GENERIC = {
+    "gfx900",
+    "gfx906",
+    "gfx908",
+    "gfx1010",
+    "gfx1011",
+    "gfx1012",
+    "gfx1030",
+    "gfx1031",
+    "gfx1032",
+    "gfx1033",
+    "gfx1034",
+    "gfx1035",
+    "gfx1036",
+}
+
+
+def amd_target(gcn_arch_name: str) -> Target:
+    """From hipDeviceProp_t.gcnArchName ("gfx90a:sramecc+:xnack-")."""
+    name = gcn_arch_name.partition(":")[0]
+    unit = _GFX_UNITS.get(name)
+    return Target(
+        name,
+        wave=64 if name.startswith("gfx9") else 32,
+        unit=unit or MatrixUnit.FMA,
+        shared_bytes=_LDS_BYTES,
+        known=unit is not None or name in _GFX_GENERIC,
+    )
+
+
+def nvidia_target(major: int, minor: int) -> Target:
+    """From the compute capability."""
+    capability = 10 * major + minor
+    return Target(
+        f"sm_{capability}",
+        wave=32,
+        unit=MatrixUnit.MMA_SYNC if capability >= 80 else MatrixUnit.FMA,
+        shared_bytes=_SM_SHARED_KIB.get(capability, 99 if capability >= 80 else 48) << 10,
+        known=capability in _SM_SHARED_KIB or capability >= 80,
+    )

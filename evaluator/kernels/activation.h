@@ -1,0 +1,38 @@
+// The element-wise functions of lc0 networks, in float. ACTIVATION_* are the values of the kernels'
+// ACTIVATION.
+#pragma once
+#include "portable.h"
+
+#define ACTIVATION_NONE 0
+#define ACTIVATION_RELU 1
+#define ACTIVATION_RELU_SQUARED 2
+#define ACTIVATION_MISH 3
+#define ACTIVATION_SWISH 4
+#define ACTIVATION_SELU 5
+#define ACTIVATION_TANH 6
+#define ACTIVATION_SIGMOID 7
+
+DEVICE float sigmoid(float x) {
+  return divide_fast(1.0f, 1.0f + exp_fast(-maximum(x, -80.0f)));
+}
+
+template <int KIND>
+DEVICE float activate(float x) {
+  if constexpr (KIND == ACTIVATION_RELU) return maximum(x, 0.0f);
+  if constexpr (KIND == ACTIVATION_RELU_SQUARED) {
+    float positive = maximum(x, 0.0f);
+    return positive * positive;
+  }
+  if constexpr (KIND == ACTIVATION_MISH) {
+    // x tanh(log(1 + e^x)) = x (e^2x + 2 e^x) / (e^2x + 2 e^x + 2); above 20 it is x to the last bit.
+    float e = exp_fast(minimum(x, 20.0f));
+    float t = e * e + 2.0f * e;
+    return x * divide_fast(t, t + 2.0f);
+  }
+  if constexpr (KIND == ACTIVATION_SWISH) return x * sigmoid(x);
+  if constexpr (KIND == ACTIVATION_SELU)
+    return 1.05070098f * (x > 0.0f ? x : 1.67326324f * (exp_fast(minimum(x, 0.0f)) - 1.0f));
+  if constexpr (KIND == ACTIVATION_TANH) return 2.0f * sigmoid(2.0f * x) - 1.0f;
+  if constexpr (KIND == ACTIVATION_SIGMOID) return sigmoid(x);
+  return x;
+}

@@ -1,0 +1,139 @@
+"""Whole networks through the plan, the executor and the real kernels, on CPU fibers, against float64."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from evaluator.backends import BackendError
+from evaluator.backends.probe import probe_batch
+from evaluator.backends.reference import ReferenceBackend
+from evaluator.gpu.target import Precision
+from evaluator.network import load_network
+from evaluator.network.random_network import SHAPES, NetworkShape, random_network
+from evaluator.network.schema import PolicyFormat
+from evaluator.network.spec import Activation
+from protocol.batch import EvaluationBatch, PositionBatch
+from tests.evaluator.golden import all_moves, load_golden
+from tests.evaluator.gpu.fibers import open_on_fibers
+
+LIMITS = {
+    Precision.FP32: (1e-4, 1e-5, 2e-3),
+    Precision.FP16: (2e-2, 5e-3, 0.5),
+    Precision.BF16: (0.15, 0.04, 4.0),
+}
+"""Largest errors of logits, probabilities and moves left."""
+
+NETWORKS = {
+    "tiny-attention": SHAPES["tiny-attention"],
+    "tiny-resnet": SHAPES["tiny-resnet"],
+    "dense embedding": NetworkShape(32, layers=1, ffn=40, dense_embedding=8, smolgen=(4, 16, 8)),
+    "classical policy, no squeeze and excitation": NetworkShape(
+        16, blocks=1, policy=PolicyFormat.CLASSICAL, value_channels=4, wdl=False, moves_left=False
+    ),
+    "tower under policy encoders": NetworkShape(
+        24, blocks=1, se=4, policy_embedding=40, policy_width=20, policy_layers=1, ffn=40
+    ),
+    "widths that fill no chunk": NetworkShape(
+        36, layers=1, heads=3, model=30, ffn=42, policy_width=20, value_channels=3, value_hidden=18
+    ),
+}
+COMBINATIONS = [
+    *((name, Precision.FP32, 32) for name in NETWORKS),
+    ("tiny-attention", Precision.FP16, 64),
+    ("tiny-resnet", Precision.FP16, 32),
+    ("tiny-attention", Precision.BF16, 32),
+]
+
+
+def assert_close(result: EvaluationBatch, expected: EvaluationBatch, precision: Precision) -> None:
+    logits, wdl, moves_left = LIMITS[precision]
+    assert expected.logits.std() > 0.05  # the test can see something
+    assert np.abs(result.logits - expected.logits).max() <= logits
+    assert np.abs(result.wdl - expected.wdl).max() <= wdl
+    assert np.abs(result.moves_left - expected.moves_left).max() <= moves_left
+
+
+@pytest.mark.parametrize(("name", "precision", "wave"), COMBINATIONS)
+def test_agrees_with_the_reference(name: str, precision: Precision, wave: int, kernel_cache: Path) -> None:
+    network = random_network(NETWORKS[name], seed=1)
+    batch = all_moves(probe_batch(3, seed=2).positions)
+    expected = ReferenceBackend(network, dtype="float64").evaluate(batch)
+    with open_on_fibers(network, kernel_cache, precision=precision, wave=wave) as backend:
+        assert_close(backend.evaluate(batch), expected, precision)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("wave", [32, 64])
+@pytest.mark.parametrize(
+    "case",
+    ["data/attn_128x4_smolgen", "data/enc_mixed", "shared/attn_128x3_multihead", "shared/act_smolgen_swish"],
+)
+def test_computes_what_lc0_computes(case: str, wave: int, kernel_cache: Path) -> None:
+    golden = load_golden(case)
+    few = slice(0, 4)
+    with open_on_fibers(load_network(golden.path), kernel_cache, wave=wave) as backend:
+        result = backend.evaluate(all_moves(golden.positions[few]))
+    assert np.abs(result.logits.reshape(4, -1) - golden.policy[few]).max() <= 1e-4
+    assert np.abs(result.wdl[:, 0] - result.wdl[:, 2] - golden.q[few]).max() <= 1e-5
+    assert np.abs(result.wdl[:, 1] - golden.d[few]).max() <= 1e-5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("activation", Activation)
+def test_every_activation(activation: Activation, kernel_cache: Path) -> None:
+    shape = NetworkShape(
+        32,
+        layers=1,
+        ffn=40,
+        smolgen=(4, 16, 8),
+        activation=activation,
+        ffn_activation=activation,
+        smolgen_activation=activation,
+    )
+    network = random_network(shape, seed=4)
+    batch = probe_batch(2)
+    with open_on_fibers(network, kernel_cache) as backend:
+        assert_close(
+            backend.evaluate(batch),
+            ReferenceBackend(network, dtype="float64").evaluate(batch),
+            Precision.FP32,
+        )
+
+
+def test_a_position_has_the_same_bits_in_every_batch_when_deterministic(kernel_cache: Path) -> None:
+    network = random_network("tiny-attention")
+    batch = probe_batch(4)
+    with open_on_fibers(
+        network, kernel_cache, precision=Precision.FP16, deterministic=True, buckets=(1, 4)
+    ) as backend:
+        together = backend.evaluate(batch)
+        for index in range(4):
+            moves = batch.moves[35 * index : 35 * (index + 1)]
+            one = PositionBatch(batch.positions[index : index + 1], np.array([0, 35], np.uint32), moves)
+            alone = backend.evaluate(one)
+            assert np.array_equal(alone.logits, together.logits[35 * index : 35 * (index + 1)])
+            assert np.array_equal(alone.wdl[0], together.wdl[index])
+            assert alone.moves_left[0] == together.moves_left[index]
+
+
+def test_too_little_memory_means_smaller_batches_then_a_clear_error(kernel_cache: Path) -> None:
+    network = random_network("tiny-attention")
+    with open_on_fibers(network, kernel_cache, buckets=(1, 4, 64), memory=8 << 20) as backend:
+        assert backend.max_batch == 4
+        assert len(backend.evaluate(probe_batch(3))) == 3
+    with pytest.raises(BackendError, match="not enough free memory"):
+        open_on_fibers(network, kernel_cache, buckets=(1, 4), memory=1 << 10)
+
+
+def test_positions_without_moves_and_a_closed_backend(kernel_cache: Path) -> None:
+    network = random_network("tiny-attention")
+    positions = probe_batch(2).positions
+    with open_on_fibers(network, kernel_cache) as backend:
+        result = backend.evaluate(PositionBatch(positions, np.zeros(3, np.uint32), np.zeros(0, np.uint16)))
+        assert len(result.logits) == 0
+        assert np.abs(result.wdl.sum(axis=1) - 1).max() < 1e-5
+    with pytest.raises(BackendError, match="closed"):
+        backend.evaluate(probe_batch(1))

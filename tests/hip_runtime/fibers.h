@@ -1,0 +1,187 @@
+// GPU kernels as plain C++ on the CPU: one fiber per GPU thread, one block at a time. Tests only.
+//
+// Barriers and shuffles are exact: a fiber that reaches one gives way until all live fibers of its block
+// (wave) have reached it, so a kernel that would hang or mix up its lanes does so here. Shared memory starts
+// out filled with NaN patterns, so that reading what nobody wrote shows. The wave is WAVEFRONT_CPU_WAVE
+// lanes. Fibers switch by saving the callee-saved registers of the System V x86-64 calling convention, which
+// is why this needs an x86-64 Linux or macOS machine.
+#pragma once
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <stdexcept>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#define WAVE WAVEFRONT_CPU_WAVE
+#define DEVICE static inline
+#define KERNEL(name, threads) extern "C" void name
+#define SHARED static
+#define DYNAMIC_SHARED(name) char* name = fibers::block.shared
+
+namespace fibers {
+
+extern "C" void fibers_switch(void** save_stack_pointer, void* load_stack_pointer);
+__asm__(
+    ".text\n"
+    ".globl fibers_switch\n"
+    "fibers_switch:\n"
+    "  pushq %rbp\n  pushq %rbx\n  pushq %r12\n  pushq %r13\n  pushq %r14\n  pushq %r15\n"
+    "  movq %rsp, (%rdi)\n  movq %rsi, %rsp\n"
+    "  popq %r15\n  popq %r14\n  popq %r13\n  popq %r12\n  popq %rbx\n  popq %rbp\n"
+    "  ret\n");
+
+constexpr std::size_t STACK_BYTES = 64 << 10;
+
+// Fibers that have reached a barrier, and how often it has opened.
+struct Barrier {
+  int arrived = 0, alive = 0;
+  unsigned opened = 0;
+  void open_if_all_arrived() {
+    if (alive && arrived == alive) {
+      arrived = 0;
+      opened++;
+    }
+  }
+};
+
+struct Fiber {
+  void* stack_pointer;
+  bool done;
+};
+
+struct Wave {
+  Barrier barrier;
+  float exchanged[2][WAVE];  // one for each parity of barrier.opened: readers may lag behind by one exchange
+};
+
+struct Block {
+  std::vector<Fiber> fibers;
+  std::vector<Wave> waves;
+  Barrier barrier;
+  int current = 0;
+  int x = 0, y = 0, z = 0;
+  char* shared = nullptr;
+  void* host_stack_pointer = nullptr;
+  void (*body)(void*) = nullptr;
+  void* context = nullptr;
+};
+static Block block;
+
+static inline void give_way() {
+  const int from = block.current, count = (int)block.fibers.size();
+  int to = from;
+  do to = to + 1 == count ? 0 : to + 1;
+  while (block.fibers[to].done && to != from);
+  if (to == from) return;
+  block.current = to;
+  fibers_switch(&block.fibers[from].stack_pointer, block.fibers[to].stack_pointer);
+}
+
+static inline void wait(Barrier& barrier) {
+  const unsigned before = barrier.opened;
+  barrier.arrived++;
+  barrier.open_if_all_arrived();
+  while (barrier.opened == before) give_way();
+}
+
+static void run_fiber() {
+  block.body(block.context);
+  Fiber& me = block.fibers[block.current];
+  me.done = true;
+  Wave& wave = block.waves[block.current / WAVE];
+  wave.barrier.alive--;
+  wave.barrier.open_if_all_arrived();
+  block.barrier.alive--;
+  block.barrier.open_if_all_arrived();
+  void* never;
+  if (block.barrier.alive == 0) fibers_switch(&never, block.host_stack_pointer);
+  const int count = (int)block.fibers.size();
+  int to = block.current;
+  do to = to + 1 == count ? 0 : to + 1;
+  while (block.fibers[to].done);
+  block.current = to;
+  fibers_switch(&never, block.fibers[to].stack_pointer);
+  std::abort();
+}
+
+static void launch(const int* grid, int threads, std::size_t shared_bytes, void (*body)(void*),
+                   void* context) {
+  block.body = body;
+  block.context = context;
+  char* stacks = (char*)std::malloc(STACK_BYTES * threads);
+  block.shared = (char*)std::aligned_alloc(1024, (shared_bytes + 2047) / 1024 * 1024);
+  block.fibers.assign(threads, Fiber{});
+  for (block.z = 0; block.z < grid[2]; block.z++)
+    for (block.y = 0; block.y < grid[1]; block.y++)
+      for (block.x = 0; block.x < grid[0]; block.x++) {
+        std::memset(block.shared, 0xff, shared_bytes);
+        block.waves.assign((threads + WAVE - 1) / WAVE, Wave{});
+        block.barrier = Barrier{};
+        block.barrier.alive = threads;
+        for (int i = 0; i < threads; i++) {
+          block.waves[i / WAVE].barrier.alive++;
+          void** top = (void**)((std::uintptr_t)(stacks + STACK_BYTES * (i + 1)) & ~(std::uintptr_t)15);
+          *--top = nullptr;  // keeps the stack aligned as after a call
+          *--top = (void*)&run_fiber;
+          for (int r = 0; r < 6; r++) *--top = nullptr;
+          block.fibers[i] = Fiber{top, false};
+        }
+        block.current = 0;
+        fibers_switch(&block.host_stack_pointer, block.fibers[0].stack_pointer);
+      }
+  std::free(block.shared);
+  std::free(stacks);
+}
+
+// Calls a kernel with arguments as the GPU runtimes pass them: an array of pointers to the values.
+template <class... Arguments, std::size_t... I>
+static void call(void (*kernel)(Arguments...), void** values, std::index_sequence<I...>) {
+  kernel(*(std::remove_cv_t<Arguments>*)values[I]...);
+}
+template <class... Arguments>
+static void call(void (*kernel)(Arguments...), void** values) {
+  call(kernel, values, std::index_sequence_for<Arguments...>{});
+}
+
+}  // namespace fibers
+
+DEVICE int thread_index() {
+  return fibers::block.current;
+}
+DEVICE int block_x() {
+  return fibers::block.x;
+}
+DEVICE int block_y() {
+  return fibers::block.y;
+}
+DEVICE int block_z() {
+  return fibers::block.z;
+}
+DEVICE void block_sync() {
+  fibers::wait(fibers::block.barrier);
+}
+DEVICE float wave_xor(float value, int mask) {
+  fibers::Wave& wave = fibers::block.waves[thread_index() / WAVE];
+  float* slots = wave.exchanged[wave.barrier.opened & 1];
+  slots[thread_index() % WAVE] = value;
+  fibers::wait(wave.barrier);
+  return slots[(thread_index() % WAVE) ^ mask];
+}
+DEVICE float exp2_fast(float x) {
+  return std::exp2(x);
+}
+DEVICE float divide_fast(float a, float b) {
+  return a / b;
+}
+DEVICE float reciprocal_sqrt(float x) {
+  return 1.0f / std::sqrt(x);
+}
+DEVICE float maximum(float a, float b) {
+  return std::fmax(a, b);
+}
+DEVICE float minimum(float a, float b) {
+  return std::fmin(a, b);
+}
