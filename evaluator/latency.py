@@ -22,6 +22,10 @@ LADDER = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024
 KNEE_TOLERANCE = 0.05
 """The knee is the smallest batch within this fraction of the best throughput."""
 
+KNEE_MS = 100.0
+"""Batches that take longer are no knee, whatever their throughput, unless every batch does: a client that
+gathers as many is answered too late to play by it, and on a CPU the throughput hardly grows any more."""
+
 LEARNING_RATE = 0.05
 """Weight of one observed batch in the moving averages."""
 
@@ -42,7 +46,8 @@ class LatencyModel:
 
     points: measured {batch: milliseconds}, at least one. max_batch: the largest batch the device takes.
     buckets: sizes that the device really runs, a batch being padded to the next one; empty when any size runs
-    as it is. Sizes beyond the largest measured one are extrapolated along the last segment.
+    as it is. Beyond the largest measured size the time grows along the last segment, but the throughput is
+    not taken to grow any further.
     observations: batches it was corrected by.
     """
 
@@ -80,7 +85,7 @@ class LatencyModel:
 
     @property
     def knee(self) -> int:
-        """The smallest measured batch within KNEE_TOLERANCE of the best throughput."""
+        """The smallest measured batch within KNEE_TOLERANCE of the best throughput that KNEE_MS allow."""
         return self._knee
 
     def curve(self) -> Curve:
@@ -137,10 +142,9 @@ class LatencyModel:
         # A larger batch takes no less time: where it seemed so, the smaller one was measured badly.
         times = np.minimum.accumulate(np.exp(self._log_ms)[::-1])[::-1]
         ms: NDArray[np.float64] = np.interp(sizes, measured, times)
+        slope = float(times[-1] / measured[-1])
         if len(measured) > 1:
-            slope = max(0.0, float((times[-1] - times[-2]) / (measured[-1] - measured[-2])))
-        else:
-            slope = float(times[0] / measured[0])
+            slope = max(slope, float((times[-1] - times[-2]) / (measured[-1] - measured[-2])))
         beyond = sizes > measured[-1]
         ms[beyond] = times[-1] + slope * (sizes[beyond] - measured[-1])
         if self._padded:
@@ -151,9 +155,11 @@ class LatencyModel:
         candidates = {size for size in (*self._sizes, *self._buckets) if size <= self.max_batch}
         self._cuts = tuple(sorted(candidates))
         rates = {size: size / ms[size] for size in self._cuts}
-        best = max(rates.values())
         self._best_batch = max(rates, key=lambda size: rates[size])
-        self._knee = min(size for size, rate in rates.items() if rate >= (1 - KNEE_TOLERANCE) * best)
+        known = [size for size in self._sizes if size <= self.max_batch] or [self.max_batch]
+        quick = [size for size in known if ms[size] <= KNEE_MS] or known[:1]
+        enough = (1 - KNEE_TOLERANCE) * max(rates[size] for size in quick)
+        self._knee = min(size for size in quick if rates[size] >= enough)
         # The cheapest way to cut any number of positions. Taking 1, 2, 4, … pieces of a size, or not, reaches
         # any number of them.
         drain = ms.copy()

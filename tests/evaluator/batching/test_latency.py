@@ -20,9 +20,20 @@ def test_it_interpolates_between_measured_sizes() -> None:
     assert model.milliseconds(15) == pytest.approx(12.5)
 
 
-def test_it_extrapolates_along_the_last_segment() -> None:
+def test_it_extrapolates_along_the_last_segment_where_that_is_steep() -> None:
+    model = LatencyModel({1: 1.0, 10: 5.0, 20: 15.0}, 40)
+    assert model.milliseconds(40) == pytest.approx(35.0)
+
+
+def test_it_promises_no_throughput_that_was_not_measured() -> None:
     model = LatencyModel({1: 1.0, 10: 10.0, 20: 15.0}, 40)
-    assert model.milliseconds(40) == pytest.approx(25.0)
+    assert model.milliseconds(40) == pytest.approx(30.0)
+    assert model.knee == 20
+
+
+def test_the_knee_is_no_batch_that_takes_too_long() -> None:
+    assert LatencyModel({1: 5.0, 16: 60.0, 32: 99.0, 64: 180.0}, 64).knee == 32
+    assert LatencyModel({1: 400.0, 2: 700.0, 4: 1200.0}, 64).knee == 1
 
 
 def test_one_measured_size_means_proportion() -> None:
