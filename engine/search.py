@@ -42,6 +42,12 @@ STOP_GRACE_SECONDS = 0.1
 
 UNLIMITED_VISITS = 1 << 40
 
+LARGE_TREE = 64
+"""A tree with this many visits for each position of the best batch is large (BatchSizes.in_tree)."""
+
+LARGE_BATCH_MS = 100.0
+"""Longest time of the larger batches of large trees."""
+
 
 class SearchControl:
     """How other threads steer a search."""
@@ -89,15 +95,33 @@ class SearchPosition:
 
 @dataclass(frozen=True, slots=True)
 class BatchSizes:
-    """best: positions per batch that the device computes most efficiently. curve: measured (batch, ms)."""
+    """Positions per batch. best: what the device computes efficiently. largest: for large trees, best if 0.
+    curve: measured (batch, ms), ascending."""
 
     best: int
     curve: Sequence[tuple[int, float]] = ()
+    largest: int = 0
+
+    def in_tree(self, visits: int) -> int:
+        """The batch for a tree with so many visits. Where the positions in flight are few among them anyway,
+        larger batches do the search no harm, and what a batch costs besides the device is paid more rarely.
+        """
+        return max(self.best, self.largest) if visits >= LARGE_TREE * self.best else self.best
+
+    @classmethod
+    def of(cls, best: int, most: int, curve: Sequence[tuple[int, float]]) -> BatchSizes:
+        """For an evaluator that recommends `best` and takes `most`: twice as many for large trees, if that
+        is quick enough."""
+        best = min(best, most)
+        size, ms = next((point for point in curve if point[0] >= 2 * best), curve[-1] if curve else (1, 0.0))
+        quick = ms * max(1.0, 2 * best / size) <= LARGE_BATCH_MS
+        return cls(best, curve, min(2 * best, most) if quick else best)
 
     def fitting(self, milliseconds: float) -> int:
-        """The largest batch up to the best one that is computed in that time; at least 1."""
+        """The largest batch that is computed in that time; at least 1."""
+        most = max(self.best, self.largest)
         sizes = [size for size, ms in self.curve if ms <= milliseconds]
-        return self.best if not self.curve else max(1, min(self.best, max(sizes, default=1)))
+        return most if not self.curve else max(1, min(most, max(sizes, default=1)))
 
 
 class Search:
@@ -350,7 +374,7 @@ class Search:
     def _target(self, info: RootInfo, now: float) -> int:
         """Positions to gather: the best size for the device, less in a small tree, where a batch is a large
         part of all visits and goes to worse moves, and less when it would not be back in time."""
-        best = self._options.minibatch_size or self._sizes.best
+        best = self._options.minibatch_size or self._sizes.in_tree(info.visits)
         target = min(best, max(4, info.visits // 4))
         if self._hard is not None and target > 1:
             left_ms = (self._hard - now) * 1000 / (self._pipeline.in_flight + 1)

@@ -251,13 +251,13 @@ class Session:
             client = self._connected(limits, control, started)
             network = client.network
             tree = self._tree.prepared(self._options, network.input_format, network.content_hash)
-            sizes = BatchSizes(min(client.recommended_batch, client.max_batch), client.curve)
+            sizes = BatchSizes.of(client.recommended_batch, client.max_batch, client.curve)
             link = self._link
             assert link is not None
             pipeline = RemotePipeline(
                 tree,
                 link,
-                capacity=min(self._options.minibatch_size or sizes.best, client.max_batch),
+                capacity=min(self._options.minibatch_size or sizes.largest, client.max_batch),
                 input_format=network.input_format,
                 priority=self._priority,
                 log=self._log,

@@ -179,6 +179,14 @@ def test_batches_fit_the_time_left() -> None:
     assert BatchSizes(256).fitting(0.1) == 256
 
 
+def test_large_trees_take_larger_batches_where_these_are_quick() -> None:
+    curve = [(1, 2.0), (8, 5.0), (16, 9.0), (32, 17.0), (64, 120.0)]
+    sizes = BatchSizes.of(16, 1024, curve)
+    assert [sizes.in_tree(visits) for visits in (1, 1023, 1024, 100_000)] == [16, 16, 32, 32]
+    assert BatchSizes.of(32, 1024, curve).in_tree(100_000) == 32  # 64 take too long
+    assert BatchSizes.of(64, 48, curve).in_tree(100_000) == 48  # no more than the evaluator takes
+
+
 def test_every_search_option_reaches_the_core() -> None:
     """A changed option changes the parameters, but for those that the driver and the output use
     themselves."""
