@@ -403,7 +403,7 @@ class Tree:
 
     def root_info(self) -> RootInfo: ...
     def lines(self, count: int) -> list[Line]:
-        """The best moves' principal variations, best first."""
+        """The best moves' principal variations, best first, of those that have visits."""
 
     def children(self) -> list[ChildInfo]:
         """Every root move, best first."""

@@ -230,7 +230,8 @@ One thread may collect, apply, cancel and set positions; any thread may ask for 
       .def("cancel", &Tree::cancel, "batch"_a, Release(),
            "Take a batch back as if it had not been collected.")
       .def("root_info", &Tree::root_info, Release())
-      .def("lines", &Tree::lines, "count"_a, Release(), "The best moves' principal variations, best first.")
+      .def("lines", &Tree::lines, "count"_a, Release(),
+           "The best moves' principal variations, best first, of those that have visits.")
       .def("children", &Tree::children, Release(), "Every root move, best first.");
   m.def(
       "evaluate_randomly",

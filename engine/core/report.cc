@@ -101,6 +101,8 @@ std::vector<Line> Tree::lines(int count) const {
   const Node& root = *node(root_);
   for (const RankedEdge& first : ranked_edges(root, true)) {
     if (static_cast<int>(found.size()) >= count) break;
+    // Of moves that were never looked at there is nothing to say; one alone is better than no move.
+    if (first.child == nullptr && !found.empty()) break;
     Line line;
     line.prior = arena_.at<Edge>(root.edges)[first.edge].prior();
     if (first.child != nullptr) {

@@ -129,7 +129,8 @@ class Tree {
   void cancel(Batch& batch);
 
   RootInfo root_info() const;
-  // The best `count` moves with their principal variations, best first; at most one line for each legal move.
+  // The best `count` moves with their principal variations, best first, of those that have visits; if none
+  // has any, the move with the highest prior.
   std::vector<Line> lines(int count) const;
   // Every searched root move, best first.
   std::vector<ChildInfo> children() const;

@@ -183,6 +183,15 @@ def test_two_fold_draws_are_undone_when_their_first_occurrence_becomes_history()
         search(tree, 4000)
 
 
+def test_lines_are_of_visited_moves() -> None:
+    tree = new_tree(game())
+    assert tree.lines(5) == []
+    search(tree, 1)
+    assert [line.visits for line in tree.lines(5)] == [0]  # evaluated alone: the move with the highest prior
+    search(tree, 4)
+    assert [line.visits for line in tree.lines(5)] == [1, 1, 1]
+
+
 def test_the_tree_follows_the_game() -> None:
     tree = new_tree(game(MIDDLEGAME))
     search(tree, 4000)
