@@ -69,6 +69,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     ):
         engine.add_argument(f"--{name}", metavar=name.upper(), help=text)
     engine.add_argument("--engine", metavar="KEY=VALUE,…", help="any options of configs/engine.toml")
+    engine.add_argument(
+        "--ray", metavar="ADDRESS", help="play on the nodes of the Ray cluster there (docs/cluster.md)"
+    )
     output = parser.add_argument_group("output")
     output.add_argument("--output", metavar="FOLDER", help="where everything goes (selfplay)")
     output.add_argument("--restart", action="store_true", help="discard the games played before")
@@ -87,7 +90,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     if arguments.check is not None:
         return _check(arguments.check, as_json=arguments.json)
-    return _play(config_of_arguments(arguments), restart=arguments.restart, as_json=arguments.json)
+    return _play(
+        config_of_arguments(arguments),
+        restart=arguments.restart,
+        as_json=arguments.json,
+        cluster=arguments.ray,
+    )
 
 
 def config_of_arguments(arguments: argparse.Namespace) -> SelfPlayConfig:
@@ -113,13 +121,13 @@ def config_of_arguments(arguments: argparse.Namespace) -> SelfPlayConfig:
     return selfplay_config(document, arguments.config_file or "selfplay")
 
 
-def _play(config: SelfPlayConfig, *, restart: bool, as_json: bool) -> int:
+def _play(config: SelfPlayConfig, *, restart: bool, as_json: bool, cluster: str | None) -> int:
     from rich.console import Console
 
     from engine.match.journal import JournalError
     from engine.match.openings import OpeningError
+    from engine.match.place import PlaceError, local_place
     from engine.selfplay.display import LiveView, PlainView, pace_line, totals_line
-    from engine.selfplay.place import SelfPlayError
     from engine.selfplay.runner import SelfPlayRunner
 
     console = Console()
@@ -128,13 +136,18 @@ def _play(config: SelfPlayConfig, *, restart: bool, as_json: bool) -> int:
         view = PlainView(sys.stderr, games=False)
     else:
         view = LiveView(console) if console.is_terminal else PlainView(sys.stdout)
-    runner = SelfPlayRunner(config, view, restart=restart)
+    if cluster is None:
+        runner = SelfPlayRunner(config, view, restart=restart, make_place=local_place)
+    else:
+        from engine.match.cluster import cluster_place
+
+        runner = SelfPlayRunner(config, view, restart=restart, make_place=cluster_place(cluster))
     failure = ""
     ending: Ending = "interrupted"
     try:
         with view, contextlib.suppress(KeyboardInterrupt):
             ending = asyncio.run(runner.run())
-    except (JournalError, OpeningError, SelfPlayError) as error:
+    except (JournalError, OpeningError, PlaceError) as error:
         failure = str(error)
     if as_json:
         print(json.dumps(runner.data(), ensure_ascii=False))

@@ -1,48 +1,43 @@
-"""Where games are played: in this process, on one search pool. The cluster offers the same interface."""
+"""Plays games of self-play in this process, on one search pool."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from engine.evaluator_process import NoEvaluatorError
 from engine.match.openings import Opening
+from engine.match.place import Log, PlaceError
 from engine.pool import PoolStatistics, SearchPool
 from engine.selfplay.config import SelfPlayConfig
 from engine.selfplay.game import PlayedGame, play_game
 
 
-class SelfPlayError(RuntimeError):
-    """Self-play cannot go on. What was played is kept. The message says why."""
+@dataclass(frozen=True, slots=True)
+class SelfPlayJob:
+    """Games of self-play. openings: for game n, number n modulo their number."""
+
+    config: SelfPlayConfig
+    openings: tuple[Opening, ...]
+
+    @property
+    def networks(self) -> tuple[str, ...]:
+        weights = self.config.options.weights
+        return (weights,) if weights else ()
+
+    def place(self, log: Log, networks: Mapping[str, str]) -> SelfPlayPlace:
+        options = self.config.options
+        options = options.changed(weights=networks.get(options.weights, options.weights))
+        return SelfPlayPlace(replace(self.config, options=options), self.openings, log)
 
 
-class Place(Protocol):
-    """Plays games, several at once. Belongs to the event loop."""
+class SelfPlayPlace:
+    """A search pool and the games on it."""
 
-    async def open(self) -> int:
-        """Get ready; returns how many games at once are best. Raises SelfPlayError."""
-        ...
+    games_per_task = 1
 
-    async def play(self, number: int) -> PlayedGame:
-        """Play the game of a number. Raises SelfPlayError."""
-        ...
-
-    def statistics(self) -> PoolStatistics:
-        """What was asked of evaluators so far."""
-        ...
-
-    async def close(self) -> None:
-        """End the games under way and the evaluators that were started."""
-        ...
-
-
-class LocalPlace:
-    """Games in this process."""
-
-    def __init__(
-        self, config: SelfPlayConfig, openings: Sequence[Opening], log: Callable[[str], None]
-    ) -> None:
+    def __init__(self, config: SelfPlayConfig, openings: Sequence[Opening], log: Log) -> None:
         self._config = config
         self._openings = openings
         self._pool = SearchPool(log=log)
@@ -51,17 +46,22 @@ class LocalPlace:
         try:
             return await asyncio.to_thread(self._pool.recommended_games, self._config.options)
         except NoEvaluatorError as error:
-            raise SelfPlayError(str(error)) from None
+            raise PlaceError(str(error)) from None
 
-    async def play(self, number: int) -> PlayedGame:
-        opening = self._openings[number % len(self._openings)]
+    async def play(self, numbers: Sequence[int]) -> list[PlayedGame]:
         try:
-            return await play_game(number, opening, self._config, self._pool)
-        except NoEvaluatorError as error:
-            raise SelfPlayError(str(error)) from None
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(self._play(number)) for number in numbers]
+        except* NoEvaluatorError as errors:
+            raise PlaceError(str(errors.exceptions[0])) from None
+        return [task.result() for task in tasks]
 
     def statistics(self) -> PoolStatistics:
         return self._pool.statistics()
 
     async def close(self) -> None:
         await asyncio.to_thread(self._pool.close)
+
+    async def _play(self, number: int) -> PlayedGame:
+        opening = self._openings[number % len(self._openings)]
+        return await play_game(number, opening, self._config, self._pool)

@@ -4,17 +4,19 @@ played again."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import count
+from itertools import count, groupby
 from time import monotonic
 from typing import Literal, Protocol
 
 from engine.match.openings import Opening, read_openings
+from engine.match.place import MakePlace, Place, local_place
 from engine.match.summary import write_summary
 from engine.selfplay.archive import Archive, GameEntry
 from engine.selfplay.config import SelfPlayConfig
-from engine.selfplay.place import LocalPlace, Place
+from engine.selfplay.game import PlayedGame
+from engine.selfplay.place import SelfPlayJob
 from engine.selfplay.statistics import Pace, Totals
 
 MAX_OPENINGS = 2000
@@ -24,7 +26,6 @@ SUMMARY_SECONDS = 10.0
 """Least time between two writings of the summary while games go on."""
 
 Ending = Literal["finished", "time", "interrupted"]
-MakePlace = Callable[[SelfPlayConfig, Sequence[Opening], Callable[[str], None]], Place]
 
 
 class View(Protocol):
@@ -52,7 +53,7 @@ class SelfPlayRunner:
         view: View,
         *,
         restart: bool = False,
-        make_place: MakePlace = LocalPlace,
+        make_place: MakePlace[PlayedGame] = local_place,
     ) -> None:
         """restart: discard the games played before. make_place: where to play."""
         self.config = config
@@ -63,7 +64,7 @@ class SelfPlayRunner:
         self._view = view
         self._restart = restart
         self._make_place = make_place
-        self._place: Place | None = None
+        self._place: Place[PlayedGame] | None = None
         self._archive: Archive | None = None
         self._writer = ThreadPoolExecutor(1, "selfplay-archive")
         self._writing: set[asyncio.Task[None]] = set()
@@ -74,7 +75,7 @@ class SelfPlayRunner:
     async def run(self) -> Ending:
         """Play until all games are played, the time is over, or it is cancelled; write the summary.
 
-        Raises OpeningError, JournalError and SelfPlayError, each with the games so far kept.
+        Raises OpeningError, JournalError and PlaceError, each with the games so far kept.
         """
         config = self.config
         rounds = min(config.games or MAX_OPENINGS, MAX_OPENINGS)
@@ -108,7 +109,7 @@ class SelfPlayRunner:
 
     async def _play_all(self, openings: Sequence[Opening], played: set[int]) -> Ending:
         config = self.config
-        place = self._place = self._make_place(config, openings, self._view.note)
+        place = self._place = self._make_place(SelfPlayJob(config, tuple(openings)), self._view.note)
         ending: Ending = "finished"
         try:
             suggested = await place.open()
@@ -118,8 +119,9 @@ class SelfPlayRunner:
             self._began = monotonic()
             self.pace = Pace(concurrency=concurrency)
             self._view.started(self)
-            waiting = (number for number in self._numbers() if number not in played)
-            workers = [asyncio.create_task(self._work(waiting)) for _ in range(concurrency)]
+            waiting = self._tasks(played, place.games_per_task)
+            at_once = -(-concurrency // place.games_per_task)
+            workers = [asyncio.create_task(self._work(waiting)) for _ in range(at_once)]
             ticker = asyncio.create_task(self._tick())
             try:
                 async with asyncio.timeout(config.time_limit_s or None):
@@ -144,31 +146,35 @@ class SelfPlayRunner:
             self._write_summary(last=True)
         return ending
 
-    def _numbers(self) -> Iterator[int]:
-        return iter(range(self.config.games)) if self.config.games else count()
+    def _tasks(self, played: set[int], size: int) -> Iterator[list[int]]:
+        """The numbers of the games still to play, in groups that are played together."""
+        numbers = iter(range(self.config.games)) if self.config.games else count()
+        missing = (number for number in numbers if number not in played)
+        return (list(group) for _, group in groupby(missing, key=lambda number: number // size))
 
-    async def _work(self, waiting: Iterator[int]) -> None:
-        """Play one game after the other."""
+    async def _work(self, waiting: Iterator[list[int]]) -> None:
+        """Play one task after the other."""
         assert self._place is not None
-        for number in waiting:
-            self.playing += 1
+        for numbers in waiting:
+            self.playing += len(numbers)
             try:
-                game = await self._place.play(number)
+                games = await self._place.play(numbers)
             finally:
-                self.playing -= 1
-            assert self._archive is not None
-            written = asyncio.get_running_loop().run_in_executor(self._writer, self._archive.add, game)
+                self.playing -= len(numbers)
             # A game that is over is written down even if the run ends meanwhile.
-            task = asyncio.create_task(self._count(written))
+            task = asyncio.create_task(self._count(games))
             self._writing.add(task)
             task.add_done_callback(self._writing.discard)
             await asyncio.shield(task)
 
-    async def _count(self, written: asyncio.Future[GameEntry]) -> None:
-        entry = await written
-        self.totals.add(entry)
-        self._measure()
-        self._view.game_over(self, entry)
+    async def _count(self, games: Sequence[PlayedGame]) -> None:
+        assert self._archive is not None
+        loop = asyncio.get_running_loop()
+        for game in games:
+            entry = await loop.run_in_executor(self._writer, self._archive.add, game)
+            self.totals.add(entry)
+            self._measure()
+            self._view.game_over(self, entry)
         if monotonic() >= self._next_summary:
             self._write_summary()
 

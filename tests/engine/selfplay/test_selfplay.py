@@ -16,11 +16,11 @@ import pytest
 
 from engine.match.journal import JournalError
 from engine.match.openings import OpeningSettings
+from engine.match.place import PlaceError
 from engine.match.record import Reason
 from engine.selfplay.archive import Archive, Folder, GameEntry
 from engine.selfplay.check import CheckedGame, check_file
 from engine.selfplay.config import SELFPLAY_OPTIONS, Resignation, SelfPlayConfig
-from engine.selfplay.place import SelfPlayError
 from engine.selfplay.runner import Ending, SelfPlayRunner
 from engine.selfplay.statistics import Totals
 from tests.paths import REPOSITORY
@@ -225,7 +225,7 @@ def test_the_time_limit_ends_a_run_that_has_no_other_end(tmp_path: Path) -> None
 
 
 def test_a_network_that_cannot_be_used_is_a_clear_error(tmp_path: Path) -> None:
-    with pytest.raises(SelfPlayError, match=r"no-such-file"):
+    with pytest.raises(PlaceError, match=r"no-such-file"):
         play(config(tmp_path / "run", options=RANDOM.changed(weights="no-such-file.pb.gz")))
 
 
