@@ -40,7 +40,7 @@ def end_by_rules(board: chess.Board) -> Verdict | None:
         return Verdict("1/2-1/2", Reason.INSUFFICIENT_MATERIAL)
     if board.halfmove_clock >= 100:
         return Verdict("1/2-1/2", Reason.FIFTY_MOVES)
-    if board.is_repetition(3):
+    if board.halfmove_clock >= 8 and board.is_repetition(3):  # The search through the game is slow.
         return Verdict("1/2-1/2", Reason.THREEFOLD_REPETITION)
     return None
 

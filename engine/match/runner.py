@@ -149,8 +149,10 @@ class MatchRunner:
         try:
             if evaluators_of(config.players):
                 self._pool = self._make_pool(self._view.note)
-            suggested = await asyncio.to_thread(suggested_concurrency, config, self._pool)
-            concurrency = min(config.concurrency or suggested, len(config.schedule))
+            concurrency = config.concurrency or await asyncio.to_thread(
+                suggested_concurrency, config, self._pool
+            )
+            concurrency = min(concurrency, len(config.schedule))
             stock = PlayerStock(config, self._pool, concurrency)
             await stock.check()
             self._began = monotonic()
