@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -175,9 +176,16 @@ def _player_identity(player: PlayerConfig) -> dict[str, Any]:
     }
     weights = Path(str(changed.get("weights", ""))).expanduser()
     if weights.is_file():
-        with weights.open("rb") as file:
-            changed["weights"] = "sha256 " + hashlib.file_digest(file, "sha256").hexdigest()
+        status = weights.stat()
+        changed["weights"] = "sha256 " + _content_hash(weights, status.st_size, status.st_mtime_ns)
     return identity | {"options": changed}
+
+
+@cache
+def _content_hash(path: Path, size: int, modified_ns: int) -> str:
+    """SHA-256 of a file in hex, computed once for each state of it: networks are large."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _flat(data: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -7,6 +7,7 @@ while it is open, so that two processes cannot continue the same one.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -59,12 +60,14 @@ class Journal:
     def append(self, entry: Mapping[str, Any]) -> None:
         """Write an entry; when this returns it is on the disk. Raises JournalError."""
         line = json.dumps(entry, separators=(",", ":"), ensure_ascii=False, allow_nan=False) + "\n"
+        end = self._file.seek(0, os.SEEK_END)
         try:
-            self._file.seek(0, os.SEEK_END)
             self._file.write(line.encode("utf-8"))
             self._file.flush()
             os.fsync(self._file.fileno())
         except OSError as error:
+            with contextlib.suppress(OSError):  # A full disk: half a line must not stand before the next one.
+                self._file.truncate(end)
             raise JournalError(f"cannot write {self.path}: {error.strerror}") from None
 
     def close(self) -> None:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import subprocess
+import sys
 from collections import deque
 from time import perf_counter
+from typing import Any
 
 import chess
 import chess.engine
@@ -77,7 +80,7 @@ class ProgramPlayer:
         loop = asyncio.get_running_loop()
         try:
             transport, protocol = await loop.subprocess_exec(
-                _TimedProtocol, *command, cwd=self.config.directory or None
+                _TimedProtocol, *command, cwd=self.config.directory or None, **_apart()
             )
         except OSError as error:
             raise PlayerError(f"{self.config.name}: cannot start {command[0]}: {error.strerror}") from None
@@ -189,6 +192,14 @@ class ProgramPlayer:
             with contextlib.suppress(ProcessLookupError):
                 transport.kill()
             transport.close()
+
+
+def _apart() -> dict[str, Any]:
+    """Arguments that put a process into a group of its own: Ctrl-C in a terminal is for the runner, and
+    must not end the programs first, which would lose their games."""
+    if sys.platform == "win32":
+        return {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.CREATE_NO_WINDOW}
+    return {"process_group": 0}
 
 
 def _limit(config: PlayerConfig, turn: chess.Color, clocks: Clocks) -> chess.engine.Limit:

@@ -34,7 +34,9 @@ FLAGS = (
 
 
 @contextmanager
-def runner_process(folder: Path, *flags: str) -> Iterator[subprocess.Popen[str]]:
+def runner_process(
+    folder: Path, *flags: str, start_new_session: bool = False
+) -> Iterator[subprocess.Popen[str]]:
     """`run_engine.py match` as a process, which does not outlive the test."""
     process = subprocess.Popen(
         [sys.executable, str(REPOSITORY / "run_engine.py"), "match", *flags],
@@ -43,6 +45,7 @@ def runner_process(folder: Path, *flags: str) -> Iterator[subprocess.Popen[str]]
         stderr=subprocess.STDOUT,
         text=True,
         encoding="utf-8",
+        start_new_session=start_new_session,
     )
     try:
         yield process
@@ -192,6 +195,19 @@ def test_an_interrupted_match_says_how_it_stands_and_how_to_go_on(tmp_path: Path
     summary = json.loads((tmp_path / "out.json").read_text("utf-8"))
     assert summary["games"] == len(journal_numbers(tmp_path)) >= 3
     assert summary["finished"] is False
+
+
+@pytest.mark.skipif(os.name == "nt", reason="process groups of terminals are POSIX's")
+def test_ctrl_c_in_a_terminal_loses_nobody_a_game(tmp_path: Path) -> None:
+    """A terminal sends SIGINT to every process of the group, programs and evaluator too."""
+    flags = (*FLAGS, "--player", f'name=c,nodes=1,program={sys.executable},args="{PROGRAM} none"')
+    with runner_process(tmp_path, *flags, start_new_session=True) as process:
+        read_games(process, 5)
+        os.killpg(process.pid, signal.SIGINT)
+        process.communicate(timeout=60)
+    assert process.returncode == 130
+    summary = json.loads((tmp_path / "out.json").read_text("utf-8"))
+    assert not any(player["faults"] for player in summary["players"])
 
 
 def test_a_cancelled_run_keeps_its_games_and_ends_its_players(tmp_path: Path) -> None:
