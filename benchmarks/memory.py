@@ -2,8 +2,8 @@
 
     python benchmarks/memory.py [--nodes N]
 
-The growth of the process while the tree grows, with the evaluation cache (which is filling, too) and without,
-and what the tree itself counts.
+The growth of the process while the tree grows, with an evaluation cache of the default size and without, and
+what the tree itself counts.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import psutil
 from figures import Figure, print_figures
 
 from engine._core import Batch, Game, SearchParams, Tree
+from engine.options import Options
 
 POSITION = "r1bq1rk1/pp2bppp/2n1pn2/3p4/3P4/2NBPN2/PP3PPP/R1BQ1RK1 w - - 0 9"
 
@@ -38,7 +39,7 @@ def main() -> None:
     )
     parser.add_argument("--nodes", type=int, default=1_000_000)
     nodes = parser.parse_args().nodes
-    with_cache, _ = measure(nodes, 256 << 20)
+    with_cache, _ = measure(nodes, Options().hash << 20)
     without_cache, own = measure(nodes, 0)
     print_figures(
         [

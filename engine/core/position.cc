@@ -106,7 +106,7 @@ void Position::play_impl(Move move) {
     by_color_[color] ^= bit(square);
     if constexpr (kUpdateKey) key_ ^= kZobrist.piece[color][type][square];
   };
-  const auto toggle_en_passant_key = [this] {
+  const auto toggle_en_passant_key = [&] {
     if constexpr (kUpdateKey) {
       if (en_passant_ != kNoSquare && has_legal_en_passant())
         key_ ^= kZobrist.en_passant_file[file_of(en_passant_)];
