@@ -123,13 +123,19 @@ def run(arguments: argparse.Namespace) -> int:
 
 def config_of_arguments(arguments: argparse.Namespace) -> MatchConfig:
     """The match that the file and the flags describe. Raises MatchConfigError."""
+    from dataclasses import fields
     from pathlib import Path
 
     from engine.match.configfile import match_config, merge, parse_pairs, read_document
+    from engine.options import Options, options_of_arguments
 
     place = arguments.config_file or "match"
     document: dict[str, Any] = read_document(arguments.config_file) if arguments.config_file else {}
-    flags: dict[str, Any] = {"defaults": {}, "openings": {}, "adjudication": {}}
+    # Options before the word `match` are every player's.
+    options = options_of_arguments(arguments)
+    given = {entry.name: getattr(options, entry.name) for entry in fields(options)}
+    changed = {name: value for name, value in given.items() if value != getattr(Options(), name)}
+    flags: dict[str, Any] = {"defaults": changed, "openings": {}, "adjudication": {}}
     if arguments.each:
         flags["defaults"].update(parse_pairs(arguments.each, "--each"))
     limits = {
@@ -224,7 +230,7 @@ def _view(config: MatchConfig, *, as_json: bool) -> Any:
 def _print_result(config: MatchConfig, runner: MatchRunner, *, as_json: bool) -> None:
     from rich.console import Console
 
-    from engine.match.display import sprt_line, standings_lines, standings_table
+    from engine.match.display import reasons_line, speed_line, sprt_line, standings_lines, standings_table
     from engine.match.summary import summary
 
     state = runner.state
@@ -241,5 +247,8 @@ def _print_result(config: MatchConfig, runner: MatchRunner, *, as_json: bool) ->
     else:
         for line in standings_lines(config, state.standings):
             print(line)
+    print(reasons_line(state.standings))
+    if state.speed.games:
+        print(speed_line(state))
     files = config.files
     print(f"games {files.pgn}, journal {files.journal}, summary {files.summary}")

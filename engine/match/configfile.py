@@ -55,7 +55,8 @@ class Table:
         self._entries: dict[str, object] = dict(entries)
         self._known: list[str] = []
 
-    def _take(self, key: str) -> object:
+    def value(self, key: str) -> object:
+        """Whatever stands under a key, None if nothing does."""
         self._known.append(key)
         return self._entries.pop(key, None)
 
@@ -69,11 +70,11 @@ class Table:
 
     def table(self, key: str) -> Table | None:
         """A table inside this one, None if it is not there."""
-        value = self._take(key)
+        value = self.value(key)
         return None if value is None else Table(f"{self.place}: [{key}]", value)
 
     def text(self, key: str, default: str = "") -> str:
-        value = self._take(key)
+        value = self.value(key)
         if value is None:
             return default
         if not isinstance(value, str):
@@ -82,14 +83,14 @@ class Table:
 
     def texts(self, key: str) -> tuple[str, ...]:
         """A list of texts; a single one stands for a list of one."""
-        value = self._take(key)
+        value = self.value(key)
         values = value if isinstance(value, list) else [] if value is None else [value]
         if not all(isinstance(text, str) for text in values):
             raise self.error(key, "a text or a list of texts", value)
         return tuple(values)
 
     def choice(self, key: str, choices: Sequence[T], default: T) -> T:
-        value = self._take(key)
+        value = self.value(key)
         if value is None:
             return default
         if value not in choices:
@@ -97,7 +98,7 @@ class Table:
         return cast("T", value)
 
     def flag(self, key: str, default: bool) -> bool:
-        value = self._take(key)
+        value = self.value(key)
         if isinstance(value, str) and value.lower() in ("true", "false"):
             value = value.lower() == "true"
         if value is None:
@@ -113,7 +114,7 @@ class Table:
         return int(number)
 
     def number(self, key: str, default: float, low: float, high: float) -> float:
-        value = self._take(key)
+        value = self.value(key)
         if value is None:
             return default
         if isinstance(value, str):
@@ -180,7 +181,7 @@ def match_config(document: Mapping[str, Any], place: str) -> MatchConfig:
     MatchConfigError."""
     root = Table(place, document)
     defaults = root.table("defaults") or Table(f"{place}: [defaults]", {})
-    players_given = root._take("player")
+    players_given = root.value("player")
     chess960 = root.flag("chess960", False)
     if not isinstance(players_given, list):
         players_given = [] if players_given is None else [players_given]

@@ -16,9 +16,6 @@ if TYPE_CHECKING:
 REPORT_GAMES = 10
 """Games between two reports of the standings in a log."""
 
-NOTES_SHOWN = 4
-"""Latest messages below the live table."""
-
 
 def game_line(config: MatchConfig, state: MatchState, record: GameRecord) -> str:
     """One finished game in a line."""
@@ -63,6 +60,11 @@ def sprt_line(standings: Standings) -> str:
         f"SPRT {sprt.elo0:g} to {sprt.elo1:g} {sprt.model} Elo: LLR {standings.llr():+.2f} "
         f"({sprt.lower:.2f} to {sprt.upper:.2f}), {decision}"
     )
+
+
+def reasons_line(standings: Standings) -> str:
+    """How often games ended in which way."""
+    return "ends: " + ", ".join(f"{reason} {count}" for reason, count in standings.reasons.most_common())
 
 
 def speed_line(state: MatchState) -> str:
@@ -127,16 +129,16 @@ class PlainView:
 
 
 class LiveView:
-    """A table in a terminal. A context manager: the terminal is its own until it ends."""
+    """A table in a terminal, as long as the match goes on. A context manager: the terminal is its own until
+    then."""
 
     def __init__(self, config: MatchConfig, console: Console) -> None:
         from rich.live import Live
 
         self._config = config
-        self._notes: list[str] = []
         self._last_game = ""
         # Drawn once a second and no more: drawing takes the processor longer than playing does.
-        self._live = Live(console=console, auto_refresh=False)
+        self._live = Live(console=console, auto_refresh=False, transient=True)
 
     def __enter__(self) -> LiveView:
         self._live.__enter__()
@@ -155,7 +157,7 @@ class LiveView:
         self._live.update(self._drawing(state), refresh=True)
 
     def note(self, text: str) -> None:
-        self._notes = [*self._notes, text][-NOTES_SHOWN:]
+        self._live.console.print(text, markup=False, highlight=False)  # Above the table, and stays.
 
     def _drawing(self, state: MatchState) -> RenderableType:
         from rich.console import Group
@@ -173,7 +175,7 @@ class LiveView:
             lines.append(f"pairs by points of {self._config.players[0].name} (0 to 2): {pairs}")
         if self._last_game:
             lines.append(self._last_game)
-        return Group(standings_table(self._config, standings), Text("\n".join(lines + self._notes)))
+        return Group(standings_table(self._config, standings), Text("\n".join(lines)))
 
 
 def standings_table(config: MatchConfig, standings: Standings) -> RenderableType:
