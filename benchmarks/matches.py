@@ -18,7 +18,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +30,7 @@ from figures import Figure, json_of, print_figures
 
 from engine._core import Game
 from engine.match.config import MatchConfig, PlayerConfig
+from engine.match.games import MatchPlace
 from engine.match.runner import MatchRunner
 from engine.match.timecontrol import TimeControl
 from engine.options import Options
@@ -99,6 +100,11 @@ class _InstantPool:
             future.set_result(Report(best_move=move, ponder=None, lines=(line,), nodes=100, depth=5))
 
 
+def _on(make_pool: Callable[[Any], Any]) -> Any:
+    """Plays on a pool of ours."""
+    return lambda job, log: MatchPlace(job.config, job.openings, log, make_pool=make_pool)
+
+
 def _match(folder: str, players: Sequence[PlayerConfig], **values: Any) -> MatchConfig:
     return MatchConfig(tuple(players), output=str(Path(folder) / "match"), **values)
 
@@ -109,7 +115,7 @@ def overhead() -> list[Figure]:
     with tempfile.TemporaryDirectory() as folder:
         config = _match(folder, players, games=100, concurrency=16)
         pool = _InstantPool()
-        runner = MatchRunner(config, _Silent(), make_pool=lambda log: pool)  # type: ignore[arg-type, return-value]
+        runner = MatchRunner(config, _Silent(), make_place=_on(lambda log: pool))
         began = time.process_time()
         asyncio.run(runner.run())
         seconds = time.process_time() - began
@@ -138,7 +144,7 @@ class _Run:
     async def watch(self, seconds: float, settle: float) -> tuple[MatchRunner, float, float]:
         """Let it play; (the runner, positions per second after `settle` seconds, largest resident
         megabytes)."""
-        runner = MatchRunner(self.config, _Silent(), make_pool=self._make_pool)
+        runner = MatchRunner(self.config, _Silent(), make_place=_on(self._make_pool))
         task = asyncio.create_task(runner.run())
         process, megabytes, first = psutil.Process(), 0.0, PoolStatistics()
         while not runner.state.playing and not task.done():

@@ -60,6 +60,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     games.add_argument("--seed", metavar="N", help="of all random choices (1)")
     games.add_argument("--concurrency", metavar="N", help="games at once (what keeps the evaluator busy)")
     games.add_argument(
+        "--ray", metavar="ADDRESS", help="play on the nodes of the Ray cluster there (docs/cluster.md)"
+    )
+    games.add_argument(
         "--openings", metavar="FILE", help="EPD, PGN or Polyglot file, or startpos (2000 shipped ones)"
     )
     games.add_argument("--order", metavar="ORDER", help="of the openings: random or sequential")
@@ -92,19 +95,26 @@ def run(arguments: argparse.Namespace) -> int:
     from engine.match.adjudication import TablebaseError
     from engine.match.journal import JournalError
     from engine.match.openings import OpeningError
+    from engine.match.place import PlaceError, local_place
     from engine.match.players import PlayerError
     from engine.match.plot import PlotError, plot_elo
     from engine.match.runner import MatchError, MatchRunner
 
     config = config_of_arguments(arguments)
     view = _view(config, as_json=arguments.json)
-    runner = MatchRunner(config, view, restart=arguments.restart)
+    if arguments.ray is None:
+        runner = MatchRunner(config, view, restart=arguments.restart, make_place=local_place)
+    else:
+        from engine.match.cluster import cluster_place
+
+        make_place = cluster_place(arguments.ray)
+        runner = MatchRunner(config, view, restart=arguments.restart, make_place=make_place)
     failure = ""
     ending: Ending = "interrupted"
     try:
         with view, contextlib.suppress(KeyboardInterrupt):
             ending = asyncio.run(runner.run())
-    except (JournalError, MatchError, OpeningError, PlayerError, TablebaseError) as error:
+    except (JournalError, MatchError, OpeningError, PlaceError, PlayerError, TablebaseError) as error:
         failure = str(error)
     _print_result(config, runner, as_json=arguments.json)
     if config.files.plot is not None and runner.state.outcomes:

@@ -3,8 +3,9 @@ for their games by number and do not know which it is."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeVar
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from engine.pool import PoolStatistics
@@ -27,7 +28,7 @@ class Place(Protocol[Game]):
     games_per_task: int
 
     async def open(self) -> int:
-        """Get ready; returns how many games at once are best. Raises PlaceError."""
+        """Get ready; returns how many games at once are best. Raises PlaceError, and what players raise."""
         ...
 
     async def play(self, numbers: Sequence[int]) -> list[Game]:
@@ -59,6 +60,17 @@ class Job(Protocol[Game]):
 
 
 MakePlace = Callable[[Job[Game], Log], Place[Game]]
+
+
+async def together(games: Iterable[Coroutine[Any, Any, Game]]) -> list[Game]:
+    """Play games at the same time. The first failure ends the others and is raised."""
+    tasks = [asyncio.ensure_future(game) for game in games]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def local_place(job: Job[Game], log: Log) -> Place[Game]:

@@ -4,27 +4,23 @@ the SPRT has decided, or it is interrupted. What was written down is not played 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import groupby
 from time import monotonic
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import Literal, Protocol
 
-from engine.match.adjudication import open_tablebases
 from engine.match.archive import MatchArchive
 from engine.match.config import MatchConfig
-from engine.match.game import GameRules, play_game
-from engine.match.openings import Opening, read_openings
-from engine.match.players import Player
+from engine.match.games import MatchJob
+from engine.match.openings import read_openings
+from engine.match.place import MakePlace, Place, local_place
 from engine.match.record import GameOutcome, GameRecord, Reason
-from engine.match.schedule import ScheduledGame
 from engine.match.speed import Speed
 from engine.match.standings import Standings
-from engine.match.stock import PlayerStock, evaluators_of, suggested_concurrency
 from engine.match.summary import summary, write_summary
-
-if TYPE_CHECKING:
-    from engine.pool import SearchPool
+from engine.pool import PoolStatistics
 
 FAULTS_IN_A_ROW = 10
 """Games that one player may lose in a row by ending or stalling, before the match is given up."""
@@ -79,16 +75,16 @@ class MatchRunner:
         view: View,
         *,
         restart: bool = False,
-        make_pool: Callable[[Callable[[str], None]], SearchPool] | None = None,
+        make_place: MakePlace[GameRecord] = local_place,
     ) -> None:
-        """restart: forget the games played before. make_pool: opens the search pool, given a log."""
+        """restart: forget the games played before. make_place: where to play."""
         self._config = config
         self._view = view
         self._restart = restart
-        self._make_pool = make_pool or _search_pool
+        self._make_place = make_place
         self._standings = Standings(config.schedule, config.sprt)
         self.state = MatchState(config, self._standings, [])
-        self._pool: SearchPool | None = None
+        self._place: Place[GameRecord] | None = None
         self._began = monotonic()
         self._faults = [0] * len(config.players)
         self._writing: set[asyncio.Task[None]] = set()
@@ -98,8 +94,8 @@ class MatchRunner:
     async def run(self) -> Ending:
         """Play until there is nothing more to play, and write the summary.
 
-        Raises OpeningError, TablebaseError, JournalError, PlayerError and MatchError, each with the games
-        so far kept.
+        Raises OpeningError, TablebaseError, JournalError, PlayerError, PlaceError and MatchError, each with
+        the games so far kept.
         """
         config = self._config
         openings = await asyncio.to_thread(
@@ -109,24 +105,14 @@ class MatchRunner:
             seed=config.seed,
             chess960=config.chess960,
         )
-        with open_tablebases(config.adjudication.tablebase) as tablebases:
-            rules = GameRules(
-                config.adjudication,
-                tablebases,
-                config.chess960,
-                config.time_margin_ms,
-                config.stall_seconds,
-            )
-            archive = await asyncio.to_thread(
-                MatchArchive, config, restart=self._restart, log=self._view.note
-            )
-            try:
-                self._resume(archive)
-                if not self._standings.over:
-                    await self._play_all(openings, rules, archive)
-                return self._ending()
-            finally:
-                archive.close()
+        archive = await asyncio.to_thread(MatchArchive, config, restart=self._restart, log=self._view.note)
+        try:
+            self._resume(archive)
+            if not self._standings.over:
+                await self._play_all(MatchJob(config, tuple(openings)), archive)
+            return self._ending()
+        finally:
+            archive.close()
 
     def _resume(self, archive: MatchArchive) -> None:
         for outcome in archive.outcomes:
@@ -142,26 +128,20 @@ class MatchRunner:
             self.state.outcomes.append(outcome)
         self.state.resumed = len(archive.outcomes)
 
-    async def _play_all(self, openings: list[Opening], rules: GameRules, archive: MatchArchive) -> None:
+    async def _play_all(self, job: MatchJob, archive: MatchArchive) -> None:
         config = self._config
-        stock: PlayerStock | None = None
         writer = ThreadPoolExecutor(1, "match-archive")
+        place = self._place = self._make_place(job, self._view.note)
         try:
-            if evaluators_of(config.players):
-                self._pool = self._make_pool(self._view.note)
-            concurrency = config.concurrency or await asyncio.to_thread(
-                suggested_concurrency, config, self._pool
-            )
-            concurrency = min(concurrency, len(config.schedule))
-            stock = PlayerStock(config, self._pool, concurrency)
-            await stock.check()
+            suggested = await place.open()
+            concurrency = min(config.concurrency or suggested, len(config.schedule))
             self._began = monotonic()
             self.state.speed = Speed(concurrency=concurrency)
             self._view.started(self.state)
-            waiting = (number for number in range(len(config.schedule)) if number not in self._standings)
+            waiting = self._missing(place.games_per_task)
             tasks = [
-                asyncio.create_task(self._work(waiting, openings, stock, rules, archive, writer))
-                for _ in range(concurrency)
+                asyncio.create_task(self._work(waiting, archive, writer))
+                for _ in range(-(-concurrency // place.games_per_task))
             ]
             tasks.append(asyncio.create_task(self._tick()))
             await self._until_over(tasks)
@@ -172,13 +152,15 @@ class MatchRunner:
                 task.uncancel()
         finally:
             await asyncio.gather(*self._writing, return_exceptions=True)
-            if stock is not None:
-                await stock.close()
-            if self._pool is not None:
-                self._measure()
-                await asyncio.to_thread(self._pool.close)
+            self._measure()
+            await place.close()
             await asyncio.to_thread(writer.shutdown)
             self._write_summary(last=True)
+
+    def _missing(self, size: int) -> Iterator[list[int]]:
+        """The numbers of the games still to play, in groups that are played together."""
+        numbers = (number for number in range(len(self._config.schedule)) if number not in self._standings)
+        return (list(group) for _, group in groupby(numbers, key=lambda number: number // size))
 
     async def _until_over(self, tasks: list[asyncio.Task[None]]) -> None:
         """Wait until all games are played or one task fails, and end the rest."""
@@ -194,53 +176,38 @@ class MatchRunner:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _work(
-        self,
-        waiting: Iterator[int],
-        openings: list[Opening],
-        stock: PlayerStock,
-        rules: GameRules,
-        archive: MatchArchive,
-        writer: ThreadPoolExecutor,
+        self, waiting: Iterator[list[int]], archive: MatchArchive, writer: ThreadPoolExecutor
     ) -> None:
-        """Play one game after the other."""
-        for number in waiting:
-            scheduled = self._config.schedule[number]
-            self.state.playing += 1
+        """Play one game, or one group of games, after the other."""
+        assert self._place is not None
+        for numbers in waiting:
+            self.state.playing += len(numbers)
             try:
-                record = await self._play(scheduled, openings[scheduled.round], stock, rules)
+                records = await self._place.play(numbers)
             finally:
-                self.state.playing -= 1
+                self.state.playing -= len(numbers)
             # A game that is over is written down even if the match ends meanwhile.
-            task = asyncio.create_task(self._count(record, archive, writer))
+            task = asyncio.create_task(self._count(records, archive, writer))
             self._writing.add(task)
             task.add_done_callback(self._writing.discard)
             await asyncio.shield(task)
             if self._standings.over:
                 return
 
-    async def _play(
-        self, scheduled: ScheduledGame, opening: Opening, stock: PlayerStock, rules: GameRules
-    ) -> GameRecord:
-        taken: list[tuple[int, Player]] = []
-        try:
-            for index in (scheduled.white, scheduled.black):
-                taken.append((index, await stock.take(index)))
-            return await play_game(scheduled, opening, taken[0][1], taken[1][1], rules)
-        finally:
-            for index, player in taken:
-                stock.give_back(index, player)
-
-    async def _count(self, record: GameRecord, archive: MatchArchive, writer: ThreadPoolExecutor) -> None:
-        await asyncio.get_running_loop().run_in_executor(writer, archive.add, record)
-        outcome = record.outcome
-        self._standings.add(outcome)
-        self.state.outcomes.append(outcome)
-        self._moves += outcome.plies
-        self._measure()
-        self._view.game_over(self.state, record)
-        if monotonic() >= self._next_summary:
-            self._write_summary()
-        self._check_faults(record)
+    async def _count(
+        self, records: Sequence[GameRecord], archive: MatchArchive, writer: ThreadPoolExecutor
+    ) -> None:
+        for record in records:
+            await asyncio.get_running_loop().run_in_executor(writer, archive.add, record)
+            outcome = record.outcome
+            self._standings.add(outcome)
+            self.state.outcomes.append(outcome)
+            self._moves += outcome.plies
+            self._measure()
+            self._view.game_over(self.state, record)
+            if monotonic() >= self._next_summary:
+                self._write_summary()
+            self._check_faults(record)
 
     def _check_faults(self, record: GameRecord) -> None:
         """Raise MatchError when a player does nothing but fail."""
@@ -261,15 +228,15 @@ class MatchRunner:
             self._view.tick(self.state)
 
     def _measure(self) -> None:
-        pool = self._pool.statistics() if self._pool is not None else None
+        asked = self._place.statistics() if self._place is not None else PoolStatistics()
         self.state.speed = Speed(
             seconds=monotonic() - self._began,
             concurrency=self.state.speed.concurrency,
             games=len(self.state.outcomes) - self.state.resumed,
             moves=self._moves,
-            evaluations=pool.evaluations if pool is not None else 0,
-            positions_per_second=pool.positions_per_second if pool is not None else 0.0,
-            mean_batch=pool.mean_batch if pool is not None else 0.0,
+            evaluations=asked.evaluations,
+            positions_per_second=asked.positions_per_second,
+            mean_batch=asked.mean_batch,
         )
 
     def _write_summary(self, *, last: bool = False) -> None:
@@ -286,9 +253,3 @@ class MatchRunner:
         if self._standings.decision != "continue":
             return "sprt"
         return "finished" if self._standings.finished else "interrupted"
-
-
-def _search_pool(log: Callable[[str], None]) -> SearchPool:
-    from engine.pool import SearchPool
-
-    return SearchPool(log=log)

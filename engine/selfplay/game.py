@@ -15,7 +15,7 @@ from engine.limits import Limits
 from engine.match.openings import Opening
 from engine.match.record import GameRecord, MoveRecord, Reason, Result
 from engine.report import Line, Report
-from engine.selfplay.config import SelfPlayConfig
+from engine.selfplay.config import Resignation, SelfPlayConfig
 from engine.selfplay.record import Encoding, GameEnd, Records, finish_game, make_record
 
 if TYPE_CHECKING:
@@ -61,11 +61,12 @@ class _Seen:
         )
 
 
-class _Resigning:
+class Resigning:
     """Counts, for each side, the moves in a row at which it is lost."""
 
-    def __init__(self, config: SelfPlayConfig, *, playthrough: bool) -> None:
-        self._rule = config.resign
+    def __init__(self, rule: Resignation, *, playthrough: bool) -> None:
+        """playthrough: nobody gives up, but `first` tells who would have."""
+        self._rule = rule
         self._playthrough = playthrough
         self._lost: dict[Side, int] = {"white": 0, "black": 0}
         self.first: Side | None = None
@@ -91,7 +92,7 @@ async def play_game(number: int, opening: Opening, config: SelfPlayConfig, pool:
     game = _opened(opening, config, random)
     opening_moves = tuple(game.moves())
     playthrough = random.random() * 100 < config.resign.playthrough
-    resigning = _Resigning(config, playthrough=playthrough)
+    resigning = Resigning(config.resign, playthrough=playthrough)
     player = pool.player(config.options, random)
     moves: list[MoveRecord] = []
     records: list[Records] = []

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from engine.evaluator_process import NoEvaluatorError
 from engine.match.openings import Opening
-from engine.match.place import Log, PlaceError
+from engine.match.place import Log, PlaceError, together
 from engine.pool import PoolStatistics, SearchPool
 from engine.selfplay.config import SelfPlayConfig
 from engine.selfplay.game import PlayedGame, play_game
@@ -50,11 +50,9 @@ class SelfPlayPlace:
 
     async def play(self, numbers: Sequence[int]) -> list[PlayedGame]:
         try:
-            async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(self._play(number)) for number in numbers]
-        except* NoEvaluatorError as errors:
-            raise PlaceError(str(errors.exceptions[0])) from None
-        return [task.result() for task in tasks]
+            return await together(self._play(number) for number in numbers)
+        except NoEvaluatorError as error:
+            raise PlaceError(str(error)) from None
 
     def statistics(self) -> PoolStatistics:
         return self._pool.statistics()

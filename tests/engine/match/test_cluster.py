@@ -14,8 +14,13 @@ pytest.importorskip("ray", reason="needs Ray: pip install '.[cluster]'")
 
 from engine.evaluator_process import EvaluatorSettings, evaluator_command
 from engine.match.cluster import ClusterPlace, cluster_place
+from engine.match.config import Adjudication, MatchConfig, PlayerConfig
 from engine.match.openings import Opening
 from engine.match.place import PlaceError
+from engine.match.record import GameRecord
+from engine.match.runner import MatchRunner, MatchState
+from engine.match.timecontrol import TimeControl
+from engine.options import Options
 from engine.selfplay.archive import Folder, GameEntry
 from engine.selfplay.place import SelfPlayJob
 from engine.selfplay.runner import SelfPlayRunner
@@ -50,6 +55,11 @@ def embedded_evaluators() -> set[int]:
     return found
 
 
+def kill_a_node(cluster: Any) -> None:
+    node = next(node for node in cluster.list_all_nodes() if not node.is_head())
+    cluster.remove_node(node, allow_graceful=False)
+
+
 class KillsNode(Notes):
     """Kills a node of the cluster when some games are over."""
 
@@ -61,8 +71,7 @@ class KillsNode(Notes):
     def game_over(self, runner: SelfPlayRunner, entry: GameEntry) -> None:
         super().game_over(runner, entry)
         if len(self.entries) == self._after:
-            node = next(node for node in self._cluster.list_all_nodes() if not node.is_head())
-            self._cluster.remove_node(node, allow_graceful=False)
+            kill_a_node(self._cluster)
 
 
 def test_a_killed_node_s_games_are_played_on_the_other_one(cluster: Any, tmp_path: Path) -> None:
@@ -119,3 +128,57 @@ def test_a_network_that_no_node_can_use_is_one_clear_error(cluster: Any, tmp_pat
     )
     with pytest.raises(PlaceError, match="no node of the Ray cluster"):
         asyncio.run(runner.run())
+
+
+class KillsNodeOfMatch:
+    """A view of a match that kills a node of the cluster when some games are over."""
+
+    def __init__(self, cluster: Any, after: int) -> None:
+        self.records: list[GameRecord] = []
+        self.notes: list[str] = []
+        self._cluster = cluster
+        self._after = after
+
+    def started(self, state: MatchState) -> None:
+        pass
+
+    def game_over(self, state: MatchState, record: GameRecord) -> None:
+        self.records.append(record)
+        if len(self.records) == self._after:
+            kill_a_node(self._cluster)
+
+    def tick(self, state: MatchState) -> None:
+        pass
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+def test_a_match_has_the_same_games_and_statistics_as_on_one_machine(cluster: Any, tmp_path: Path) -> None:
+    random = Options(backend="random", hash=1, tree_memory=16)
+    match = MatchConfig(
+        players=(
+            PlayerConfig("few", TimeControl(nodes=2), random),
+            PlayerConfig("many", TimeControl(nodes=30), random),
+        ),
+        games=12,
+        concurrency=6,
+        adjudication=Adjudication(max_moves=40),
+        output=str(tmp_path / "match"),
+    )
+    view = KillsNodeOfMatch(cluster, after=2)
+    runner = MatchRunner(match, view, make_place=cluster_place(cluster.address))
+    assert asyncio.run(runner.run()) == "finished"
+    assert any("lost" in note for note in view.notes)
+    assert sorted(record.number for record in view.records) == list(range(12))
+    standings = runner.state.standings
+    assert standings.tally(0, 1).finished_pairs == 6
+    for record in view.records:
+        scheduled = match.schedule[record.number]
+        assert (record.white, record.black) == (scheduled.white, scheduled.black)
+    by_pair = {record.pair: record.opening for record in view.records}
+    assert all(by_pair[record.pair] == record.opening for record in view.records)
+    # A local run goes on with what the cluster has played, and finds nothing left to do.
+    again = MatchRunner(match, KillsNodeOfMatch(cluster, after=99))
+    assert asyncio.run(again.run()) == "finished"
+    assert again.state.standings.tally(0, 1) == standings.tally(0, 1)

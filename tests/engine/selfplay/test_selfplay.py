@@ -21,6 +21,7 @@ from engine.match.record import Reason
 from engine.selfplay.archive import Archive, Folder, GameEntry
 from engine.selfplay.check import CheckedGame, check_file
 from engine.selfplay.config import SELFPLAY_OPTIONS, Resignation, SelfPlayConfig
+from engine.selfplay.game import Resigning
 from engine.selfplay.runner import Ending, SelfPlayRunner
 from engine.selfplay.statistics import Totals
 from tests.paths import REPOSITORY
@@ -146,8 +147,8 @@ def test_two_runs_do_not_share_a_folder(tmp_path: Path) -> None:
 
 
 def test_lost_games_are_resigned_and_the_records_say_so(tmp_path: Path) -> None:
-    resign = Resignation(percent=50.0, moves=2, earliest_move=3, playthrough=0.0)
-    play(config(tmp_path / "run", games=4, resign=resign, openings=START))
+    resign = Resignation(percent=50.0, moves=1, earliest_move=3, playthrough=0.0)
+    play(config(tmp_path / "run", games=4, resign=resign, openings=START, max_plies=1000))
     checked = check_folder(Folder(tmp_path / "run"), 4)
     for number, entry in enumerate(sorted(journal(Folder(tmp_path / "run")), key=lambda e: str(e["number"]))):
         assert entry["reason"] == Reason.RESIGNATION
@@ -156,8 +157,26 @@ def test_lost_games_are_resigned_and_the_records_say_so(tmp_path: Path) -> None:
         assert game.adjudicated
         assert not game.length_limit
         assert len(game.records) >= 5  # Not before move 3.
-        lost = game.records["best_q"][-1::-2][:2]
-        assert (lost < 0).all()
+        assert game.records["best_q"][-1] < 0
+
+
+def test_a_side_resigns_after_enough_hopeless_moves_in_a_row() -> None:
+    rule = Resignation(percent=5.0, moves=2, earliest_move=10)
+    resigning = Resigning(rule, playthrough=False)
+    assert not resigning.resigns("white", -0.99, 9)  # too early
+    assert not resigning.resigns("white", -0.95, 10)
+    assert not resigning.resigns("black", 0.95, 10)
+    assert not resigning.resigns("white", -0.80, 11)  # 10 %: there is hope
+    assert not resigning.resigns("white", -0.91, 12)
+    assert resigning.first is None
+    assert resigning.resigns("white", -0.91, 13)
+    assert resigning.first == "white"
+    assert not Resigning(Resignation(percent=0.0, moves=1), playthrough=False).resigns("white", -1.0, 50)
+
+    on_and_on = Resigning(rule, playthrough=True)
+    for move in range(10, 20):
+        assert not on_and_on.resigns("black", -1.0, move)
+    assert on_and_on.first == "black"
 
 
 def test_games_played_through_show_whether_resigning_would_have_been_right(tmp_path: Path) -> None:
@@ -245,7 +264,14 @@ def command(*arguments: str) -> list[str]:
     return [sys.executable, str(REPOSITORY / "run_engine.py"), "selfplay", *arguments]
 
 
-FAST = ("--backend", "random", "--nodes", "16", "--engine", "hash=1,tree_memory=16")
+FAST = """
+nodes = 16
+max_plies = 60
+[engine]
+backend = "random"
+hash = 1
+tree_memory = 16
+"""
 
 
 def await_games(folder: Folder, games: int, process: subprocess.Popen[str]) -> None:
@@ -258,7 +284,9 @@ def await_games(folder: Folder, games: int, process: subprocess.Popen[str]) -> N
 
 def test_a_killed_run_loses_nothing_but_the_games_under_way(tmp_path: Path) -> None:
     folder = Folder(tmp_path / "run")
-    arguments = (*FAST, "--games", "16", "--output", str(folder.root))
+    file = tmp_path / "fast.toml"
+    file.write_text(FAST)
+    arguments = (str(file), "--games", "16", "--concurrency", "4", "--output", str(folder.root))
     process = subprocess.Popen(command(*arguments), stdout=subprocess.DEVNULL, text=True)
     evaluators: list[psutil.Process] = []
     try:
