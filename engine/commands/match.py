@@ -34,6 +34,8 @@ The same command again goes on with a match that was interrupted.
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = EPILOG
+    parser.prog = "wavefront match"
+    parser.usage = "%(prog)s [CONFIG.toml] [--player KEY=VALUE,… …] [flags]"
     parser.add_argument(
         "config_file", nargs="?", metavar="CONFIG.toml", help="the match; configs/match.toml shows every key"
     )

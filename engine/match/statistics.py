@@ -221,7 +221,7 @@ def _likelihood_bound(sample: Sample, end: float) -> float:
     inside, outside = sample.mean, end
     if inside == outside:
         return end
-    for _ in range(50):
+    for _ in range(25):
         middle = (inside + outside) / 2
         if middle in (0.0, 1.0):
             break
