@@ -50,6 +50,10 @@ class MatchArchive:
             "identity": config.identity(),
         }
         self._journal = Journal(files.journal, header, restart=restart)
+        if not self._journal.entries and self._journal.header.get("journal") == header["journal"]:
+            # Nothing was played: the match that could not begin may have been put right since.
+            self._journal.close()
+            self._journal = Journal(files.journal, header, restart=True)
         try:
             self._check_header()
             self.outcomes = [self._outcome(entry) for entry in self._journal.entries]

@@ -241,6 +241,8 @@ class MatchRunner:
 
     def _write_summary(self, *, last: bool = False) -> None:
         self._next_summary = monotonic() + SUMMARY_SECONDS
+        if not self.state.outcomes:
+            return
         try:
             write_summary(
                 self._config.files.summary, summary(self._config, self._standings, self.state.speed)

@@ -131,12 +131,12 @@ def test_a_program_that_cannot_be_started_ends_the_match_before_it_begins(tmp_pa
         play(match(tmp_path, [program("good"), missing]))
     no_engine = PlayerConfig("python", TimeControl(nodes=1), command=(program("x").command[0], "-c", ""))
     with pytest.raises(PlayerError, match="python: "):
-        play(match(tmp_path, [program("good"), no_engine]), restart=True)
+        play(match(tmp_path, [program("good"), no_engine]))
     with pytest.raises(PlayerError, match=r"bad: .*Nonsense"):
         bad = PlayerConfig(
             "bad", TimeControl(nodes=1), command=program("x").command, uci_options={"Nonsense": 1}
         )
-        play(match(tmp_path, [program("good"), bad]), restart=True)
+        play(match(tmp_path, [program("good"), bad]))
 
 
 def test_a_network_that_cannot_be_read_ends_the_match_before_it_begins(tmp_path: Path) -> None:

@@ -128,7 +128,10 @@ def test_a_game_that_did_not_reach_the_journal_is_taken_out_of_the_pgn(tmp_path:
 
 def test_another_match_is_refused_and_the_difference_named(tmp_path: Path) -> None:
     config = config_at(tmp_path)
-    MatchArchive(config).close()
+    MatchArchive(replace(config, seed=3)).close()  # Nothing was played: it does not matter what.
+    archive = MatchArchive(config)
+    archive.add(record(0))
+    archive.close()
     with pytest.raises(JournalError, match="seed: 1 then, 2 now"):
         MatchArchive(replace(config, seed=2))
     MatchArchive(replace(config, games=20)).close()
