@@ -15,6 +15,7 @@ import logging
 import threading
 import time
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +26,7 @@ from evaluator.backends.probe import probe_batch
 from evaluator.backends.reference import ReferenceBackend
 from evaluator.gpu.program import Launch
 from evaluator.network import load_network
-from evaluator.network.random_network import random_network
+from evaluator.network.random_network import SHAPES, random_network
 from evaluator.network.spec import NetworkSpec
 
 LC0_POSITIONS_PER_SECOND = {
@@ -33,7 +34,10 @@ LC0_POSITIONS_PER_SECOND = {
     "bt4": {1: 628, 8: 4600, 32: 11229, 128: 17877, 256: 19520, 512: 20767, 1024: 21240},
     "t80": {1: 1291, 32: 30029, 256: 61258, 1024: 72697},
 }
-"""lc0 v0.33-dev, cuda-fp16, random weights of the same shapes, one H200 (its t80 has ffn 512)."""
+"""lc0 v0.33-dev, cuda-fp16, random weights of the same shapes, one H200."""
+
+_T80 = replace(SHAPES["t80"], ffn=512)
+"""As wide as the network that lc0 was measured with."""
 
 
 def main() -> None:
@@ -65,7 +69,7 @@ def main() -> None:
     batches = [int(size) for size in arguments.batches.split(",")]
     for shape in filter(None, arguments.shapes.split(",")):
         start = time.perf_counter()
-        network = random_network(shape)
+        network = random_network(_T80 if shape == "t80" else shape)
         made = time.perf_counter()
         backend = open_gpu(network, precision=arguments.precision, buckets="+".join(map(str, batches)))
         print(

@@ -46,6 +46,9 @@ _ROW_ELEMENTS_PER_LANE = 32
 """Of kernels/rows.hip: what a thread keeps in registers before a row gets more threads."""
 
 
+_PIPELINED_ROWS = 8192
+"""From so many rows on a wave of kernels/rows.hip takes several, one after the other."""
+
 _FORK_POSITIONS = 16
 """Smaller batches run as one chain: kernels of a chain start while the one before ends, those behind a join
 do not."""
@@ -122,6 +125,11 @@ class Builder:
         stride = round_up(width, self.precision.chunk)
         return Matrix(self.work(name, rows * stride * self.precision.bytes), rows, width, stride)
 
+    @property
+    def chained(self) -> bool:
+        """Whether everything is one chain of kernels: the batch is too small for a second branch to pay."""
+        return self.positions < _FORK_POSITIONS
+
     @staticmethod
     def exchange(name: str) -> Buffer:
         return Buffer(Space.EXCHANGE, name)
@@ -130,7 +138,7 @@ class Builder:
 
     def fork(self) -> None:
         """What follows, until `main`, may run beside what comes after that."""
-        self._forked = self.positions >= _FORK_POSITIONS
+        self._forked = not self.chained
         if self._forked:
             self.program.steps.append(Branch.FORK)
             self._aside = True
@@ -182,7 +190,7 @@ class Builder:
         result = self.matrix(out, a.rows, layer.width)
         by_square = layer.biases is not None and layer.biases.ndim == 2
         n, k = layer.weights.shape
-        expected = 9 * a.stride if layer.convolution else a.stride
+        expected = 9 * a.stride if layer.convolution else a.width if a.segment else a.stride
         if k != expected:
             raise PlanError(f"{layer.name}: takes {k} inputs, but gets {expected}")
         product = Product(
@@ -195,6 +203,7 @@ class Builder:
             bias_by_square=by_square,
             bias=layer.biases is not None,
             followed=bool(after),
+            segment=a.segment,
         )
         choice = self._choose(product)
         if choice.tile is None:
@@ -216,10 +225,12 @@ class Builder:
                 "BLOCK_K": tile.block_k,
                 "WARPS_M": tile.warps_m,
                 "WARPS_N": tile.warps_n,
+                "WARPS_K": tile.warps_k,
                 "STAGES": tile.stages,
                 "SPLIT": int(split),
                 "ACTIVATION": 0 if split else ACTIVATION_CODES[layer.activation],
                 "CONVOLUTION": int(layer.convolution),
+                "SEGMENT": a.segment,
                 "RESIDUAL": int(residual is not None and not split),
                 "BIAS": int(bias is not None and not by_square and not split),
                 "BIAS_BY_SQUARE": int(by_square),
@@ -238,7 +249,7 @@ class Builder:
                 k,
                 a.stride,
                 result.stride,
-                a.stride,
+                a.offset if a.segment else a.stride,
                 -(-steps // choice.splits),
             ),
             layer.name,
@@ -314,6 +325,7 @@ class Builder:
         while waves < 8 and out.stride > _ROW_ELEMENTS_PER_LANE * wave * waves:
             waves *= 2
         rows = max(1, 4 // waves)
+        passes = 4 if out.rows >= _PIPELINED_ROWS and partials is None else 1
         norm, gating, precision = after.norm, after.gating, self.precision
         chunk = precision.chunk
         self.launch(
@@ -322,6 +334,7 @@ class Builder:
                 "WIDTH": out.width,
                 "LANES": waves * wave,
                 "ROWS": rows,
+                "PASSES": passes,
                 "SPLIT": int(partials is not None),
                 "ACTIVATION": ACTIVATION_CODES[activation],
                 "BIAS": int(bias is not None),
@@ -329,7 +342,7 @@ class Builder:
                 "NORMALISE": int(norm is not None),
                 "GATE": int(gating is not None),
             },
-            (-(-out.rows // rows), 1, 1),
+            (-(-out.rows // (rows * passes)), 1, 1),
             waves * wave * rows,
             (
                 None if source is None else source.buffer,
@@ -357,7 +370,8 @@ class Builder:
         )
 
     def attention(self, qkv: Matrix, heads: int, depth: int, bias: Matrix | None, name: str) -> Matrix:
-        """softmax(q k^T + bias) v. qkv: a board of 3 * heads * depth; bias: [positions * heads, 4096]."""
+        """softmax(q k^T + bias) v. qkv: a board that begins with 3 * heads * depth elements; bias:
+        [positions * heads, 4096]."""
         out = self.matrix("attention", qkv.rows, heads * depth)
         chunk, size = self.precision.chunk, self.precision.bytes
         shared = 64 * (3 * (depth + chunk) + 64 + chunk) * size
@@ -370,7 +384,7 @@ class Builder:
             {"DEPTH": depth, "BIAS": int(bias is not None), "SHARE_SPACE": int(share_space)},
             (heads, self.positions, 1),
             4 * self.target.wave,
-            (qkv.buffer, None if bias is None else bias.buffer, out.buffer, heads),
+            (qkv.buffer, None if bias is None else bias.buffer, out.buffer, heads, qkv.stride),
             name,
             shared_bytes=shared,
         )

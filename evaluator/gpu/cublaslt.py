@@ -73,7 +73,7 @@ class CublasLt:
         self.version = f"cuBLASLt {self._library.cublasLtGetVersion()}"
         self._alpha, self._zero, self._one = (ctypes.c_float(value) for value in (1.0, 0.0, 1.0))
 
-    def algorithms(self, product: LibraryProduct, count: int = 6) -> list[bytes]:
+    def algorithms(self, product: LibraryProduct, count: int = 4) -> list[bytes]:
         """The library's own best guesses, best first; empty if it cannot do it."""
         preference = ctypes.c_void_p()
         self._call("cublasLtMatmulPreferenceCreate", ctypes.byref(preference))

@@ -19,7 +19,7 @@ class Product:
     """out [m, n] = activation(a [m, k] b [n, k]^T + bias + residual); see kernels/gemm.hip.
 
     convolution: a is [m, channels] and k = 9 * channels. followed: a pass of kernels/rows.hip comes next
-    anyway, in which an activation costs nothing.
+    anyway, in which an activation costs nothing. segment: as of program.Matrix.
     """
 
     m: int
@@ -31,6 +31,7 @@ class Product:
     bias_by_square: bool = False
     bias: bool = True
     followed: bool = False
+    segment: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,16 +45,18 @@ class Tile:
     warps_n: int
     stages: int
     rate: float
+    warps_k: int = 1
 
     def shared_bytes(self, target: Target, precision: Precision) -> int:
         chunk, size = precision.chunk, precision.bytes
         stages = self.stages if target.name.startswith("sm_") else 2
         loading = stages * (self.block_m + self.block_n) * (self.block_k + chunk) * size
-        return max(loading, self.block_m * (self.block_n + chunk) * size)
+        handed_over = (self.warps_k - 1) * self.block_m * self.block_n * 4
+        return max(loading, handed_over, self.block_m * (self.block_n + chunk) * size)
 
     @property
     def warps(self) -> int:
-        return self.warps_m * self.warps_n
+        return self.warps_m * self.warps_n * self.warps_k
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,10 @@ class Choice:
         if self.tile is None:
             return f"library {self.algorithm[:8].hex()}"
         tile = self.tile
-        return f"{tile.block_m}x{tile.block_n}x{tile.block_k}" + (f" / {self.splits}" * (self.splits > 1))
+        groups = f"*{tile.warps_k}" if tile.warps_k > 1 else ""
+        return f"{tile.block_m}x{tile.block_n}x{tile.block_k}{groups}" + (
+            f" / {self.splits}" * (self.splits > 1)
+        )
 
 
 Chooser: TypeAlias = Callable[[Product], Choice]
@@ -81,9 +87,21 @@ _MATRIX_TILES = (
     Tile(128, 64, 32, 4, 2, 4, 0.85),
     Tile(64, 64, 32, 2, 2, 4, 0.7),
     Tile(64, 32, 64, 4, 1, 4, 0.5),
+    Tile(64, 64, 128, 2, 2, 3, 0.6, warps_k=2),
+    Tile(64, 32, 128, 2, 1, 4, 0.45, warps_k=4),
+    Tile(32, 32, 128, 2, 1, 6, 0.3, warps_k=4),
     Tile(16, 64, 64, 1, 4, 4, 0.25),
+    Tile(16, 64, 128, 1, 2, 4, 0.25, warps_k=4),
+    Tile(16, 32, 128, 1, 2, 6, 0.2),
+    Tile(16, 32, 256, 1, 1, 4, 0.2, warps_k=8),
 )
-_FMA_TILES = (Tile(64, 64, 16, 2, 4, 2, 1.0), Tile(64, 32, 16, 2, 2, 2, 0.8), Tile(16, 32, 16, 1, 2, 2, 0.4))
+"""Those with groups along k are for a few positions, where the latency of a step is what counts."""
+
+_FMA_TILES = (
+    Tile(64, 64, 16, 2, 4, 2, 1.0),
+    Tile(64, 32, 16, 2, 2, 2, 0.8),
+    Tile(16, 32, 32, 1, 2, 2, 0.4, warps_k=2),
+)
 
 _SPLITS = (1, 2, 3, 4, 6, 8, 16)
 
@@ -117,7 +135,7 @@ def estimate(product: Product, choice: Choice, multiprocessors: int) -> float:
     steps = -(-product.k // (tile.block_k * choice.splits))
     flops = 2.0 * tile.block_m * tile.block_n * tile.block_k * steps
     busy = rounds * flops / (_FULL_TFLOPS_PER_PROCESSOR * tile.rate * 1e6)
-    latency = steps * _STEP_US * tile.block_k / 64
+    latency = steps * _STEP_US * tile.block_k / 64 / tile.warps_k
     partials = (
         8.0 * product.m * product.n * choice.splits / _PARTIALS_BYTES_PER_US if choice.splits > 1 else 0.0
     )
@@ -127,13 +145,17 @@ def estimate(product: Product, choice: Choice, multiprocessors: int) -> float:
 def model_chooser(
     target: Target, precision: Precision, multiprocessors: int, *, deterministic: bool = False
 ) -> Chooser:
-    """Choose by `estimate`. deterministic: never split, so that every sum along k has one order whatever the
-    batch (all tiles sum along k in the same order)."""
+    """Choose by `estimate`. deterministic: never split and without groups along k, so that every sum along k
+    has one order whatever the batch (all other tiles sum in the same order)."""
 
     def choose(product: Product) -> Choice:
         possible = candidates(product, target, precision)
         if deterministic:
-            possible = [choice for choice in possible if choice.splits == 1]
+            possible = [
+                choice
+                for choice in possible
+                if choice.splits == 1 and choice.tile is not None and choice.tile.warps_k == 1
+            ]
         return min(possible, key=lambda choice: estimate(product, choice, multiprocessors))
 
     return choose

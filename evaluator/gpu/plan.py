@@ -246,35 +246,61 @@ class _Walk:
                 Activation.NONE,
             )
 
+        def make_compress() -> Linear:
+            assert layer.smolgen is not None
+            weights = pack.matrix(layer.smolgen.compress, self.precision)
+            compressed_width = len(layer.smolgen.compress)
+            return Linear(f"{name}.smolgen.compress", compressed_width, weights, None, Activation.NONE)
+
         bias: Matrix | None = None
-        if layer.smolgen is not None:
+        generator = layer.smolgen
+        if generator is None:
+            qkv = b.linear(self.plan.linear(f"{name}.qkv", make_qkv), x, "qkv")
+        elif b.chained:
+            # What smolgen takes of each square is computed with q, k and v: one kernel less in the chain.
+            def make_both() -> Linear:
+                parts, compress = make_qkv(), pack.matrix(generator.compress, self.precision)
+                assert parts.biases is not None
+                return Linear(
+                    f"{name}.qkv_compress",
+                    parts.width + len(compress),
+                    np.concatenate([parts.weights, compress]),
+                    np.concatenate([parts.biases, np.zeros(len(compress), np.float32)]),
+                    Activation.NONE,
+                )
+
+            qkv = b.linear(self.plan.linear(f"{name}.qkv_compress", make_both), x, "qkv_compress")
+            at = 3 * heads * depth
+            compressed = Matrix(
+                qkv.buffer, b.positions, 64 * (qkv.width - at), qkv.stride, qkv.width - at, at
+            )
+            bias = self.smolgen(f"{name}.smolgen", generator, heads, compressed)
+        else:
             b.fork()
-            bias = self.smolgen(f"{name}.smolgen", layer.smolgen, heads, x)
+            compressed = b.view(
+                b.linear(self.plan.linear(f"{name}.smolgen.compress", make_compress), x, "compressed"),
+                b.positions,
+            )
+            bias = self.smolgen(f"{name}.smolgen", generator, heads, compressed)
             b.main()
-        qkv = b.linear(self.plan.linear(f"{name}.qkv", make_qkv), x, "qkv")
-        if layer.smolgen is not None:
+            qkv = b.linear(self.plan.linear(f"{name}.qkv", make_qkv), x, "qkv")
             b.join()
         mixed = b.attention(qkv, heads, depth, bias, f"{name}.attention")
         return mixed, self.plan.linear(f"{name}.output", make_output)
 
-    def smolgen(self, name: str, layer: Smolgen, heads: int, x: Matrix) -> Matrix:
-        """[positions * heads, 4096]."""
+    def smolgen(self, name: str, layer: Smolgen, heads: int, compressed: Matrix) -> Matrix:
+        """[positions * heads, 4096], from [positions, 64 * hidden]."""
         b, positions = self.b, self.b.positions
         generated_width = len(layer.dense2.biases) // heads
         if generated_width % self.precision.chunk:
             raise PlanError(f"{name}: {generated_width} values per head are not a multiple of 8")
 
-        def make_compress() -> Linear:
-            weights = pack.matrix(layer.compress, self.precision)
-            return Linear(f"{name}.compress", len(layer.compress), weights, None, Activation.NONE)
-
         def make_generate() -> Linear:
             weights = pack.matrix(layer.position_weights, self.precision)
             return Linear("smolgen.generate", len(layer.position_weights), weights, None, Activation.NONE)
 
-        compressed = b.linear(self.plan.linear(f"{name}.compress", make_compress), x, "compressed")
         dense1 = self.flattened(f"{name}.dense1", layer.dense1, channels_first=False)
-        hidden = b.linear(dense1, b.view(compressed, positions), "smolgen1", after=After(layer.norm1))
+        hidden = b.linear(dense1, compressed, "smolgen1", after=After(layer.norm1))
         dense2 = self.dense(f"{name}.dense2", layer.dense2)
         generated = b.linear(dense2, hidden, "smolgen2", after=After(layer.norm2))
         per_head = b.view(generated, positions * heads)

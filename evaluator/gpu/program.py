@@ -39,12 +39,18 @@ Argument: TypeAlias = Buffer | int | float | None
 @dataclass(frozen=True, slots=True)
 class Matrix:
     """Rows of elements: `width` of them used, `stride` apart (a whole number of chunks, padded with zeros or
-    with anything that later weights of zero take out)."""
+    with anything that later weights of zero take out).
+
+    segment: if not 0, a row is a whole board: the `segment` elements from `offset` on of each of 64 rows that
+    are `stride` apart; the width is 64 * segment.
+    """
 
     buffer: Buffer
     rows: int
     width: int
     stride: int
+    segment: int = 0
+    offset: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ import logging
 import tempfile
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -34,8 +34,10 @@ from evaluator.network.spec import Activation, LayerNorm
 
 log = logging.getLogger(__name__)
 
-_OWN_CANDIDATES = 8
-"""Of our kernel, by the model's estimate."""
+_OWN_CANDIDATES, _OWN_CANDIDATES_OF_FEW = 4, 16
+"""Of our kernel, by the model's estimate; more where m is small, which the model knows little about."""
+
+_FEW_ROWS = 512
 
 _WEIGHTS_BYTES = 96 << 20
 """Copies of the weights that are read in turn: more than the L2 of any GPU."""
@@ -43,7 +45,7 @@ _WEIGHTS_BYTES = 96 << 20
 _TOLERANCE = 0.02
 """Root mean square of the difference of two candidates over that of the result; half precision gives 1e-3."""
 
-_MEASURE_MS = 2.0
+_MEASURE_MS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +105,8 @@ class Tuner:
         own = candidates(product, info.target, self._precision)
         own.sort(key=lambda choice: estimate(product, choice, info.multiprocessors))
         plain = next(choice for choice in own if choice.splits == 1)
-        possible = [plain, *(choice for choice in own[:_OWN_CANDIDATES] if choice != plain)]
+        count = _OWN_CANDIDATES_OF_FEW if product.m <= _FEW_ROWS else _OWN_CANDIDATES
+        possible = [plain, *(choice for choice in own[:count] if choice != plain)]
         possible += [Choice(None, 1, algorithm) for algorithm in self._algorithms(product)]
         start = time.perf_counter()
         with _Bench(self._device, self._compiler, self._precision, self._library, product) as bench:
@@ -130,7 +133,7 @@ class Tuner:
         return measured
 
     def _algorithms(self, product: Product) -> list[bytes]:
-        if self._library is None or product.convolution or product.bias_by_square:
+        if self._library is None or product.convolution or product.bias_by_square or product.segment:
             return []
         shape = LibraryProduct(
             m=product.m,
@@ -287,6 +290,8 @@ class _Bench:
         builder = Builder(product.m, self._device.info.target, self._precision, lambda _: choice, known)
         inputs = product.k // 9 if product.convolution else product.k
         a = Matrix(Buffer(Space.WORK, "a"), product.m, inputs, inputs)
+        if product.segment:
+            a = replace(a, stride=product.segment, segment=product.segment)
         rows = (64, product.n) if product.bias_by_square else (product.n,)
         layer = Linear(
             "product",

@@ -1,8 +1,8 @@
 // Multi-head attention over the 64 squares: out = softmax(q k^T + bias) v, one block per head and position.
 //
-// qkv: [positions * 64][3 * heads * DEPTH], q, k, v side by side, each head padded with zeros to DEPTH (a
-// multiple of 16); 1/sqrt(depth) is in the weights of q. bias (BIAS): the smolgen logits
-// [positions][heads][64 queries][64 keys]. out: [positions * 64][heads * DEPTH].
+// qkv: [positions * 64][row_stride], of which q, k, v side by side take 3 * heads * DEPTH, each head padded
+// with zeros to DEPTH (a multiple of 16); 1/sqrt(depth) is in the weights of q. bias (BIAS): the smolgen
+// logits [positions][heads][64 queries][64 keys]. out: [positions * 64][heads * DEPTH].
 //
 // Grid: (heads, positions), 4 waves; a wave owns 16 queries, whose 16 x 64 logits stay in its registers.
 // Shared memory: q, k, v [64][DEPTH + CHUNK] and the bias [64][64 + CHUNK], 24 KB in fp16 at depth 32, so
@@ -36,12 +36,12 @@ DEVICE void rows_loaded() {
   block_sync();
 }
 
-KERNEL(attention, THREADS)(const Element* qkv, const Element* bias, Element* out, int heads) {
+KERNEL(attention, THREADS)(const Element* qkv, const Element* bias, Element* out, int heads, int row_stride) {
   DYNAMIC_SHARED(shared);
   const int head = block_x(), position = block_y();
   const int first = thread_index() / WAVE * 16;  // the wave's first query
   const int width = heads * DEPTH;
-  const Element* source = qkv + (uint64)position * 64 * 3 * width + head * DEPTH;
+  const Element* source = qkv + (uint64)position * 64 * row_stride + head * DEPTH;
 
   Element* q = (Element*)shared;
   Element* k = q + 64 * QUERIES_STRIDE;
@@ -49,10 +49,10 @@ KERNEL(attention, THREADS)(const Element* qkv, const Element* bias, Element* out
   Element* logits = SHARE_SPACE ? q : v + 64 * STRIDE;
   start_kernel();
   wait_for_previous_kernel();
-  load_rows(q, QUERIES_STRIDE, source, 3 * width, DEPTH);
-  load_rows(k, STRIDE, source + width, 3 * width, DEPTH);
+  load_rows(q, QUERIES_STRIDE, source, row_stride, DEPTH);
+  load_rows(k, STRIDE, source + width, row_stride, DEPTH);
 #if !SHARE_SPACE
-  load_rows(v, STRIDE, source + 2 * width, 3 * width, DEPTH);
+  load_rows(v, STRIDE, source + 2 * width, row_stride, DEPTH);
 #if BIAS
   load_rows(logits, LOGITS_STRIDE, bias + ((uint64)position * heads + head) * 4096, 64, 64);
 #endif
@@ -70,7 +70,7 @@ KERNEL(attention, THREADS)(const Element* qkv, const Element* bias, Element* out
   }
 #if SHARE_SPACE
   block_sync();
-  load_rows(v, STRIDE, source + 2 * width, 3 * width, DEPTH);
+  load_rows(v, STRIDE, source + 2 * width, row_stride, DEPTH);
 #endif
 
   float largest[ROW_SLOTS], sum[ROW_SLOTS];

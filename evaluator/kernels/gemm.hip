@@ -7,6 +7,12 @@
 // out. SPLIT: block z sums only its share of the steps along k and leaves float partial sums [z][m][n], which
 // `rows` adds up: the way to occupy the chip when m and n are small.
 //
+// WARPS_K: groups of waves that share the steps of 16 along k and add up their sums at the end. With few rows
+// a wave has too little to do in each step to hide its latency; several groups of them do.
+//
+// SEGMENT: row m of a is a whole board: the SEGMENT elements from column `channels` on of each of its 64
+// rows.
+//
 // Grid: (n / BLOCK_N, m / BLOCK_M, splits). WARPS_M x WARPS_N waves each own a (BLOCK_M / WARPS_M) x (BLOCK_N
 // / WARPS_N) part of the tile. K advances by BLOCK_K through STAGES buffers in shared memory: asynchronous
 // copies where the hardware has them (three tiles ahead hide the latency of HBM), else one tile ahead through
@@ -19,7 +25,7 @@
 #define STAGES 2
 #endif
 
-constexpr int THREADS = WARPS_M * WARPS_N * WAVE;
+constexpr int THREADS = WARPS_M * WARPS_N * WARPS_K * WAVE;
 constexpr int STRIDE = BLOCK_K + CHUNK;
 constexpr int TILE_A = BLOCK_M * STRIDE;
 constexpr int TILE_B = BLOCK_N * STRIDE;
@@ -44,6 +50,8 @@ DEVICE const Element* source_a(const Problem& p, int row, int k) {
   int square = row % 64, rank = square / 8 + tap / 3 - 1, file = square % 8 + tap % 3 - 1;
   if (rank < 0 || rank > 7 || file < 0 || file > 7) return nullptr;
   return p.a + (uint64)(row - square + rank * 8 + file) * p.lda + channel;
+#elif SEGMENT
+  return p.a + ((uint64)row * 64 + k / SEGMENT) * p.lda + p.channels + k % SEGMENT;
 #else
   return p.a + (uint64)row * p.lda + k;
 #endif
@@ -105,11 +113,13 @@ DEVICE void store_tile(const Staged& staged, Element* tile) {
 }
 #endif
 
-DEVICE void multiply_tile(Accumulator (&c)[TILES_M][TILES_N], const Element* tile, int warp_m, int warp_n) {
+DEVICE void multiply_tile(Accumulator (&c)[TILES_M][TILES_N], const Element* tile, int warp_m, int warp_n,
+                          int warp_k) {
   const Element* a = tile + warp_m * (BLOCK_M / WARPS_M) * STRIDE;
   const Element* b = tile + TILE_A + warp_n * (BLOCK_N / WARPS_N) * STRIDE;
 #pragma unroll
-  for (int k = 0; k < BLOCK_K; k += 16) {
+  for (int step = 0; step < BLOCK_K; step += 16 * WARPS_K) {
+    const int k = step + 16 * warp_k;
     FragmentB fragments[TILES_N];
 #pragma unroll
     for (int j = 0; j < TILES_N; j++) fragments[j] = load_b(b + j * 16 * STRIDE + k, STRIDE);
@@ -128,7 +138,8 @@ KERNEL(gemm, THREADS)
   DYNAMIC_SHARED(shared);
   Element* tiles = (Element*)shared;
   const Problem problem = {a, b, m, n, k, lda, channels};
-  const int wave = thread_index() / WAVE, warp_m = wave / WARPS_N, warp_n = wave % WARPS_N;
+  const int wave = thread_index() / WAVE, warp_n = wave % WARPS_N, warp_m = wave / WARPS_N % WARPS_M;
+  const int warp_k = wave / (WARPS_M * WARPS_N);
   const int m0 = block_y() * BLOCK_M, n0 = block_x() * BLOCK_N;
 
   Accumulator c[TILES_M][TILES_N];
@@ -164,7 +175,7 @@ KERNEL(gemm, THREADS)
       load_tile_b(problem, tile, n0, (first + ahead) * BLOCK_K);
     }
     copy_commit();
-    multiply_tile(c, tiles + step % STAGES * (TILE_A + TILE_B), warp_m, warp_n);
+    multiply_tile(c, tiles + step % STAGES * (TILE_A + TILE_B), warp_m, warp_n, warp_k);
   }
   copy_wait<0>();
 #else
@@ -177,11 +188,34 @@ KERNEL(gemm, THREADS)
   for (int step = 0; step < steps; step++) {
     block_sync();
     if (step + 1 < steps) fetch_tile(problem, staged, m0, n0, (first + step + 1) * BLOCK_K);
-    multiply_tile(c, tiles + step % 2 * (TILE_A + TILE_B), warp_m, warp_n);
+    multiply_tile(c, tiles + step % 2 * (TILE_A + TILE_B), warp_m, warp_n, warp_k);
     if (step + 1 < steps) store_tile(staged, tiles + (step + 1) % 2 * (TILE_A + TILE_B));
   }
 #endif
   block_sync();
+
+#if WARPS_K > 1
+  // Every wave but those of the first group along k hands its sums over.
+  constexpr int SUMS = TILES_M * TILES_N * ACCUMULATORS * WAVE;
+  float* sums = (float*)shared + wave % (WARPS_M * WARPS_N) * SUMS + lane_index();
+#pragma unroll
+  for (int group = 1; group < WARPS_K; group++) {
+    float* from = sums + (group - 1) * WARPS_M * WARPS_N * SUMS;
+    if (warp_k == group)
+#pragma unroll
+      for (int i = 0; i < TILES_M * TILES_N * ACCUMULATORS; i++)
+        from[i * WAVE] = c[i / ACCUMULATORS / TILES_N][i / ACCUMULATORS % TILES_N].value[i % ACCUMULATORS];
+  }
+  block_sync();
+  if (warp_k == 0)
+#pragma unroll
+    for (int group = 1; group < WARPS_K; group++)
+#pragma unroll
+      for (int i = 0; i < TILES_M * TILES_N * ACCUMULATORS; i++)
+        c[i / ACCUMULATORS / TILES_N][i / ACCUMULATORS % TILES_N].value[i % ACCUMULATORS] +=
+            sums[(group - 1) * WARPS_M * WARPS_N * SUMS + i * WAVE];
+  block_sync();
+#endif
 
   // The tile goes through shared memory so that its rows come and leave in whole chunks.
 #if RESIDUAL
@@ -201,7 +235,7 @@ KERNEL(gemm, THREADS)
         int row = (warp_m * TILES_M + i) * 16 + accumulator_row(e);
         int column = (warp_n * TILES_N + j) * 16 + accumulator_column(e);
         int global_row = m0 + row, global_column = n0 + column;
-        bool inside = global_row < m && global_column < n;
+        bool inside = global_row < m && global_column < n && warp_k == 0;
 #if SPLIT
         if (inside) partials[((uint64)block_z() * m + global_row) * n + global_column] = c[i][j].value[e];
 #else
@@ -214,7 +248,7 @@ KERNEL(gemm, THREADS)
 #if RESIDUAL
         if (inside) value += to_float(tiles[row * OUT_STRIDE + column]);
 #endif
-        tiles[row * OUT_STRIDE + column] = to_element(activate<ACTIVATION>(value));
+        if (warp_k == 0) tiles[row * OUT_STRIDE + column] = to_element(activate<ACTIVATION>(value));
 #endif
       }
 #if !SPLIT

@@ -34,6 +34,8 @@ class Case:
 BACKENDS = {
     "reference-float64": Case("reference", 2e-5, 5e-6, 2e-4, {"dtype": "float64"}),
     "reference-float32": Case("reference", 2e-5, 5e-6, 2e-4, {"dtype": "float32"}),
+    "gpu-fp32": Case("gpu", 1e-4, 1e-5, 2e-3, {"precision": "fp32", "max_batch": 64}),
+    "gpu-fp16": Case("gpu", 2e-2, 5e-3, 0.5, {"precision": "fp16", "max_batch": 64}),
     "onnx": Case("onnx", 5e-5, 1e-5, 5e-4),
 }
 

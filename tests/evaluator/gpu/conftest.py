@@ -12,11 +12,3 @@ def kernel_cache(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Pa
     """One cache of compiled kernels for all workers of a test run: compiling is most of these tests' time."""
     base = tmp_path_factory.getbasetemp()
     return (base if worker_id == "master" else base.parent) / "kernels"
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Compiling hundreds of kernels is for `-m slow`, not for every run."""
-    if "slow" not in config.getoption("-m"):
-        for item in items:
-            if "tests/evaluator/gpu" in item.path.as_posix() and item.get_closest_marker("slow"):
-                item.add_marker(pytest.mark.skip(reason="slow; run with -m slow"))
