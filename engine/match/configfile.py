@@ -119,7 +119,7 @@ class Table:
             return default
         if isinstance(value, str):
             try:
-                value = float(value)
+                value = int(value) if value.strip().lstrip("+-").isdigit() else float(value)
             except ValueError:
                 raise self.error(key, "a number", value) from None
         if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:

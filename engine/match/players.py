@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 from time import perf_counter
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import chess
 
@@ -164,6 +164,7 @@ class EnginePlayer:
         # Taken in the pool's thread: the event loop may be late, which is no fault of the player.
         future.add_done_callback(note_time)
         answer = asyncio.wrap_future(future)
+        answer.add_done_callback(retrieve)
         try:
             async with asyncio.timeout(patience_seconds):
                 report = await asyncio.shield(answer)
@@ -195,6 +196,12 @@ class EnginePlayer:
     async def close(self) -> None:
         self.alive = False
         self._player.stop()
+
+
+def retrieve(future: asyncio.Future[Any]) -> None:
+    """Look at how a future ended: asyncio prints errors of futures that nobody waits for any more."""
+    if not future.cancelled():
+        future.exception()
 
 
 def search_limits(config: PlayerConfig, turn: chess.Color, clocks: Clocks) -> Limits:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import subprocess
 import sys
 from collections import deque
@@ -14,9 +15,20 @@ import chess
 import chess.engine
 
 from engine.match.config import PlayerConfig
-from engine.match.players import INTERRUPT_SECONDS, Clocks, ForfeitError, PlayerError, Position, Thought
+from engine.match.players import (
+    INTERRUPT_SECONDS,
+    Clocks,
+    ForfeitError,
+    PlayerError,
+    Position,
+    Thought,
+    retrieve,
+)
 from engine.match.record import Reason
 from engine.match.timecontrol import GameClock
+
+# What python-chess thinks of a program's output is not for the terminal.
+logging.getLogger("chess.engine").addHandler(logging.NullHandler())
 
 START_SECONDS = 60.0
 """Until `readyok` after the options: some engines load large files here."""
@@ -118,6 +130,7 @@ class ProgramPlayer:
                 info=chess.engine.INFO_BASIC | chess.engine.INFO_SCORE,
             )
         )
+        move.add_done_callback(retrieve)
         try:
             await self._until_asked(protocol, move)
             late = 0.0 if patience_seconds is None else perf_counter() - protocol.went_at

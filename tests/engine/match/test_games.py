@@ -9,6 +9,7 @@ from pathlib import Path
 import chess
 import pytest
 
+from engine.match import program as program_module
 from engine.match.config import Adjudication, PlayerConfig
 from engine.match.openings import OpeningSettings
 from engine.match.players import PlayerError
@@ -125,6 +126,14 @@ def test_the_time_of_ucinewgame_is_not_the_players(tmp_path: Path) -> None:
     assert not any(record.reason.is_failure for record in recorder.records)
 
 
+def test_garbage_from_a_program_disturbs_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    config = match(tmp_path, [program("good"), program("noisy", "garbage")], adjudication=SHORT)
+    _, _, recorder = play(config)
+    assert not any(record.reason.is_failure for record in recorder.records)
+    assert capfd.readouterr() == ("", "")
+    assert len(replay(config.files.pgn)) == 2
+
+
 def test_a_program_that_cannot_be_started_ends_the_match_before_it_begins(tmp_path: Path) -> None:
     missing = PlayerConfig("missing", TimeControl(nodes=1), command=("no-such-engine",))
     with pytest.raises(PlayerError, match="missing: cannot start no-such-engine"):
@@ -137,6 +146,12 @@ def test_a_program_that_cannot_be_started_ends_the_match_before_it_begins(tmp_pa
             "bad", TimeControl(nodes=1), command=program("x").command, uci_options={"Nonsense": 1}
         )
         play(match(tmp_path, [program("good"), bad]))
+
+
+def test_a_program_that_says_nothing_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program_module, "START_SECONDS", 0.3)
+    with pytest.raises(PlayerError, match=r"mute: .* does not answer as a UCI engine"):
+        play(match(tmp_path, [program("mute", "mute"), engine("good")]))
 
 
 def test_a_network_that_cannot_be_read_ends_the_match_before_it_begins(tmp_path: Path) -> None:
@@ -196,11 +211,11 @@ def test_a_match_can_be_made_longer(tmp_path: Path) -> None:
 def test_stockfish_of_limited_strength_plays_this_engine_on_the_clock(tmp_path: Path) -> None:
     opponent = PlayerConfig(
         "Stockfish",
-        TimeControl(base_ms=2000, increment_ms=20),
+        TimeControl(base_ms=60_000, increment_ms=100, nodes=500),
         command=(stockfish(),),
         uci_options={"UCI_LimitStrength": True, "UCI_Elo": 1350},
     )
-    own = PlayerConfig("own", TimeControl(base_ms=20_000, increment_ms=50, nodes=30), options=RANDOM)
+    own = PlayerConfig("own", TimeControl(base_ms=60_000, increment_ms=100, nodes=30), options=RANDOM)
     config = match(tmp_path, [own, opponent], games=2, concurrency=1, adjudication=Adjudication(max_moves=60))
     ending, _, recorder = play(config)
     assert ending == "finished"

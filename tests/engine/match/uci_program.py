@@ -3,7 +3,8 @@
     python uci_program.py [FAULT [PLY]]
 
 FAULT: illegal, null, crash, hang (until `stop`), deaf (for ever), slow-start (of a new game), mute (does
-not even say `uciok`), or none. PLY: the first ply of the game, from 0, at which it may fail.
+not even say `uciok`), garbage (before the move), or none. PLY: the first ply of the game, from 0, at which
+it may fail.
 """
 
 from __future__ import annotations
@@ -68,6 +69,12 @@ def answer(board: chess.Board, fault: str) -> None:
         sys.exit(3)
     elif fault == "deaf":
         time.sleep(1000)
+    elif fault == "garbage":
+        sys.stdout.buffer.write(b"\xff\xfe\n\ninfo\ninfo depth x score cp y nodes\ninfo score mate\n")
+        sys.stdout.buffer.write(
+            b"bestmoves e2e4\ninfo depth 99999999999999999999 pv e9e9\n" + b"x" * 70000 + b"\n"
+        )
+        say(f"bestmove {first_move(board)} ponder nonsense")
     elif fault != "hang":
         say(f"info depth 7 seldepth 9 nodes 42 score cp 15 pv {first_move(board)}")
         say(f"bestmove {first_move(board)}")
