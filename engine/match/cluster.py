@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import socket
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
@@ -22,6 +23,9 @@ from engine.match.place import Game, Job, Log, MakePlace, Place, PlaceError
 
 if TYPE_CHECKING:
     from engine.pool import PoolStatistics
+
+PROBE_SECONDS = 5.0
+"""How long the cluster's address may take to answer at all."""
 
 OPEN_SECONDS = 600.0
 """How long a worker may take to start its evaluator; a large network takes minutes the first time."""
@@ -137,14 +141,14 @@ class ClusterPlace(Generic[Game]):
         )
 
     async def close(self) -> None:
-        import ray
-
         self._closing = True
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if not self._connected:
             return
+        import ray
+
         workers = self._workers()
         with suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_SECONDS):
@@ -161,6 +165,7 @@ class ClusterPlace(Generic[Game]):
             import ray
         except ImportError:
             raise PlaceError("a cluster needs Ray: pip install '.[cluster]'") from None
+        self._probe()
         try:
             ray.init(address=self._address, log_to_driver=False, logging_level=logging.ERROR)
         except Exception as error:  # Ray raises many kinds, ConnectionError and ValueError among them.
@@ -173,6 +178,16 @@ class ClusterPlace(Generic[Game]):
                 raise PlaceError(f"cannot read the network {path}: {error.strerror}") from None
             self._names.append(path)
             self._networks.append(ray.put(content))
+
+    def _probe(self) -> None:
+        """Fail at once where nobody listens: Ray itself would try for minutes. Raises PlaceError."""
+        host, _, port = self._address.removeprefix("ray://").rpartition(":")
+        if not host or not port.isdecimal():
+            return
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), PROBE_SECONDS).close()
+        except (OSError, OverflowError) as error:
+            raise PlaceError(f"no Ray cluster at {self._address}: {_first_line(error)}") from None
 
     async def _look(self) -> None:
         """Start a worker on each node that can have one and has none."""
@@ -191,39 +206,37 @@ class ClusterPlace(Generic[Game]):
 
     async def _start(self, identity: str, node: _Node) -> None:
         import ray
-        from ray.exceptions import RayError, RayTaskError
+        from ray.exceptions import RayTaskError
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        # All the node's GPUs: Ray hides from a worker those that it did not ask for.
-        actor: Any = (
-            ray.remote(_NodeWorker)
-            .options(
+        actor: Any = None
+        try:
+            # All the node's GPUs: Ray hides from a worker those that it did not ask for.
+            made = ray.remote(_NodeWorker).options(
                 num_cpus=1,
                 num_gpus=node.gpus,
                 max_concurrency=MAX_TASKS,
                 scheduling_strategy=NodeAffinitySchedulingStrategy(identity, soft=False),
             )
-            .remote(self._job, self._names)
-        )
-        worker = _Worker(identity, node.name, actor)
-        try:
+            actor = made.remote(self._job, self._names)
             async with asyncio.timeout(OPEN_SECONDS):
-                worker.capacity = await actor.open.remote(*self._networks)
-            node.worker = worker
-            self._all_workers.append(worker)
+                capacity = await actor.open.remote(*self._networks)
+            node.worker = _Worker(identity, node.name, actor, capacity)
             node.failures = 0
+            self._all_workers.append(node.worker)
         except TimeoutError:
             self._failed(node, f"no worker was ready after {OPEN_SECONDS:.0f} s: is the node busy?")
         except RayTaskError as error:
             self._failed(node, str(error.cause))
-        except RayError as error:
+        except Exception as error:  # Whatever goes wrong on one node, the others play on.
             self._failed(node, _first_line(error))
         finally:
             node.starting = False
-            if node.worker is not worker:
-                ray.kill(actor)
-        async with self._changed:
-            self._changed.notify_all()
+            if node.worker is None and actor is not None:
+                with suppress(Exception):  # It may be dead already.
+                    ray.kill(actor)
+            async with self._changed:
+                self._changed.notify_all()
 
     async def _lose(self, worker: _Worker, reason: str) -> None:
         """A worker is of no use any more; its games are played elsewhere."""

@@ -102,7 +102,6 @@ def _check_fields(record: np.void) -> None:
     for name in ("plies_left", "policy_kld", "q_st"):
         value = float(record[name])
         _require(0 <= value < 1e6, f"{name} is {value}")
-    _require(record["plies_left"] > 0, "no plies left, yet a move was played")
 
 
 def _check_policy(record: np.void) -> None:

@@ -32,6 +32,12 @@ def write_chunk(path: Path, records: Records) -> None:
         file.flush()
         os.fsync(file.fileno())
     unfinished.replace(path)
+    if os.name == "posix":  # The new name too must be there after a power failure.
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
 
 
 def read_chunk(path: Path) -> Records:

@@ -84,7 +84,7 @@ def test_a_damaged_file_is_refused(
         ("result_q", nan, "result_q is nan"),
         ("result_d", 0.25, "result_d 0.25 contradicts"),
         ("visits", 0, "no visits"),
-        ("plies_left", 0, "no plies left"),
+        ("plies_left", -1, "plies_left is -1"),
         ("plies_left", 7.5, "does not count down"),
         ("policy_kld", nan, "policy_kld is nan"),
         ("q_st", -1, "q_st is -1"),

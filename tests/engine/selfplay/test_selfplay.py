@@ -243,6 +243,22 @@ def test_the_time_limit_ends_a_run_that_has_no_other_end(tmp_path: Path) -> None
     check_folder(Folder(tmp_path / "run"), runner.totals.games)
 
 
+def test_a_killed_evaluator_is_replaced_and_the_games_go_on(tmp_path: Path) -> None:
+    class Killer(Notes):
+        def game_over(self, runner: SelfPlayRunner, entry: GameEntry) -> None:
+            super().game_over(runner, entry)
+            if len(self.entries) == 1:
+                for child in psutil.Process().children():
+                    if "evaluator" in child.cmdline():
+                        child.kill()
+
+    view = Killer()
+    runner = SelfPlayRunner(config(tmp_path / "run", games=8, concurrency=4), view)
+    assert asyncio.run(runner.run()) == "finished"
+    assert any("evaluator lost" in note for note in view.notes)
+    check_folder(Folder(tmp_path / "run"), 8)
+
+
 def test_a_network_that_cannot_be_used_is_a_clear_error(tmp_path: Path) -> None:
     with pytest.raises(PlaceError, match=r"no-such-file"):
         play(config(tmp_path / "run", options=RANDOM.changed(weights="no-such-file.pb.gz")))
