@@ -15,16 +15,16 @@ import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from figures import RUN_ENGINE, Figure, print_figures
 
 
-def start(environment: Mapping[str, str]) -> tuple[float, float]:
-    """Seconds to uciok and to readyok."""
+def start(environment: Mapping[str, str], flags: Sequence[str] = ()) -> tuple[float, float]:
+    """Seconds to uciok and to readyok. flags: options of the engine."""
     began = time.perf_counter()
     engine = subprocess.Popen(
-        RUN_ENGINE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=dict(environment)
+        [*RUN_ENGINE, *flags], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=dict(environment)
     )
     assert engine.stdin is not None and engine.stdout is not None
     with engine:
