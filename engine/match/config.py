@@ -111,7 +111,7 @@ class MatchConfig:
     seed: int = 1
     chess960: bool = False
     concurrency: int = 0
-    time_margin_ms: int = 50
+    time_margin_ms: int = 100
     stall_seconds: float = 120.0
     openings: OpeningSettings = field(default_factory=OpeningSettings)
     adjudication: Adjudication = field(default_factory=Adjudication)

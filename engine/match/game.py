@@ -28,7 +28,7 @@ class GameRules:
     adjudication: Adjudication
     tablebases: Tablebases | None = None
     chess960: bool = False
-    time_margin_ms: float = 50.0
+    time_margin_ms: float = 100.0
     stall_seconds: float = 120.0
 
 

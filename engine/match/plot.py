@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import isfinite, nan
+from math import isnan
 from pathlib import Path
 
 from engine.match.config import MatchConfig
@@ -13,6 +13,10 @@ from engine.match.statistics import Estimate, elo
 
 POINTS = 400
 """Points of a curve: more are not seen."""
+
+
+LARGEST = 1000.0
+"""Elo beyond this, such as that of wins only, is drawn here."""
 
 
 class PlotError(RuntimeError):
@@ -53,12 +57,12 @@ def plot_elo(path: Path, config: MatchConfig, outcomes: Sequence[GameOutcome]) -
     shown = [0] if len(config.players) == 2 else range(len(config.players))
     for player in shown:
         estimates = [estimates[player] for _, estimates in history]
-        values = [_finite(estimate.value) for estimate in estimates]
+        values = [_drawn(estimate.value) for estimate in estimates]
         (line,) = axes.plot(games, values, label=config.players[player].name)
         axes.fill_between(
             games,
-            [_finite(estimate.low) for estimate in estimates],
-            [_finite(estimate.high) for estimate in estimates],
+            [_drawn(estimate.low) for estimate in estimates],
+            [_drawn(estimate.high) for estimate in estimates],
             color=line.get_color(),
             alpha=0.15,
             linewidth=0,
@@ -66,12 +70,12 @@ def plot_elo(path: Path, config: MatchConfig, outcomes: Sequence[GameOutcome]) -
     axes.axhline(0, color="grey", linewidth=0.8)
     # The first few games have bars of hundreds of Elo, which would leave the rest flat.
     settled = [
-        bound
+        _drawn(bound)
         for count, estimates in history
         if count >= games[-1] / 10
         for player in shown
         for bound in (estimates[player].low, estimates[player].high)
-        if isfinite(bound)
+        if not isnan(bound)
     ]
     if settled:
         margin = 0.1 * (max(settled) - min(settled)) or 1.0
@@ -89,5 +93,5 @@ def plot_elo(path: Path, config: MatchConfig, outcomes: Sequence[GameOutcome]) -
         raise PlotError(f"cannot write {path}: {error}") from None
 
 
-def _finite(value: float) -> float:
-    return value if isfinite(value) else nan
+def _drawn(value: float) -> float:
+    return max(-LARGEST, min(LARGEST, value))

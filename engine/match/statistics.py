@@ -137,8 +137,9 @@ class Estimate:
             return f"{self.value:+.1f} ± {self.error:.1f}"
         if self.value != self.value:
             return "–"
-        bound = f"over {self.low:+.0f}" if self.value > 0 else f"under {self.high:+.0f}"
-        return f"{self.value:+.0f} ({bound})"
+        if isfinite(self.low):
+            return f"{self.value:+.0f} (over {self.low:+.0f})"
+        return f"{self.value:+.0f} (under {self.high:+.0f})" if isfinite(self.high) else f"{self.value:+.0f}"
 
 
 UNKNOWN = Estimate(nan, nan, nan)
@@ -150,7 +151,7 @@ def elo_of_score(score: float) -> float:
         return -inf
     if score >= 1:
         return inf
-    return -400 * log10(1 / score - 1)
+    return 400 * log10(score / (1 - score))
 
 
 def score_of_elo(elo: float) -> float:

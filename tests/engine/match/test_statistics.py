@@ -95,6 +95,9 @@ def test_results_all_alike_bound_the_difference_on_one_side() -> None:
     assert (estimate.value, estimate.high) == (inf, inf)
     assert elo(Tally(0, 0, 10)).high == pytest.approx(-estimate.low)
     assert str(estimate) == "+inf (over +270)"
+    assert str(normalised_elo(Tally(10, 0, 0))) == "+inf"
+    assert str(normalised_elo(Tally(0, 0, 10))) == "-inf"
+    assert str(normalised_elo(Tally(0, 10, 0))) == "+0"
     only_draws = elo(Tally(0, 10, 0))
     assert only_draws.value == 0
     assert -100 < only_draws.low < -20 < 20 < only_draws.high < 100
