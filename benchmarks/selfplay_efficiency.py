@@ -1,20 +1,63 @@
-"""How much of the evaluator's speed many games of self-play get: their evaluations per second over the most
-that the evaluator does alone, at whatever batch size that is.
+"""How much of the evaluator's speed many games of self-play get: their evaluations per second over its best.
 
     python benchmarks/selfplay_efficiency.py [--games N] [--nodes N] [--weights FILE] [--backend NAME]
-                                             [--seconds S]
+                                             [--seconds S] [--rounds N]
 
-The evaluator's curve is measured by its own bench, just before and just after the games, because other work
-on the machine changes it.
+The evaluator's own rate is that of the bare backend, without service and sockets, in batches of the size at
+which it measured most positions per second. Games and backend take turns of a few seconds, because other work
+on the machine changes both; the figure is the median of the rounds' ratios.
 """
 
 from __future__ import annotations
 
 import argparse
-import sys
-import tempfile
+import asyncio
+import statistics
+import time
 
-from figures import RUN_ENGINE, Figure, json_of, print_figures
+from figures import Figure, print_figures
+from search_efficiency import backend_rate
+
+from engine import Engine
+from engine.match.openings import OpeningSettings, read_openings
+from engine.pool import PoolStatistics, SearchPool
+from engine.selfplay.config import SELFPLAY_OPTIONS, SelfPlayConfig
+from engine.selfplay.game import play_game
+from evaluator.backends import open_backend
+from evaluator.network import SHIPPED_NETWORK, load_network
+from protocol import EvaluatorClient
+
+SETTLE_SECONDS = 1.5
+"""Until the games have left their first moves behind."""
+
+
+async def play(
+    config: SelfPlayConfig, pool: SearchPool, games: int, seconds: float
+) -> tuple[float, float, float]:
+    """Let games be played for a while: evaluations per second, positions per batch, and the processor seconds
+    that this process took per second."""
+    openings = read_openings(OpeningSettings(), games, seed=config.seed)
+
+    async def one_after_the_other(number: int) -> None:
+        while True:
+            await play_game(number, openings[number % games], config, pool)
+            number += games
+
+    tasks = [asyncio.create_task(one_after_the_other(number)) for number in range(games)]
+    await asyncio.sleep(SETTLE_SECONDS)
+    began, processor, before = time.perf_counter(), time.process_time(), pool.statistics()
+    await asyncio.sleep(seconds)
+    passed, spent, after = time.perf_counter() - began, time.process_time() - processor, pool.statistics()
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    evaluations = after.evaluations - before.evaluations
+    batches = _batches(after) - _batches(before)
+    return evaluations / passed, evaluations / max(1.0, batches), spent / passed
+
+
+def _batches(total: PoolStatistics) -> float:
+    return total.evaluations / total.mean_batch if total.mean_batch else 0.0
 
 
 def main() -> None:
@@ -23,35 +66,40 @@ def main() -> None:
     )
     parser.add_argument("--games", type=int, default=64, help="at once (default 64)")
     parser.add_argument("--nodes", type=int, default=400, help="per move (default 400)")
-    parser.add_argument("--weights", default="", help="network file (default: the shipped network)")
+    parser.add_argument(
+        "--weights", default=str(SHIPPED_NETWORK), help="network file (default: the shipped one)"
+    )
     parser.add_argument("--backend", default="auto")
-    parser.add_argument("--seconds", type=float, default=30.0, help="of play (default 30)")
+    parser.add_argument("--seconds", type=float, default=4.0, help="of each turn (default 4)")
+    parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()
 
-    bench = [sys.executable, "-m", "evaluator", "bench", "--json", "--time-limit", "20"]
-    bench += ["--backend", arguments.backend]
-    if arguments.weights:
-        bench += ["--network", arguments.weights]
-    with tempfile.TemporaryDirectory() as folder:
-        play = [*RUN_ENGINE, "selfplay", "--json", "--games", "0", "--output", folder]
-        play += ["--concurrency", str(arguments.games), "--nodes", str(arguments.nodes)]
-        play += ["--time-limit", str(arguments.seconds), "--backend", arguments.backend]
-        play += ["--weights", arguments.weights]
-        before = json_of(bench)
-        pace = json_of(play)["pace"]
-        after = json_of(bench)
-    best = [max(curve["curve"], key=lambda point: point["positions_per_second"]) for curve in (before, after)]
-    alone = sum(point["positions_per_second"] for point in best) / 2
-    print(f"{before['network']} on {before['device']}")
-    for point in best:
-        print(
-            f"evaluator alone: {point['positions_per_second']:.0f} positions/s in batches of {point['batch']}"
-        )
-    print(
-        f"{pace['concurrency']} games: {pace['evaluations_per_second']:.0f} positions/s, "
-        f"mean batch {pace['mean_batch']:.1f}"
-    )
-    print_figures([Figure("% of the evaluator's best", 100 * pace["evaluations_per_second"] / alone, 90)])
+    ratios = []
+    with (
+        Engine(weights=arguments.weights, backend=arguments.backend) as engine,
+        EvaluatorClient(engine.evaluator_address) as client,
+        open_backend(arguments.backend, load_network(arguments.weights)) as backend,
+        SearchPool() as pool,
+    ):
+        size = max(client.curve, key=lambda point: point[0] / point[1])[0]
+        print(f"{client.network.name} on {client.network.device}, fastest in batches of {size}")
+        options = SELFPLAY_OPTIONS.changed(evaluator=engine.evaluator_address)
+        config = SelfPlayConfig(options=options, nodes=arguments.nodes)
+        backend_rate(backend, size, 1.0)
+        for _ in range(arguments.rounds):
+            own = backend_rate(backend, size, arguments.seconds / 2)
+            played, mean_batch, processor = asyncio.run(
+                play(config, pool, arguments.games, arguments.seconds)
+            )
+            own = (own + backend_rate(backend, size, arguments.seconds / 2)) / 2
+            ratios.append(played / own)
+            print(
+                f"evaluator {own:7,.0f}/s   {arguments.games} games {played:7,.0f}/s   "
+                f"mean batch {mean_batch:5.1f}   {100 * processor:4.1f} % of a core   "
+                f"{100 * ratios[-1]:5.1f} %",
+                flush=True,
+            )
+    print_figures([Figure("% of the evaluator's best", 100 * statistics.median(ratios), 90)])
 
 
 if __name__ == "__main__":

@@ -42,6 +42,29 @@ since they are chosen before what they could learn from each other is known."""
 
 MAX_RECOMMENDED_GAMES = 256
 
+REQUESTS_PER_SECOND = 4000
+"""Requests that the pool's thread is to send at most: each costs it about 100 µs, whatever its size."""
+
+MAX_POSITIONS_PER_REQUEST = 16
+"""For the sake of fewer requests on fast devices; see POSITIONS_PER_GAME."""
+
+
+def positions_per_request(network: NetworkInfo, searches: int) -> int:
+    """How many positions each of so many searches sends at a time.
+
+    Together they are to keep two batches of the recommended size on their way, one at work and one waiting. A
+    longer queue gains nothing: it delays answers, weakens searches, and tempts the evaluator into batches
+    larger than any that it has measured. Only where that would mean more requests than one thread can send
+    are they larger.
+    """
+    best = network.recommended_batch
+    if searches < 2:
+        return best
+    fair = ceil(2 * best / searches)
+    rate = max((1000 * batch / ms for batch, ms in network.curve if ms > 0), default=0.0)
+    least = min(MAX_POSITIONS_PER_REQUEST, ceil(rate / REQUESTS_PER_SECOND))
+    return max(1, min(best, max(fair, least)))
+
 
 @dataclass(frozen=True, slots=True)
 class PoolStatistics:
@@ -419,9 +442,10 @@ class _Running:
         if self._prepare is not None:
             self._prepare(tree)
         self._prepared = tree
-        # Together the searches keep two full batches on their way; each takes its share of one.
-        best = max(POSITIONS_PER_GAME, ceil(network.recommended_batch / max(1, searches)))
-        sizes = BatchSizes(min(best, client.max_batch), client.curve)
+        sizes = BatchSizes(min(positions_per_request(network, searches), client.max_batch), client.curve)
+        options = self._options
+        if searches > 1:  # While one waits for its answer, the device is busy with the others'.
+            options = options.changed(batches_in_flight=1)
         self._pipeline = RemotePipeline(
             tree,
             evaluator.link,
@@ -437,7 +461,7 @@ class _Running:
             self._pipeline,
             SearchPosition(self._game.turn, self._game.ply // 2 + 1, allowed or legal),
             self._limits,
-            self._options,
+            options,
             sizes,
             control=self.control,
             started=self._started,

@@ -13,7 +13,8 @@ import pytest
 from engine._core import Game, Tree
 from engine.limits import Clock, Limits
 from engine.options import Options
-from engine.pool import PoolPlayer, SearchPool
+from engine.pool import PoolPlayer, SearchPool, positions_per_request
+from protocol.messages import NetworkInfo
 
 RANDOM = Options(backend="random", hash=1, tree_memory=16, smart_pruning_factor=0.0)
 
@@ -52,6 +53,27 @@ def test_games_share_one_evaluator_and_their_batches_are_merged(pool: SearchPool
     assert statistics.searches == 24 * 6
     assert statistics.evaluations > 24 * 6 * 30
     assert statistics.positions_per_second > 0
+
+
+@pytest.mark.parametrize(
+    ("recommended", "milliseconds", "searches", "positions"),
+    [
+        (32, 40.0, 1, 32),  # alone: as any search
+        (32, 40.0, 2, 32),  # one at work, one waiting
+        (32, 40.0, 8, 8),
+        (32, 40.0, 64, 1),
+        (32, 40.0, 500, 1),
+        (256, 4.0, 64, 16),  # 64,000 positions/s: a few at a time, or the requests are too many
+        (4, 0.01, 64, 4),  # never more than is recommended
+    ],
+)
+def test_searches_share_two_batches(
+    recommended: int, milliseconds: float, searches: int, positions: int
+) -> None:
+    network = NetworkInfo(
+        "net", "hash", 1, recommended_batch=recommended, curve=((recommended, milliseconds),)
+    )
+    assert positions_per_request(network, searches) == positions
 
 
 def test_a_pooled_search_finds_what_a_search_of_its_own_finds(pool: SearchPool) -> None:
