@@ -139,6 +139,7 @@ class Adjudicator:
             self._level = {chess.WHITE: 0, chess.BLACK: 0}
         level = score is not None and abs(score) <= rule.score
         self._level[mover] = self._level[mover] + 1 if level else 0
-        if board.fullmove_number >= rule.from_move and min(self._level.values()) >= rule.moves:
+        number = (board.ply() + 1) // 2  # Of the move that was just made.
+        if number >= rule.from_move and min(self._level.values()) >= rule.moves:
             return Verdict("1/2-1/2", Reason.ADJUDICATED_DRAW)
         return None

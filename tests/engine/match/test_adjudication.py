@@ -79,8 +79,8 @@ def test_a_draw_needs_both_sides_the_move_number_and_no_pawn_move() -> None:
     assert judged(rules, [5, -5, 11, -10, 5]) == [None] * 5
     late = Adjudication(draw=DrawRule(from_move=4, moves=1, score=10))
     verdicts = judged(late, [0] * 8)
-    assert verdicts[:5] == [None] * 5
-    assert verdicts[5] == Verdict("1/2-1/2", Reason.ADJUDICATED_DRAW)  # Black has made move 3.
+    assert verdicts[:6] == [None] * 6
+    assert verdicts[6] == Verdict("1/2-1/2", Reason.ADJUDICATED_DRAW)  # White has made move 4.
 
     board, adjudicator = chess.Board(), Adjudicator(rules)
     for move in ("g1f3", "g8f6", "e2e4", "f6g8"):
