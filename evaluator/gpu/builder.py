@@ -49,9 +49,14 @@ _ROW_ELEMENTS_PER_LANE = 32
 _PIPELINED_ROWS = 8192
 """From so many rows on a wave of kernels/rows.hip takes several, one after the other."""
 
-_FORK_POSITIONS = 16
-"""Smaller batches run as one chain: kernels of a chain start while the one before ends, those behind a join
-do not."""
+_CHAINED_POSITIONS = 8
+"""From so many positions on everything runs as one chain of kernels. For fewer, smolgen is a second branch
+beside the products for q, k and v: one position of the BT4 shape takes 0.78 ms that way, 0.84 ms in a chain.
+At 32 the chain is faster, by 3 %."""
+
+_SHARED_PRODUCT_POSITIONS = 96
+"""Chains of fewer positions compute what smolgen takes of each square in one product with q, k and v. For
+more, the odd width costs the product more (BT4 at 256: 158 us where two take 147 and 7)."""
 
 
 class PlanError(Exception):
@@ -127,8 +132,13 @@ class Builder:
 
     @property
     def chained(self) -> bool:
-        """Whether everything is one chain of kernels: the batch is too small for a second branch to pay."""
-        return self.positions < _FORK_POSITIONS
+        """Whether everything is one chain of kernels, a second branch not paying."""
+        return self.positions >= _CHAINED_POSITIONS
+
+    @property
+    def shares_products(self) -> bool:
+        """Whether one product of twice the purpose beats two."""
+        return self.chained and self.positions < _SHARED_PRODUCT_POSITIONS
 
     @staticmethod
     def exchange(name: str) -> Buffer:

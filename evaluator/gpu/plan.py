@@ -256,7 +256,7 @@ class _Walk:
         generator = layer.smolgen
         if generator is None:
             qkv = b.linear(self.plan.linear(f"{name}.qkv", make_qkv), x, "qkv")
-        elif b.chained:
+        elif b.shares_products:
             # What smolgen takes of each square is computed with q, k and v: one kernel less in the chain.
             def make_both() -> Linear:
                 parts, compress = make_qkv(), pack.matrix(generator.compress, self.precision)
