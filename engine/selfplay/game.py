@@ -11,6 +11,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Literal, cast
 
 from engine._core import ChildInfo, Game, RootInfo, Tree
+from engine.evaluator_process import NoEvaluatorError
 from engine.limits import Limits
 from engine.match.openings import Opening
 from engine.match.record import GameRecord, MoveRecord, Reason, Result
@@ -45,20 +46,20 @@ class PlayedGame:
     would_resign: Side | None
 
 
-@dataclass(slots=True)
-class _Seen:
-    """A searched tree's root, taken in the pool's thread."""
+@dataclass(frozen=True, slots=True)
+class _Searched:
+    """A search's report, and the tree's root after it. children: best first. played: the one to play."""
 
-    root: RootInfo | None = None
-    children: Sequence[ChildInfo] = ()
-    input_format: int = 0
+    report: Report
+    root: RootInfo
+    children: Sequence[ChildInfo]
+    played: ChildInfo
+    input_format: int
 
-    def look(self, tree: Tree) -> None:
-        self.root, self.children, self.input_format = (
-            tree.root_info(),
-            tree.children(),
-            tree.params.input_format,
-        )
+    @property
+    def best_q(self) -> float:
+        best = self.children[0]
+        return best.evaluation.q if best.visits else self.root.evaluation.q
 
 
 class Resigning:
@@ -100,20 +101,13 @@ async def play_game(number: int, opening: Opening, config: SelfPlayConfig, pool:
     ending: tuple[Result, Reason] | None = None
     try:
         while ending is None:
-            report, seen = await _searched(player, game, config, random)
-            assert seen.root is not None and report.best_move is not None
-            side = cast("Side", game.turn)
-            best = seen.children[0]
-            played = next(child for child in seen.children if child.move == report.best_move)
-            records.append(
-                make_record(game, _encoding(config, seen), seen.root, seen.children, report.best_move)
-            )
+            found = await _search(player, game, config, random)
+            move, side, number_of_move = found.played.move, cast("Side", game.turn), game.ply // 2 + 1
+            records.append(make_record(game, _encoding(config, found), found.root, found.children, move))
             white_to_move.append(side == "white")
-            moves.append(_move_record(report, played))
-            move_number = game.ply // 2 + 1
-            game.push_uci(report.best_move)
-            best_q = best.evaluation.q if best.visits else seen.root.evaluation.q
-            resigned = resigning.resigns(side, best_q, move_number)
+            moves.append(_move_record(found))
+            game.push_uci(move)
+            resigned = resigning.resigns(side, found.best_q, number_of_move)
             ending = _ending(game, config, side if resigned else None)
     finally:
         player.stop()
@@ -141,16 +135,22 @@ async def play_game(number: int, opening: Opening, config: SelfPlayConfig, pool:
     return PlayedGame(record, finish_game(records, white_to_move, end), playthrough, resigning.first)
 
 
-async def _searched(
-    player: PoolPlayer, game: Game, config: SelfPlayConfig, random: Random
-) -> tuple[Report, _Seen]:
+async def _search(player: PoolPlayer, game: Game, config: SelfPlayConfig, random: Random) -> _Searched:
     if not config.reuse_tree:
         player.new_game()
     spread = random.uniform(-config.nodes_spread, config.nodes_spread)
     nodes = max(1, round(config.nodes * (1 + spread)))
-    seen = _Seen()
-    future = player.search(game, Limits(nodes=nodes), inspect=seen.look)
-    return await asyncio.wrap_future(future), seen
+    seen: list[tuple[RootInfo, Sequence[ChildInfo], int]] = []
+
+    def look(tree: Tree) -> None:  # In the pool's thread.
+        seen.append((tree.root_info(), tree.children(), tree.params.input_format))
+
+    report = await asyncio.wrap_future(player.search(game, Limits(nodes=nodes), inspect=look))
+    played = [child for _, children, _ in seen for child in children if child.move == report.best_move]
+    if not played:
+        raise NoEvaluatorError("a search ended before the evaluator had answered anything")
+    root, children, input_format = seen[0]
+    return _Searched(report, root, children, played[0], input_format)
 
 
 def _opened(opening: Opening, config: SelfPlayConfig, random: Random) -> Game:
@@ -181,12 +181,14 @@ def _ending(game: Game, config: SelfPlayConfig, resigned: Side | None) -> tuple[
     return None
 
 
-def _encoding(config: SelfPlayConfig, seen: _Seen) -> Encoding:
+def _encoding(config: SelfPlayConfig, found: _Searched) -> Encoding:
     options = config.options
-    return Encoding(seen.input_format, cast("HistoryFill", options.history_fill), options.policy_temperature)
+    fill = cast("HistoryFill", options.history_fill)
+    return Encoding(found.input_format, fill, options.policy_temperature)
 
 
-def _move_record(report: Report, played: ChildInfo) -> MoveRecord:
+def _move_record(found: _Searched) -> MoveRecord:
+    report, played = found.report, found.played
     proof, evaluation = played.proof, played.evaluation
     mate = proof.value * ((proof.plies + 1) // 2) if proof is not None and proof.value else None
     line = Line((played.move,), played.visits, evaluation.q, evaluation.wdl, evaluation.m, played.prior, mate)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -320,6 +321,31 @@ def test_a_killed_run_loses_nothing_but_the_games_under_way(tmp_path: Path) -> N
     )
     assert json.loads(done.stdout)["resumed"] == len(before)
     check_folder(folder, 16)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="sends the signal of Ctrl-C")
+def test_ctrl_c_ends_a_run_with_what_it_has(tmp_path: Path) -> None:
+    folder = Folder(tmp_path / "run")
+    file = tmp_path / "fast.toml"
+    file.write_text(FAST)
+    process = subprocess.Popen(
+        command(str(file), "--games", "0", "--concurrency", "4", "--output", str(folder.root)),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        await_games(folder, 2, process)
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 130
+    assert "the same command goes on" in errors
+    assert "Traceback" not in errors
+    assert "games at once" in output
+    summary = json.loads(folder.summary.read_text())
+    assert summary["games"] == len(journal(folder)) == len(list(folder.training.glob("*.gz"))) >= 2
 
 
 def journal_lines(folder: Folder) -> list[dict[str, object]]:

@@ -1,0 +1,50 @@
+"""What docs/self-play.md and docs/cluster.md promise: their commands are understood, their options exist."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+from importlib import import_module
+
+import pytest
+
+from engine.options import spec_of_attribute
+from engine.selfplay.config import SelfPlayConfig, selfplay_config
+from tests.paths import REPOSITORY
+
+TEXTS = {name: (REPOSITORY / "docs" / name).read_text("utf-8") for name in ("self-play.md", "cluster.md")}
+COMMANDS = [
+    line.split("#")[0].strip()
+    for text in TEXTS.values()
+    for line in text.splitlines()
+    if line.startswith("python run_engine.py")
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_commands_are_understood(command: str) -> None:
+    name, *words = shlex.split(command)[2:]
+    module = import_module(f"engine.commands.{name}")
+    parser = argparse.ArgumentParser()
+    module.add_arguments(parser)
+    words = [str(REPOSITORY / word) if word.startswith("configs/") else word for word in words]
+    arguments = parser.parse_args(words)
+    if name == "selfplay":
+        assert isinstance(module.config_of_arguments(arguments), SelfPlayConfig)
+
+
+def test_the_options_in_the_table_exist() -> None:
+    section = TEXTS["self-play.md"].split("Exploration is the engine's")[1].split("They are named")[0]
+    names = set(re.findall(r"`([a-z_]+)`", section))
+    assert len(names) >= 8
+    for name in names:
+        spec_of_attribute(name)
+
+
+def test_the_settings_in_the_table_exist() -> None:
+    section = TEXTS["self-play.md"].split("## What is played")[1].split("Exploration is the engine's")[0]
+    keys = [row.split("|")[1] for row in section.splitlines() if row.startswith("| `")]
+    for key in (key for cell in keys for key in re.findall(r"`(\[?\w+\]?)`", cell)):
+        document = {key.strip("[]"): {}} if key.startswith("[") else {key: getattr(SelfPlayConfig(), key)}
+        selfplay_config(document, key)
