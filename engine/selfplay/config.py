@@ -14,7 +14,7 @@ from engine.match.openings import OpeningSettings
 from engine.options import OptionError, Options, spec_of_attribute
 
 SELFPLAY_OPTIONS = Options(
-    hash=4,
+    hash=2,
     tree_memory=256,
     cpuct=1.2,
     cpuct_factor=0.0,
