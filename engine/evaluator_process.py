@@ -193,7 +193,7 @@ class EvaluatorLink:
                 error = refusal
                 break
             except NoEvaluatorError as failure:
-                if str(failure) != reported:
+                if str(failure) != reported and not self._closed:
                     reported = str(failure)
                     self._log(reported)
                 failed_starts += embedded

@@ -114,7 +114,8 @@ class SearchPool:
         size it recommends, one at work and one waiting. Waits for the evaluator. Raises NoEvaluatorError."""
         evaluator = self._evaluator(EvaluatorSettings.of(options))
         while (client := evaluator.link.wait(1.0)) is None:
-            pass
+            if self._closed:
+                raise NoEvaluatorError("the pool is closed")
         return max(2, min(MAX_RECOMMENDED_GAMES, ceil(2 * client.recommended_batch / POSITIONS_PER_GAME)))
 
     def statistics(self) -> PoolStatistics:

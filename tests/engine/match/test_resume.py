@@ -227,3 +227,17 @@ def test_a_cancelled_run_keeps_its_games_and_ends_its_players(tmp_path: Path) ->
     kept = runner.state.standings.games
     assert kept >= 3
     assert len(replay(config.files.pgn)) == kept
+
+
+def test_a_run_that_is_cancelled_before_its_evaluator_is_ready_ends_at_once(tmp_path: Path) -> None:
+    runner = MatchRunner(match(tmp_path, [engine("a"), engine("b")]), Recorder())
+
+    async def run_and_cancel() -> str:
+        task = asyncio.create_task(runner.run())
+        while not psutil.Process().children():
+            await asyncio.sleep(0.01)
+        task.cancel()
+        return await task
+
+    assert asyncio.run(run_and_cancel()) == "interrupted"
+    assert not psutil.Process().children()
