@@ -101,20 +101,30 @@ def decompress(data: bytes, limit: int) -> bytes:
 
 
 def _inflate(data: bytes) -> Iterator[bytes]:
-    """Pieces of at most _CHUNK bytes, so that the caller can stop before memory is used."""
-    rest = data
-    while rest:
+    """Pieces of at most _CHUNK bytes, so that the caller can stop before memory is used.
+
+    The input goes in in pieces, too: zlib hands back a copy of what it has not consumed of each.
+    """
+    view = memoryview(data)
+    position = 0
+    while position < len(data):
         member = zlib.decompressobj(wbits=31)
+        tail: bytes | memoryview = b""
         while not member.eof:
-            part = member.decompress(rest, _CHUNK)
-            rest = member.unconsumed_tail
+            if not tail:
+                tail = view[position : position + _CHUNK]
+                position += len(tail)
+                if not tail:
+                    raise NetworkError(
+                        "the gzip data ends too early; the file is truncated, download it again"
+                    )
+            part = member.decompress(tail, _CHUNK)
+            tail = member.unconsumed_tail
             if part:
                 yield part
-            elif not rest and not member.eof:
-                raise NetworkError("the gzip data ends too early; the file is truncated, download it again")
-        rest = member.unused_data
-        if rest.strip(b"\0") == b"":  # tape-style padding is allowed after the last member
-            return
+        position -= len(member.unused_data)
+        if data[position : position + 1] == b"\0" and not data[position:].strip(b"\0"):
+            return  # tape-style padding is allowed after the last member
 
 
 def _not_a_network(data: bytes) -> str:
