@@ -97,11 +97,8 @@ _MATRIX_TILES = (
 )
 """Those with groups along k are for a few positions, where the latency of a step is what counts."""
 
-_FMA_TILES = (
-    Tile(64, 64, 16, 2, 4, 2, 1.0),
-    Tile(64, 32, 16, 2, 2, 2, 0.8),
-    Tile(16, 32, 32, 1, 2, 2, 0.4, warps_k=2),
-)
+_FMA_TILES = (Tile(32, 32, 16, 2, 2, 2, 1.0), Tile(16, 32, 32, 1, 2, 2, 0.5, warps_k=2))
+"""Larger ones spill registers on gfx906 and gfx1030."""
 
 _SPLITS = (1, 2, 3, 4, 6, 8, 16)
 
