@@ -42,8 +42,9 @@ since they are chosen before what they could learn from each other is known."""
 
 MAX_RECOMMENDED_GAMES = 256
 
-REQUESTS_PER_SECOND = 4000
-"""Requests that the pool's thread is to send at most: each costs it about 100 µs, whatever its size."""
+REQUESTS_PER_SECOND = 800
+"""Requests that a pool is to send at most: whatever its size, each costs about 150 µs of processor time here
+and in the evaluator together, which a CPU backend lacks (800 of them 12 % of a core)."""
 
 MAX_POSITIONS_PER_REQUEST = 16
 """For the sake of fewer requests on fast devices; see POSITIONS_PER_GAME."""
@@ -54,8 +55,7 @@ def positions_per_request(network: NetworkInfo, searches: int) -> int:
 
     Together they are to keep two batches of the recommended size on their way, one at work and one waiting. A
     longer queue gains nothing: it delays answers, weakens searches, and tempts the evaluator into batches
-    larger than any that it has measured. Only where that would mean more requests than one thread can send
-    are they larger.
+    larger than any that it has measured. Only where that would mean too many requests are they larger.
     """
     best = network.recommended_batch
     if searches < 2:

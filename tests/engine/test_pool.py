@@ -63,6 +63,7 @@ def test_games_share_one_evaluator_and_their_batches_are_merged(pool: SearchPool
         (32, 40.0, 8, 8),
         (32, 40.0, 64, 1),
         (32, 40.0, 500, 1),
+        (32, 20.0, 500, 2),  # 1,600 positions/s: one at a time would be too many requests
         (256, 4.0, 64, 16),  # 64,000 positions/s: a few at a time, or the requests are too many
         (4, 0.01, 64, 4),  # never more than is recommended
     ],
