@@ -14,7 +14,7 @@ import math
 import os
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +31,9 @@ CODE_VERSION = 1
 
 FLAT_STEPS = 3
 """Measuring ends when the throughput has not grown for this many steps of the ladder."""
+
+BEYOND_MEASURED = 2
+"""Batches are run up to this many times the largest that was measured."""
 
 DISTURBED = 0.7
 """A throughput below this fraction of the best so far is measured once more."""
@@ -113,13 +116,20 @@ def latency_model(
         points = time_batches(backend, sizes, budget_s)
         if path is not None:
             _write(path, points)
-    model = LatencyModel(points, backend.max_batch, backend.buckets)
+    model = LatencyModel(points, _largest_trusted(points, backend), backend.buckets)
 
     def save() -> None:
         if path is not None and model.observations >= MIN_OBSERVATIONS:
             _write(path, dict(model.curve()))
 
     return model, save
+
+
+def _largest_trusted(points: Mapping[int, float], backend: Backend) -> int:
+    """The largest batch to run: nobody knows how the time grows far beyond what was measured. (Caches
+    overflow: a CPU that ran 64 positions at once took three times as long for each of 128.)"""
+    most = min(backend.max_batch, BEYOND_MEASURED * max(points))
+    return max((bucket for bucket in backend.buckets if bucket <= most), default=most)
 
 
 def _first(batch: PositionBatch, count: int) -> PositionBatch:

@@ -48,6 +48,21 @@ def test_a_measured_curve_is_used_again(cache: Path) -> None:
     assert backend.sizes != []
 
 
+@pytest.mark.parametrize(
+    ("buckets", "largest"), [((), 64), ((1, 16, 48, 256), 48)], ids=["any size", "padding"]
+)
+def test_no_batch_is_run_far_beyond_the_measured_ones(
+    cache: Path, buckets: tuple[int, ...], largest: int
+) -> None:
+    backend = EchoBackend(max_batch=256)
+    latency_model(backend, "hash", None, budget_s=0.05, use_cache=True)
+    (file,) = cache.iterdir()
+    file.write_text(json.dumps({"curve": [[1, 1.0], [32, 10.0]]}))
+    backend.buckets = buckets
+    model, _ = latency_model(backend, "hash", None, budget_s=0.05, use_cache=True)
+    assert model.max_batch == largest
+
+
 def test_without_a_cache_nothing_is_written(cache: Path) -> None:
     latency_model(EchoBackend(), "hash", None, budget_s=0.05, use_cache=False)
     assert not cache.exists()
