@@ -33,7 +33,7 @@ FLAT_STEPS = 3
 """Measuring ends when the throughput has not grown for this many steps of the ladder."""
 
 BEYOND_MEASURED = 2
-"""Batches are run up to this many times the largest that was measured."""
+"""Batches are run up to this many times the largest that there was time to measure."""
 
 DISTURBED = 0.7
 """A throughput below this fraction of the best so far is measured once more."""
@@ -74,7 +74,7 @@ def time_batches(
     points: dict[int, float] = {}
     start = time.perf_counter()
     whole = sample_batch(min(max(sizes), backend.max_batch))
-    best_rate, flat = 0.0, 0
+    best_rate = 0.0
     previous: float | None = None
     for size in sizes:
         if size > backend.max_batch:
@@ -96,10 +96,8 @@ def time_batches(
                 planned = 2 * repeats + 1
         runs = runs[1:] or runs
         previous = points[size] = max(1e-3, min(runs))
-        rate = size / previous
-        flat = 0 if rate > 1.02 * best_rate else flat + 1
-        best_rate = max(best_rate, rate)
-        if stop_when_flat and flat >= FLAT_STEPS:
+        best_rate = max(best_rate, size / previous)
+        if stop_when_flat and _is_flat(points):
             break
     return points
 
@@ -125,10 +123,20 @@ def latency_model(
     return model, save
 
 
+def _is_flat(points: Mapping[int, float]) -> bool:
+    """Whether the throughput has not grown over the last FLAT_STEPS sizes."""
+    best_rate, flat = 0.0, 0
+    for size, ms in sorted(points.items()):
+        flat = 0 if size / ms > 1.02 * best_rate else flat + 1
+        best_rate = max(best_rate, size / ms)
+    return flat >= FLAT_STEPS
+
+
 def _largest_trusted(points: Mapping[int, float], backend: Backend) -> int:
-    """The largest batch to run: nobody knows how the time grows far beyond what was measured. (Caches
-    overflow: a CPU that ran 64 positions at once took three times as long for each of 128.)"""
-    most = min(backend.max_batch, BEYOND_MEASURED * max(points))
+    """The largest batch to run: nobody knows how the time grows far beyond what was measured, and where the
+    throughput had stopped growing there is nothing to gain. (Caches overflow: a CPU that ran 64 positions at
+    once took three times as long for each of 128.)"""
+    most = min(backend.max_batch, max(points) * (1 if _is_flat(points) else BEYOND_MEASURED))
     return max((bucket for bucket in backend.buckets if bucket <= most), default=most)
 
 

@@ -61,6 +61,10 @@ def test_no_batch_is_run_far_beyond_the_measured_ones(
     backend.buckets = buckets
     model, _ = latency_model(backend, "hash", None, budget_s=0.05, use_cache=True)
     assert model.max_batch == largest
+    # Where the throughput had stopped growing, not beyond them at all.
+    file.write_text(json.dumps({"curve": [[1, 1.0], [4, 2.0], [8, 4.0], [16, 8.0], [32, 17.0]]}))
+    model, _ = latency_model(backend, "hash", None, budget_s=0.05, use_cache=True)
+    assert model.max_batch == (16 if buckets else 32)
 
 
 def test_without_a_cache_nothing_is_written(cache: Path) -> None:
