@@ -9,24 +9,20 @@ The `random` backend computes next to nothing, so that its row is the limit of t
 from __future__ import annotations
 
 import argparse
-import json
-import subprocess
 import sys
-from pathlib import Path
-from typing import Any
+
+from figures import json_of
 
 
-def measure(backend: str, batches: str, seconds: float, network: str | None, through_service: bool) -> Any:
+def measure(
+    backend: str, batches: str, seconds: float, network: str | None, through_service: bool
+) -> dict[int, float]:
     """The curve that `python -m evaluator bench --json` reports."""
     command = [sys.executable, "-m", "evaluator", "bench", "--json", "--backend", backend]
     command += ["--batch", batches, "--time-limit", str(seconds)]
     command += ["--service"] if through_service else []
     command += ["--network", network] if network else []
-    root = Path(__file__).resolve().parents[1]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=root)
-    if done.returncode:
-        sys.exit(done.stderr.strip())
-    return {point["batch"]: point["positions_per_second"] for point in json.loads(done.stdout)["curve"]}
+    return {point["batch"]: point["positions_per_second"] for point in json_of(command)["curve"]}
 
 
 def main() -> None:

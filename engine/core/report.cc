@@ -45,6 +45,28 @@ Evaluation Tree::evaluation_of(const Node& child) const {
   return {child.wl_sum / child.visits, child.d, child.m + 1.0};
 }
 
+// Asked for with every batch, so the moves are put in order only when something is proven. With a choice of
+// root moves only these count, and the root's own bounds do not help.
+std::optional<Proof> Tree::root_proof() const {
+  const Node& root = *node(root_);
+  if (root.state == NodeState::kTerminal) return Proof{-root.bounds.lower, 0};
+  if (root.state != NodeState::kExpanded) return std::nullopt;
+  int best = -1;
+  bool all_proven = true;
+  for (int i = 0; i < root.edge_count; ++i) {
+    if (allowed_edges_ && !allowed_edges_[i]) continue;
+    const ArenaIndex index = i < root.child_slots ? children_of(root)[i] : kNone;
+    if (index == kNone || node(index)->visits == 0 || !node(index)->bounds.proven()) {
+      all_proven = false;
+    } else {
+      best = std::max<int>(best, node(index)->bounds.lower);
+    }
+  }
+  if (best == 1 || (all_proven && best == -1)) return proof_of(*ranked_edges(root, true).front().child);
+  if (all_proven) return Proof{0, 0};
+  return std::nullopt;
+}
+
 RootInfo Tree::root_info() const {
   std::lock_guard lock(mutex_);
   const Node& root = *node(root_);
@@ -68,26 +90,7 @@ RootInfo Tree::root_info() const {
     const double count = static_cast<double>(playouts_), mean = value_sum_ / count;
     info.q_deviation = std::sqrt(std::max(0.0, value_square_sum_ / count - mean * mean));
   }
-  auto ranked = ranked_edges(root, true);
-  if (root.state == NodeState::kTerminal) {
-    info.proof = Proof{-root.bounds.lower, 0};
-  } else if (!ranked.empty() && ranked.front().child != nullptr) {
-    // With a choice of root moves only these count, so the root's own bounds do not help.
-    int best = -1;
-    bool all_proven = true;
-    for (const RankedEdge& edge : ranked) {
-      if (edge.child == nullptr || !edge.child->bounds.proven()) {
-        all_proven = false;
-      } else {
-        best = std::max<int>(best, edge.child->bounds.lower);
-      }
-    }
-    if (best == 1 || (all_proven && best == -1)) {
-      info.proof = proof_of(*ranked.front().child);
-    } else if (all_proven) {
-      info.proof = Proof{0, 0};
-    }
-  }
+  info.proof = root_proof();
   info.memory_bytes = arena_.used_bytes();
   info.hashfull = static_cast<int>(arena_.used_bytes() * 1000 / arena_.max_bytes());
   info.batches_in_flight = batches_in_flight_;
@@ -132,8 +135,7 @@ std::vector<ChildInfo> Tree::children() const {
   std::lock_guard lock(mutex_);
   std::vector<ChildInfo> infos;
   const Node& root = *node(root_);
-  const float scale = cpuct(params_, true, root.visits) *
-                      std::sqrt(static_cast<float>(std::max(root.visits == 0 ? 0 : root.visits - 1, 1u)));
+  const float scale = exploration_scale(params_, true, root.visits);
   for (const RankedEdge& ranked : ranked_edges(root, true)) {
     const Edge& edge = arena_.at<Edge>(root.edges)[ranked.edge];
     ChildInfo info;

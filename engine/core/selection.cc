@@ -29,14 +29,20 @@ uint32_t visits_until_overtaken(const Candidates& candidates, int best, float ru
   return std::max(1u, static_cast<uint32_t>(std::max(0.0f, needed)) + 1u);
 }
 
-}  // namespace
-
+// Exploration factor of a node with this many visits.
 float cpuct(const SearchParams& params, bool is_root, uint32_t visits) {
   float init = is_root ? params.cpuct_at_root : params.cpuct;
   float base = is_root ? params.cpuct_base_at_root : params.cpuct_base;
   float factor = is_root ? params.cpuct_factor_at_root : params.cpuct_factor;
   if (factor == 0.0f) return init;
   return init + factor * std::log((static_cast<float>(visits) + base) / base);
+}
+
+}  // namespace
+
+float exploration_scale(const SearchParams& params, bool is_root, uint32_t visits) {
+  const uint32_t child_visits = visits == 0 ? 0 : visits - 1;
+  return cpuct(params, is_root, visits) * std::sqrt(static_cast<float>(std::max(child_visits, 1u)));
 }
 
 float first_play_urgency(const SearchParams& params, bool is_root, float parent_q, float visited_policy) {
@@ -61,9 +67,7 @@ void share_visits(const Arena& arena, const Node& node, const SearchParams& para
                   const SelectionContext& context, uint32_t visits, std::vector<Choice>& choices) {
   const Edge* edges = arena.at<Edge>(node.edges);
   const ArenaIndex* children = node.child_slots == 0 ? nullptr : arena.at<ArenaIndex>(node.children);
-  const uint32_t child_visits = node.visits == 0 ? 0 : node.visits - 1;
-  const float scale =
-      cpuct(params, context.is_root, node.visits) * std::sqrt(static_cast<float>(std::max(child_visits, 1u)));
+  const float scale = exploration_scale(params, context.is_root, node.visits);
   // The root right after a move was played can be expanded yet have no visit of its own.
   const float parent_q = node.visits == 0 ? 0.0f : -node.q() + context.draw_score * node.d;
   const float parent_m = node.m;

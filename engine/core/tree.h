@@ -177,6 +177,7 @@ class Tree {
   };
   std::vector<RankedEdge> ranked_edges(const Node& parent, bool is_root) const;
   std::optional<Proof> proof_of(const Node& child) const;
+  std::optional<Proof> root_proof() const;
   Evaluation evaluation_of(const Node& child) const;
   float draw_score_for_mover() const;
 
