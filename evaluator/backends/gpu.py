@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -14,11 +14,11 @@ from evaluator.backends.probe import probe_batch
 from evaluator.backends.reference import ReferenceBackend
 from evaluator.gpu.builder import PlanError
 from evaluator.gpu.compiler import Compiler
-from evaluator.gpu.cublaslt import CublasLt
 from evaluator.gpu.device import Device, DeviceError, OutOfDeviceMemory
-from evaluator.gpu.discovery import Discovery, discover, open_device, select
+from evaluator.gpu.discovery import Discovery, discover, open_device, open_libraries, select
 from evaluator.gpu.executor import Executor, Layout
 from evaluator.gpu.gemm import Product, model_chooser
+from evaluator.gpu.library import Library
 from evaluator.gpu.plan import Plan
 from evaluator.gpu.target import Precision
 from evaluator.gpu.tune import Chooses, Collector, Measured, Tuner
@@ -99,7 +99,8 @@ def tune(
     try:
         stored = Precision(precision)
         info = taken.info
-        tuner = Tuner(taken, Compiler(taken), stored, _library(taken, stored), progress=progress)
+        libraries, _ = open_libraries(info, stored)
+        tuner = Tuner(taken, Compiler(taken), stored, libraries, progress=progress)
         wanted = Collector(info.target, stored, info.multiprocessors)
         plan = Plan(network, info.target, stored, wanted)
         for size in BUCKETS:
@@ -146,9 +147,13 @@ class GpuBackend(Backend):
         self.network = network
         self._device = device
         compiler = compiler or Compiler(device)
-        library = None if deterministic else _library(device, precision)
+        self._libraries: Sequence[Library] = ()
+        if not deterministic:
+            self._libraries, problems = open_libraries(info, precision)
+            for name, why in problems.items():
+                log.info("%s: without %s: %s", info.name, name, why)
         if tuner is None and not deterministic:
-            tuner = Tuner(device, compiler, precision, library, progress=log.info)
+            tuner = Tuner(device, compiler, precision, self._libraries, progress=log.info)
         choose = (
             model_chooser(info.target, precision, info.multiprocessors, deterministic=deterministic)
             if tuner is None
@@ -158,7 +163,7 @@ class GpuBackend(Backend):
         self._executor: Executor | None = None
         while True:
             try:
-                self.executor = Executor(device, compiler, plan, buckets, library=library)
+                self.executor = Executor(device, compiler, plan, buckets, libraries=self._libraries)
                 break
             except OutOfDeviceMemory as error:
                 if len(buckets) == 1:
@@ -233,6 +238,8 @@ class GpuBackend(Backend):
         if self._executor is not None:
             self._executor.close()
             self._executor = None
+            for library in self._libraries:
+                library.close()
             self._device.close()
 
 
@@ -244,16 +251,6 @@ def _sizes(text: str) -> tuple[int, ...]:
     if sizes and sizes[0] < 1:
         raise BackendError(f"buckets {text!r}: write sizes from 1, as in 1+8+64")
     return tuple(sizes)
-
-
-def _library(device: Device, precision: Precision) -> CublasLt | None:
-    if device.info.vendor != "nvidia":
-        return None
-    try:
-        return CublasLt(precision)
-    except DeviceError as error:
-        log.info("matrix products by our own kernels only: %s", error)
-        return None
 
 
 def _repeated(batch: PositionBatch, count: int) -> PositionBatch:

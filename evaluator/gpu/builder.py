@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from evaluator.gpu import weights as pack
 from evaluator.gpu.compiler import KernelKey
-from evaluator.gpu.cublaslt import LibraryProduct
-from evaluator.gpu.gemm import Chooser, Product
+from evaluator.gpu.gemm import Choice, Chooser, Product
+from evaluator.gpu.library import library_product
 from evaluator.gpu.program import (
     Argument,
     Branch,
@@ -217,7 +217,7 @@ class Builder:
         )
         choice = self._choose(product)
         if choice.tile is None:
-            return self._library(layer, choice.algorithm, product, a, result, residual, after)
+            return self._library(layer, choice, product, a, result, residual, after)
         tile = choice.tile
         split = choice.splits > 1
         steps = -(-k // tile.block_k)
@@ -274,37 +274,31 @@ class Builder:
     def _library(
         self,
         layer: Linear,
-        algorithm: bytes,
+        choice: Choice,
         product: Product,
         a: Matrix,
         result: Matrix,
         residual: Matrix | None,
         after: After,
     ) -> Matrix:
-        """The same by the vendor's library, which knows no activation but relu: another pass does those."""
-        relu = layer.activation is Activation.RELU
-        passed_on = Activation.NONE if relu else layer.activation
-        beside = ".aside" if self._aside else ""
-        last = not after and passed_on is Activation.NONE
-        out = result if last else self.matrix(f"product{beside}", a.rows, layer.width)
+        """The same by a vendor's library; another pass does what that does not."""
+        own = library_product(product, choice.library, fused=choice.fused, lda=a.stride, ldo=result.stride)
+        passed_on = Activation.NONE if own.activation is layer.activation else layer.activation
         biases = layer.biases
-        bias = None
-        if biases is not None:
+        bias = bias_passed_on = None
+        if biases is not None and own.bias:
             name = f"{layer.name}.library_biases"
             bias = self.weight(name, lambda: pack.stored(biases, self.precision))
+        elif biases is not None:
+            bias_passed_on = self.weight(f"{layer.name}.biases", lambda: biases)
+        last = not after and passed_on is Activation.NONE and bias_passed_on is None
+        beside = ".aside" if self._aside else ""
+        out = result if last else self.matrix(f"product{beside}", a.rows, layer.width)
         self.program.steps.append(
             LibraryStep(
-                LibraryProduct(
-                    m=product.m,
-                    n=product.n,
-                    k=product.k,
-                    lda=a.stride,
-                    ldo=out.stride,
-                    bias=bias is not None,
-                    residual=residual is not None,
-                    relu=relu,
-                ),
-                algorithm,
+                choice.library,
+                own,
+                choice.algorithm,
                 a.buffer,
                 self.weight(f"{layer.name}.weights", lambda: layer.weights),
                 bias,
@@ -315,7 +309,7 @@ class Builder:
             )
         )
         if not last:
-            self._rows(layer.name, result, out, None, 1, None, None, passed_on, after)
+            self._rows(layer.name, result, out, None, 1, bias_passed_on, None, passed_on, after)
         return result
 
     def _rows(

@@ -1,7 +1,6 @@
 """NVIDIA's cuBLASLt as a source of matrix products, through ctypes on its C interface.
 
-Row-major out [m, n] = a [m, k] b [n, k]^T is, in the library's column-major terms, out^T = op(b) a with op(b)
-transposed: its matrices "A" and "B" are our b and a. Enumerators are those of cublasLt.h (CUDA 12 and 13).
+Enumerators are those of cublasLt.h (CUDA 12 and 13); how matrices map is said in library.py.
 """
 
 from __future__ import annotations
@@ -9,14 +8,15 @@ from __future__ import annotations
 import ctypes
 import importlib.util
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from evaluator.gpu.device import DeviceError
+from evaluator.gpu.library import Library, LibraryProduct
 from evaluator.gpu.target import Precision
+from evaluator.network.spec import Activation
 
-WORKSPACE_BYTES = 32 << 20
+_WORKSPACE_BYTES = 32 << 20
 """For each stream; NVIDIA's recommendation for Hopper."""
 
 _COMPUTE_32F, _REAL_32F = 68, 0
@@ -26,26 +26,13 @@ _OP_T = 1
 _EPILOGUE_DEFAULT, _EPILOGUE_RELU, _EPILOGUE_BIAS = 1, 2, 4
 _PREFERENCE_WORKSPACE = 1
 _ALGORITHM_BYTES = 64
+_ALGORITHMS = 4
 _WHEEL_PATTERNS = (
     "cu*/lib/libcublasLt.so.*",
     "cublas/lib/libcublasLt.so.*",
     "cu*/bin/**/cublasLt64_*.dll",
     "cublas/bin/cublasLt64_*.dll",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class LibraryProduct:
-    """out [m, n] = relu?(a [m, k] b [n, k]^T + bias? + residual?), row strides lda and ldo."""
-
-    m: int
-    n: int
-    k: int
-    lda: int
-    ldo: int
-    bias: bool
-    residual: bool
-    relu: bool
 
 
 class _Heuristic(ctypes.Structure):
@@ -58,8 +45,11 @@ class _Heuristic(ctypes.Structure):
     )
 
 
-class CublasLt:
+class CublasLt(Library):
     """The library in the calling thread's CUDA context."""
+
+    name = "cuBLASLt"
+    workspace = _WORKSPACE_BYTES
 
     def __init__(self, precision: Precision) -> None:
         """Raises DeviceError when the library is missing or does not work; then our own kernels do it all."""
@@ -73,17 +63,16 @@ class CublasLt:
         self.version = f"cuBLASLt {self._library.cublasLtGetVersion()}"
         self._alpha, self._zero, self._one = (ctypes.c_float(value) for value in (1.0, 0.0, 1.0))
 
-    def algorithms(self, product: LibraryProduct, count: int = 4) -> list[bytes]:
-        """The library's own best guesses, best first; empty if it cannot do it."""
+    def algorithms(self, product: LibraryProduct) -> list[bytes]:
         preference = ctypes.c_void_p()
         self._call("cublasLtMatmulPreferenceCreate", ctypes.byref(preference))
-        workspace = ctypes.c_uint64(WORKSPACE_BYTES)
+        workspace = ctypes.c_uint64(_WORKSPACE_BYTES)
         self._set("cublasLtMatmulPreferenceSetAttribute", preference, _PREFERENCE_WORKSPACE, workspace)
-        results = (_Heuristic * count)()
+        results = (_Heuristic * _ALGORITHMS)()
         found = ctypes.c_int()
         with _Described(self, product, bias=256) as (operation, a, b, c):
             status = self._library.cublasLtMatmulAlgoGetHeuristic(
-                self._handle, operation, a, b, c, c, preference, count, results, ctypes.byref(found)
+                self._handle, operation, a, b, c, c, preference, _ALGORITHMS, results, ctypes.byref(found)
             )
         self._call("cublasLtMatmulPreferenceDestroy", preference)
         if status:
@@ -103,7 +92,6 @@ class CublasLt:
         workspace: int,
         stream: int,
     ) -> None:
-        """Queue a product. All but the first two are addresses, and the stream's handle."""
         chosen = (ctypes.c_uint8 * _ALGORITHM_BYTES).from_buffer_copy(algorithm)
         added = residual if product.residual else out
         with _Described(self, product, bias=bias) as (operation, layout_a, layout_b, layout_c):
@@ -123,7 +111,7 @@ class CublasLt:
                 layout_c,
                 ctypes.byref(chosen),
                 ctypes.c_void_p(workspace),
-                ctypes.c_size_t(WORKSPACE_BYTES),
+                ctypes.c_size_t(_WORKSPACE_BYTES),
                 ctypes.c_void_p(stream),
             )
 
@@ -161,7 +149,9 @@ class _Described:
         library._call("cublasLtMatmulDescCreate", ctypes.byref(self._operation), _COMPUTE_32F, _REAL_32F)
         name = "cublasLtMatmulDescSetAttribute"
         library._set(name, self._operation, _TRANSPOSE_A, ctypes.c_int32(_OP_T))
-        epilogue = (_EPILOGUE_RELU if product.relu else 0) | (_EPILOGUE_BIAS if product.bias else 0)
+        epilogue = (_EPILOGUE_RELU if product.activation is Activation.RELU else 0) | (
+            _EPILOGUE_BIAS if product.bias else 0
+        )
         library._set(name, self._operation, _EPILOGUE, ctypes.c_uint32(epilogue or _EPILOGUE_DEFAULT))
         if product.bias:
             library._set(name, self._operation, _BIAS_POINTER, ctypes.c_void_p(self._bias))

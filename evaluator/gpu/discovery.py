@@ -9,6 +9,8 @@ from pathlib import Path
 from types import ModuleType
 
 from evaluator.gpu.device import Device, DeviceError, DeviceInfo
+from evaluator.gpu.library import Library
+from evaluator.gpu.target import Precision
 
 _VENDORS = {
     "amd": ("evaluator.gpu.amd", "hip-python is not installed: pip install hip-python, and install ROCm"),
@@ -18,6 +20,8 @@ _VENDORS = {
     ),
 }
 
+_LIBRARIES = {"amd": (), "nvidia": (("evaluator.gpu.cublaslt", "cuBLASLt", "CublasLt"),)}
+"""By vendor: module, name and class of what multiplies matrices."""
 
 _DEVICE_NODES = {"amd": ("/dev/kfd", "/dev/dxg"), "nvidia": ("/dev/nvidiactl", "/dev/dxg")}
 """On Linux: what the drivers make; dxg is Windows' under WSL."""
@@ -65,6 +69,19 @@ def open_device(info: DeviceInfo) -> Device:
     module = _module(info.vendor)
     device: Device = (module.AmdDevice if info.vendor == "amd" else module.NvidiaDevice)(info.index)
     return device
+
+
+def open_libraries(info: DeviceInfo, precision: Precision) -> tuple[tuple[Library, ...], dict[str, str]]:
+    """The vendor's libraries for the device that is the calling thread's, and by name why one cannot be used.
+    Never raises: our own kernels can do everything."""
+    libraries: list[Library] = []
+    problems: dict[str, str] = {}
+    for module, name, kind in _LIBRARIES.get(info.vendor, ()):
+        try:
+            libraries.append(getattr(importlib.import_module(module), kind)(precision))
+        except (DeviceError, ImportError) as error:
+            problems[name] = str(error)
+    return tuple(libraries), problems
 
 
 def _require_driver(vendor: str) -> None:

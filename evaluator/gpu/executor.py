@@ -12,6 +12,7 @@ from __future__ import annotations
 import ctypes
 import logging
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evaluator.gpu.compiler import Compiler
-from evaluator.gpu.cublaslt import WORKSPACE_BYTES, CublasLt
 from evaluator.gpu.device import Device, DeviceError, HostBuffer
+from evaluator.gpu.library import Library
 from evaluator.gpu.plan import Plan
 from evaluator.gpu.program import Argument, Branch, Buffer, Launch, LibraryStep, Space
 from evaluator.gpu.weights import round_up
@@ -97,14 +98,14 @@ class Executor:
         plan: Plan,
         buckets: tuple[int, ...],
         *,
-        library: CublasLt | None = None,
+        libraries: Sequence[Library] = (),
         slots: int = 2,
     ) -> None:
         """buckets: ascending batch sizes; a batch is padded to the next one. Raises DeviceError (among them
         OutOfDeviceMemory, with nothing left allocated) and PlanError."""
         self.device = device
         self.buckets = buckets
-        self._library = library
+        self._libraries = {library.name: library for library in libraries}
         self._programs = {size: plan.program(size) for size in buckets}
         self._allocated: list[int] = []
         self._host: list[HostBuffer] = []
@@ -117,7 +118,7 @@ class Executor:
             )
             self._weights = self._upload(plan.weights)
             self._work = self._allocate_work()
-            space = 0 if library is None else WORKSPACE_BYTES
+            space = max((library.workspace for library in libraries), default=0)
             self._workspaces = [self._allocate(space) for _ in range(2)]  # main branch, second branch
             self.compute = device.create_stream()
             self._aside = device.create_stream()
@@ -261,12 +262,11 @@ class Executor:
         self, step: Launch | LibraryStep, exchange: dict[str, int], stream: Any, *, overlap: bool
     ) -> None:
         if isinstance(step, LibraryStep):
-            assert self._library is not None
 
             def address(buffer: Buffer | None) -> int:
                 return int(self._value(buffer, exchange).value)
 
-            self._library.multiply(
+            self._libraries[step.library].multiply(
                 step.product,
                 step.algorithm,
                 a=address(step.a),

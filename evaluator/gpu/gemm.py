@@ -61,18 +61,20 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """How a product is computed: by our kernel with a tile, or by an algorithm of the vendor's library.
+    """How a product is computed: by our kernel with a tile, or by an algorithm of a vendor's library, named.
 
-    splits: shares of k that are summed separately.
+    splits: shares of k that are summed separately. fused: the library applies the activation, if it can.
     """
 
     tile: Tile | None
     splits: int = 1
     algorithm: bytes = b""
+    library: str = ""
+    fused: bool = True
 
     def __str__(self) -> str:
         if self.tile is None:
-            return f"library {self.algorithm[:8].hex()}"
+            return f"{self.library} {self.algorithm[:8].hex()}" + " unfused" * (not self.fused)
         tile = self.tile
         groups = f"*{tile.warps_k}" if tile.warps_k > 1 else ""
         return f"{tile.block_m}x{tile.block_n}x{tile.block_k}{groups}" + (

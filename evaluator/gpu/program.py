@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from numpy.typing import NDArray
 
 from evaluator.gpu.compiler import KernelKey
-from evaluator.gpu.cublaslt import LibraryProduct
+from evaluator.gpu.library import LibraryProduct
 
 
 class Space(Enum):
@@ -68,8 +68,9 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class LibraryStep:
-    """A matrix product by the vendor's library; bias and residual where the product has them."""
+    """A matrix product by a vendor's library, named; bias and residual where the product has them."""
 
+    library: str
     product: LibraryProduct
     algorithm: bytes
     a: Buffer

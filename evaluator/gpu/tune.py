@@ -14,7 +14,7 @@ import json
 import logging
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -25,9 +25,9 @@ import platformdirs
 from evaluator.gpu import weights as pack
 from evaluator.gpu.builder import After, Builder, Linear
 from evaluator.gpu.compiler import Compiler, source
-from evaluator.gpu.cublaslt import WORKSPACE_BYTES, CublasLt, LibraryProduct
 from evaluator.gpu.device import Device, DeviceError
 from evaluator.gpu.gemm import Choice, Product, Tile, candidates, estimate
+from evaluator.gpu.library import Library, library_product
 from evaluator.gpu.program import Branch, Buffer, Launch, LibraryStep, Matrix, Program, Space
 from evaluator.gpu.target import Precision
 from evaluator.network.spec import Activation, LayerNorm
@@ -72,7 +72,7 @@ class Tuner:
         device: Device,
         compiler: Compiler,
         precision: Precision,
-        library: CublasLt | None,
+        libraries: Sequence[Library],
         *,
         use_cache: bool = True,
         progress: Callable[[str], None] = log.debug,
@@ -80,7 +80,7 @@ class Tuner:
         self._device = device
         self._compiler = compiler
         self._precision = precision
-        self._library = library
+        self._libraries = libraries
         self._progress = progress
         self._path = self._cache_path() if use_cache else None
         self.known: dict[Product, list[Measured]] = {} if self._path is None else _read(self._path)
@@ -107,9 +107,9 @@ class Tuner:
         plain = next(choice for choice in own if choice.splits == 1)
         count = _OWN_CANDIDATES_OF_FEW if product.m <= _FEW_ROWS else _OWN_CANDIDATES
         possible = [plain, *(choice for choice in own[:count] if choice != plain)]
-        possible += [Choice(None, 1, algorithm) for algorithm in self._algorithms(product)]
+        possible += self._of_libraries(product)
         start = time.perf_counter()
-        with _Bench(self._device, self._compiler, self._precision, self._library, product) as bench:
+        with _Bench(self._device, self._compiler, self._precision, self._libraries, product) as bench:
             expected = bench.result(plain)
             scale = float(np.sqrt(np.square(expected).mean())) or 1.0
             measured = []
@@ -132,25 +132,19 @@ class Tuner:
         )
         return measured
 
-    def _algorithms(self, product: Product) -> list[bytes]:
-        if self._library is None or product.convolution or product.bias_by_square or product.segment:
+    def _of_libraries(self, product: Product) -> list[Choice]:
+        if product.convolution or product.bias_by_square or product.segment:
             return []
-        shape = LibraryProduct(
-            m=product.m,
-            n=product.n,
-            k=product.k,
-            lda=product.k,
-            ldo=product.n,
-            bias=product.bias,
-            residual=product.residual,
-            relu=product.activation is Activation.RELU,
-        )
-        return list(dict.fromkeys(self._library.algorithms(shape)))
+        choices: dict[Choice, None] = {}
+        for library in self._libraries:
+            shape = library_product(product, library.name, fused=True, lda=product.k, ldo=product.n)
+            choices |= {Choice(None, 1, each, library.name): None for each in library.algorithms(shape)}
+        return list(choices)
 
     def _cache_path(self) -> Path:
         info = self._device.info
-        library = "none" if self._library is None else self._library.version
-        parts = [info.name, info.driver, info.target.name, self._precision.value, library]
+        parts = [info.name, info.driver, info.target.name, self._precision.value]
+        parts += [library.version for library in self._libraries]
         parts += [source("gemm"), source("rows"), Path(__file__).read_text("utf-8")]
         digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
         return Path(platformdirs.user_cache_dir("wavefront", False)) / "gemm" / f"{digest}.json"
@@ -164,11 +158,12 @@ class _Bench:
         device: Device,
         compiler: Compiler,
         precision: Precision,
-        library: CublasLt | None,
+        libraries: Sequence[Library],
         product: Product,
     ) -> None:
         self._device, self._compiler, self._precision = device, compiler, precision
-        self._library, self._product = library, product
+        self._libraries = {library.name: library for library in libraries}
+        self._product = product
         self._allocated: list[int] = []
         self._buffers: dict[str, int] = {}
         self._sizes: dict[str, int] = {}
@@ -197,7 +192,8 @@ class _Bench:
         ):
             self._buffers[name] = self._allocate(values.nbytes)
             self._device.write(self._buffers[name], np.ascontiguousarray(values))
-        self._workspace = self._allocate(WORKSPACE_BYTES)
+        space = max((library.workspace for library in self._libraries.values()), default=0)
+        self._workspace = self._allocate(space)
         self._stream = self._device.create_stream()
         self._events = [self._device.create_event(timing=True) for _ in range(2)]
         return self
@@ -240,8 +236,7 @@ class _Bench:
             weights = self._weights + repeat % self._copies * self._weights_stride
             for step in program.steps:
                 if isinstance(step, LibraryStep):
-                    assert self._library is not None
-                    self._library.multiply(
+                    self._libraries[step.library].multiply(
                         step.product,
                         step.algorithm,
                         a=self._address(step.a, weights),
@@ -364,6 +359,8 @@ def _read(path: Path) -> dict[Product, list[Measured]]:
                         None if each["tile"] is None else Tile(**each["tile"]),
                         each["splits"],
                         bytes.fromhex(each["algorithm"]),
+                        each["library"],
+                        each["fused"],
                     ),
                     each["us"],
                 )
@@ -383,6 +380,8 @@ def _write(path: Path, known: dict[Product, list[Measured]]) -> None:
                     "tile": None if each.choice.tile is None else asdict(each.choice.tile),
                     "splits": each.choice.splits,
                     "algorithm": each.choice.algorithm.hex(),
+                    "library": each.choice.library,
+                    "fused": each.choice.fused,
                     "us": round(each.microseconds, 2),
                 }
                 for each in measured

@@ -29,7 +29,7 @@ def device() -> CpuDevice:
 
 
 def tuner(device: CpuDevice, kernel_cache: Path) -> Tuner:
-    return Tuner(device, Compiler(device, cache_folder=kernel_cache), Precision.FP32, None)
+    return Tuner(device, Compiler(device, cache_folder=kernel_cache), Precision.FP32, ())
 
 
 def test_what_disagrees_is_dropped_and_what_is_known_is_not_measured_again(

@@ -1,0 +1,105 @@
+"""What a vendor's library of matrix products looks like to the rest, and what each of them fuses.
+
+`cublaslt.py`, `hipblaslt.py` and `hipblas.py` implement it, as siblings. A device may offer several at once:
+`tune.py` measures all of them against each other and our own kernel, and `gemm.Choice` names the winner.
+
+Row-major out [m, n] = a [m, k] b [n, k]^T is, in the libraries' column-major terms, out^T = op(b) a with
+op(b) transposed: their matrices "A" and "B" are our b and a, and their m and n are our n and m.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+from evaluator.gpu.gemm import Product
+from evaluator.network.spec import Activation
+
+
+@dataclass(frozen=True, slots=True)
+class Epilogue:
+    """What a library does in the pass of the product itself; the rest takes a pass of kernels/rows.hip.
+    A residual (beta = 1) is within the reach of all of them, and is added before the activation."""
+
+    bias: bool
+    activations: frozenset[Activation]
+
+
+EPILOGUES = {
+    "cuBLASLt": Epilogue(True, frozenset({Activation.RELU})),
+    # Its GELU and clamps are not in any lc0 network, and its sigmoid goes without a bias.
+    "hipBLASLt": Epilogue(True, frozenset({Activation.RELU, Activation.SWISH})),
+    "hipBLAS": Epilogue(False, frozenset()),
+}
+"""By the library's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryProduct:
+    """out [m, n] = activation(a [m, k] b [n, k]^T + bias? + residual?), row strides lda and ldo.
+
+    bias and activation: only what the library's Epilogue has.
+    """
+
+    m: int
+    n: int
+    k: int
+    lda: int
+    ldo: int
+    bias: bool
+    residual: bool
+    activation: Activation = Activation.NONE
+
+
+def library_product(product: Product, library: str, *, fused: bool, lda: int, ldo: int) -> LibraryProduct:
+    """The part of a product that a library computes. fused: with the activation, if it has it."""
+    epilogue = EPILOGUES[library]
+    own = fused and product.activation in epilogue.activations
+    return LibraryProduct(
+        m=product.m,
+        n=product.n,
+        k=product.k,
+        lda=lda,
+        ldo=ldo,
+        bias=product.bias and epilogue.bias,
+        residual=product.residual,
+        activation=product.activation if own else Activation.NONE,
+    )
+
+
+class Library(ABC):
+    """A library in one precision on the calling thread's device. Calls come from one thread at a time.
+
+    name: the key into EPILOGUES. version: in words. workspace: bytes that `multiply` may use, for each
+    stream. warms_up: the first call of an algorithm loads code, which must not happen during a capture.
+    """
+
+    name: str
+    version: str
+    workspace: int
+    warms_up: bool = False
+
+    @abstractmethod
+    def algorithms(self, product: LibraryProduct) -> list[bytes]:
+        """The library's own best guesses, best first; empty if it cannot do it. They mean the same to every
+        instance of the same version."""
+
+    @abstractmethod
+    def multiply(
+        self,
+        product: LibraryProduct,
+        algorithm: bytes,
+        *,
+        a: int,
+        b: int,
+        bias: int,
+        residual: int,
+        out: int,
+        workspace: int,
+        stream: int,
+    ) -> None:
+        """Queue a product. All but the first two are addresses, and the stream's handle. Raises
+        DeviceError."""
+
+    def close(self) -> None:  # noqa: B027 - most have nothing to let go of
+        """Let go of the library's handle. Idempotent."""
