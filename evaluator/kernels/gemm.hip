@@ -90,13 +90,13 @@ DEVICE void fetch_tile(const Problem& p, Staged& staged, int m0, int n0, int k0)
   for (int i = 0; i < CHUNKS_A; i++) {
     int index = thread_index() + i * THREADS, row = index / ROW_CHUNKS, column = index % ROW_CHUNKS * CHUNK;
     const Element* from = row < BLOCK_M ? source_a(p, m0 + row, k0 + column) : nullptr;
-    staged.a[i] = from ? *(const Bits128*)from : Bits128{{0, 0, 0, 0}};
+    staged.a[i] = from ? read_global(from) : Bits128{{0, 0, 0, 0}};
   }
 #pragma unroll
   for (int i = 0; i < CHUNKS_B; i++) {
     int index = thread_index() + i * THREADS, row = index / ROW_CHUNKS, column = index % ROW_CHUNKS * CHUNK;
     const Element* from = row < BLOCK_N ? source_b(p, n0 + row, k0 + column) : nullptr;
-    staged.b[i] = from ? *(const Bits128*)from : Bits128{{0, 0, 0, 0}};
+    staged.b[i] = from ? read_global(from) : Bits128{{0, 0, 0, 0}};
   }
 }
 DEVICE void store_tile(const Staged& staged, Element* tile) {
