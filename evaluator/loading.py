@@ -87,7 +87,9 @@ class Loader:
             from evaluator.network import load_network
 
             self.progress(f"loading {path}")
+            preparing = self._prepare()
             network = load_network(Path(path), policy_head=policy_head or None, value_head=value_head or None)
+            preparing.join()
         runners: list[Runner] = []
         try:
             for index, spec in enumerate(self.backends):
@@ -101,6 +103,20 @@ class Loader:
         self._names.add(info.name)
         fallback = None if network is None else partial(self.open_backend, "reference", network)
         return ServedNetwork(info, runners, fallback)
+
+    def _prepare(self) -> threading.Thread:
+        """Find the devices while the file is read: a large one takes seconds, and a driver one."""
+        from evaluator.backends import prepare_backend
+
+        names = dict.fromkeys(parse_backend(spec)[0] for spec in self.backends)
+
+        def work() -> None:
+            for name in names:
+                prepare_backend(name)
+
+        thread = threading.Thread(target=work, name="prepare backends", daemon=True)
+        thread.start()
+        return thread
 
     def _open(self, index: int, spec: str, network: NetworkSpec | None) -> Runner:
         name, options = parse_backend(spec)

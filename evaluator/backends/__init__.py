@@ -17,13 +17,23 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 import inspect
+import logging
 from types import ModuleType
 from typing import Any
 
 from evaluator.backends.base import Backend, BackendError
 from evaluator.network.spec import NetworkSpec
 
-__all__ = ["Backend", "BackendError", "available_backends", "backend_names", "open_backend"]
+__all__ = [
+    "Backend",
+    "BackendError",
+    "available_backends",
+    "backend_names",
+    "open_backend",
+    "prepare_backend",
+]
+
+log = logging.getLogger(__name__)
 
 AUTO = "auto"
 
@@ -50,6 +60,15 @@ def needs_network(name: str) -> bool:
     """False for backends that evaluate without one (random, uniform). Raises BackendError for an unknown
     name."""
     return name == AUTO or bool(_module(name).NEEDS_NETWORK)
+
+
+def prepare_backend(name: str) -> None:
+    """Import what a backend needs and look for its devices, so that opening it later takes less time. What
+    goes wrong is left to `open_backend`. From any thread."""
+    try:
+        _unavailable("gpu" if name == AUTO else name)
+    except Exception:
+        log.debug("preparing the %s backend failed", name, exc_info=True)
 
 
 def open_backend(

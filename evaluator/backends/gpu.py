@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any
 
@@ -146,6 +147,7 @@ class GpuBackend(Backend):
         self.precision = precision
         self.network = network
         self._device = device
+        expected = _Expected(network) if check else None
         compiler = compiler or Compiler(device)
         self._libraries: Sequence[Library] = ()
         if not deterministic:
@@ -181,9 +183,9 @@ class GpuBackend(Backend):
         self._executor = self.executor
         self.buckets = buckets
         self.max_batch = buckets[-1]
-        if check:
+        if expected is not None:
             try:
-                self.check()
+                self.check(expected)
             except BaseException:
                 self.executor.close()
                 raise
@@ -214,10 +216,9 @@ class GpuBackend(Backend):
             np.concatenate([half.moves_left for half in halves]),
         )
 
-    def check(self) -> None:
+    def check(self, reference: _Expected) -> None:
         """Compare what every bucket computes with the reference. Raises BackendError."""
-        probe = probe_batch(_CHECKED_POSITIONS, seed=7)
-        expected = ReferenceBackend(self.network).evaluate(probe)
+        probe, expected = reference.probe, reference.wait()
         logits_limit, wdl_limit = TOLERANCES[self.precision]
         spread = float(expected.logits.std()) or 1.0
         for size in self.buckets:
@@ -241,6 +242,19 @@ class GpuBackend(Backend):
             for library in self._libraries:
                 library.close()
             self._device.close()
+
+
+class _Expected:
+    """What the reference says about a few made-up positions, computed beside the opening of the backend."""
+
+    def __init__(self, network: NetworkSpec) -> None:
+        self.probe = probe_batch(_CHECKED_POSITIONS, seed=7)
+        thread = ThreadPoolExecutor(1, "reference")
+        self._result = thread.submit(ReferenceBackend(network).evaluate, self.probe)
+        thread.shutdown(wait=False)
+
+    def wait(self) -> EvaluationBatch:
+        return self._result.result()
 
 
 def _sizes(text: str) -> tuple[int, ...]:

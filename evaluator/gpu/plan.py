@@ -88,8 +88,8 @@ class _Walk:
             return Linear(
                 name,
                 len(layer.biases),
-                pack.matrix(layer.weights * np.float32(scale), self.precision),
-                pack.vector(layer.biases * np.float32(scale), self.precision),
+                pack.matrix(_times(layer.weights, np.float32(scale)), self.precision),
+                pack.vector(_times(layer.biases, np.float32(scale)), self.precision),
                 layer.activation,
             )
 
@@ -226,8 +226,8 @@ class _Walk:
         def make_qkv() -> Linear:
             scale = np.float32(own**-0.5)
             parts = [(layer.q, scale), (layer.k, np.float32(1)), (layer.v, np.float32(1))]
-            weights = [pack.head_rows(part.weights * factor, heads, depth) for part, factor in parts]
-            biases = [pack.head_rows(part.biases * factor, heads, depth) for part, factor in parts]
+            weights = [pack.head_rows(_times(part.weights, factor), heads, depth) for part, factor in parts]
+            biases = [pack.head_rows(_times(part.biases, factor), heads, depth) for part, factor in parts]
             return Linear(
                 f"{name}.qkv",
                 3 * heads * depth,
@@ -367,6 +367,11 @@ class _Walk:
             f"{name}.dense1", head.dense1, channels_first=isinstance(head.embedding, ConvBlock)
         )
         return b.linear(dense1, b.view(y, b.positions), f"{name}2")
+
+
+def _times(values: FloatArray, factor: np.float32) -> FloatArray:
+    """Without a copy where there is nothing to do: networks are large."""
+    return values if factor == 1 else values * factor
 
 
 def _last(layer: Dense) -> tuple[FloatArray, FloatArray, Activation]:

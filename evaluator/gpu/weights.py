@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -19,6 +23,10 @@ def round_up(value: int, multiple: int) -> int:
     return -(-value // multiple) * multiple
 
 
+_BLOCK = 1 << 18
+"""Values that are converted at once: what a core's cache holds. A large network has 2 * 10^8 of them."""
+
+
 def stored(values: FloatArray, precision: Precision) -> NDArray[Any]:
     """Any shape -> the same shape as float16, bfloat16 (as uint16) or float32. Raises WeightError where a
     finite value would become infinite."""
@@ -26,16 +34,39 @@ def stored(values: FloatArray, precision: Precision) -> NDArray[Any]:
         case Precision.FP32:
             return np.ascontiguousarray(values, np.float32)
         case Precision.FP16:
-            with np.errstate(over="ignore"):
-                halves = values.astype(np.float16)
-            if not np.isfinite(halves).all():
-                largest = float(np.abs(values).max())
-                raise WeightError(f"a weight of {largest:.3g} does not fit into fp16; use bf16 or fp32")
-            return np.ascontiguousarray(halves)
+            return _converted(values, np.dtype(np.float16), _to_half)
         case Precision.BF16:
-            bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
-            rounded = bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))  # ties to even
-            return np.ascontiguousarray((rounded >> np.uint32(16)).astype(np.uint16))
+            return _converted(values, np.dtype(np.uint16), _to_bfloat)
+
+
+def _converted(
+    values: FloatArray, dtype: np.dtype[Any], convert: Callable[[FloatArray, NDArray[Any]], None]
+) -> NDArray[Any]:
+    """`convert` block by block into a new array, on all cores: numpy holds no lock meanwhile."""
+    flat = np.ascontiguousarray(values, np.float32).reshape(-1)
+    result = np.empty(len(flat), dtype)
+    blocks = [slice(start, start + _BLOCK) for start in range(0, len(flat), _BLOCK)]
+    list(_threads().map(lambda block: convert(flat[block], result[block]), blocks))
+    return result.reshape(values.shape)
+
+
+@cache
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(min(8, os.cpu_count() or 1), "weights")
+
+
+def _to_half(values: FloatArray, out: NDArray[Any]) -> None:
+    with np.errstate(over="ignore"):
+        out[:] = values
+    if not np.isfinite(out).all():
+        largest = float(np.abs(values).max())
+        raise WeightError(f"a weight of {largest:.3g} does not fit into fp16; use bf16 or fp32")
+
+
+def _to_bfloat(values: FloatArray, out: NDArray[Any]) -> None:
+    bits = values.view(np.uint32)
+    rounded = bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))  # ties to even
+    out[:] = rounded >> np.uint32(16)
 
 
 def matrix(values: FloatArray, precision: Precision) -> NDArray[Any]:
@@ -51,7 +82,9 @@ def vector(values: FloatArray, precision: Precision) -> FloatArray:
 
 
 def padded(values: FloatArray, rows: int, columns: int) -> FloatArray:
-    """[r, c] -> both rounded up to multiples, with zeros."""
+    """[r, c] -> both rounded up to multiples, with zeros; the array itself where they are multiples."""
+    if values.shape[0] % rows == 0 and values.shape[1] % columns == 0:
+        return values
     result = np.zeros((round_up(values.shape[0], rows), round_up(values.shape[1], columns)), np.float32)
     result[: values.shape[0], : values.shape[1]] = values
     return result
@@ -67,8 +100,11 @@ def convolution(weights: FloatArray, precision: Precision) -> NDArray[Any]:
 
 
 def head_rows(weights: FloatArray, heads: int, depth: int) -> FloatArray:
-    """[heads * d, ...] -> [heads * depth, ...]: every head's rows padded with zeros to `depth`."""
+    """[heads * d, ...] -> [heads * depth, ...]: every head's rows padded with zeros to `depth`; the array
+    itself where nothing is missing."""
     own = weights.shape[0] // heads
+    if own == depth:
+        return weights
     result = np.zeros((heads, depth, *weights.shape[1:]), np.float32)
     result[:, :own] = weights.reshape(heads, own, *weights.shape[1:])
     return result.reshape(heads * depth, *weights.shape[1:])

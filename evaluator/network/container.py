@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import zlib
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,7 +48,9 @@ def read_container(path: Path, limits: Limits | None = None) -> tuple[Message, s
     """
     limits = limits or Limits()
     data = _read(path, limits.maximum)
-    raw = decompress(data, limits.of(len(data))) if data[:2] == b"\x1f\x8b" else data
+    with ThreadPoolExecutor(1) as beside:  # neither holds the interpreter's lock
+        digest = beside.submit(hashlib.sha256, data)
+        raw = decompress(data, limits.of(len(data))) if data[:2] == b"\x1f\x8b" else data
     net = new_message("Net")
     try:
         net.ParseFromString(raw)
@@ -60,7 +63,7 @@ def read_container(path: Path, limits: Limits | None = None) -> tuple[Message, s
             f"magic: {net.magic:#x}, expected {MAGIC:#x}; this is not an lc0 network, or it is damaged"
         )
     _check_version(net)
-    return net, hashlib.sha256(data).hexdigest(), len(data)
+    return net, digest.result().hexdigest(), len(data)
 
 
 def _read(path: Path, maximum: int) -> bytes:

@@ -8,12 +8,14 @@ from evaluator.network.errors import NetworkError
 from evaluator.network.schema import Message, WeightsEncoding
 from evaluator.network.spec import FloatArray
 
-_BYTES_PER_VALUE = {
-    WeightsEncoding.LINEAR16: 2,
-    WeightsEncoding.FLOAT16: 2,
-    WeightsEncoding.BFLOAT16: 2,
-    WeightsEncoding.FLOAT32: 4,
+_STORED_TYPES = {
+    WeightsEncoding.LINEAR16: "<u2",
+    WeightsEncoding.FLOAT16: "<f2",
+    WeightsEncoding.BFLOAT16: "<u2",
+    WeightsEncoding.FLOAT32: "<f4",
 }
+
+_BLOCK = 1 << 16
 
 
 def layer_encoding(layer: Message, name: str) -> WeightsEncoding:
@@ -37,26 +39,35 @@ def decode_layer(layer: Message, name: str) -> FloatArray:
     """
     encoding = layer_encoding(layer, name)
     data: bytes = layer.params
-    if len(data) % _BYTES_PER_VALUE[encoding]:
+    if len(data) % np.dtype(_STORED_TYPES[encoding]).itemsize:
         raise NetworkError(
             f"{name}: {len(data)} bytes are not a whole number of {encoding.name} values; the file is damaged"
         )
-    match encoding:
-        case WeightsEncoding.LINEAR16:
-            low, high = np.float32(layer.min_val), np.float32(layer.max_val)
-            if not (np.isfinite(low) and np.isfinite(high)):
-                raise NetworkError(f"{name}: its range {low} to {high} is not finite; the file is damaged")
-            t = np.frombuffer(data, "<u2").astype(np.float32) / np.float32(65535)
-            with np.errstate(over="ignore"):
-                values = low * (np.float32(1) - t) + high * t
-        case WeightsEncoding.FLOAT16:
-            values = np.frombuffer(data, "<f2").astype(np.float32)
-        case WeightsEncoding.BFLOAT16:
-            values = (np.frombuffer(data, "<u2").astype(np.uint32) << 16).view(np.float32)
-        case WeightsEncoding.FLOAT32:
-            values = np.frombuffer(data, "<f4").astype(np.float32)
-    if not np.isfinite(values).all():
-        bad = int(np.count_nonzero(~np.isfinite(values)))
+    low, high = np.float32(layer.min_val), np.float32(layer.max_val)
+    if encoding is WeightsEncoding.LINEAR16 and not (np.isfinite(low) and np.isfinite(high)):
+        raise NetworkError(f"{name}: its range {low} to {high} is not finite; the file is damaged")
+    stored = np.frombuffer(data, _STORED_TYPES[encoding])
+    values = np.empty(len(stored), np.float32)
+    bad = 0
+    # In blocks that stay in the processor's cache: half the time of whole arrays for a large layer.
+    with np.errstate(over="ignore", invalid="ignore"):
+        for start in range(0, len(stored), _BLOCK):
+            block, out = stored[start : start + _BLOCK], values[start : start + _BLOCK]
+            match encoding:
+                case WeightsEncoding.LINEAR16:
+                    t = block.astype(np.float32)
+                    t /= np.float32(65535)
+                    np.subtract(np.float32(1), t, out=out)
+                    out *= low
+                    t *= high
+                    out += t
+                case WeightsEncoding.BFLOAT16:
+                    np.left_shift(block, 16, out=out.view(np.uint32), dtype=np.uint32)
+                case WeightsEncoding.FLOAT16 | WeightsEncoding.FLOAT32:
+                    out[:] = block
+            if not np.isfinite(out).all():
+                bad += int(np.count_nonzero(~np.isfinite(out)))
+    if bad:
         raise NetworkError(f"{name}: {bad} of {len(values)} values are not finite; the file is damaged")
     return values
 
