@@ -18,6 +18,7 @@ COMMANDS: dict[str, str] = {
     "devices": "the GPUs that can be used, or why they cannot",
     "verify": "a backend's errors against the float64 reference",
     "tune": "measure the matrix products on a GPU and keep the fastest",
+    "kernels": "registers, spills and occupancy of every GPU kernel, for every target",
     "describe": "what a network file contains",
     "export": "write a network as an ONNX model",
     "random-network": "write a network with random weights",

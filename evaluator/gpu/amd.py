@@ -10,6 +10,7 @@ import numpy as np
 from hip import hip, hiprtc
 from numpy.typing import NDArray
 
+from evaluator.gpu.compiler import AMD_FLAGS
 from evaluator.gpu.device import (
     Argument,
     CompilationError,
@@ -105,14 +106,7 @@ class AmdDevice(Device):
 
     def compile(self, source: str, name: str, options: Sequence[str]) -> bytes:
         target = self.info.target.name
-        flags = [
-            f"--offload-arch={target}",
-            "-std=c++17",
-            "-O3",
-            "-ffp-contract=fast",
-            "-fno-strict-aliasing",
-            *options,
-        ]
+        flags = [f"--offload-arch={target}", *AMD_FLAGS, *options]
         program = _check(hiprtc.hiprtcCreateProgram(source.encode(), f"{name}.hip".encode(), 0, None, None))
         result = hiprtc.hiprtcCompileProgram(program, len(flags), [flag.encode() for flag in flags])
         if int(result[0]) != 0:

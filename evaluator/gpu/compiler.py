@@ -29,6 +29,9 @@ log = logging.getLogger(__name__)
 
 KERNELS = Path(__file__).resolve().parent.parent / "kernels"
 
+AMD_FLAGS = ("-std=c++17", "-O3", "-ffp-contract=fast", "-fno-strict-aliasing")
+"""What every compiler for AMD is told; elements are read and written through other types, hence the last."""
+
 _INCLUDE = re.compile(r'^#include "([a-z_]+\.h)"$')
 _CHECKSUM_BYTES = 32
 
@@ -99,14 +102,15 @@ class Compiler:
 
     def _code(self, key: KernelKey) -> bytes:
         text = source(key.file)
-        parts = [text, self._device.info.target.name, *key.options, self._version]
+        options = (*key.options, *self._device.info.target.options)
+        parts = [text, self._device.info.target.name, *options, self._version]
         path = self._folder / f"{key.file}-{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:32]}.bin"
         if self._use_cache:
             code = _read(path)
             if code is not None:
                 return code
         log.debug("compiling %s", key)
-        code = self._device.compile(text, key.file, key.options)
+        code = self._device.compile(text, key.file, options)
         self.compiled += 1
         if self._use_cache:
             _write(path, code)

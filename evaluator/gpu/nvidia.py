@@ -189,23 +189,28 @@ class NvidiaDevice(Device):
 
 
 def compile_source(source: str, name: str, options: Sequence[str], target: Target) -> bytes:
-    """A cubin. Needs NVRTC but no GPU."""
+    """A cubin. Needs NVRTC but no GPU. Raises CompilationError."""
+    return compile_with_log(source, name, options, target)[0]
+
+
+def compile_with_log(source: str, name: str, options: Sequence[str], target: Target) -> tuple[bytes, str]:
+    """A cubin and what the compiler said."""
     # "a": the architecture's own instructions too (wgmma); such code runs on exactly this compute capability.
     architecture = target.name + ("a" if target.name == "sm_90" else "")
     flags = [f"--gpu-architecture={architecture}", "--std=c++17", "-default-device", *options]
     program = _check(nvrtc.nvrtcCreateProgram(source.encode(), f"{name}.cu".encode(), 0, None, None))
     try:
         result = nvrtc.nvrtcCompileProgram(program, len(flags), [flag.encode() for flag in flags])
+        log = bytearray(int(_check(nvrtc.nvrtcGetProgramLogSize(program))))
+        _check(nvrtc.nvrtcGetProgramLog(program, log))
+        text = log.split(b"\0")[0].decode(errors="replace")
         if int(result[0]) != 0:
-            log = bytearray(int(_check(nvrtc.nvrtcGetProgramLogSize(program))))
-            _check(nvrtc.nvrtcGetProgramLog(program, log))
-            text = log.split(b"\0")[0].decode(errors="replace")
             raise CompilationError(f"NVRTC cannot compile {name} for {target.name}:\n{text}")
         code = bytearray(int(_check(nvrtc.nvrtcGetCUBINSize(program))))
         _check(nvrtc.nvrtcGetCUBIN(program, code))
     finally:
         nvrtc.nvrtcDestroyProgram(program)
-    return bytes(code)
+    return bytes(code), text
 
 
 def _initialize() -> None:

@@ -49,6 +49,13 @@ class Target:
     shared_bytes: int
     known: bool = True
 
+    @property
+    def options(self) -> tuple[str, ...]:
+        """What kernels are compiled with for this target besides its name. Where no matrix unit is known none
+        may be used: the compiler's macros name families (gfx12), in which a newer member can lack the
+        instructions of the others."""
+        return ("-DMATRIX_GENERIC=1",) if self.unit is MatrixUnit.FMA else ()
+
     def matrix_unit(self, precision: Precision) -> MatrixUnit:
         """The unit that multiplies matrices of this storage."""
         return MatrixUnit.FMA if precision is Precision.FP32 else self.unit

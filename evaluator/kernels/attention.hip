@@ -62,7 +62,7 @@ KERNEL(attention, THREADS)(const Element* qkv, const Element* bias, Element* out
   Accumulator s[4];
 #pragma unroll
   for (int j = 0; j < 4; j++) clear(s[j]);
-#pragma unroll
+  UNROLL_PRODUCTS
   for (int depth = 0; depth < DEPTH; depth += 16) {
     FragmentA a = load_a(q + first * QUERIES_STRIDE + depth, QUERIES_STRIDE);
 #pragma unroll
@@ -123,7 +123,7 @@ KERNEL(attention, THREADS)(const Element* qkv, const Element* bias, Element* out
   Accumulator o[DEPTH / 16];
 #pragma unroll
   for (int j = 0; j < DEPTH / 16; j++) clear(o[j]);
-#pragma unroll
+  UNROLL_PRODUCTS
   for (int key = 0; key < 64; key += 16) {
 #if ACCUMULATOR_IS_A
     FragmentA a = fragment_of(s[key / 16]);

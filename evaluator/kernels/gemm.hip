@@ -117,7 +117,7 @@ DEVICE void multiply_tile(Accumulator (&c)[TILES_M][TILES_N], const Element* til
                           int warp_k) {
   const Element* a = tile + warp_m * (BLOCK_M / WARPS_M) * STRIDE;
   const Element* b = tile + TILE_A + warp_n * (BLOCK_N / WARPS_N) * STRIDE;
-#pragma unroll
+  UNROLL_PRODUCTS
   for (int step = 0; step < BLOCK_K; step += 16 * WARPS_K) {
     const int k = step + 16 * warp_k;
     FragmentB fragments[TILES_N];
@@ -132,6 +132,10 @@ DEVICE void multiply_tile(Accumulator (&c)[TILES_M][TILES_N], const Element* til
   }
 }
 
+#if defined(MATRIX_FMA)
+#undef BLOCKS_PER_MULTIPROCESSOR
+#define BLOCKS_PER_MULTIPROCESSOR 4  // else up to 5 registers are spilled (sm_80, sm_90)
+#endif
 KERNEL(gemm, THREADS)
 (const Element* a, const Element* b, const float* bias, const Element* residual, Element* out,
  float* partials, int m, int n, int k, int lda, int ldo, int channels, int share) {

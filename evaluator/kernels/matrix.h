@@ -1,5 +1,5 @@
 // A 16 x 16 x 16 matrix product by one wave, on whatever matrix unit the target has:
-//   mma.sync (sm_80 and newer), WMMA (gfx11 and gfx12), MFMA (gfx908, gfx90a, gfx942), plain FMA elsewhere
+//   mma.sync (sm_80 and newer), WMMA (gfx11 and gfx12), MFMA (gfx90a, gfx942), plain FMA elsewhere
 //   and always for float storage. c[row][column] += sum over k of a[row][k] b[column][k], sums in float.
 // A and B come from shared memory, each row 16-byte aligned. Which elements of c a lane holds depends on the
 // unit: element i is at (accumulator_row(i), accumulator_column(i)). A lane's elements lie in ROW_SLOTS rows,
@@ -7,17 +7,27 @@
 #pragma once
 #include "portable.h"
 
-#if !defined(ELEMENT_FP32) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+// MATRIX_GENERIC: the host knows of no matrix unit, and none is to be used.
+#if defined(ELEMENT_FP32) || defined(MATRIX_GENERIC)
+#define MATRIX_FMA 1
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
 #define MATRIX_MMA_SYNC 1
-#elif !defined(ELEMENT_FP32) && defined(__GFX11__)
+#elif defined(__GFX11__)
 #define MATRIX_WMMA_GFX11 1
-#elif !defined(ELEMENT_FP32) && defined(__GFX12__)
+#elif defined(__GFX12__)
 #define MATRIX_WMMA_GFX12 1
-#elif !defined(ELEMENT_FP32) && \
-    (defined(__gfx90a__) || defined(__gfx942__) || (defined(__gfx908__) && defined(ELEMENT_FP16)))
+#elif defined(__gfx90a__) || defined(__gfx942__)
 #define MATRIX_MFMA 1
 #else
 #define MATRIX_FMA 1
+#endif
+
+// Before a loop over products along k. Plain arithmetic has so much work in one of them that several at once
+// only cost registers.
+#if defined(MATRIX_FMA)
+#define UNROLL_PRODUCTS _Pragma("unroll 1")
+#else
+#define UNROLL_PRODUCTS _Pragma("unroll")
 #endif
 
 DEVICE int lane_index() {

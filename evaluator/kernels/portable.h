@@ -9,13 +9,18 @@ typedef unsigned short uint16;
 typedef unsigned int uint32;
 typedef unsigned long long uint64;
 
+// NVIDIA only, and to be redefined before a KERNEL: ptxas likes to spill a register or two for another block
+// on a multiprocessor. A number here lets it use the registers that so many blocks leave; 0 is its own choice.
+#define BLOCKS_PER_MULTIPROCESSOR 0
+
 #if defined(WAVEFRONT_CPU)
 // fibers.h, included before this file, defines the same names as the branches below.
 
 #elif defined(__CUDACC__)
 #define WAVE 32
 #define DEVICE static __device__ __forceinline__
-#define KERNEL(name, threads) extern "C" __global__ void __launch_bounds__(threads) name
+#define KERNEL(name, threads) \
+  extern "C" __global__ void __launch_bounds__(threads, BLOCKS_PER_MULTIPROCESSOR) name
 #define SHARED __shared__
 #define DYNAMIC_SHARED(name) extern __shared__ __align__(1024) char name[]
 DEVICE int thread_index() {

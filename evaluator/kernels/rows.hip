@@ -45,6 +45,10 @@ DEVICE void fetch(Bits128* to, const Element* from, int row, int rows) {
       to[c] = *(const Bits128*)(from + (uint64)row * ROW_STRIDE + column_of(c));
 }
 
+#if SPLIT && NORMALISE && defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+#undef BLOCKS_PER_MULTIPROCESSOR
+#define BLOCKS_PER_MULTIPROCESSOR (CHUNKS == 1 ? 1280 / THREADS : 0)  // else 2 of 32 registers are spilled
+#endif
 KERNEL(rows, THREADS)
 (const Element* input, const float* partials, const float* bias, const Element* residual, const float* gammas,
  const float* betas, const float* multiply, const float* add, Element* out, int rows, int splits,
