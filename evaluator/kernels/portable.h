@@ -10,7 +10,8 @@ typedef unsigned int uint32;
 typedef unsigned long long uint64;
 
 // NVIDIA only, and to be redefined before a KERNEL: ptxas likes to spill a register or two for another block
-// on a multiprocessor. A number here lets it use the registers that so many blocks leave; 0 is its own choice.
+// on a multiprocessor. A number here lets it use the registers that so many blocks leave; 0 is its own
+// choice.
 #define BLOCKS_PER_MULTIPROCESSOR 0
 
 #if defined(WAVEFRONT_CPU)
