@@ -107,16 +107,16 @@ static void run_fiber() {
   std::abort();
 }
 
-static void launch(const int* grid, int threads, std::size_t shared_bytes, void (*body)(void*),
+static void launch(const unsigned* grid, int threads, std::size_t shared_bytes, void (*body)(void*),
                    void* context) {
   block.body = body;
   block.context = context;
   char* stacks = (char*)std::malloc(STACK_BYTES * threads);
   block.shared = (char*)std::aligned_alloc(1024, (shared_bytes + 2047) / 1024 * 1024);
   block.fibers.assign(threads, Fiber{});
-  for (block.z = 0; block.z < grid[2]; block.z++)
-    for (block.y = 0; block.y < grid[1]; block.y++)
-      for (block.x = 0; block.x < grid[0]; block.x++) {
+  for (block.z = 0; block.z < (int)grid[2]; block.z++)
+    for (block.y = 0; block.y < (int)grid[1]; block.y++)
+      for (block.x = 0; block.x < (int)grid[0]; block.x++) {
         std::memset(block.shared, 0xff, shared_bytes);
         block.waves.assign((threads + WAVE - 1) / WAVE, Wave{});
         block.barrier = Barrier{};
@@ -136,14 +136,26 @@ static void launch(const int* grid, int threads, std::size_t shared_bytes, void 
   std::free(stacks);
 }
 
-// Calls a kernel with arguments as the GPU runtimes pass them: an array of pointers to the values.
-template <class... Arguments, std::size_t... I>
-static void call(void (*kernel)(Arguments...), void** values, std::index_sequence<I...>) {
-  kernel(*(std::remove_cv_t<Arguments>*)values[I]...);
-}
+// Runs a kernel whose arguments lie one after the other, each aligned to its size, as the GPU runtimes pack
+// them.
 template <class... Arguments>
-static void call(void (*kernel)(Arguments...), void** values) {
-  call(kernel, values, std::index_sequence_for<Arguments...>{});
+static int launch_packed(void (*kernel)(Arguments...), const unsigned* grid, int threads,
+                         std::size_t shared_bytes, const void* packed) {
+  struct Call {
+    void (*kernel)(Arguments...);
+    std::tuple<std::remove_cv_t<Arguments>...> values;
+  } call{kernel, {}};
+  std::size_t at = 0;
+  auto unpack = [&](auto& value) {
+    at = (at + sizeof value - 1) / sizeof value * sizeof value;
+    std::memcpy(&value, (const char*)packed + at, sizeof value);
+    at += sizeof value;
+  };
+  std::apply([&](auto&... values) { (unpack(values), ...); }, call.values);
+  launch(
+      grid, threads, shared_bytes,
+      [](void* context) { std::apply(((Call*)context)->kernel, ((Call*)context)->values); }, &call);
+  return 0;
 }
 
 }  // namespace fibers

@@ -1,24 +1,24 @@
-"""The gpu backend on CPU fibers: everything but the driver is what runs on a GPU."""
+"""The gpu backend on the stand-in runtime, whose kernels run on CPU fibers: everything from hip-python up is
+what runs on an AMD GPU."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from evaluator.backends.gpu import GpuBackend
 from evaluator.gpu.compiler import Compiler
+from evaluator.gpu.device import Device
+from evaluator.gpu.discovery import open_device
 from evaluator.gpu.gemm import Choice, Product, model_chooser
 from evaluator.gpu.target import Precision
 from evaluator.network import NetworkSpec
-from tests.hip_runtime import cpu_device
-from tests.hip_runtime.cpu_device import CpuDevice
+from tests.hip_runtime.standin import Runtime
 
 
 class ModelTuner:
     """Chooses by the model, as timing fibers says nothing."""
 
-    def __init__(self, device: CpuDevice, precision: Precision) -> None:
+    def __init__(self, device: Device, precision: Precision) -> None:
         self._choose = model_chooser(device.info.target, precision, device.info.multiprocessors)
 
     def choose(self, product: Product) -> Choice:
@@ -28,27 +28,47 @@ class ModelTuner:
         pass
 
 
+def open_amd(index: int = 0) -> Device:
+    """A device of the stand-in runtime, through hip-python."""
+    from evaluator.gpu.amd import describe
+
+    return open_device(describe(index))
+
+
 def open_on_fibers(
+    runtime: Runtime,
     network: NetworkSpec,
     cache: Path,
     *,
-    wave: int = 32,
+    devices: str = "gfx1100",
     precision: Precision = Precision.FP32,
     buckets: tuple[int, ...] = (4,),
     deterministic: bool = False,
-    memory: int = 1 << 33,
 ) -> GpuBackend:
-    """Skips the calling test where fibers cannot run. cache: of compiled kernels."""
-    reason = cpu_device.unavailable()
-    if reason is not None:
-        pytest.skip(reason)
-    device = CpuDevice(wave, memory)
+    """On the first of `devices`, which the runtime is from here on. cache: of compiled kernels."""
+    runtime.reset(devices)
+    return open_again(network, cache, precision=precision, buckets=buckets, deterministic=deterministic)
+
+
+def open_again(
+    network: NetworkSpec,
+    cache: Path,
+    *,
+    device: int = 0,
+    precision: Precision = Precision.FP32,
+    buckets: tuple[int, ...] = (4,),
+    deterministic: bool = False,
+    check: bool = True,
+) -> GpuBackend:
+    """On one of the devices that the runtime has already."""
+    taken = open_amd(device)
     return GpuBackend(
         network,
-        device,
+        taken,
         precision=precision,
         deterministic=deterministic,
         buckets=buckets,
-        compiler=Compiler(device, cache_folder=cache),
-        tuner=None if deterministic else ModelTuner(device, precision),
+        compiler=Compiler(taken, cache_folder=cache),
+        tuner=None if deterministic else ModelTuner(taken, precision),
+        check=check,
     )

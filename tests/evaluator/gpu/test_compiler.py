@@ -7,20 +7,17 @@ from pathlib import Path
 import pytest
 
 from evaluator.gpu.compiler import Compiler, KernelKey, source
-from evaluator.gpu.device import CompilationError
+from evaluator.gpu.device import CompilationError, Device
 from evaluator.gpu.target import Precision
-from tests.hip_runtime import cpu_device
-from tests.hip_runtime.cpu_device import CpuDevice
+from tests.evaluator.gpu.fibers import open_amd
+from tests.hip_runtime.standin import Runtime
 
 KEY = KernelKey("policy", Precision.FP32, (("ATTENTION_POLICY", 0), ("ENTRIES", 8)))
 
 
 @pytest.fixture
-def device() -> CpuDevice:
-    reason = cpu_device.unavailable()
-    if reason is not None:
-        pytest.skip(reason)
-    return CpuDevice()
+def device(runtime: Runtime) -> Device:
+    return open_amd()
 
 
 def test_includes_are_pasted_in_once() -> None:
@@ -29,7 +26,7 @@ def test_includes_are_pasted_in_once() -> None:
     assert text.count("Copies 16 bytes, or writes zeros where !valid.") == 1
 
 
-def test_a_kernel_is_compiled_once_and_then_read(device: CpuDevice, tmp_path: Path) -> None:
+def test_a_kernel_is_compiled_once_and_then_read(device: Device, tmp_path: Path) -> None:
     first = Compiler(device, cache_folder=tmp_path)
     first.load([(KEY, 0)])
     first.load([(KEY, 0)])
@@ -40,7 +37,7 @@ def test_a_kernel_is_compiled_once_and_then_read(device: CpuDevice, tmp_path: Pa
 
 
 @pytest.mark.parametrize("damage", [b"", b"short", b"x" * 5000])
-def test_a_damaged_entry_is_compiled_again(device: CpuDevice, tmp_path: Path, damage: bytes) -> None:
+def test_a_damaged_entry_is_compiled_again(device: Device, tmp_path: Path, damage: bytes) -> None:
     Compiler(device, cache_folder=tmp_path).load([(KEY, 0)])
     (entry,) = tmp_path.iterdir()
     entry.write_bytes(damage)
@@ -49,14 +46,14 @@ def test_a_damaged_entry_is_compiled_again(device: CpuDevice, tmp_path: Path, da
     assert again.compiled == 1
 
 
-def test_other_constants_are_another_kernel(device: CpuDevice, tmp_path: Path) -> None:
+def test_other_constants_are_another_kernel(device: Device, tmp_path: Path) -> None:
     compiler = Compiler(device, cache_folder=tmp_path)
     other = KernelKey("policy", Precision.FP32, (("ATTENTION_POLICY", 0), ("ENTRIES", 16)))
     assert len(compiler.load([(KEY, 0), (other, 0)])) == 2
     assert compiler.compiled == 2
 
 
-def test_an_error_names_what_the_compiler_said(device: CpuDevice, tmp_path: Path) -> None:
+def test_an_error_names_what_the_compiler_said(device: Device, tmp_path: Path) -> None:
     wrong = KernelKey("policy", Precision.FP32, (("ATTENTION_POLICY", 0),))
     with pytest.raises(CompilationError, match="ENTRIES"):
         Compiler(device, cache_folder=tmp_path).load([(wrong, 0)])

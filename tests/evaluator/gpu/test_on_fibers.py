@@ -1,4 +1,5 @@
-"""Whole networks through the plan, the executor and the real kernels, on CPU fibers, against float64."""
+"""Whole networks through hip-python, the plan, the executor and the real kernels, on CPU fibers, against
+float64."""
 
 from __future__ import annotations
 
@@ -18,6 +19,7 @@ from evaluator.network.spec import Activation
 from protocol.batch import EvaluationBatch, PositionBatch
 from tests.evaluator.golden import all_moves, load_golden
 from tests.evaluator.gpu.fibers import open_on_fibers
+from tests.hip_runtime.standin import Runtime
 
 LIMITS = {
     Precision.FP32: (1e-4, 1e-5, 2e-3),
@@ -41,11 +43,13 @@ NETWORKS = {
     ),
 }
 COMBINATIONS = [
-    *((name, Precision.FP32, 32) for name in NETWORKS),
-    ("tiny-attention", Precision.FP16, 64),
-    ("tiny-resnet", Precision.FP16, 32),
-    ("tiny-attention", Precision.BF16, 32),
+    *((name, Precision.FP32, "gfx1100") for name in NETWORKS),
+    ("tiny-attention", Precision.FP16, "gfx942"),
+    ("tiny-resnet", Precision.FP16, "gfx1201"),
+    ("tiny-attention", Precision.BF16, "gfx906"),
 ]
+"""Waves are 64 lanes wide on gfx942 and gfx906. The tiles are those of the target; fibers multiply them
+without matrix units."""
 
 
 def assert_close(result: EvaluationBatch, expected: EvaluationBatch, precision: Precision) -> None:
@@ -56,27 +60,31 @@ def assert_close(result: EvaluationBatch, expected: EvaluationBatch, precision: 
     assert np.abs(result.moves_left - expected.moves_left).max() <= moves_left
 
 
-@pytest.mark.parametrize(("name", "precision", "wave"), COMBINATIONS)
-def test_agrees_with_the_reference(name: str, precision: Precision, wave: int, kernel_cache: Path) -> None:
+@pytest.mark.parametrize(("name", "precision", "target"), COMBINATIONS)
+def test_agrees_with_the_reference(
+    name: str, precision: Precision, target: str, runtime: Runtime, kernel_cache: Path
+) -> None:
     network = random_network(NETWORKS[name], seed=1)
     batch = all_moves(probe_batch(3, seed=2).positions)
     expected = ReferenceBackend(network, dtype="float64").evaluate(batch)
     # From 8 positions on smolgen shares a product with q, k and v.
     buckets = (8,) if name == "dense embedding" else (4,)
-    with open_on_fibers(network, kernel_cache, precision=precision, wave=wave, buckets=buckets) as backend:
+    with open_on_fibers(
+        runtime, network, kernel_cache, devices=target, precision=precision, buckets=buckets
+    ) as backend:
         assert_close(backend.evaluate(batch), expected, precision)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("wave", [32, 64])
+@pytest.mark.parametrize("target", ["gfx1030", "gfx90a"])
 @pytest.mark.parametrize(
     "case",
     ["data/attn_128x4_smolgen", "data/enc_mixed", "shared/attn_128x3_multihead", "shared/act_smolgen_swish"],
 )
-def test_computes_what_lc0_computes(case: str, wave: int, kernel_cache: Path) -> None:
+def test_computes_what_lc0_computes(case: str, target: str, runtime: Runtime, kernel_cache: Path) -> None:
     golden = load_golden(case)
     few = slice(0, 4)
-    with open_on_fibers(load_network(golden.path), kernel_cache, wave=wave) as backend:
+    with open_on_fibers(runtime, load_network(golden.path), kernel_cache, devices=target) as backend:
         result = backend.evaluate(all_moves(golden.positions[few]))
     assert np.abs(result.logits.reshape(4, -1) - golden.policy[few]).max() <= 1e-4
     assert np.abs(result.wdl[:, 0] - result.wdl[:, 2] - golden.q[few]).max() <= 1e-5
@@ -85,7 +93,7 @@ def test_computes_what_lc0_computes(case: str, wave: int, kernel_cache: Path) ->
 
 @pytest.mark.slow
 @pytest.mark.parametrize("activation", Activation)
-def test_every_activation(activation: Activation, kernel_cache: Path) -> None:
+def test_every_activation(activation: Activation, runtime: Runtime, kernel_cache: Path) -> None:
     shape = NetworkShape(
         32,
         layers=1,
@@ -97,7 +105,7 @@ def test_every_activation(activation: Activation, kernel_cache: Path) -> None:
     )
     network = random_network(shape, seed=4)
     batch = probe_batch(2)
-    with open_on_fibers(network, kernel_cache) as backend:
+    with open_on_fibers(runtime, network, kernel_cache) as backend:
         assert_close(
             backend.evaluate(batch),
             ReferenceBackend(network, dtype="float64").evaluate(batch),
@@ -105,11 +113,13 @@ def test_every_activation(activation: Activation, kernel_cache: Path) -> None:
         )
 
 
-def test_a_position_has_the_same_bits_in_every_batch_when_deterministic(kernel_cache: Path) -> None:
+def test_a_position_has_the_same_bits_in_every_batch_when_deterministic(
+    runtime: Runtime, kernel_cache: Path
+) -> None:
     network = random_network("tiny-attention")
     batch = probe_batch(4)
     with open_on_fibers(
-        network, kernel_cache, precision=Precision.FP16, deterministic=True, buckets=(1, 4)
+        runtime, network, kernel_cache, precision=Precision.FP16, deterministic=True, buckets=(1, 4)
     ) as backend:
         together = backend.evaluate(batch)
         for index in range(4):
@@ -121,19 +131,23 @@ def test_a_position_has_the_same_bits_in_every_batch_when_deterministic(kernel_c
             assert alone.moves_left[0] == together.moves_left[index]
 
 
-def test_too_little_memory_means_smaller_batches_then_a_clear_error(kernel_cache: Path) -> None:
+def test_too_little_memory_means_smaller_batches_then_a_clear_error(
+    runtime: Runtime, kernel_cache: Path
+) -> None:
     network = random_network("tiny-attention")
-    with open_on_fibers(network, kernel_cache, buckets=(1, 4, 64), memory=8 << 20) as backend:
+    with open_on_fibers(
+        runtime, network, kernel_cache, buckets=(1, 4, 64), devices="gfx1100,memory_mb=8"
+    ) as backend:
         assert backend.max_batch == 4
         assert len(backend.evaluate(probe_batch(3))) == 3
     with pytest.raises(BackendError, match="not enough free memory"):
-        open_on_fibers(network, kernel_cache, buckets=(1, 4), memory=1 << 10)
+        open_on_fibers(runtime, network, kernel_cache, buckets=(1, 4), devices="gfx1100,memory_mb=1")
 
 
-def test_positions_without_moves_and_a_closed_backend(kernel_cache: Path) -> None:
+def test_positions_without_moves_and_a_closed_backend(runtime: Runtime, kernel_cache: Path) -> None:
     network = random_network("tiny-attention")
     positions = probe_batch(2).positions
-    with open_on_fibers(network, kernel_cache) as backend:
+    with open_on_fibers(runtime, network, kernel_cache) as backend:
         result = backend.evaluate(PositionBatch(positions, np.zeros(3, np.uint32), np.zeros(0, np.uint16)))
         assert len(result.logits) == 0
         assert np.abs(result.wdl.sum(axis=1) - 1).max() < 1e-5

@@ -10,30 +10,28 @@ import pytest
 
 from evaluator.gpu import tune
 from evaluator.gpu.compiler import Compiler
+from evaluator.gpu.device import Device
 from evaluator.gpu.gemm import Choice, Product, candidates, model_chooser
 from evaluator.gpu.target import Precision, amd_target, nvidia_target
 from evaluator.gpu.tune import Tuner
 from evaluator.network.spec import Activation
-from tests.hip_runtime import cpu_device
-from tests.hip_runtime.cpu_device import CpuDevice
+from tests.evaluator.gpu.fibers import open_amd
+from tests.hip_runtime.standin import Runtime
 
 PRODUCT = Product(16, 32, 64, Activation.RELU, residual=True, followed=True)
 
 
 @pytest.fixture
-def device() -> CpuDevice:
-    reason = cpu_device.unavailable()
-    if reason is not None:
-        pytest.skip(reason)
-    return CpuDevice()
+def device(runtime: Runtime) -> Device:
+    return open_amd()
 
 
-def tuner(device: CpuDevice, kernel_cache: Path) -> Tuner:
+def tuner(device: Device, kernel_cache: Path) -> Tuner:
     return Tuner(device, Compiler(device, cache_folder=kernel_cache), Precision.FP32, ())
 
 
 def test_what_disagrees_is_dropped_and_what_is_known_is_not_measured_again(
-    device: CpuDevice, kernel_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    device: Device, kernel_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tune.platformdirs, "user_cache_dir", lambda *_: str(tmp_path))
     honest = tune._Bench.result
@@ -57,7 +55,7 @@ def test_what_disagrees_is_dropped_and_what_is_known_is_not_measured_again(
 
 
 def test_a_damaged_cache_is_measured_again(
-    device: CpuDevice, kernel_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    device: Device, kernel_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tune.platformdirs, "user_cache_dir", lambda *_: str(tmp_path))
     first = tuner(device, kernel_cache)
