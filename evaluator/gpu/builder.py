@@ -46,6 +46,9 @@ _ROW_ELEMENTS_PER_LANE = 32
 """Of kernels/rows.hip: what a thread keeps in registers before a row gets more threads."""
 
 
+_MOST_DEPTH_AT_ONCE = 128
+"""Of kernels/attention.hip: a lane of a wave of 32 without a matrix unit then holds 64 sums."""
+
 _PIPELINED_ROWS = 8192
 """From so many rows on a wave of kernels/rows.hip takes several, one after the other."""
 
@@ -81,10 +84,15 @@ class Linear:
 
 @dataclass(frozen=True, slots=True)
 class After:
-    """What follows a product in the same pass: norm, then gating."""
+    """What follows a product in the same pass: norm, then gating.
+
+    parts: (width, used) where a row is several parts of `width` elements, of which the first `used` count for
+    the norm; its gammas and betas are 0 for the others. (0, 0): all of the row counts.
+    """
 
     norm: LayerNorm | None = None
     gating: Gating | None = None
+    parts: tuple[int, int] = (0, 0)
 
     def __bool__(self) -> bool:
         return self.norm is not None or self.gating is not None
@@ -344,6 +352,8 @@ class Builder:
                 "BIAS": int(bias is not None),
                 "RESIDUAL": int(residual is not None),
                 "NORMALISE": int(norm is not None),
+                "PART": after.parts[0],
+                "PART_USED": after.parts[1],
                 "GATE": int(gating is not None),
             },
             (-(-out.rows // (rows * passes)), 1, 1),
@@ -378,14 +388,23 @@ class Builder:
         [positions * heads, 4096]."""
         out = self.matrix("attention", qkv.rows, heads * depth)
         chunk, size = self.precision.chunk, self.precision.bytes
+        available = min(self.target.shared_bytes, 64 << 10)
+        part = depth
         shared = 64 * (3 * (depth + chunk) + 64 + chunk) * size
-        share_space = shared > min(self.target.shared_bytes, 64 << 10)
+        share_space = shared > available
         if share_space:
-            queries = max(depth, 64) + chunk
-            shared = 64 * (queries + depth + chunk) * size
+            for part in (depth, 64, 48, 32, 16):
+                shared = 64 * (max(part, 64) + part + 2 * chunk) * size
+                if part <= _MOST_DEPTH_AT_ONCE and depth % part == 0 and shared <= available:
+                    break
         self.launch(
             "attention",
-            {"DEPTH": depth, "BIAS": int(bias is not None), "SHARE_SPACE": int(share_space)},
+            {
+                "DEPTH": depth,
+                "SLICE": part,
+                "BIAS": int(bias is not None),
+                "SHARE_SPACE": int(share_space),
+            },
             (heads, self.positions, 1),
             4 * self.target.wave,
             (qkv.buffer, None if bias is None else bias.buffer, out.buffer, heads, qkv.stride),
@@ -423,8 +442,6 @@ class Builder:
         self, unit: SEUnit, y: Matrix, skip: Matrix, activation: Activation, out: str, name: str
     ) -> Matrix:
         """activation(sigmoid(z[:C]) y + z[C:] + skip) with z from the mean of y."""
-        if unit.excite.activation is not Activation.NONE:
-            raise PlanError(f"{name}: an activation after the excitation is not supported")
         result = self.matrix(out, y.rows, y.width)
         channels, hidden = y.width, len(unit.squeeze.biases)
         self.launch(

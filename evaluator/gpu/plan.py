@@ -36,6 +36,7 @@ from evaluator.network.spec import (
     Dense,
     EncoderLayer,
     FloatArray,
+    LayerNorm,
     MovesLeftHead,
     NetworkSpec,
     ResidualTower,
@@ -93,8 +94,6 @@ class _Walk:
                 layer.activation,
             )
 
-        if scale != 1.0 and layer.activation is not Activation.NONE:
-            raise PlanError(f"{name}: an activation before the residual is not supported")
         return self.plan.linear(name, make)
 
     def convolution(self, name: str, layer: ConvBlock, *, outputs: int | None = None) -> Linear:
@@ -162,8 +161,6 @@ class _Walk:
                 y = b.linear(conv2, y, "y2")
                 x = b.squeeze_excite(block.se, y, x, block.activation, out, f"{name}.se")
             else:
-                if conv2.activation is not Activation.NONE:
-                    raise PlanError(f"{name}: an activation before the residual is not supported")
                 end = Linear(conv2.name, conv2.width, conv2.weights, conv2.biases, block.activation, True)
                 x = b.linear(end, y, out, residual=x)
         return x
@@ -199,8 +196,6 @@ class _Walk:
                 assert body.preprocess is not None
                 pieces = b.expand(appended=None, pieces=True)
                 position = b.linear(self.dense("preprocess", body.preprocess), pieces, "position")
-                if position.width != position.stride:
-                    raise PlanError(f"preprocess: {position.width} outputs are not a multiple of 8")
                 return self.dense("embedding", layer), b.expand(appended=position, pieces=False)
             case InputEmbedding.NONE:
                 return self.dense("embedding", layer), b.expand(appended=None, pieces=False)
@@ -219,9 +214,6 @@ class _Walk:
         b, heads = self.b, layer.heads
         own = len(layer.q.biases) // heads
         depth = round_up(own, 16)
-        for part in (layer.q, layer.k, layer.v, layer.output):
-            if part.activation is not Activation.NONE:
-                raise PlanError(f"{name}: activations of queries, keys and values are not supported")
 
         def make_qkv() -> Linear:
             scale = np.float32(own**-0.5)
@@ -291,9 +283,16 @@ class _Walk:
     def smolgen(self, name: str, layer: Smolgen, heads: int, compressed: Matrix) -> Matrix:
         """[positions * heads, 4096], from [positions, 64 * hidden]."""
         b, positions = self.b, self.b.positions
-        generated_width = len(layer.dense2.biases) // heads
-        if generated_width % self.precision.chunk:
-            raise PlanError(f"{name}: {generated_width} values per head are not a multiple of 8")
+        own = len(layer.dense2.biases) // heads
+        width = round_up(own, self.precision.chunk)  # of a head, so that each begins with a chunk
+
+        def per_head(values: FloatArray) -> FloatArray:
+            return pack.head_rows(values, heads, width)
+
+        def make_dense2() -> Linear:
+            weights = pack.matrix(per_head(layer.dense2.weights), self.precision)
+            biases = pack.vector(per_head(layer.dense2.biases), self.precision)
+            return Linear(f"{name}.dense2", heads * width, weights, biases, layer.dense2.activation)
 
         def make_generate() -> Linear:
             weights = pack.matrix(layer.position_weights, self.precision)
@@ -301,10 +300,11 @@ class _Walk:
 
         dense1 = self.flattened(f"{name}.dense1", layer.dense1, channels_first=False)
         hidden = b.linear(dense1, compressed, "smolgen1", after=After(layer.norm1))
-        dense2 = self.dense(f"{name}.dense2", layer.dense2)
-        generated = b.linear(dense2, hidden, "smolgen2", after=After(layer.norm2))
-        per_head = b.view(generated, positions * heads)
-        return b.linear(self.plan.linear("smolgen.generate", make_generate), per_head, "smolgen_logits")
+        norm2 = LayerNorm(per_head(layer.norm2.gammas), per_head(layer.norm2.betas), layer.norm2.epsilon)
+        after = After(norm2, parts=(width, own) if width != own else (0, 0))
+        dense2 = self.plan.linear(f"{name}.dense2", make_dense2)
+        generated = b.view(b.linear(dense2, hidden, "smolgen2", after=after), positions * heads)
+        return b.linear(self.plan.linear("smolgen.generate", make_generate), generated, "smolgen_logits")
 
     # -- heads -----------------------------------------------------------------------------------------
 
@@ -343,8 +343,6 @@ class _Walk:
         stride = round_up(width, self.precision.chunk)
 
         def make() -> Linear:
-            if {head.q.activation, head.k.activation} != {Activation.NONE}:
-                raise PlanError("policy: activations of queries and keys are not supported")
             scale = np.float32(width**-0.5)
             weights = np.zeros((2 * stride, head.q.weights.shape[1]), np.float32)
             biases = np.zeros(2 * stride, np.float32)

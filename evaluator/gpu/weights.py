@@ -105,6 +105,8 @@ def head_rows(weights: FloatArray, heads: int, depth: int) -> FloatArray:
     own = weights.shape[0] // heads
     if own == depth:
         return weights
+    if own == depth:
+        return weights
     result = np.zeros((heads, depth, *weights.shape[1:]), np.float32)
     result[:, :own] = weights.reshape(heads, own, *weights.shape[1:])
     return result.reshape(heads * depth, *weights.shape[1:])

@@ -9,13 +9,14 @@
 // that nine blocks share a multiprocessor of 228 KB: the kernel is bound by moving qkv, bias and out once
 // (BT4, batch 256: 0.2 GB, 47 us at 4.3 TB/s), and many blocks in flight are what keeps memory busy.
 // SHARE_SPACE: where that does not fit (float storage), v comes into k's space after the logits, and the
-// weights of the keys into q's.
+// weights of the keys into q's. SLICE: a divisor of DEPTH; if less than DEPTH, which takes SHARE_SPACE, the
+// depth is worked through in slices, for heads so deep that neither shared memory nor registers hold them.
 #include "matrix.h"
 
 constexpr int THREADS = 4 * WAVE;
-constexpr int STRIDE = DEPTH + CHUNK;
+constexpr int STRIDE = SLICE + CHUNK;
 constexpr int LOGITS_STRIDE = 64 + CHUNK;
-constexpr int QUERIES_STRIDE = SHARE_SPACE && DEPTH < 64 ? LOGITS_STRIDE : STRIDE;
+constexpr int QUERIES_STRIDE = SHARE_SPACE && SLICE < 64 ? LOGITS_STRIDE : STRIDE;
 
 DEVICE void load_rows(Element* to, int stride, const Element* from, uint64 row_stride, int width) {
   int row_chunks = width / CHUNK;
@@ -49,28 +50,31 @@ KERNEL(attention, THREADS)(const Element* qkv, const Element* bias, Element* out
   Element* logits = SHARE_SPACE ? q : v + 64 * STRIDE;
   start_kernel();
   wait_for_previous_kernel();
-  load_rows(q, QUERIES_STRIDE, source, row_stride, DEPTH);
-  load_rows(k, STRIDE, source + width, row_stride, DEPTH);
-#if !SHARE_SPACE
-  load_rows(v, STRIDE, source + 2 * width, row_stride, DEPTH);
-#if BIAS
-  load_rows(logits, LOGITS_STRIDE, bias + ((uint64)position * heads + head) * 4096, 64, 64);
-#endif
-#endif
-  rows_loaded();
 
   Accumulator s[4];
 #pragma unroll
   for (int j = 0; j < 4; j++) clear(s[j]);
-  UNROLL_PRODUCTS
-  for (int depth = 0; depth < DEPTH; depth += 16) {
-    FragmentA a = load_a(q + first * QUERIES_STRIDE + depth, QUERIES_STRIDE);
+  for (int slice = 0; slice < DEPTH; slice += SLICE) {
+    if (slice > 0) block_sync();
+    load_rows(q, QUERIES_STRIDE, source + slice, row_stride, SLICE);
+    load_rows(k, STRIDE, source + width + slice, row_stride, SLICE);
+#if !SHARE_SPACE
+    load_rows(v, STRIDE, source + 2 * width, row_stride, SLICE);
+#if BIAS
+    load_rows(logits, LOGITS_STRIDE, bias + ((uint64)position * heads + head) * 4096, 64, 64);
+#endif
+#endif
+    rows_loaded();
+    UNROLL_PRODUCTS
+    for (int depth = 0; depth < SLICE; depth += 16) {
+      FragmentA a = load_a(q + first * QUERIES_STRIDE + depth, QUERIES_STRIDE);
 #pragma unroll
-    for (int j = 0; j < 4; j++) multiply(s[j], a, load_b(k + j * 16 * STRIDE + depth, STRIDE));
+      for (int j = 0; j < 4; j++) multiply(s[j], a, load_b(k + j * 16 * STRIDE + depth, STRIDE));
+    }
   }
 #if SHARE_SPACE
   block_sync();
-  load_rows(v, STRIDE, source + 2 * width, row_stride, DEPTH);
+  load_rows(v, STRIDE, source + 2 * width, row_stride, SLICE);
 #endif
 
   float largest[ROW_SLOTS], sum[ROW_SLOTS];
@@ -120,34 +124,41 @@ KERNEL(attention, THREADS)(const Element* qkv, const Element* bias, Element* out
   block_sync();
 #endif
 
-  Accumulator o[DEPTH / 16];
+  for (int slice = 0; slice < DEPTH; slice += SLICE) {
+    if (slice > 0) {
+      block_sync();
+      load_rows(v, STRIDE, source + 2 * width + slice, row_stride, SLICE);
+      rows_loaded();
+    }
+    Accumulator o[SLICE / 16];
 #pragma unroll
-  for (int j = 0; j < DEPTH / 16; j++) clear(o[j]);
-  UNROLL_PRODUCTS
-  for (int key = 0; key < 64; key += 16) {
+    for (int j = 0; j < SLICE / 16; j++) clear(o[j]);
+    UNROLL_PRODUCTS
+    for (int key = 0; key < 64; key += 16) {
 #if ACCUMULATOR_IS_A
-    FragmentA a = fragment_of(s[key / 16]);
+      FragmentA a = fragment_of(s[key / 16]);
 #else
-    FragmentA a = load_a(logits + first * LOGITS_STRIDE + key, LOGITS_STRIDE);
+      FragmentA a = load_a(logits + first * LOGITS_STRIDE + key, LOGITS_STRIDE);
 #endif
 #pragma unroll
-    for (int j = 0; j < DEPTH / 16; j++)
-      multiply(o[j], a, load_b_transposed(v + key * STRIDE + j * 16, STRIDE));
-  }
+      for (int j = 0; j < SLICE / 16; j++)
+        multiply(o[j], a, load_b_transposed(v + key * STRIDE + j * 16, STRIDE));
+    }
 
-  // q's rows (k's, where the weights of the keys lie in q's) are read by nobody any more.
-  block_sync();
-  Element* result = SHARE_SPACE ? k : q;
+    // q's rows (k's, where the weights of the keys lie in q's) are read by nobody any more.
+    block_sync();
+    Element* result = SHARE_SPACE ? k : q;
 #pragma unroll
-  for (int j = 0; j < DEPTH / 16; j++)
+    for (int j = 0; j < SLICE / 16; j++)
 #pragma unroll
-    for (int e = 0; e < ACCUMULATORS; e++)
-      result[(first + accumulator_row(e)) * STRIDE + 16 * j + accumulator_column(e)] =
-          to_element(o[j].value[e]);
-  block_sync();
-  for (int index = thread_index(); index < 64 * (DEPTH / CHUNK); index += THREADS) {
-    int row = index / (DEPTH / CHUNK), column = index % (DEPTH / CHUNK) * CHUNK;
-    copy_chunk(out + ((uint64)position * 64 + row) * width + head * DEPTH + column,
-               result + row * STRIDE + column);
+      for (int e = 0; e < ACCUMULATORS; e++)
+        result[(first + accumulator_row(e)) * STRIDE + 16 * j + accumulator_column(e)] =
+            to_element(o[j].value[e]);
+    block_sync();
+    for (int index = thread_index(); index < 64 * (SLICE / CHUNK); index += THREADS) {
+      int row = index / (SLICE / CHUNK), column = index % (SLICE / CHUNK) * CHUNK;
+      copy_chunk(out + ((uint64)position * 64 + row) * width + head * DEPTH + slice + column,
+                 result + row * STRIDE + column);
+    }
   }
 }

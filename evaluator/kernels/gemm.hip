@@ -132,10 +132,6 @@ DEVICE void multiply_tile(Accumulator (&c)[TILES_M][TILES_N], const Element* til
   }
 }
 
-#if defined(MATRIX_FMA)
-#undef BLOCKS_PER_MULTIPROCESSOR
-#define BLOCKS_PER_MULTIPROCESSOR 4  // else up to 5 registers are spilled (sm_80, sm_90)
-#endif
 KERNEL(gemm, THREADS)
 (const Element* a, const Element* b, const float* bias, const Element* residual, Element* out,
  float* partials, int m, int n, int k, int lda, int ldo, int channels, int share) {

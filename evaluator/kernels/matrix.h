@@ -26,6 +26,8 @@
 // only cost registers.
 #if defined(MATRIX_FMA)
 #define UNROLL_PRODUCTS _Pragma("unroll 1")
+#undef BLOCKS_PER_MULTIPROCESSOR
+#define BLOCKS_PER_MULTIPROCESSOR 2  // else a few registers are spilled (sm_80, sm_90)
 #else
 #define UNROLL_PRODUCTS _Pragma("unroll")
 #endif

@@ -1,6 +1,7 @@
 // What happens to whole rows between the matrix products, in one pass over memory:
 //   x = activation(input + bias + residual)     input is an element matrix, or (SPLIT) partial sums of `gemm`
 //   x = (x - mean) / sqrt(variance + epsilon) * gammas + betas            NORMALISE, biased variance
+//       PART: if not 0, the row is parts of so many elements, of which only the first PART_USED count
 //   x = x * multiply[square] + add[square]      GATE
 // All in float; the row stays in registers, so mean and variance are two exact passes that cost no memory.
 //
@@ -36,6 +37,13 @@ DEVICE float row_total(float value, float* scratch) {
 
 DEVICE int column_of(int c) {
   return (thread_index() % LANES + c * LANES) * CHUNK;
+}
+
+// Elements of a row that mean and variance are taken over, and whether a column is one of them.
+constexpr int COUNTED = PART ? WIDTH / PART * PART_USED : WIDTH;
+DEVICE bool counts(int column) {
+  if constexpr (PART > 0) return column < WIDTH && column % PART < PART_USED;
+  return column < WIDTH;
 }
 
 DEVICE void fetch(Bits128* to, const Element* from, int row, int rows) {
@@ -104,20 +112,20 @@ KERNEL(rows, THREADS)
 #pragma unroll
       for (int i = 0; i < CHUNK; i++) {
         x[c][i] = activate<ACTIVATION>(x[c][i]);
-        sum += column + i < WIDTH ? x[c][i] : 0.0f;
+        sum += counts(column + i) ? x[c][i] : 0.0f;
       }
     }
 #if NORMALISE
-    const float mean = row_total(sum, scratch) / WIDTH;
+    const float mean = row_total(sum, scratch) / COUNTED;
     float squares = 0.0f;
 #pragma unroll
     for (int c = 0; c < CHUNKS; c++)
 #pragma unroll
       for (int i = 0; i < CHUNK; i++) {
         x[c][i] -= mean;
-        squares += column_of(c) + i < WIDTH ? x[c][i] * x[c][i] : 0.0f;
+        squares += counts(column_of(c) + i) ? x[c][i] * x[c][i] : 0.0f;
       }
-    const float scale = reciprocal_sqrt(row_total(squares, scratch) / WIDTH + epsilon);
+    const float scale = reciprocal_sqrt(row_total(squares, scratch) / COUNTED + epsilon);
 #endif
 #pragma unroll
     for (int c = 0; c < CHUNKS; c++) {

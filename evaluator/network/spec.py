@@ -51,6 +51,13 @@ class ConvBlock:
     activation: Activation = Activation.NONE
 
 
+def _linear(*layers: Dense | ConvBlock) -> None:
+    """Refuse an activation where lc0 networks have none: backends fuse what comes after such layers."""
+    for layer in layers:
+        if layer.activation is not Activation.NONE:
+            raise ValueError(f"a layer of this place has no activation, not {layer.activation.value}")
+
+
 @dataclass(frozen=True, slots=True)
 class SEUnit:
     """Squeeze and excitation: z = excite(squeeze(mean over squares)), y -> sigmoid(z[:C]) y + z[C:]."""
@@ -58,15 +65,21 @@ class SEUnit:
     squeeze: Dense  # [C', C]
     excite: Dense  # [2 C, C']
 
+    def __post_init__(self) -> None:
+        _linear(self.excite)
+
 
 @dataclass(frozen=True, slots=True)
 class ResidualBlock:
     """x -> activation(se(conv2(conv1(x))) + x)."""
 
     conv1: ConvBlock
-    conv2: ConvBlock  # its activation is NONE: the block's comes after the sum
+    conv2: ConvBlock
     se: SEUnit | None
     activation: Activation
+
+    def __post_init__(self) -> None:
+        _linear(self.conv2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +127,9 @@ class Attention:
     output: Dense  # [E, D]
     smolgen: Smolgen | None
 
+    def __post_init__(self) -> None:
+        _linear(self.q, self.k, self.v, self.output)
+
 
 @dataclass(frozen=True, slots=True)
 class FeedForward:
@@ -121,6 +137,9 @@ class FeedForward:
 
     dense1: Dense
     dense2: Dense
+
+    def __post_init__(self) -> None:
+        _linear(self.dense2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +217,9 @@ class AttentionPolicyHead:
     q: Dense
     k: Dense
     promotion: FloatArray
+
+    def __post_init__(self) -> None:
+        _linear(self.q, self.k)
 
 
 PolicyHead: TypeAlias = ClassicalPolicyHead | ConvolutionPolicyHead | AttentionPolicyHead

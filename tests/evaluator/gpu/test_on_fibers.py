@@ -41,10 +41,22 @@ NETWORKS = {
     "widths that fill no chunk": NetworkShape(
         36, layers=1, heads=3, model=30, ffn=42, policy_width=20, value_channels=3, value_hidden=18
     ),
+    # sigmoid(0) is not 0: what pads a head must not count in the norm.
+    "smolgen that fills no chunk": NetworkShape(
+        24,
+        layers=1,
+        heads=3,
+        ffn=40,
+        smolgen=(3, 10, 5),
+        dense_embedding=5,
+        smolgen_activation=Activation.SIGMOID,
+    ),
+    "heads deeper than fit at once": NetworkShape(32, layers=1, heads=1, model=144, ffn=40),
 }
 COMBINATIONS = [
     *((name, Precision.FP32, "gfx1100") for name in NETWORKS),
     ("tiny-attention", Precision.FP16, "gfx942"),
+    ("smolgen that fills no chunk", Precision.FP16, "gfx1201"),
     ("tiny-resnet", Precision.FP16, "gfx1201"),
     ("tiny-attention", Precision.BF16, "gfx906"),
 ]
