@@ -1,12 +1,14 @@
 """What matches cost: the runner's processor time per move, memory of many games, and how busy the evaluator
 is kept.
 
-python benchmarks/matches.py [overhead] [memory] [evaluator] [--weights FILE] [--backend NAME] [--seconds S]
+python benchmarks/matches.py [overhead] [programs] [memory] [evaluator] [--weights FILE] [--backend NAME]
+                             [--nodes N] [--seconds S] [--rounds N]
 
 overhead: whole games by players that answer at once, with everything that a match does but the search:
-clocks, rules, PGN, journal, statistics. memory: 500 games at once on the `random` backend. evaluator: 64
-games at once, their positions per second over the evaluator's own best rate, measured by its bench just
-before and after.
+clocks, rules, PGN, journal, statistics. programs: the same with two UCI programs that answer at once
+(tests/engine/match/uci_program.py). memory: 500 games at once on the `random` backend. evaluator: 64 games at
+once, their positions per second over the bare backend's best; games and backend take turns, because other
+work on the machine changes both. It also prints where the processor time went, which that work changes less.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import random
+import statistics
 import sys
 import tempfile
 import threading
@@ -26,7 +29,8 @@ from queue import SimpleQueue
 from typing import Any
 
 import psutil
-from figures import Figure, json_of, print_figures
+from figures import REPOSITORY, Figure, print_figures
+from search_efficiency import backend_rate
 
 from engine._core import Game
 from engine.match.config import MatchConfig, PlayerConfig
@@ -36,6 +40,9 @@ from engine.match.timecontrol import TimeControl
 from engine.options import Options
 from engine.pool import PoolStatistics, SearchPool
 from engine.report import Line, Report
+from evaluator.backends import Backend, open_backend
+from evaluator.latency import LADDER
+from evaluator.network import SHIPPED_NETWORK, load_network
 
 OVERHEAD_PERCENT = 2.0
 MEMORY_MB = 1500.0
@@ -100,6 +107,28 @@ class _InstantPool:
             future.set_result(Report(best_move=move, ponder=None, lines=(line,), nodes=100, depth=5))
 
 
+def programs() -> list[Figure]:
+    """Processor time of this process per move of a match between programs that answer at once."""
+    program = (sys.executable, str(REPOSITORY / "tests" / "engine" / "match" / "uci_program.py"))
+    players = [PlayerConfig(name, TimeControl(nodes=100), command=program) for name in ("a", "b")]
+    with tempfile.TemporaryDirectory() as folder:
+        config = _match(folder, players, games=60, concurrency=4)
+        runner = MatchRunner(config, _Silent())
+        began = time.process_time()
+        asyncio.run(runner.run())
+        seconds = time.process_time() - began
+    moves = runner.state.speed.moves
+    print(f"programs: {1e6 * seconds / moves:.0f} µs of processor time per move, {moves:,} moves")
+    return [
+        Figure(
+            "programs: runner, % of a core per 100 moves/s",
+            1e4 * seconds / moves,
+            OVERHEAD_PERCENT,
+            at_least=False,
+        )
+    ]
+
+
 def _on(make_pool: Callable[[Any], Any]) -> Any:
     """Plays on a pool of ours."""
     return lambda job, log: MatchPlace(job.config, job.openings, log, make_pool=make_pool)
@@ -130,6 +159,32 @@ def overhead() -> list[Figure]:
     ]
 
 
+@dataclass(frozen=True)
+class _Used:
+    """What a part of a match took. runner, network, sockets: seconds of processor time of this process, of
+    the evaluator's threads that compute, and of its others."""
+
+    seconds: float
+    evaluations: int
+    batches: float
+    runner: float
+    network: float
+    sockets: float
+
+    @property
+    def rate(self) -> float:
+        return self.evaluations / self.seconds
+
+    def __str__(self) -> str:
+        each = [1e6 * spent / max(1, self.evaluations) for spent in (self.runner, self.sockets, self.network)]
+        share = 100 * (each[0] + each[1]) / sum(each)
+        return (
+            f"{self.rate:7,.0f} positions/s, mean batch {self.evaluations / max(1.0, self.batches):5.1f}; "
+            f"processor time per position: runner {each[0]:.0f} µs, sockets {each[1]:.0f} µs, "
+            f"network {each[2]:.0f} µs: runner and sockets {share:.1f} %"
+        )
+
+
 @dataclass
 class _Run:
     """A match that is ended after some seconds, and the pool it plays on."""
@@ -141,28 +196,53 @@ class _Run:
         self.pool = SearchPool(log=log)
         return self.pool
 
-    async def watch(self, seconds: float, settle: float) -> tuple[MatchRunner, float, float]:
-        """Let it play; (the runner, positions per second after `settle` seconds, largest resident
-        megabytes)."""
+    async def watch(self, seconds: float, settle: float) -> tuple[MatchRunner, _Used, float]:
+        """Let it play; (the runner, what it used after `settle` seconds, largest resident megabytes)."""
         runner = MatchRunner(self.config, _Silent(), make_place=_on(self._make_pool))
         task = asyncio.create_task(runner.run())
-        process, megabytes, first = psutil.Process(), 0.0, PoolStatistics()
+        process, megabytes = psutil.Process(), 0.0
         while not runner.state.playing and not task.done():
             await asyncio.sleep(0.1)
-        began = time.monotonic()
-        settled = 0.0
-        while not task.done() and time.monotonic() < began + seconds:
+        await asyncio.sleep(settle)
+        assert self.pool is not None
+        first = self._reading()
+        while not task.done() and time.monotonic() < first[0] + seconds:
             await asyncio.sleep(0.5)
             megabytes = max(megabytes, process.memory_info().rss / 2**20)
-            if self.pool is not None and not settled and time.monotonic() >= began + settle:
-                settled, first = time.monotonic(), self.pool.statistics()
-        assert self.pool is not None
-        last = self.pool.statistics()
-        rate = (last.evaluations - first.evaluations) / (time.monotonic() - settled)
+        used = self._used(first, self._reading())
         if not task.done():
             task.cancel()
         await task
-        return runner, rate, megabytes
+        return runner, used, megabytes
+
+    def _reading(self) -> tuple[float, PoolStatistics, float, dict[int, float]]:
+        assert self.pool is not None
+        pids = self.pool.evaluator_pids()
+        threads = psutil.Process(pids[0]).threads() if pids else []
+        spent = {thread.id: thread.user_time + thread.system_time for thread in threads}
+        return time.monotonic(), self.pool.statistics(), time.process_time(), spent
+
+    @staticmethod
+    def _used(
+        first: tuple[float, PoolStatistics, float, dict[int, float]],
+        last: tuple[float, PoolStatistics, float, dict[int, float]],
+    ) -> _Used:
+        threads = sorted(
+            (spent - first[3].get(number, 0.0) for number, spent in last[3].items()), reverse=True
+        )
+        computing = psutil.cpu_count(logical=False) or 1
+        return _Used(
+            seconds=last[0] - first[0],
+            evaluations=last[1].evaluations - first[1].evaluations,
+            batches=_batches(last[1]) - _batches(first[1]),
+            runner=last[2] - first[2],
+            network=sum(threads[:computing]),
+            sockets=sum(threads[computing:]),
+        )
+
+
+def _batches(total: PoolStatistics) -> float:
+    return total.evaluations / total.mean_batch if total.mean_batch else 0.0
 
 
 def memory(seconds: float) -> list[Figure]:
@@ -171,31 +251,44 @@ def memory(seconds: float) -> list[Figure]:
     players = [PlayerConfig(name, TimeControl(nodes=20), options=options) for name in ("a", "b")]
     with tempfile.TemporaryDirectory() as folder:
         config = _match(folder, players, games=10_000, concurrency=MEMORY_GAMES)
-        runner, rate, megabytes = asyncio.run(_Run(config).watch(seconds, seconds / 4))
+        runner, used, megabytes = asyncio.run(_Run(config).watch(seconds, seconds / 4))
     moves = runner.state.speed.moves
-    print(f"memory: {moves:,} moves of finished games, {rate:,.0f} positions/s, {megabytes:.0f} MB")
+    print(f"memory: {moves:,} moves of finished games, {used.rate:,.0f} positions/s, {megabytes:.0f} MB")
     return [Figure(f"megabytes with {MEMORY_GAMES} games at once", megabytes, MEMORY_MB, at_least=False)]
 
 
-def evaluator(weights: str, backend: str, seconds: float) -> list[Figure]:
-    """Positions per second of many games over the evaluator's best."""
-    bench = [sys.executable, "-m", "evaluator", "bench", "--json", "--time-limit", "20", "--backend", backend]
-    if weights:
-        bench += ["--network", weights]
-    options = Options(backend=backend, weights=weights)
-    players = [PlayerConfig(name, TimeControl(nodes=200), options=options) for name in ("a", "b")]
-    before = json_of(bench)
-    with tempfile.TemporaryDirectory() as folder:
-        config = _match(folder, players, games=10_000, concurrency=EVALUATOR_GAMES)
-        runner, rate, _ = asyncio.run(_Run(config).watch(seconds, seconds / 4))
-    after = json_of(bench)
-    best = [max(point["positions_per_second"] for point in curve["curve"]) for curve in (before, after)]
-    print(
-        f"evaluator: {before['network']} on {before['device']}, best {best[0]:,.0f} and {best[1]:,.0f} "
-        f"positions/s; {EVALUATOR_GAMES} games {rate:,.0f} positions/s, "
-        f"mean batch {runner.state.speed.mean_batch:.1f}"
-    )
-    share = 100 * rate / (sum(best) / 2)
+def best_rate(backend: Backend, seconds: float) -> float:
+    """The most positions per second of the bare backend in batches of any one size."""
+    best, since = 0.0, 0
+    for size in LADDER:
+        if size > backend.max_batch or since == 3:
+            break
+        rate = backend_rate(backend, size, seconds)
+        since = 0 if rate > 1.02 * best else since + 1
+        best = max(best, rate)
+    return best
+
+
+def evaluator(weights: str, name: str, nodes: int, seconds: float, rounds: int) -> list[Figure]:
+    """Positions per second of many games over the bare backend's best."""
+    options = Options(backend=name, weights=weights)
+    players = [PlayerConfig(name, TimeControl(nodes=nodes), options=options) for name in ("a", "b")]
+    ratios = []
+    with open_backend(name, load_network(weights or SHIPPED_NETWORK)) as backend:
+        backend_rate(backend, 8, 1.0)
+        own = best_rate(backend, 0.5)
+        for _ in range(rounds):
+            with tempfile.TemporaryDirectory() as folder:
+                config = _match(folder, players, games=400, concurrency=EVALUATOR_GAMES)
+                _, used, _ = asyncio.run(_Run(config).watch(seconds, settle=3.0))
+            before, own = own, best_rate(backend, 0.5)
+            ratios.append(200 * used.rate / (before + own))
+            print(
+                f"evaluator: bare {before:,.0f} and {own:,.0f}; {EVALUATOR_GAMES} games {used}; "
+                f"{ratios[-1]:.1f} %",
+                flush=True,
+            )
+    share = statistics.median(ratios)
     return [Figure(f"% of the evaluator's best, {EVALUATOR_GAMES} games", share, EVALUATOR_PERCENT)]
 
 
@@ -203,20 +296,26 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parts = ("overhead", "memory", "evaluator")
+    parts = ("overhead", "programs", "memory", "evaluator")
     parser.add_argument("parts", nargs="*", choices=[*parts, []], help="which (default: all)")
     parser.add_argument("--weights", default="", help="network file (default: the shipped network)")
     parser.add_argument("--backend", default="auto")
-    parser.add_argument("--seconds", type=float, default=30.0, help="of each measured match (default 30)")
+    parser.add_argument("--nodes", type=int, default=200, help="per move, for `evaluator` (default 200)")
+    parser.add_argument("--seconds", type=float, default=15.0, help="of each measured match (default 15)")
+    parser.add_argument("--rounds", type=int, default=5, help="of `evaluator` (default 5)")
     arguments = parser.parse_args()
     figures = []
     for part in arguments.parts or parts:
         if part == "overhead":
             figures += overhead()
+        elif part == "programs":
+            figures += programs()
         elif part == "memory":
             figures += memory(arguments.seconds)
         else:
-            figures += evaluator(arguments.weights, arguments.backend, arguments.seconds)
+            figures += evaluator(
+                arguments.weights, arguments.backend, arguments.nodes, arguments.seconds, arguments.rounds
+            )
     print_figures(figures)
 
 

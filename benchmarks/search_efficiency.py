@@ -3,14 +3,15 @@
     python benchmarks/search_efficiency.py [--weights FILE] [--backend NAME] [--seconds S] [--rounds N]
 
 The evaluator's own rate is that of the bare backend, without service and sockets, in batches of the size that
-the service recommends. Search and backend take turns of a few seconds, because other work on the machine
-changes both; the figure is the median of the rounds' ratios.
+the service recommends, as many at a time as it computes best. Search and backend take turns of a few seconds,
+because other work on the machine changes both; the figure is the median of the rounds' ratios.
 """
 
 from __future__ import annotations
 
 import argparse
 import statistics
+from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter
 
 from figures import Figure, print_figures
@@ -30,13 +31,19 @@ POSITIONS = (
 
 
 def backend_rate(backend: Backend, size: int, seconds: float) -> float:
-    """Positions per second of the backend alone."""
+    """Positions per second of the backend alone, with as many batches under way as it takes."""
     batches = [probe_batch(size, seed) for seed in range(4)]
     began = perf_counter()
-    done = 0
-    while perf_counter() - began < seconds:
-        backend.evaluate(batches[done % len(batches)])
-        done += 1
+
+    def work(_: int) -> int:
+        done = 0
+        while perf_counter() - began < seconds:
+            backend.evaluate(batches[done % len(batches)])
+            done += 1
+        return done
+
+    with ThreadPoolExecutor(backend.max_in_flight) as threads:
+        done = sum(threads.map(work, range(backend.max_in_flight)))
     return done * size / (perf_counter() - began)
 
 

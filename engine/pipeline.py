@@ -102,8 +102,6 @@ class RemotePipeline:
     When the evaluator is lost, the batches in flight stay as they are and are sent again as soon as the link
     has one: the search goes on where it was. Belongs to one thread.
 
-    network: content hash of the network to use; the client's own if empty. owners: where several pipelines
-    share the link, who sent which batch; whoever receives an answer then hands it to its owner's `accept`.
     """
 
     def __init__(
@@ -115,8 +113,6 @@ class RemotePipeline:
         input_format: int,
         priority: Priority = "play",
         log: Callable[[str], None],
-        network: str = "",
-        owners: dict[int, RemotePipeline] | None = None,
     ) -> None:
         self.evaluations = 0
         self.batches = 0
@@ -126,8 +122,6 @@ class RemotePipeline:
         self._input_format = input_format
         self._priority: Priority = priority
         self._log = log
-        self._network = network or None
-        self._owners = owners
         self._client: EvaluatorClient | None = None
         self._sent: dict[int, Batch] = {}
         self._unsent: list[Batch] = []
@@ -162,11 +156,11 @@ class RemotePipeline:
         try:
             completed = client.receive(timeout_ms)
         except EvaluatorLost as error:
-            self.lost(client, str(error))
+            self._lost(client, str(error))
             return False
-        return completed is not None and self.accept(completed)
+        return completed is not None and self._accept(completed)
 
-    def accept(self, completed: Completed) -> bool:
+    def _accept(self, completed: Completed) -> bool:
         """Take an answer; True if it was an evaluation of this search. Raises PipelineError."""
         client = self._client
         batch = self._sent.pop(completed.id, None)
@@ -184,15 +178,6 @@ class RemotePipeline:
         self._unsent.append(batch)
         self._refused(client, completed.error)
         return False
-
-    @property
-    def waits_to_be_sent(self) -> bool:
-        """Whether a batch was sent in vain and must be sent again."""
-        return bool(self._unsent)
-
-    def send_again(self) -> None:
-        """Send what was sent in vain, if there is an evaluator. Raises PipelineError."""
-        self._send()
 
     def abandon(self) -> None:
         client = self._client
@@ -216,23 +201,19 @@ class RemotePipeline:
             client = self._client = self._link.client
             if client is None:
                 return False
-            if self._network is None and client.network.input_format != self._input_format:
+            if client.network.input_format != self._input_format:
                 raise PipelineError("the evaluator's network now takes another input format")
         while self._unsent:
             batch = self._unsent[-1]
             try:
-                identity = client.submit(
-                    _position_batch(batch), priority=self._priority, network=self._network
-                )
+                identity = client.submit(_position_batch(batch), priority=self._priority)
             except EvaluatorLost as error:
-                self.lost(client, str(error))
+                self._lost(client, str(error))
                 return False
             except RemoteError as error:
                 raise PipelineError(f"the evaluator refuses the batch: {error}") from None
             self._unsent.pop()
             self._sent[identity] = batch
-            if self._owners is not None:
-                self._owners[identity] = self
         return True
 
     def _wait_for_evaluator(self, timeout_ms: float) -> bool:
@@ -240,7 +221,7 @@ class RemotePipeline:
         self._link.wait(timeout_ms / 1000)
         return False
 
-    def lost(self, client: EvaluatorClient, reason: str) -> None:
+    def _lost(self, client: EvaluatorClient, reason: str) -> None:
         """Tell that `client` has failed: what it has not answered is sent again when there is another."""
         self._unsent.extend(self._sent.values())
         self._sent.clear()
@@ -251,7 +232,7 @@ class RemotePipeline:
         if isinstance(error, Overloaded):
             time.sleep(0.01)  # Its queue is full of others' work; there is nothing to wait on.
         elif isinstance(error, Draining | DeviceFailed | EvaluatorTimeout):
-            self.lost(client, str(error))
+            self._lost(client, str(error))
         else:
             raise PipelineError(f"the evaluator refuses the batch: {error}")
 

@@ -1,40 +1,41 @@
 """Many searches in one process on shared evaluators: matches and self-play.
 
 One thread drives them all. A search is advanced when an answer of its own has come or its time limit must be
-looked at; the rest of the time the thread waits for the evaluator. Players whose options name the same
-evaluator share its process and connection, whatever networks they use; the evaluator merges their batches.
+looked at; the rest of the time the thread sleeps until there is an answer or something to do. Players whose
+options name the same evaluator share its process and connection, whatever networks they use; what they
+collect travels together (engine/shared_evaluator.py).
 """
 
 from __future__ import annotations
 
+import contextlib
 import queue
+import select
+import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from math import ceil
 from random import Random
-from time import monotonic, perf_counter, sleep
+from time import monotonic, perf_counter
 from typing import TYPE_CHECKING
 
 from engine._core import Game, Tree
-from engine.evaluator_process import EvaluatorLink, EvaluatorSettings, NoEvaluatorError
+from engine.evaluator_process import EvaluatorSettings, NoEvaluatorError
 from engine.limits import Limits
 from engine.options import Options
-from engine.pipeline import PipelineError, RemotePipeline
+from engine.pipeline import PipelineError
 from engine.report import Report
 from engine.search import BatchSizes, Search, SearchControl, SearchPosition
 from engine.session import SearchTree
+from engine.shared_evaluator import SharedEvaluator, SharedPipeline, network_key
 
 if TYPE_CHECKING:
-    from protocol.client import EvaluatorClient
     from protocol.messages import NetworkInfo, Priority
 
-RECEIVE_MS = 5.0
-"""Longest wait for the evaluator before new searches and time limits are looked at."""
-
 LOOK_SECONDS = 0.01
-"""Time between two looks at the limits of the searches that have had no answer."""
+"""Time between two looks at the searches that the clock may end, and at those that have no evaluator yet."""
 
 POSITIONS_PER_GAME = 8
 """Positions that one game contributes to a device batch, as a rule: more of them in flight weaken its search,
@@ -42,27 +43,27 @@ since they are chosen before what they could learn from each other is known."""
 
 MAX_RECOMMENDED_GAMES = 256
 
-REQUESTS_PER_SECOND = 800
-"""Requests that a pool is to send at most: whatever its size, each costs about 150 µs of processor time here
-and in the evaluator together, which a CPU backend lacks (800 of them 12 % of a core)."""
+STEPS_PER_SECOND = 800
+"""Steps (an answer taken, more positions collected) of all searches of a pool together, at most: each costs
+some 70 µs of processor time, which a CPU backend lacks."""
 
-MAX_POSITIONS_PER_REQUEST = 16
-"""For the sake of fewer requests on fast devices; see POSITIONS_PER_GAME."""
+MAX_POSITIONS_PER_STEP = 16
+"""For the sake of fewer steps on fast devices; see POSITIONS_PER_GAME."""
 
 
-def positions_per_request(network: NetworkInfo, searches: int) -> int:
+def positions_per_step(network: NetworkInfo, searches: int) -> int:
     """How many positions each of so many searches sends at a time.
 
     Together they are to keep two batches of the recommended size on their way, one at work and one waiting. A
-    longer queue gains nothing: it delays answers, weakens searches, and tempts the evaluator into batches
-    larger than any that it has measured. Only where that would mean too many requests are they larger.
+    longer queue gains nothing: it delays answers and weakens searches. Only where that would mean too many
+    steps are they larger.
     """
     best = network.recommended_batch
     if searches < 2:
         return best
     fair = ceil(2 * best / searches)
     rate = max((1000 * batch / ms for batch, ms in network.curve if ms > 0), default=0.0)
-    least = min(MAX_POSITIONS_PER_REQUEST, ceil(rate / REQUESTS_PER_SECOND))
+    least = min(MAX_POSITIONS_PER_STEP, ceil(rate / STEPS_PER_SECOND))
     return max(1, min(best, max(fair, least)))
 
 
@@ -95,10 +96,15 @@ class SearchPool:
     ) -> None:
         self._log = log
         self._priority: Priority = priority
-        self._new: queue.SimpleQueue[_Running | None] = queue.SimpleQueue()
+        # Searches to begin or to stop, and None to end all.
+        self._asked: queue.SimpleQueue[_Running | None] = queue.SimpleQueue()
+        self._waker = _Waker()
+        self._ending = False
         self._lock = threading.Lock()
-        self._evaluators: dict[tuple[str, str, int], _SharedEvaluator] = {}
+        self._evaluators: dict[tuple[str, str, int], SharedEvaluator] = {}
         self._closed = False
+        # The searches under way by what they send through; used by the pool's thread alone.
+        self.waiting: dict[SharedPipeline, _Running] = {}
         self._thread = threading.Thread(target=self._work, name="search-pool", daemon=True)
         self._thread.start()
 
@@ -144,10 +150,13 @@ class SearchPool:
             already, self._closed = self._closed, True
         if already:
             return
-        self._new.put(None)
+        self._asked.put(None)
+        self._waker.wake()
         self._thread.join()
         for evaluator in self._evaluators.values():
             evaluator.link.close()
+        with self._lock:
+            self._waker.close()
 
     def __enter__(self) -> SearchPool:
         return self
@@ -160,59 +169,129 @@ class SearchPool:
         with self._lock:
             if self._closed:
                 raise RuntimeError("the pool is closed")
-            self._new.put(running)
+            self._asked.put(running)
+            self._waker.wake()
 
-    def _evaluator(self, settings: EvaluatorSettings) -> _SharedEvaluator:
+    def stop(self, running: _Running) -> None:
+        """End a search soon."""
+        running.control.stop()
+        with self._lock:
+            if not self._closed:  # Closing stops them all.
+                self._asked.put(running)
+                self._waker.wake()
+
+    def _evaluator(self, settings: EvaluatorSettings) -> SharedEvaluator:
         key = (settings.address, settings.backend, settings.threads)
         with self._lock:
             if self._closed:
                 raise RuntimeError("the pool is closed")
             if key not in self._evaluators:
-                self._evaluators[key] = _SharedEvaluator(settings, self._log, self._priority)
+                self._evaluators[key] = SharedEvaluator(
+                    settings, self._log, self._priority, self._waker.fileno()
+                )
             return self._evaluators[key]
 
     # -- the pool's thread -------------------------------------------------------------------------------
 
     def _work(self) -> None:
         active: set[_Running] = set()
-        open_for_more = True
+        watched: set[_Running] = set()  # Of these, those that something else than an answer may move on.
+        due: set[_Running] = set()
         next_look = 0.0
-        while open_for_more or active:
-            due: set[_Running] = set()
-            while open_for_more:
-                try:
-                    running = self._new.get(block=not active and not due)
-                except queue.Empty:
-                    break
-                if running is None:
-                    open_for_more = False
-                    for each in active | due:
-                        each.control.stop()
-                    due |= active
-                else:
-                    due.add(running)
-            active |= due
+        while True:
+            due |= self._take_new(active)
+            if not active and self._ending:
+                return
             now = perf_counter()
-            if now >= next_look:
+            if watched and now >= next_look:
                 next_look = now + LOOK_SECONDS
-                due = set(active)
+                due.update(running for running in watched if running.must_be_looked_at(now))
             with self._lock:
-                evaluators = [evaluator for evaluator in self._evaluators.values() if evaluator.awaited]
-            for evaluator in evaluators:
-                timeout = 0.0 if due else RECEIVE_MS / len(evaluators)
-                due |= {running for running in evaluator.receive(timeout) if running in active}
-            if not due and not evaluators:
-                sleep(RECEIVE_MS / 1000)
+                evaluators = list(self._evaluators.values())
+            awaited = [evaluator for evaluator in evaluators if evaluator.awaited]
+            wait_seconds: float | None = None
+            if due:
+                wait_seconds = 0.0
+            elif watched or any(evaluator.stranded for evaluator in evaluators):
+                wait_seconds = max(0.0, next_look - now) if watched else LOOK_SECONDS
+            for evaluator in awaited:
+                due |= {self.waiting[each] for each in evaluator.receive(_share_ms(wait_seconds, awaited))}
+            if not awaited:
+                self._waker.wait(wait_seconds)
+            again: set[_Running] = set()
             for running in due:
-                if not running.advance(len(active)):
+                if running.advance(len(active)):
+                    (watched.add if running.watched else watched.discard)(running)
+                    if running.can_go_on:
+                        again.add(running)
+                else:
                     active.discard(running)
+                    watched.discard(running)
+            due = again
+            for evaluator in evaluators:
+                due |= {self.waiting[each] for each in evaluator.flush()}
+
+    def _take_new(self, active: set[_Running]) -> set[_Running]:
+        """Add the searches that have come to the active ones; returns those, and the ones told to stop."""
+        due: set[_Running] = set()
+        self._waker.clear()
+        while not self._asked.empty():
+            running = self._asked.get()
+            if running is None:
+                self._ending = True
+            elif not running.future.done():
+                due.add(running)
+        active |= due
+        if self._ending:
+            for each in active:
+                each.control.stop()
+            due |= active
+        return due
+
+
+def _share_ms(seconds: float | None, evaluators: Sequence[SharedEvaluator]) -> float | None:
+    """How long to wait for each of several evaluators, one after the other: a little if there are several."""
+    if len(evaluators) > 1:
+        seconds = min(seconds if seconds is not None else LOOK_SECONDS, LOOK_SECONDS) / len(evaluators)
+    return None if seconds is None else 1000 * seconds
+
+
+class _Waker:
+    """Ends a thread's sleep from any other."""
+
+    def __init__(self) -> None:
+        self._out, self._in = socket.socketpair()
+        self._out.setblocking(False)
+        self._in.setblocking(False)
+
+    def fileno(self) -> int:
+        """Readable when somebody has called `wake`."""
+        return self._out.fileno()
+
+    def wake(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            self._in.send(b"\0")  # A full buffer wakes as well.
+
+    def wait(self, seconds: float | None) -> None:
+        """Sleep until `wake` (also an earlier one), at most so long."""
+        select.select([self._out], [], [], seconds)
+
+    def clear(self) -> None:
+        """Forget all calls of `wake`."""
+        with contextlib.suppress(BlockingIOError):
+            while self._out.recv(4096):
+                pass
+
+    def close(self) -> None:
+        self._out.close()
+        self._in.close()
 
 
 class PoolPlayer:
     """One side of one game: options, a tree, at most one search at a time."""
 
     def __init__(
-        self, pool: SearchPool, options: Options, evaluator: _SharedEvaluator, random: Random
+        self, pool: SearchPool, options: Options, evaluator: SharedEvaluator, random: Random
     ) -> None:
         self.options = options
         self.random = random
@@ -248,6 +327,7 @@ class PoolPlayer:
             return over
         started = perf_counter() if clock_started is None else clock_started
         running = self._running = _Running(
+            self._pool.waiting,
             self._evaluator,
             self._tree,
             self.options,
@@ -265,8 +345,8 @@ class PoolPlayer:
 
     def stop(self) -> None:
         """End the search under way; its future gets the report as it stands."""
-        if self._running is not None:
-            self._running.control.stop()
+        if self._running is not None and not self._running.future.done():
+            self._pool.stop(self._running)
 
     def close(self) -> None:
         """End the search under way and forget the tree."""
@@ -276,112 +356,13 @@ class PoolPlayer:
         self._tree = SearchTree()
 
 
-class _SharedEvaluator:
-    """A link, its client, and who waits for which answer. Used by the pool's thread alone, but for `link`."""
-
-    def __init__(self, settings: EvaluatorSettings, log: Callable[[str], None], priority: Priority) -> None:
-        self.settings = settings
-        self.log = log
-        self.priority: Priority = priority
-        self.link = EvaluatorLink(settings, log)
-        self.link.start()
-        self.owners: dict[int, RemotePipeline] = {}
-        self.runs: dict[RemotePipeline, _Running] = {}
-        self.first_sent: float | None = None
-        self.evaluations = 0
-        self.searches = 0
-        self.device_batches = 0.0
-        self._client: EvaluatorClient | None = None
-        self._networks: dict[tuple[str, str, str], NetworkInfo] = {}
-
-    @property
-    def awaited(self) -> bool:
-        """Whether a search waits for an answer."""
-        return bool(self.runs)
-
-    def network(self, settings: EvaluatorSettings) -> NetworkInfo | None:
-        """The network that a player wants, loaded if need be; None while there is no evaluator.
-
-        Raises NoEvaluatorError if there is none to hope for, or it cannot serve the network.
-        """
-        from protocol.errors import EvaluatorError, EvaluatorLost
-
-        client = self.link.wait(0.0)
-        if client is None:
-            return None
-        if client is not self._client:
-            self._client = client
-            self._networks.clear()
-        wanted = (settings.weights, settings.policy_head, settings.value_head)
-        if wanted not in self._networks:
-            own = self.settings
-            if wanted == (own.weights, own.policy_head, own.value_head):
-                self._networks[wanted] = client.network
-            else:
-                try:
-                    self._networks[wanted] = self._load(client, *wanted)
-                except EvaluatorLost as error:
-                    self.link.lost(client, str(error))
-                    return None
-                except EvaluatorError as error:
-                    raise NoEvaluatorError(
-                        f"the evaluator cannot serve {settings.weights!r}: {error}"
-                    ) from None
-        return self._networks[wanted]
-
-    @staticmethod
-    def _load(client: EvaluatorClient, weights: str, policy_head: str, value_head: str) -> NetworkInfo:
-        from pathlib import Path
-
-        for network in client.networks:
-            if weights in (network.name, network.content_hash):
-                return network
-        path = str(Path(weights).expanduser().resolve()) if weights else ""
-        return client.load(path, policy_head=policy_head, value_head=value_head, timeout=600.0)
-
-    def receive(self, timeout_ms: float) -> set[_Running]:
-        """Hand out the answers that are there, waiting for the first one; returns whose they were."""
-        from protocol.errors import EvaluatorLost
-
-        served: set[_Running] = set()
-        client = self.link.client
-        if client is None or not client.in_flight:
-            if timeout_ms and client is None:
-                sleep(timeout_ms / 1000)
-            return served
-        while True:
-            try:
-                completed = client.receive(0.0 if served else timeout_ms)
-            except EvaluatorLost as error:
-                for pipeline, running in self.runs.items():
-                    pipeline.lost(client, str(error))
-                    served.add(running)
-                self.owners.clear()
-                return served
-            if completed is None:
-                return served
-            owner = self.owners.pop(completed.id, None)
-            if completed.evaluation is not None:
-                if self.first_sent is None:
-                    self.first_sent = monotonic() - (completed.queue_ms + completed.compute_ms) / 1000
-                self.evaluations += len(completed.evaluation)
-                self.device_batches += len(completed.evaluation) / max(1, completed.batch_rode)
-            taker = None if owner is None else self.runs.get(owner)
-            if owner is None or taker is None:
-                continue
-            try:
-                owner.accept(completed)
-            except PipelineError as error:
-                taker.failure = error
-            served.add(taker)
-
-
 class _Running:
     """One search: waits for its network, then advances until it is over. Belongs to the pool's thread."""
 
     def __init__(
         self,
-        evaluator: _SharedEvaluator,
+        waiting: dict[SharedPipeline, _Running],
+        evaluator: SharedEvaluator,
         tree: SearchTree,
         options: Options,
         game: Game,
@@ -394,6 +375,7 @@ class _Running:
         self.future: Future[Report] = Future()
         self.control = SearchControl(pondering=limits.ponder)
         self.failure: Exception | None = None
+        self._waiting = waiting
         self._evaluator = evaluator
         self._tree = tree
         self._options = options
@@ -404,8 +386,24 @@ class _Running:
         self._prepare = prepare
         self._inspect = inspect
         self._prepared: Tree | None = None
-        self._pipeline: RemotePipeline | None = None
+        self._pipeline: SharedPipeline | None = None
         self._search: Search | None = None
+
+    @property
+    def watched(self) -> bool:
+        """Whether something else than an answer may move it on: an evaluator that comes up, or the clock."""
+        return self._search is None or self._search.wakes_at is not None
+
+    @property
+    def can_go_on(self) -> bool:
+        """Whether it waits for nothing: all that it collected was answered on the spot."""
+        search, pipeline = self._search, self._pipeline
+        return search is not None and pipeline is not None and not pipeline.in_flight and not search.idle
+
+    def must_be_looked_at(self, now: float) -> bool:
+        """Whether that may have happened. now: perf_counter seconds."""
+        wakes_at = None if self._search is None else self._search.wakes_at
+        return wakes_at is None or now >= wakes_at
 
     def advance(self, searches: int) -> bool:
         """Go on; False when it is over and the future has its result. searches: how many are under way."""
@@ -413,9 +411,7 @@ class _Running:
             if self._search is None and not self._begin(searches):
                 return True
             assert self._search is not None and self._pipeline is not None
-            # After a loss: a new evaluator may have to load the network first.
-            if self._pipeline.waits_to_be_sent and self._network() is not None:
-                self._pipeline.send_again()
+            self.failure = self._pipeline.failure
             if self.failure is None and self._search.advance():
                 return True
         except (PipelineError, NoEvaluatorError) as error:
@@ -429,13 +425,11 @@ class _Running:
         """Set the search up; False while there is no evaluator."""
         legal = self._game.legal_moves()
         evaluator = self._evaluator
-        network = self._network()
-        if network is None:
+        key = network_key(EvaluatorSettings.of(self._options))
+        network, client = evaluator.network(key), evaluator.client
+        if network is None or client is None:
             if self.control.stopped:
                 raise NoEvaluatorError("stopped before the evaluator was ready")
-            return False
-        client = evaluator.link.client
-        if client is None:
             return False
         tree = self._tree.prepared(self._options, network.input_format, network.content_hash)
         allowed = [move for move in self._limits.search_moves if move in legal]
@@ -443,20 +437,12 @@ class _Running:
         if self._prepare is not None:
             self._prepare(tree)
         self._prepared = tree
-        sizes = BatchSizes(min(positions_per_request(network, searches), client.max_batch), client.curve)
+        sizes = BatchSizes(min(positions_per_step(network, searches), client.max_batch), client.curve)
         options = self._options
         if searches > 1:  # While one waits for its answer, the device is busy with the others'.
             options = options.changed(batches_in_flight=1)
-        self._pipeline = RemotePipeline(
-            tree,
-            evaluator.link,
-            capacity=min(self._options.minibatch_size or sizes.best, client.max_batch),
-            input_format=network.input_format,
-            priority=evaluator.priority,
-            log=evaluator.log,
-            network=network.name,
-            owners=evaluator.owners,
-        )
+        capacity = min(self._options.minibatch_size or sizes.best, client.max_batch)
+        self._pipeline = SharedPipeline(tree, evaluator, key, network.content_hash, capacity)
         self._search = Search(
             tree,
             self._pipeline,
@@ -469,16 +455,13 @@ class _Running:
             log=evaluator.log,
             random=self._random,
         )
-        evaluator.runs[self._pipeline] = self
+        self._waiting[self._pipeline] = self
         return True
-
-    def _network(self) -> NetworkInfo | None:
-        return self._evaluator.network(EvaluatorSettings.of(self._options))
 
     def _end(self) -> None:
         pipeline, search = self._pipeline, self._search
         if pipeline is not None:
-            self._evaluator.runs.pop(pipeline, None)
+            self._waiting.pop(pipeline, None)
         if search is None:
             self.future.set_exception(self.failure or NoEvaluatorError("the search did not begin"))
             return

@@ -215,6 +215,11 @@ class Search:
         self.idle = not progressed and not pipeline.in_flight
         return not self.idle or self._limits.unbounded or self._control.pondering
 
+    @property
+    def wakes_at(self) -> float | None:
+        """When time alone may end the search, in perf_counter seconds; None if it cannot."""
+        return self._soft if self._soft is not None else self._hard
+
     def finish(self) -> Report:
         """Take back what is in flight and report."""
         self._pipeline.abandon()

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 import platformdirs
+import psutil
 
 from evaluator.backends.base import Backend
 from evaluator.latency import LADDER, LatencyModel
@@ -37,6 +38,9 @@ BEYOND_MEASURED = 2
 
 DISTURBED = 0.7
 """A throughput below this fraction of the best so far is measured once more."""
+
+MAX_OTHERS_SHARE = 0.25
+"""A curve that was measured while other programs took a larger share of the machine is not kept."""
 
 MIN_OBSERVATIONS = 200
 """A curve is cached again at the end if it was corrected by at least this many batches."""
@@ -106,21 +110,38 @@ def latency_model(
     backend: Backend, content_hash: str, threads: int | None, *, budget_s: float, use_cache: bool
 ) -> tuple[LatencyModel, Callable[[], None]]:
     """The latency model of an opened backend, from the cache or measured now, and what to call at the end to
-    cache it as corrected since."""
+    cache what it has learnt: times shorter than measured. Longer ones say more about what else ran."""
     path = _cache_path(backend, content_hash, threads) if use_cache else None
     points = _read(path) if path is not None else None
     if points is None:
         sizes = sorted({size for size in (*LADDER, *backend.buckets) if size <= backend.max_batch})
+        before = _processor_seconds()
         points = time_batches(backend, sizes, budget_s)
+        if path is not None and _others_share(before, _processor_seconds()) > MAX_OTHERS_SHARE:
+            log.info("other programs keep the machine busy: the latency curve holds for this run only")
+            path = None
         if path is not None:
             _write(path, points)
     model = LatencyModel(points, _largest_trusted(points, backend), backend.buckets)
 
     def save() -> None:
         if path is not None and model.observations >= MIN_OBSERVATIONS:
-            _write(path, dict(model.curve()))
+            _write(path, model.shortest())
 
     return model, save
+
+
+def _processor_seconds() -> tuple[float, float, float]:
+    """Seconds on the clock, and of the processors: of the whole machine, of this process."""
+    machine = psutil.cpu_times()
+    busy = sum(machine) - machine.idle - getattr(machine, "iowait", 0.0)
+    return time.perf_counter(), busy, time.process_time()
+
+
+def _others_share(before: tuple[float, float, float], after: tuple[float, float, float]) -> float:
+    """The share of the machine that other processes took between two readings, 0 to 1."""
+    passed, busy, own = (later - earlier for earlier, later in zip(before, after, strict=True))
+    return max(0.0, busy - own) / max(1e-9, passed * (os.cpu_count() or 1))
 
 
 def _is_flat(points: Mapping[int, float]) -> bool:

@@ -57,6 +57,15 @@ class Device:
     threads: int = 1
     expected_end_ms: list[float] = field(default_factory=list)
     last_end_ms: float = 0.0
+    _shares_ms: float = 0.0
+    _shares_at_ms: float = 0.0
+
+    def share_ms(self, now: float) -> float:
+        """The time that has passed for each of the batches that compute side by side: half as fast as the
+        clock while there are two. To be called whenever one begins or ends, before it is counted."""
+        self._shares_ms += max(0.0, now - self._shares_at_ms) / max(1, len(self.expected_end_ms))
+        self._shares_at_ms = max(now, self._shares_at_ms)
+        return self._shares_ms
 
 
 @dataclass(slots=True, eq=False)
@@ -93,7 +102,8 @@ class ServedNetwork:
     _fallback_lock: threading.Lock = field(default_factory=threading.Lock)
 
     def current_info(self) -> NetworkInfo:
-        """The network's description with the curve as corrected since it was measured."""
+        """The network's description with the curve as corrected since it was measured. The recommended batch
+        does not follow other work on the machine: see LatencyModel.knee."""
         model = self.runners[0].model
         return replace(self.info, recommended_batch=model.knee, curve=model.curve())
 
@@ -130,6 +140,7 @@ class _Job:
     segments: list[Segment]
     positions: int
     tried: list[Device] = field(default_factory=list)
+    began_share_ms: float = 0.0
 
 
 class Dispatcher:
@@ -264,13 +275,16 @@ class Dispatcher:
                     self._changed.wait(None if again_ms is None else max(0.0, again_ms - now_ms()) / 1000)
                 assert runner is not None
                 runner.running += 1
-                expected = max(now_ms(), device.last_end_ms) + runner.model.milliseconds(job.positions)
+                now = now_ms()
+                job.began_share_ms = device.share_ms(now)
+                expected = max(now, device.last_end_ms) + runner.model.milliseconds(job.positions)
                 device.expected_end_ms.append(expected)
             try:
                 self._run(job, runner)
             finally:
                 with self._changed:
                     runner.running -= 1
+                    device.share_ms(now_ms())
                     device.expected_end_ms.remove(expected)
                     self._changed.notify_all()
 
@@ -328,6 +342,8 @@ class Dispatcher:
         finished: list[tuple[Request, RemoteError | None]] = []
         with self._changed:
             elapsed = end - max(start, runner.device.last_end_ms)
+            if runner.backend.side_by_side:
+                elapsed = runner.device.share_ms(end) - job.began_share_ms
             runner.device.last_end_ms = end
             if healthy:
                 runner.model.observe(job.positions, elapsed)

@@ -3,6 +3,10 @@
 Measured on a ladder of sizes (evaluator/calibration.py), interpolated between them, corrected by every batch
 that runs. From it come the knee (what clients are told to gather) and the drain time (how long a queue
 takes when it is cut in the best way), which the batch policy weighs.
+
+A correction that slows a size down may be the device's doing or that of other work on the machine, and only
+the sizes that run are corrected. The batch policy goes by the times as they are at present; the knee, and
+what is kept for the next start, by the shortest that each size has had.
 """
 
 from __future__ import annotations
@@ -59,6 +63,7 @@ class LatencyModel:
         self._padded = len(self._buckets) > 1
         self._sizes = sorted(points)
         self._log_ms = [math.log(points[size]) for size in self._sizes]
+        self._shortest_log_ms = list(self._log_ms)
         self.observations = 0
         self._rebuild()
 
@@ -85,8 +90,15 @@ class LatencyModel:
 
     @property
     def knee(self) -> int:
-        """The smallest measured batch within KNEE_TOLERANCE of the best throughput that KNEE_MS allow."""
+        """The smallest measured batch within KNEE_TOLERANCE of the best throughput that KNEE_MS allow, by the
+        shortest times."""
         return self._knee
+
+    def shortest(self) -> dict[int, float]:
+        """The least milliseconds that each measured size has had, as an average."""
+        return {
+            size: math.exp(log_ms) for size, log_ms in zip(self._sizes, self._shortest_log_ms, strict=True)
+        }
 
     def curve(self) -> Curve:
         """(batch, milliseconds) at the measured sizes, as corrected since."""
@@ -137,6 +149,7 @@ class LatencyModel:
         return self._buckets[bisect.bisect_left(self._buckets, batch)] if self._padded else batch
 
     def _rebuild(self) -> None:
+        self._shortest_log_ms = list(map(min, self._shortest_log_ms, self._log_ms))
         sizes = np.arange(self.max_batch + 1, dtype=np.float64)
         measured = np.array(self._sizes, dtype=np.float64)
         # A larger batch takes no less time: where it seemed so, the smaller one was measured badly.
@@ -156,10 +169,7 @@ class LatencyModel:
         self._cuts = tuple(sorted(candidates))
         rates = {size: size / ms[size] for size in self._cuts}
         self._best_batch = max(rates, key=lambda size: rates[size])
-        known = [size for size in self._sizes if size <= self.max_batch] or [self.max_batch]
-        quick = [size for size in known if ms[size] <= KNEE_MS] or known[:1]
-        enough = (1 - KNEE_TOLERANCE) * max(rates[size] for size in quick)
-        self._knee = min(size for size in quick if rates[size] >= enough)
+        self._knee = self._find_knee()
         # The cheapest way to cut any number of positions. Taking 1, 2, 4, … pieces of a size, or not, reaches
         # any number of them.
         drain = ms.copy()
@@ -170,3 +180,14 @@ class LatencyModel:
                 np.minimum(drain[size + 1 :], cost + LAUNCH_MS + after, out=drain[size + 1 :])
                 size, cost = 2 * size, 2 * cost + LAUNCH_MS
         self._drain = drain
+
+    def _find_knee(self) -> int:
+        times = np.minimum.accumulate(np.exp(self._shortest_log_ms)[::-1])[::-1]
+        known = {
+            size: float(ms) for size, ms in zip(self._sizes, times, strict=True) if size <= self.max_batch
+        }
+        if not known:
+            return self.max_batch
+        quick = {size: ms for size, ms in known.items() if ms <= KNEE_MS} or dict([min(known.items())])
+        enough = (1 - KNEE_TOLERANCE) * max(size / ms for size, ms in quick.items())
+        return min(size for size, ms in quick.items() if size / ms >= enough)

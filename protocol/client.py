@@ -136,6 +136,7 @@ class EvaluatorClient:
         self._socket: zmq.Socket[bytes] | None = None
         self._monitor: zmq.Socket[bytes] | None = None
         self._poller = zmq.Poller()
+        self._interrupt: int | None = None
         self._next_id = 1
         self._in_flight: dict[int, tuple[int, int]] = {}
         self._completed: list[Completed] = []
@@ -197,20 +198,24 @@ class EvaluatorClient:
     def receive(self, timeout_ms: float | None = None) -> Completed | None:
         """The next batch that is done, in the order of the evaluator's answers.
 
-        Waits at most timeout_ms (0: not at all; None: as long as it takes) and returns None if nothing is
-        done by then, or nothing is in flight. Raises EvaluatorLost when the connection breaks; the batches
-        in flight are then gone (`reconnect` and submit them again).
+        Waits at most timeout_ms (0: not at all; None: as long as it takes), or until `interrupt_by` says
+        otherwise, and returns None if nothing is done by then, or nothing is in flight. Raises EvaluatorLost
+        when the connection breaks; the batches in flight are then gone (`reconnect` and submit them again).
         """
         if self._completed:
             return self._completed.pop(0)
         deadline = None if timeout_ms is None else time.monotonic() + timeout_ms / 1000
         while self._in_flight:
-            if self._pump(deadline):
-                if self._completed:
-                    return self._completed.pop(0)
-            elif deadline is not None:
+            if not self._pump(deadline, self._interrupt):
                 return None
+            if self._completed:
+                return self._completed.pop(0)
         return None
+
+    def interrupt_by(self, descriptor: int) -> None:
+        """Have `receive` return when this file descriptor (a socket's) becomes readable, so that one thread
+        can wait for answers and for other work."""
+        self._interrupt = descriptor
 
     def evaluate(
         self,
@@ -389,8 +394,9 @@ class EvaluatorClient:
             raise EvaluatorLost(f"{self.address} answered {type(request).__name__} with {reply!r:.80}")
         return reply
 
-    def _pump(self, deadline: float | None) -> bool:
-        """Take one message in; False if none came by the deadline. Raises EvaluatorLost."""
+    def _pump(self, deadline: float | None, interrupt: int | None = None) -> bool:
+        """Take one message in; False if none came by the deadline, or before the descriptor `interrupt`
+        became readable. Raises EvaluatorLost."""
         if self._socket is None:
             raise EvaluatorLost(f"the connection to {self.address} is closed")
         while True:
@@ -403,12 +409,24 @@ class EvaluatorClient:
                 wait_ms = -1 if deadline is None else math.ceil((deadline - time.monotonic()) * 1000)
                 if deadline is not None and wait_ms <= 0:
                     return False
-                ready = dict(self._poller.poll(wait_ms))
+                ready = self._wait(wait_ms, interrupt)
                 if self._monitor in ready and self._socket not in ready:
                     self._note_loss()
+                elif interrupt in ready and self._socket not in ready:
+                    return False
                 continue
             self._accept([frame.buffer for frame in frames])
             return True
+
+    def _wait(self, wait_ms: int, interrupt: int | None) -> dict[Any, int]:
+        """Wait for the socket, the monitor or the descriptor; returns which of them are ready."""
+        if interrupt is None:
+            return dict(self._poller.poll(wait_ms))
+        self._poller.register(interrupt, zmq.POLLIN)
+        try:
+            return dict(self._poller.poll(wait_ms))
+        finally:
+            self._poller.unregister(interrupt)
 
     def _note_loss(self) -> None:
         assert self._monitor is not None

@@ -22,14 +22,16 @@ class Backend(ABC):
 
     name: the name it is opened by ("onnx"). device: the hardware, in words. max_batch: the most positions
     one call takes. max_in_flight: how many threads may be inside `evaluate` at once (1 unless uploads,
-    compute and downloads of several batches overlap). buckets: the sizes the device really runs, a batch
-    being padded to the next one; empty if any size runs as it is.
+    compute and downloads of several batches overlap). side_by_side: whether these compute at the same time,
+    each with a part of the device, and not one after the other. buckets: the sizes the device really runs, a
+    batch being padded to the next one; empty if any size runs as it is.
     """
 
     name: str
     device: str
     max_batch: int = 1024
     max_in_flight: int = 1
+    side_by_side: bool = False
     buckets: tuple[int, ...] = ()
 
     @abstractmethod

@@ -13,7 +13,7 @@ import pytest
 from engine._core import Game, Tree
 from engine.limits import Clock, Limits
 from engine.options import Options
-from engine.pool import PoolPlayer, SearchPool, positions_per_request
+from engine.pool import PoolPlayer, SearchPool, positions_per_step
 from protocol.messages import NetworkInfo
 
 RANDOM = Options(backend="random", hash=1, tree_memory=16, smart_pruning_factor=0.0)
@@ -63,8 +63,8 @@ def test_games_share_one_evaluator_and_their_batches_are_merged(pool: SearchPool
         (32, 40.0, 8, 8),
         (32, 40.0, 64, 1),
         (32, 40.0, 500, 1),
-        (32, 20.0, 500, 2),  # 1,600 positions/s: one at a time would be too many requests
-        (256, 4.0, 64, 16),  # 64,000 positions/s: a few at a time, or the requests are too many
+        (32, 20.0, 500, 2),  # 1,600 positions/s: one at a time would be too many steps
+        (256, 4.0, 64, 16),  # 64,000 positions/s: a few at a time, or the steps are too many
         (4, 0.01, 64, 4),  # never more than is recommended
     ],
 )
@@ -74,7 +74,7 @@ def test_searches_share_two_batches(
     network = NetworkInfo(
         "net", "hash", 1, recommended_batch=recommended, curve=((recommended, milliseconds),)
     )
-    assert positions_per_request(network, searches) == positions
+    assert positions_per_step(network, searches) == positions
 
 
 def test_a_pooled_search_finds_what_a_search_of_its_own_finds(pool: SearchPool) -> None:
@@ -123,6 +123,15 @@ def test_visits_that_need_no_evaluation_count_towards_the_limit(pool: SearchPool
     fen = "8/8/8/8/4k3/8/4p3/4K3 w - - 90 100"  # The game is over after a few plies of most lines.
     futures = [pool.player(RANDOM).search(Game(fen), Limits(nodes=nodes)) for nodes in (50, 51, 52, 53)]
     assert [future.result(60).nodes for future in futures] == [50, 51, 52, 53]
+
+
+def test_a_search_that_the_cache_answers_goes_on(pool: SearchPool) -> None:
+    player = pool.player(RANDOM)
+    first = player.search(Game(), Limits(nodes=100)).result(60)
+    player.new_game()  # Its tree is forgotten, the evaluations are not.
+    second = player.search(Game(), Limits(nodes=100)).result(60)
+    assert second.nodes == first.nodes == 100
+    assert second.evaluations < first.evaluations // 4
 
 
 def test_a_waiting_task_that_is_cancelled_leaves_the_pool_alone(pool: SearchPool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -138,6 +139,17 @@ def test_a_position_does_not_depend_on_its_batch(case: Case, count: int) -> None
     assert len(together) == count
     assert np.abs(together.logits[-35:] - alone.logits).max() <= case.logits
     assert np.abs(together.wdl[-1] - alone.wdl[0]).max() <= case.value
+
+
+def test_batches_may_be_under_way_at_the_same_time(case: Case) -> None:
+    batches = [probe_batch(count, seed=count) for count in (1, 3, 8, 5)]
+    with opened(case, random_network("tiny-attention")) as backend:
+        alone = [backend.evaluate(batch) for batch in batches]
+        with ThreadPoolExecutor(backend.max_in_flight) as threads:
+            together = list(threads.map(backend.evaluate, batches * 8))
+    for index, result in enumerate(together):
+        assert np.abs(result.logits - alone[index % 4].logits).max() <= case.logits
+        assert np.abs(result.wdl - alone[index % 4].wdl).max() <= case.value
 
 
 def test_logits_come_in_the_order_of_the_moves(case: Case) -> None:

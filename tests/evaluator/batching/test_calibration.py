@@ -19,6 +19,7 @@ from tests.evaluator.service.harness import EchoBackend
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of cached curves, one of our own."""
     monkeypatch.setattr(calibration.platformdirs, "user_cache_dir", lambda *_: str(tmp_path))
+    monkeypatch.setattr(calibration, "MAX_OTHERS_SHARE", 2.0)  # Whatever else this machine does.
     return tmp_path / "latency"
 
 
@@ -83,7 +84,7 @@ def test_a_damaged_cache_counts_as_missing(cache: Path, text: str) -> None:
     assert json.loads(file.read_text())["curve"]
 
 
-def test_a_curve_that_was_corrected_a_lot_is_kept(cache: Path) -> None:
+def test_times_shorter_than_measured_are_kept(cache: Path) -> None:
     model, save = latency_model(EchoBackend(), "hash", None, budget_s=0.05, use_cache=True)
     before = model.milliseconds(1)
     save()
@@ -92,6 +93,35 @@ def test_a_curve_that_was_corrected_a_lot_is_kept(cache: Path) -> None:
     save()
     again, _ = latency_model(EchoBackend(), "hash", None, budget_s=0.05, use_cache=True)
     assert again.milliseconds(1) < 0.7 * before
+
+
+def test_longer_times_are_forgotten(cache: Path) -> None:
+    model, save = latency_model(EchoBackend(), "hash", None, budget_s=0.05, use_cache=True)
+    measured = model.curve()
+    for _ in range(MIN_OBSERVATIONS + 64):
+        model.observe(8, 10 * model.milliseconds(8))
+    save()
+    again, _ = latency_model(EchoBackend(), "hash", None, budget_s=0.05, use_cache=True)
+    assert again.curve() == measured
+
+
+def test_a_curve_that_was_measured_on_a_busy_machine_is_not_kept(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calibration, "MAX_OTHERS_SHARE", -1.0)
+    model, save = latency_model(EchoBackend(), "hash", None, budget_s=0.05, use_cache=True)
+    for _ in range(MIN_OBSERVATIONS + 64):
+        model.observe(1, model.milliseconds(1) / 2)
+    save()
+    assert not cache.exists()
+
+
+@pytest.mark.parametrize(("busy", "own", "share"), [(1.0, 1.0, 0.0), (3.0, 1.0, 0.5), (0.9, 1.0, 0.0)])
+def test_the_share_of_other_programs(
+    monkeypatch: pytest.MonkeyPatch, busy: float, own: float, share: float
+) -> None:
+    monkeypatch.setattr(calibration.os, "cpu_count", lambda: 4)
+    assert calibration._others_share((5.0, 10.0, 2.0), (6.0, 10.0 + busy, 2.0 + own)) == pytest.approx(share)
 
 
 def test_a_backend_that_fails_while_measured_is_reported() -> None:

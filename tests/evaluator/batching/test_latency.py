@@ -72,6 +72,23 @@ def test_it_learns_that_a_device_became_slower() -> None:
     assert model.milliseconds(8) == pytest.approx(CURVE[8])
 
 
+def test_the_knee_does_not_follow_other_work_on_the_machine() -> None:
+    model = LatencyModel({8: 8.0, 16: 14.0, 32: 24.0, 64: 47.0}, 64)
+    assert model.knee == 32
+    for _ in range(640):  # Only the size that runs is seen to be slow.
+        model.observe(32, 1.5 * 24.0)
+    assert model.milliseconds(32) == pytest.approx(36.0, rel=0.02)
+    assert model.knee == 32
+
+
+def test_the_knee_follows_a_measurement_that_was_disturbed() -> None:
+    model = LatencyModel({8: 8.0, 16: 14.0, 32: 40.0}, 32)
+    assert model.knee == 16
+    for _ in range(640):
+        model.observe(32, 24.0)
+    assert model.knee == 32
+
+
 def test_it_learns_between_measured_sizes_too() -> None:
     model = LatencyModel({1: 1.0, 64: 2.0, 128: 4.0}, 128)
     for _ in range(1280):
