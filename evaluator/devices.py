@@ -256,6 +256,13 @@ class Dispatcher:
         with self._changed:
             return sum(network.scheduler.positions for network in self._networks)
 
+    def device_memory(self) -> dict[str, dict[str, int]]:
+        """By device: "used" and "total" bytes, of those that say it."""
+        with self._changed:
+            runners = [runner for network in self._networks for runner in network.runners]
+        known = {runner.device.name: runner.backend.memory() for runner in runners}
+        return {name: {"used": each[0], "total": each[1]} for name, each in known.items() if each is not None}
+
     def info(self, network: ServedNetwork) -> NetworkInfo:
         """A network as it is now, its curve corrected."""
         with self._changed:

@@ -138,6 +138,9 @@ def _prometheus_lines(status: dict[str, Any]) -> Iterator[str]:
             yield f"# HELP {metric} {text}"
             yield f"# TYPE {metric} {kind}"
             yield f"{metric} {float(status[name]):g}"
+    for name, sizes in status.get("device_memory", {}).items():
+        for what, size in sizes.items():
+            yield f'wavefront_device_memory_bytes{{device="{name}",what="{what}"}} {size}'
     yield "# TYPE wavefront_requests_total counter"
     for name, counts in status["classes"].items():
         yield f'wavefront_requests_total{{class="{name}"}} {counts["requests"]}'

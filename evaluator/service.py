@@ -206,6 +206,7 @@ class EvaluatorService:
             "ready": self._ready,
             "clients": len(self._sessions),
             "queued_positions": self._dispatcher.queued_positions(),
+            "device_memory": self._dispatcher.device_memory(),
         }
 
     # -- the I/O thread --------------------------------------------------------------------------------

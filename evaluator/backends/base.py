@@ -42,6 +42,11 @@ class Backend(ABC):
         device fails; the caller may try another backend with the same batch.
         """
 
+    def memory(self) -> tuple[int, int] | None:
+        """Bytes of the device's memory that are in use, by whomever, and that it has; None for a device that
+        does not say. Any thread, until closed."""
+        return None
+
     def close(self) -> None:  # noqa: B027 - most backends have nothing to free
         """Free the device. Nothing may be inside `evaluate`. Idempotent."""
 

@@ -15,7 +15,7 @@ from evaluator.backends.probe import probe_batch
 from evaluator.backends.reference import ReferenceBackend
 from evaluator.gpu.builder import PlanError
 from evaluator.gpu.compiler import Compiler
-from evaluator.gpu.device import Device, DeviceError, OutOfDeviceMemory
+from evaluator.gpu.device import Device, DeviceError, DeviceInfo, OutOfDeviceMemory
 from evaluator.gpu.discovery import Discovery, discover, open_device, open_libraries, select
 from evaluator.gpu.executor import Executor, Layout
 from evaluator.gpu.gemm import Product, model_chooser
@@ -32,6 +32,10 @@ NEEDS_NETWORK = True
 
 BUCKETS = (1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
 """Batch sizes that are captured; a batch is padded to the next."""
+
+INTEGRATED_MAX_BATCH = 256
+"""Where the GPU shares the CPU's memory: such a GPU is full long before 1024 positions, which would cost it
+seconds at start and a buffer of that size in everybody's memory."""
 
 TOLERANCES = {Precision.FP32: (1e-3, 1e-3), Precision.FP16: (0.03, 0.01), Precision.BF16: (0.15, 0.06)}
 """Of the self-check: root mean square error of the logits over their spread (a wrong kernel is off by 1), and
@@ -59,26 +63,30 @@ def open(
     device: str | int = "",
     precision: str = "fp16",
     deterministic: bool = False,
-    max_batch: int = BUCKETS[-1],
+    max_batch: int | None = None,
     buckets: str = "",
 ) -> GpuBackend:
     """device: see `evaluator.gpu.discovery.select`. precision: fp16, bf16 or fp32. deterministic: the same
-    position gives the same bits at every batch size. max_batch: less saves memory.
+    position gives the same bits at every batch size. max_batch: less saves memory; 1024 unless given, 256 on
+    a GPU that shares the CPU's memory.
     buckets: the batch sizes that are run, as in "1+8+64", in place of the usual ones up to max_batch."""
     try:
         stored = Precision(precision)
     except ValueError as error:
         known = ", ".join(each.value for each in Precision)
         raise BackendError(f"precision {precision!r} is not one of {known}") from error
-    if max_batch < 1:
+    if max_batch is not None and max_batch < 1:
         raise BackendError(f"max_batch must be at least 1, not {max_batch}")
     try:
         taken = open_device(select(_found().devices, str(device)))
     except DeviceError as error:
         raise BackendError(str(error)) from error
     try:
-        sizes = _sizes(str(buckets)) or (*(size for size in BUCKETS if size < max_batch), max_batch)
+        sizes = _sizes(str(buckets)) or usual_buckets(taken.info, max_batch)
         return GpuBackend(network, taken, precision=stored, deterministic=deterministic, buckets=sizes)
+    except DeviceError as error:
+        taken.close()
+        raise BackendError(f"{taken.info.name}: {error}") from error
     except BaseException:
         taken.close()
         raise
@@ -104,7 +112,7 @@ def tune(
         tuner = Tuner(taken, Compiler(taken), stored, libraries, progress=progress)
         wanted = Collector(info.target, stored, info.multiprocessors)
         plan = Plan(network, info.target, stored, wanted)
-        for size in BUCKETS:
+        for size in usual_buckets(info):
             plan.program(size)
         if rebuild:
             for product in wanted.products:
@@ -180,6 +188,7 @@ class GpuBackend(Backend):
                 raise BackendError(f"{info.name}: {error}") from error
         if tuner is not None:
             tuner.save()
+        plan.weights.clear()  # they are on the device now
         self._executor = self.executor
         self.buckets = buckets
         self.max_batch = buckets[-1]
@@ -235,6 +244,16 @@ class GpuBackend(Backend):
                     f"`python -m evaluator devices`"
                 )
 
+    def memory(self) -> tuple[int, int] | None:
+        if self._executor is None:
+            return None
+        try:
+            self._device.activate()
+            return self._device.info.memory - self._device.free_memory(), self._device.info.memory
+        except DeviceError as error:
+            log.debug("%s: %s", self.device, error)
+            return None
+
     def close(self) -> None:
         if self._executor is not None:
             self._executor.close()
@@ -255,6 +274,12 @@ class _Expected:
 
     def wait(self) -> EvaluationBatch:
         return self._result.result()
+
+
+def usual_buckets(info: DeviceInfo, max_batch: int | None = None) -> tuple[int, ...]:
+    """The batch sizes that are captured where nobody says otherwise."""
+    most = max_batch or (INTEGRATED_MAX_BATCH if info.integrated else BUCKETS[-1])
+    return (*(size for size in BUCKETS if size < most), most)
 
 
 def _sizes(text: str) -> tuple[int, ...]:

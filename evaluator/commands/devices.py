@@ -9,8 +9,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from evaluator.gpu.device import DeviceInfo
-from evaluator.gpu.discovery import discover
+from evaluator.gpu.device import DeviceError, DeviceInfo
+from evaluator.gpu.discovery import discover, open_device
 from evaluator.gpu.target import Precision
 
 HELP = "list the GPUs and what each can do, or why it cannot be used"
@@ -32,6 +32,8 @@ def run(arguments: argparse.Namespace) -> int:
             facts = _facts(device)
             target = facts["target"] + ("" if device.target.known else " (unknown: generic kernels)")
             memory = f"{facts['memory_mb']} MB" + (", shared with the CPU" if device.integrated else "")
+            used = facts["memory_used_mb"]
+            memory += f", {used} MB in use" if used is not None else f", cannot be used: {facts['problem']}"
             table.add_row(facts["device"], device.name, target, memory, facts["matrix_unit"], device.driver)
         console.print(table)
         console.print("Use one with --backend gpu:device=NAME; --backend gpu takes the first.")
@@ -41,12 +43,23 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _facts(device: DeviceInfo) -> dict[str, Any]:
+    used, problem = None, ""
+    try:
+        taken = open_device(device)
+        try:
+            used = (device.memory - taken.free_memory()) >> 20
+        finally:
+            taken.close()
+    except DeviceError as error:
+        problem = str(error)
     return {
         "device": f"{device.vendor}:{device.index}",
         "name": device.name,
         "target": device.target.name,
         "known_target": device.target.known,
         "memory_mb": device.memory >> 20,
+        "memory_used_mb": used,
+        "problem": problem,
         "multiprocessors": device.multiprocessors,
         "matrix_unit": device.target.matrix_unit(Precision.FP16).value,
         "integrated": device.integrated,

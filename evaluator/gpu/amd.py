@@ -1,9 +1,12 @@
-"""AMD GPUs through hip-python (7 and newer): the HIP runtime for everything, hipRTC as the compiler."""
+"""AMD GPUs through hip-python (7.x and 10.x): the HIP runtime for everything, hipRTC as the compiler."""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+import logging
+import os
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -22,24 +25,54 @@ from evaluator.gpu.device import (
 )
 from evaluator.gpu.target import amd_target
 
+log = logging.getLogger(__name__)
+
 _STREAM_NON_BLOCKING = 1
 _EVENT_DISABLE_TIMING = 2
 _HOST_PORTABLE_MAPPED = 1 | 2
+_HOST_NON_COHERENT = 0x80000000
 _OUT_OF_MEMORY = 2
+_NO_DEVICE = 100
+
+_VERSION_7 = hip.__name__ == "hip.hip"
+"""hip-python 7.x: it keeps the GIL during every call, and knows one place only where libraries may be."""
 
 
 def device_count() -> int:
-    """How many GPUs the runtime sees. Raises DeviceError or ImportError with what is missing."""
+    """How many GPUs the runtime sees. Raises DeviceError with what is missing."""
     try:
-        return int(_check(hip.hipGetDeviceCount()))
-    except RuntimeError as error:  # hip-python's own, when it cannot dlopen a ROCm library
-        raise DeviceError(f"ROCm was not found ({error})") from error
+        status, count = _attempt(hip.hipGetDeviceCount)
+        if int(status) == _NO_DEVICE:
+            return 0
+        _raise(status, "hipGetDeviceCount")
+        version = int(_call(hip.hipRuntimeGetVersion))
+        _call(hiprtc.hiprtcVersion)
+    except DeviceError as error:
+        if "dlopen" not in str(error):
+            raise
+        library = "libhiprtc.so" if "hiprtc" in str(error) else "libamdhip64.so"
+        raise DeviceError(
+            f"{library} was not found in {_searched()}; install ROCm (its HIP runtime and development files) "
+            f"or set {'LD_LIBRARY_PATH' if _VERSION_7 else 'ROCM_PATH'}"
+        ) from error
+    major, minor = _major_minor(version)
+    if major != hip.HIP_VERSION_MAJOR:
+        wanted = f"{hip.HIP_VERSION_MAJOR}.{hip.HIP_VERSION_MINOR}"
+        raise DeviceError(
+            f"hip-python here is for HIP {wanted}, but ROCm has HIP {major}.{minor}: install the ROCm or the "
+            f"hip-python that fits the other"
+        )
+    return int(count)
 
 
 def describe(index: int) -> DeviceInfo:
     """What the runtime says about a GPU, without taking it."""
-    properties = _check(hip.hipGetDeviceProperties(index))
-    version = int(_check(hip.hipRuntimeGetVersion()))
+    if _VERSION_7:
+        properties = hip.hipDeviceProp_t()
+        _call(hip.hipGetDeviceProperties, properties, index)
+    else:
+        properties = _call(hip.hipGetDeviceProperties, index)
+    major, minor = _major_minor(int(_call(hip.hipRuntimeGetVersion)))
     return DeviceInfo(
         vendor="amd",
         index=index,
@@ -47,7 +80,7 @@ def describe(index: int) -> DeviceInfo:
         target=amd_target(_text(properties.gcnArchName)),
         memory=int(properties.totalGlobalMem),
         multiprocessors=int(properties.multiProcessorCount),
-        driver=f"ROCm {version // 10_000_000}.{version // 100_000 % 100}",
+        driver=f"HIP {major}.{minor}",
         integrated=bool(properties.integrated),
     )
 
@@ -58,69 +91,83 @@ class AmdDevice(Device):
     def __init__(self, index: int) -> None:
         self.info = describe(index)
         self._index = index
+        self._open = True
+        # Everything that must be given back: HIP has no context that would take it along.
+        self._addresses: set[int] = set()
+        self._host_addresses: set[int] = set()
+        self._handles: list[tuple[Callable[..., Any], Any]] = []
         self.activate()
 
     def activate(self) -> None:
-        _check(hip.hipSetDevice(self._index))
+        _call(hip.hipSetDevice, self._index)
 
     # -- memory ----------------------------------------------------------------------------------------
 
     def allocate(self, size: int) -> int:
-        return int(_check(hip.hipMalloc(max(size, 1))))
+        address = int(_call(hip.hipMalloc, max(size, 1)))
+        self._addresses.add(address)
+        return address
 
     def free(self, address: int) -> None:
-        _check(hip.hipFree(address))
+        self._addresses.discard(address)
+        _call(hip.hipFree, address)
 
-    def allocate_host(self, size: int) -> HostBuffer:
-        address = int(_check(hip.hipHostMalloc(max(size, 1), _HOST_PORTABLE_MAPPED)))
+    def allocate_host(self, size: int, *, cached: bool = False) -> HostBuffer:
+        flags = _HOST_PORTABLE_MAPPED | (_HOST_NON_COHERENT if cached else 0)
+        address = int(_call(hip.hipHostMalloc, max(size, 1), flags))
+        self._host_addresses.add(address)
         array = np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address))
-        return HostBuffer(array, address, int(_check(hip.hipHostGetDevicePointer(address, 0))))
+        return HostBuffer(array, address, int(_call(hip.hipHostGetDevicePointer, address, 0)))
 
     def free_host(self, buffer: HostBuffer) -> None:
-        _check(hip.hipHostFree(buffer.host_address))
+        self._host_addresses.discard(buffer.host_address)
+        _call(hip.hipHostFree, buffer.host_address)
 
     def free_memory(self) -> int:
-        return int(_check(hip.hipMemGetInfo())[0])
+        return int(_call(hip.hipMemGetInfo)[0])
 
     def write(self, address: int, array: NDArray[Any]) -> None:
         kind = hip.hipMemcpyKind.hipMemcpyHostToDevice
-        _check(hip.hipMemcpy(address, array.ctypes.data, array.nbytes, kind))
+        _call(hip.hipMemcpy, address, array.ctypes.data, array.nbytes, kind)
 
     def read(self, address: int, array: NDArray[Any]) -> None:
         kind = hip.hipMemcpyKind.hipMemcpyDeviceToHost
-        _check(hip.hipMemcpy(array.ctypes.data, address, array.nbytes, kind))
+        _call(hip.hipMemcpy, array.ctypes.data, address, array.nbytes, kind)
 
     def upload(self, address: int, host_address: int, size: int, stream: Any) -> None:
         kind = hip.hipMemcpyKind.hipMemcpyHostToDevice
-        _check(hip.hipMemcpyAsync(address, host_address, size, kind, stream))
+        _call(hip.hipMemcpyAsync, address, host_address, size, kind, stream)
 
     def download(self, host_address: int, address: int, size: int, stream: Any) -> None:
         kind = hip.hipMemcpyKind.hipMemcpyDeviceToHost
-        _check(hip.hipMemcpyAsync(host_address, address, size, kind, stream))
+        _call(hip.hipMemcpyAsync, host_address, address, size, kind, stream)
 
     # -- kernels ---------------------------------------------------------------------------------------
 
     def compiler_version(self) -> str:
-        major, minor = _check(hiprtc.hiprtcVersion())
+        major, minor = _call(hiprtc.hiprtcVersion)
         return f"hiprtc {major}.{minor}, {self.info.driver}"
 
     def compile(self, source: str, name: str, options: Sequence[str]) -> bytes:
         target = self.info.target.name
         flags = [f"--offload-arch={target}", *AMD_FLAGS, *options]
-        program = _check(hiprtc.hiprtcCreateProgram(source.encode(), f"{name}.hip".encode(), 0, None, None))
-        result = hiprtc.hiprtcCompileProgram(program, len(flags), [flag.encode() for flag in flags])
-        if int(result[0]) != 0:
-            log = bytearray(int(_check(hiprtc.hiprtcGetProgramLogSize(program))))
-            _check(hiprtc.hiprtcGetProgramLog(program, log))
-            text = log.split(b"\0")[0].decode(errors="replace")
-            raise CompilationError(f"hipRTC cannot compile {name} for {target}:\n{text}")
-        code = bytearray(int(_check(hiprtc.hiprtcGetCodeSize(program))))
-        _check(hiprtc.hiprtcGetCode(program, code))
+        program = _call(hiprtc.hiprtcCreateProgram, source.encode(), f"{name}.hip".encode(), 0, None, None)
+        try:
+            result = hiprtc.hiprtcCompileProgram(program, len(flags), [flag.encode() for flag in flags])
+            if int(result[0]) != 0:
+                log = bytearray(int(_call(hiprtc.hiprtcGetProgramLogSize, program)))
+                _call(hiprtc.hiprtcGetProgramLog, program, log)
+                text = log.split(b"\0")[0].decode(errors="replace")
+                raise CompilationError(f"hipRTC cannot compile {name} for {target}:\n{text}")
+            code = bytearray(int(_call(hiprtc.hiprtcGetCodeSize, program)))
+            _call(hiprtc.hiprtcGetCode, program, code)
+        finally:
+            hiprtc.hiprtcDestroyProgram(program.createRef())
         return bytes(code)
 
     def load(self, code: bytes, name: str, shared_bytes: int) -> Any:
-        module = _check(hip.hipModuleLoadData(code))
-        return _check(hip.hipModuleGetFunction(module, name.encode()))
+        module = self._kept(hip.hipModuleUnload, _call(hip.hipModuleLoadData, code))
+        return _call(hip.hipModuleGetFunction, module, name.encode())
 
     def launch(
         self,
@@ -133,63 +180,124 @@ class AmdDevice(Device):
         *,
         overlap: bool = False,
     ) -> None:
-        _check(
-            hip.hipModuleLaunchKernel(
-                kernel, *grid, threads, 1, 1, shared_bytes, stream, None, tuple(arguments)
-            )
-        )
+        packed = tuple(arguments)
+        _call(hip.hipModuleLaunchKernel, kernel, *grid, threads, 1, 1, shared_bytes, stream, None, packed)
 
     # -- order -----------------------------------------------------------------------------------------
 
     def create_stream(self) -> Any:
-        return _check(hip.hipStreamCreateWithFlags(_STREAM_NON_BLOCKING))
+        return self._kept(hip.hipStreamDestroy, _call(hip.hipStreamCreateWithFlags, _STREAM_NON_BLOCKING))
 
     def create_event(self, *, timing: bool = False) -> Any:
-        return _check(hip.hipEventCreateWithFlags(0 if timing else _EVENT_DISABLE_TIMING))
+        flags = 0 if timing else _EVENT_DISABLE_TIMING
+        return self._kept(hip.hipEventDestroy, _call(hip.hipEventCreateWithFlags, flags))
 
     def record(self, event: Any, stream: Any) -> None:
-        _check(hip.hipEventRecord(event, stream))
+        _call(hip.hipEventRecord, event, stream)
 
     def wait_for(self, stream: Any, event: Any) -> None:
-        _check(hip.hipStreamWaitEvent(stream, event, 0))
+        _call(hip.hipStreamWaitEvent, stream, event, 0)
 
     def synchronize(self, event: Any) -> None:
-        _check(hip.hipEventSynchronize(event))
+        if _VERSION_7:
+            status = _library().hipEventSynchronize(ctypes.c_void_p(int(event)))
+            _raise(hip.hipError_t(status), "hipEventSynchronize")
+        else:
+            _call(hip.hipEventSynchronize, event)
 
     def milliseconds(self, start: Any, end: Any) -> float:
-        return float(_check(hip.hipEventElapsedTime(start, end)))
+        return float(_call(hip.hipEventElapsedTime, start, end))
 
     # -- graphs ----------------------------------------------------------------------------------------
 
     def begin_capture(self, stream: Any) -> None:
         mode = hip.hipStreamCaptureMode.hipStreamCaptureModeThreadLocal
-        _check(hip.hipStreamBeginCapture(stream, mode))
+        _call(hip.hipStreamBeginCapture, stream, mode)
 
     def end_capture(self, stream: Any) -> Any:
-        graph = _check(hip.hipStreamEndCapture(stream))
-        executable = _check(hip.hipGraphInstantiateWithFlags(graph, 0))
-        _check(hip.hipGraphDestroy(graph))
-        return executable
+        graph = _call(hip.hipStreamEndCapture, stream)
+        try:
+            executable = _call(hip.hipGraphInstantiateWithFlags, graph, 0)
+        finally:
+            hip.hipGraphDestroy(graph)
+        return self._kept(hip.hipGraphExecDestroy, executable)
+
+    def abandon_capture(self, stream: Any) -> None:
+        graph = hip.hipStreamEndCapture(stream)[1]
+        if graph is not None:
+            hip.hipGraphDestroy(graph)
 
     def launch_graph(self, graph: Any, stream: Any) -> None:
-        _check(hip.hipGraphLaunch(graph, stream))
+        _call(hip.hipGraphLaunch, graph, stream)
 
     def close(self) -> None:
-        """Nothing to let go of: HIP keeps one context per device and process."""
+        if not self._open:
+            return
+        self._open = False
+        given_back = [
+            *reversed(self._handles),
+            *((hip.hipFree, address) for address in self._addresses),
+            *((hip.hipHostFree, address) for address in self._host_addresses),
+        ]
+        problems = set()
+        for destroy, handle in given_back:
+            try:
+                self.activate()
+                _call(destroy, handle)
+            except DeviceError as error:  # after a kernel has failed every call does
+                problems.add(str(error))
+        if problems:
+            log.warning("%s: not everything was freed: %s", self.info.name, "; ".join(sorted(problems)))
+
+    def _kept(self, destroy: Callable[..., Any], handle: Any) -> Any:
+        """A handle that is destroyed with the device."""
+        self._handles.append((destroy, handle))
+        return handle
 
 
 def _text(value: Any) -> str:
     return value.split(b"\0")[0].decode() if isinstance(value, bytes) else str(value)
 
 
-def _check(result: tuple[Any, ...]) -> Any:
-    """The values of a call's result, or its error as an exception."""
-    status, *values = result
-    if int(status) != 0:
-        message = f"HIP error {getattr(status, 'name', status)}"
-        if isinstance(status, hip.hipError_t) and int(status) == _OUT_OF_MEMORY:
-            raise OutOfDeviceMemory(message)
-        raise DeviceError(message)
-    if len(values) == 1:
-        return values[0]
-    return tuple(values)
+def _major_minor(version: int) -> tuple[int, int]:
+    return version // 10_000_000, version // 100_000 % 100
+
+
+def _searched() -> str:
+    """Where hip-python looks for a library."""
+    if _VERSION_7:
+        return "LD_LIBRARY_PATH and the system's library paths"
+    folder = os.environ.get("ROCM_PATH") or os.environ.get("ROCM_HOME") or "/opt/rocm"
+    return f"the package rocm_sdk, {folder}/lib, LD_LIBRARY_PATH and the system's library paths"
+
+
+@cache
+def _library() -> Any:
+    """The library that hip-python 7.x has loaded, for calls that must not keep the GIL."""
+    return ctypes.CDLL("libamdhip64.so")
+
+
+def _attempt(function: Callable[..., Any], *arguments: Any) -> tuple[Any, ...]:
+    """A HIP function's status and values."""
+    try:
+        result: tuple[Any, ...] = function(*arguments)
+    except (RuntimeError, ValueError) as error:
+        # hip-python's own: there is no such library or function, or it does not know the error's number.
+        raise DeviceError(f"{function.__name__}: {error}") from error
+    return result
+
+
+def _call(function: Callable[..., Any], *arguments: Any) -> Any:
+    """A HIP function's values. Raises DeviceError, naming the function."""
+    status, *values = _attempt(function, *arguments)
+    _raise(status, function.__name__)
+    return values[0] if len(values) == 1 else tuple(values)
+
+
+def _raise(status: Any, name: str) -> None:
+    if int(status) == 0:
+        return
+    message = f"{name}: {getattr(status, 'name', status)} ({int(status)})"
+    if isinstance(status, hip.hipError_t) and int(status) == _OUT_OF_MEMORY:
+        raise OutOfDeviceMemory(message)
+    raise DeviceError(message)

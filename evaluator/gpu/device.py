@@ -81,8 +81,9 @@ class Device(ABC):
         """Give memory of `allocate` back."""
 
     @abstractmethod
-    def allocate_host(self, size: int) -> HostBuffer:
-        """Page-locked host memory. Raises OutOfDeviceMemory."""
+    def allocate_host(self, size: int, *, cached: bool = False) -> HostBuffer:
+        """Page-locked host memory. cached: the device may keep what it reads in its caches, so that what is
+        written later is seen by later launches only. Raises OutOfDeviceMemory."""
 
     @abstractmethod
     def free_host(self, buffer: HostBuffer) -> None:
@@ -174,6 +175,10 @@ class Device(ABC):
     @abstractmethod
     def end_capture(self, stream: Any) -> Any:
         """What was recorded, as a graph that can be launched."""
+
+    @abstractmethod
+    def abandon_capture(self, stream: Any) -> None:
+        """End a recording in which something has failed. Never raises."""
 
     @abstractmethod
     def launch_graph(self, graph: Any, stream: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,6 +50,8 @@ def discover() -> Discovery:
             devices += [module.describe(index) for index in range(count)]
         except DeviceError as error:
             problems[vendor] = str(error)
+        except Exception as error:  # whatever is wrong with a vendor's package, the rest must go on
+            problems[vendor] = f"{type(error).__name__}: {error}"
     return Discovery(tuple(devices), problems)
 
 
@@ -87,8 +90,16 @@ def open_libraries(info: DeviceInfo, precision: Precision) -> tuple[tuple[Librar
 def _require_driver(vendor: str) -> None:
     """Raise DeviceError where a look at the file system says it already, before anything is imported."""
     nodes = _DEVICE_NODES[vendor]
-    if sys.platform == "linux" and not any(Path(node).exists() for node in nodes):
+    if sys.platform != "linux":
+        return
+    present = [node for node in nodes if Path(node).exists()]
+    if not present:
         raise DeviceError(f"no driver: there is neither {' nor '.join(nodes)}")
+    if not any(os.access(node, os.R_OK | os.W_OK) for node in present):
+        raise DeviceError(
+            f"no permission for {present[0]}: add your user to the group that owns it (AMD's: render) and "
+            f"log in again"
+        )
 
 
 def _module(vendor: str) -> ModuleType:

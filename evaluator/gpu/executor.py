@@ -122,6 +122,9 @@ class Executor:
             self._workspaces = [self._allocate(space) for _ in range(2)]  # main branch, second branch
             self.compute = device.create_stream()
             self._aside = device.create_stream()
+            # For captures; a graph keeps nothing of the events but the order that they stood for.
+            self._recorder = device.create_stream()
+            self._forked, self._joined = device.create_event(), device.create_event()
             self.slots = [self._create_slot(Layout(buckets[-1])) for _ in range(slots)]
         except BaseException:
             self.close()
@@ -199,7 +202,8 @@ class Executor:
         """A slot whose input is a batch without moves at every bucket. Nothing may be in flight."""
         slot = self.slots[0]
         slot.host_input.array[:] = 0
-        self.device.write(slot.device_input, slot.host_input.array)
+        if slot.device_input:
+            self.device.write(slot.device_input, slot.host_input.array)
         return slot
 
     def profile(self, size: int, repeats: int = 20) -> list[tuple[Launch | LibraryStep, float]]:
@@ -235,12 +239,18 @@ class Executor:
         return graph
 
     def _capture(self, slot: _Slot, size: int) -> Any:
-        addresses = self._exchange_addresses(slot, size)
-        device = self.device
-        stream = device.create_stream()
-        # The captured graph keeps nothing of these events but the order that they stood for.
-        forked, joined = device.create_event(), device.create_event()
+        device, stream = self.device, self._recorder
         device.begin_capture(stream)
+        try:
+            self._record(slot, size)
+        except BaseException:
+            device.abandon_capture(stream)
+            raise
+        return device.end_capture(stream)
+
+    def _record(self, slot: _Slot, size: int) -> None:
+        addresses = self._exchange_addresses(slot, size)
+        device, stream, forked, joined = self.device, self._recorder, self._forked, self._joined
         fresh = {stream: True, self._aside: True}  # nothing queued yet that a kernel could overlap with
         for step in self._programs[size].steps:
             match step:
@@ -256,7 +266,6 @@ class Executor:
                     queue = self._aside if step.aside else stream
                     self._queue(step, addresses, queue, overlap=not fresh[queue])
                     fresh[queue] = False
-        return device.end_capture(stream)
 
     def _queue(
         self, step: Launch | LibraryStep, exchange: dict[str, int], stream: Any, *, overlap: bool
@@ -325,20 +334,31 @@ class Executor:
         self._allocated.append(address)
         return address
 
+    def _allocate_host(self, size: int, *, cached: bool = False) -> HostBuffer:
+        buffer = self.device.allocate_host(size, cached=cached)
+        self._host.append(buffer)
+        return buffer
+
     def _upload(self, weights: dict[str, NDArray[Any]]) -> dict[str, int]:
-        """One block holds all weights; an array that several layers share is there once."""
+        """One block holds all weights; an array that several layers share is there once. Where the device
+        shares the CPU's memory, it reads them where they are put together."""
         addresses: dict[int, int] = {}
         size = 0
         for array in weights.values():
             if id(array) not in addresses:
                 addresses[id(array)] = size
                 size += round_up(array.nbytes, _ALIGNMENT)
-        block = self._allocate(size)
-        staged = np.zeros(size, np.uint8)
+        in_place = self.device.info.integrated
+        if in_place:
+            buffer = self._allocate_host(size, cached=True)
+            block, staged = buffer.address, buffer.array
+        else:
+            block, staged = self._allocate(size), np.zeros(size, np.uint8)
         for array in weights.values():
             at = addresses[id(array)]
             staged[at : at + array.nbytes] = array.reshape(-1).view(np.uint8)
-        self.device.write(block, staged)
+        if not in_place:
+            self.device.write(block, staged)
         return {name: block + addresses[id(array)] for name, array in weights.items()}
 
     def _allocate_work(self) -> dict[str, int]:
@@ -350,13 +370,13 @@ class Executor:
 
     def _create_slot(self, layout: Layout) -> _Slot:
         device = self.device
-        host_input = device.allocate_host(layout.input_bytes)
-        self._host.append(host_input)
-        host_output = device.allocate_host(layout.output_bytes)
-        self._host.append(host_output)
+        host_input = self._allocate_host(layout.input_bytes)
+        host_output = self._allocate_host(layout.output_bytes)
         host_input.array[:] = 0
-        device_input = self._allocate(layout.input_bytes)
-        device.write(device_input, host_input.array)
+        copied = layout.positions > self._direct
+        device_input = self._allocate(layout.input_bytes) if copied else 0
+        if copied:
+            device.write(device_input, host_input.array)
         return _Slot(
             device.create_stream(),
             device.create_event(),
@@ -365,7 +385,7 @@ class Executor:
             host_input,
             host_output,
             device_input,
-            self._allocate(layout.output_bytes),
+            self._allocate(layout.output_bytes) if copied else 0,
         )
 
     def close(self) -> None:

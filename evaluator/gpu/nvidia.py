@@ -80,7 +80,7 @@ class NvidiaDevice(Device):
     def free(self, address: int) -> None:
         _check(driver.cuMemFree(address))
 
-    def allocate_host(self, size: int) -> HostBuffer:
+    def allocate_host(self, size: int, *, cached: bool = False) -> HostBuffer:
         address = int(_check(driver.cuMemHostAlloc(max(size, 1), _HOST_PORTABLE_MAPPED)))
         array = np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address))
         return HostBuffer(array, address, int(_check(driver.cuMemHostGetDevicePointer(address, 0))))
@@ -178,6 +178,11 @@ class NvidiaDevice(Device):
         executable = _check(driver.cuGraphInstantiate(graph, 0))
         _check(driver.cuGraphDestroy(graph))
         return executable
+
+    def abandon_capture(self, stream: Any) -> None:
+        status, graph = driver.cuStreamEndCapture(stream)
+        if int(status) == 0:
+            driver.cuGraphDestroy(graph)
 
     def launch_graph(self, graph: Any, stream: Any) -> None:
         _check(driver.cuGraphLaunch(graph, stream))

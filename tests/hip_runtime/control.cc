@@ -135,6 +135,7 @@ std::string report() {
   for (const Graph& graph : r.graphs) alive["graph"] += graph.alive;
   for (const Graph& graph : r.executables) alive["executable graph"] += graph.alive;
   for (const Module& module : r.modules) alive["module"] += module.alive;
+  alive["program"] = r.programs;
   std::erase_if(alive, [](const auto& each) { return each.second == 0; });
   std::string used = "[";
   for (const Device& device : r.devices) used += (used.size() > 1 ? ", " : "") + std::to_string(device.used);
@@ -275,6 +276,11 @@ EXPORT int standin_injected(const char* function) {
   Lock lock(runtime().mutex);
   runtime().calls[function]++;
   return injected(function);
+}
+
+EXPORT void standin_count_programs(int more) {
+  Lock lock(runtime().mutex);
+  runtime().programs += more;
 }
 
 EXPORT void standin_current_strategy(standin_strategy* result) {

@@ -29,12 +29,14 @@ EXPORT int hiprtcCreateProgram(void** handle, const char* source, const char* na
   if (const int error = standin_injected("hiprtcCreateProgram")) return error;
   if (headers) return INVALID_INPUT;
   *handle = new Program{source, name, {}};
+  standin_count_programs(1);
   return SUCCESS;
 }
 
 EXPORT int hiprtcDestroyProgram(void** handle) {
   delete (Program*)*handle;
   *handle = nullptr;
+  standin_count_programs(-1);
   return standin_injected("hiprtcDestroyProgram");
 }
 

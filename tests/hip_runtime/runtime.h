@@ -164,6 +164,7 @@ struct Runtime {
 
   std::vector<Failure> failures;
   std::map<std::string, int> calls, launches;
+  int programs = 0;
   std::vector<std::string> misuse, trace;
 
   enum class Order { LAZY, EAGER, RANDOM } order = Order::LAZY;
@@ -233,6 +234,7 @@ T* find_handle(std::deque<T>& all, void* handle) {
 
 // For libhiprtc.so: counts a call, and says whether a test wants it to fail.
 extern "C" int standin_injected(const char* function);
+extern "C" void standin_count_programs(int more);
 extern "C" void standin_current_strategy(standin_strategy* result);
 
 #define EXPORT extern "C" __attribute__((visibility("default")))

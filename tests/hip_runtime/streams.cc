@@ -211,6 +211,21 @@ EXPORT int hipStreamWaitEvent(void* stream_handle, void* event_handle, unsigned)
   return SUCCESS;
 }
 
+// Runs a function of the host in a stream's order; what stands in for a library's kernels uses it.
+EXPORT int hipLaunchHostFunc(void* handle, void (*function)(void*), void* data) {
+  HIP_CALL("hipLaunchHostFunc");
+  int error = SUCCESS;
+  Stream* stream = find_stream(call, handle, error);
+  if (!stream) return error;
+  Operation operation;
+  operation.body = [=] {
+    function(data);
+    return (int)SUCCESS;
+  };
+  queue(call, stream, operation, "host function");
+  return SUCCESS;
+}
+
 // --- events
 
 EXPORT int hipEventCreateWithFlags(void** handle, unsigned flags) {
@@ -304,7 +319,7 @@ EXPORT int hipStreamBeginCapture(void* handle, int) {
 }
 
 EXPORT int hipStreamEndCapture(void* handle, void** graph) {
-  HIP_CALL("hipStreamEndCapture");
+  Call call("hipStreamEndCapture");
   *graph = nullptr;
   int error = SUCCESS;
   Stream* stream = find_stream(call, handle, error);
@@ -323,6 +338,7 @@ EXPORT int hipStreamEndCapture(void* handle, void** graph) {
   const bool all_joined = joined.size() == capture->nodes.size();
   const bool broken = capture->broken;
   end_capture(*capture);
+  if (const int failed = call.error()) return failed;
   if (broken) return CAPTURE_INVALIDATED;
   if (!all_joined) return call.misuse(CAPTURE_UNJOINED, "a stream that takes part was not joined");
   runtime().graphs.push_back(Graph{.nodes = capture->nodes, .device = stream->device});
