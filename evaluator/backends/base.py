@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from types import TracebackType
 from typing import Self
 
+from evaluator.backends.agreement import FP32, Tolerance
 from protocol.batch import EvaluationBatch, PositionBatch
 
 
@@ -24,7 +25,8 @@ class Backend(ABC):
     one call takes. max_in_flight: how many threads may be inside `evaluate` at once (1 unless uploads,
     compute and downloads of several batches overlap). side_by_side: whether these compute at the same time,
     each with a part of the device, and not one after the other. buckets: the sizes the device really runs, a
-    batch being padded to the next one; empty if any size runs as it is.
+    batch being padded to the next one; empty if any size runs as it is. tolerance: how far results may be from
+    the float64 reference, which `verify` and the conformance suite hold the backend to.
     """
 
     name: str
@@ -33,6 +35,7 @@ class Backend(ABC):
     max_in_flight: int = 1
     side_by_side: bool = False
     buckets: tuple[int, ...] = ()
+    tolerance: Tolerance = FP32
 
     @abstractmethod
     def evaluate(self, batch: PositionBatch) -> EvaluationBatch:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from evaluator.backends.agreement import BF16, FP16, FP32
 from evaluator.backends.base import Backend, BackendError
 from evaluator.backends.probe import probe_batch
 from evaluator.backends.reference import ReferenceBackend
@@ -40,6 +41,8 @@ seconds at start and a buffer of that size in everybody's memory."""
 TOLERANCES = {Precision.FP32: (1e-3, 1e-3), Precision.FP16: (0.03, 0.01), Precision.BF16: (0.15, 0.06)}
 """Of the self-check: root mean square error of the logits over their spread (a wrong kernel is off by 1), and
 the largest error of a win, draw or loss probability."""
+
+_TOLERANCES = {Precision.FP32: FP32, Precision.FP16: FP16, Precision.BF16: BF16}
 
 _CHECKED_POSITIONS = 2
 
@@ -153,6 +156,7 @@ class GpuBackend(Backend):
             )
         self.device = f"{info.name} ({info.target.name}, {precision.value}, {info.driver})"
         self.precision = precision
+        self.tolerance = _TOLERANCES[precision]
         self.network = network
         self._device = device
         expected = _Expected(network) if check else None

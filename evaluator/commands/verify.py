@@ -5,26 +5,22 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from itertools import pairwise
+from dataclasses import asdict
+from typing import Any
 
-import numpy as np
 from rich.console import Console
 from rich.table import Table
 
 from evaluator.backends import BackendError, open_backend
+from evaluator.backends.agreement import TIE, agreement
 from evaluator.backends.probe import probe_batch
 from evaluator.backends.reference import ReferenceBackend
 from evaluator.loading import parse_backend
 from evaluator.network import SHIPPED_NETWORK, NetworkError, load_network
 from evaluator.network.random_network import SHAPES, random_network
 from evaluator.network.spec import NetworkSpec
-from protocol.batch import EvaluationBatch, PositionBatch
 
 HELP = "compare a backend with the float64 reference; the exit status is 1 if it is off by too much"
-
-LOGITS, WDL, BEST_MOVES = 0.02, 5e-3, 0.99
-"""Limits: the logits' largest error, absolute or, if that is more, in parts of half their spread; the largest
-error of a probability; the share of positions with the same best move."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,57 +42,48 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.positions < 1:
         print("error: --positions must be at least 1", file=sys.stderr)
         return 2
-    rows = []
+    rows: list[dict[str, Any]] = []
     try:
         name, options = parse_backend(arguments.backend)
         for file in arguments.network or [str(SHIPPED_NETWORK)]:
             network = network_of(file)
             with open_backend(name, network, **options) as backend:
                 batch = probe_batch(min(arguments.positions, backend.max_batch), seed=11)
-                rows.append(compare(network, backend.evaluate(batch), batch) | {"device": backend.device})
+                expected = ReferenceBackend(network, dtype="float64").evaluate(batch)
+                found = agreement(backend.evaluate(batch), expected, batch, backend.tolerance)
+                facts = {"network": network.name, "device": backend.device, "positions": len(batch)}
+                limits = {"limits": asdict(backend.tolerance), "ok": found.within(backend.tolerance)}
+                rows.append(facts | asdict(found) | limits)
     except (NetworkError, BackendError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     if arguments.json:
         print(json.dumps(rows))
     else:
-        table = Table("network", "logits", "spread", "W D L", "moves left", "same best move", "")
+        table = Table(
+            "network", "logits", "spread", "W D L", "moves left", "same best move", "or as good", ""
+        )
         for row in rows:
             table.add_row(
                 str(row["network"]),
                 *(f"{row[key]:.2g}" for key in ("logits", "spread", "wdl", "moves_left")),
-                f"{row['same_best_move']:.1%}",
+                *(f"{row[key]:.1%}" for key in ("same_best_move", "as_good_a_move")),
                 "ok" if row["ok"] else "OFF",
             )
         console = Console(markup=False, highlight=False)
         console.print(table)
-        console.print(f"largest errors of {rows[0]['device']}, {arguments.positions} made-up positions")
+        made_up = f"{rows[0]['positions']} made-up positions"
+        console.print(f"largest errors of {rows[0]['device']}, {made_up}", soft_wrap=True)
+        console.print(_explanation(rows[0]["limits"]), soft_wrap=True)
     return 0 if all(row["ok"] for row in rows) else 1
 
 
-def compare(
-    network: NetworkSpec, result: EvaluationBatch, batch: PositionBatch
-) -> dict[str, float | str | bool]:
-    """The largest errors of a result, and whether they are within the limits."""
-    expected = ReferenceBackend(network, dtype="float64").evaluate(batch)
-    offsets = batch.move_offsets
-    same = [
-        int(np.argmax(result.logits[a:b])) == int(np.argmax(expected.logits[a:b]))
-        for a, b in pairwise(offsets)
-    ]
-    logits = float(np.abs(result.logits - expected.logits).max())
-    spread = float(np.ptp(expected.logits))
-    wdl = float(np.abs(result.wdl - expected.wdl).max())
-    share = float(np.mean(same))
-    return {
-        "network": network.name,
-        "logits": logits,
-        "spread": spread,
-        "wdl": wdl,
-        "moves_left": float(np.abs(result.moves_left - expected.moves_left).max()),
-        "same_best_move": share,
-        "ok": logits <= max(LOGITS, 0.01 * spread) and wdl <= WDL and share >= BEST_MOVES,
-    }
+def _explanation(limits: dict[str, float]) -> str:
+    spread = f" or {limits['logits_of_spread']:.0%} of the spread" if limits["logits_of_spread"] else ""
+    return (
+        f"limits: logits {limits['logits']:g}{spread}, W D L {limits['wdl']:g}, the same best move or one as "
+        f"good in {limits['best_moves']:.0%} (as good: within {TIE:g} of the logits' limit of the best)"
+    )
 
 
 def network_of(text: str) -> NetworkSpec:

@@ -1,5 +1,5 @@
 // The element-wise functions of lc0 networks, in float. ACTIVATION_* are the values of the kernels'
-// ACTIVATION.
+// ACTIVATION. NaN goes in and comes out, so that an overflow is seen at the end: fmax(NaN, 0) would hide it.
 #pragma once
 #include "portable.h"
 
@@ -13,14 +13,14 @@
 #define ACTIVATION_SIGMOID 7
 
 DEVICE float sigmoid(float x) {
-  return divide_fast(1.0f, 1.0f + exp_fast(-maximum(x, -80.0f)));
+  return divide_fast(1.0f, 1.0f + exp_fast(-x));  // 1 / infinity is 0
 }
 
 template <int KIND>
 DEVICE float activate(float x) {
-  if constexpr (KIND == ACTIVATION_RELU) return maximum(x, 0.0f);
+  if constexpr (KIND == ACTIVATION_RELU) return x < 0.0f ? 0.0f : x;
   if constexpr (KIND == ACTIVATION_RELU_SQUARED) {
-    float positive = maximum(x, 0.0f);
+    float positive = x < 0.0f ? 0.0f : x;
     return positive * positive;
   }
   if constexpr (KIND == ACTIVATION_MISH) {
@@ -31,7 +31,7 @@ DEVICE float activate(float x) {
   }
   if constexpr (KIND == ACTIVATION_SWISH) return x * sigmoid(x);
   if constexpr (KIND == ACTIVATION_SELU)
-    return 1.05070098f * (x > 0.0f ? x : 1.67326324f * (exp_fast(minimum(x, 0.0f)) - 1.0f));
+    return 1.05070098f * (x > 0.0f ? x : 1.67326324f * (exp_fast(x) - 1.0f));
   if constexpr (KIND == ACTIVATION_TANH) return 2.0f * sigmoid(2.0f * x) - 1.0f;
   if constexpr (KIND == ACTIVATION_SIGMOID) return sigmoid(x);
   return x;

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import onnxruntime as ort
 
+from evaluator.backends.agreement import Tolerance
 from evaluator.backends.base import Backend, BackendError
 from evaluator.backends.batches import RULE50_PLANE, evaluation, mask_bits
 from evaluator.backends.onnx.model import build_model
@@ -26,6 +27,7 @@ _log = logging.getLogger(__name__)
 
 NEEDS_NETWORK = True
 
+INT8 = Tolerance(0.3, 0.05, 8.0, logits_of_spread=0.1, best_moves=0.9)
 MAX_LOGITS_ERROR = 0.05
 MAX_VALUE_ERROR = 0.05
 
@@ -94,6 +96,7 @@ class OnnxBackend(Backend):
             self._session = self._open(network, self.threads, int8=True)
             self.quantisation_error = _check_quantised(exact, self._run(self._session, probe))
             self.device += ", int8"
+            self.tolerance = INT8
         if self.threads > 1 and cost_of(network).parameters <= PAIRED_PARAMETERS:
             self.max_in_flight, self.side_by_side = 2, True
 

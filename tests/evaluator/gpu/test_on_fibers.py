@@ -16,7 +16,7 @@ from evaluator.network import load_network
 from evaluator.network.random_network import SHAPES, NetworkShape, random_network
 from evaluator.network.schema import PolicyFormat
 from evaluator.network.spec import Activation
-from protocol.batch import EvaluationBatch, PositionBatch
+from protocol.batch import EvaluationBatch
 from tests.evaluator.golden import all_moves, load_golden
 from tests.evaluator.gpu.fibers import open_on_fibers
 from tests.hip_runtime.standin import Runtime
@@ -125,24 +125,6 @@ def test_every_activation(activation: Activation, runtime: Runtime, kernel_cache
         )
 
 
-def test_a_position_has_the_same_bits_in_every_batch_when_deterministic(
-    runtime: Runtime, kernel_cache: Path
-) -> None:
-    network = random_network("tiny-attention")
-    batch = probe_batch(4)
-    with open_on_fibers(
-        runtime, network, kernel_cache, precision=Precision.FP16, deterministic=True, buckets=(1, 4)
-    ) as backend:
-        together = backend.evaluate(batch)
-        for index in range(4):
-            moves = batch.moves[35 * index : 35 * (index + 1)]
-            one = PositionBatch(batch.positions[index : index + 1], np.array([0, 35], np.uint32), moves)
-            alone = backend.evaluate(one)
-            assert np.array_equal(alone.logits, together.logits[35 * index : 35 * (index + 1)])
-            assert np.array_equal(alone.wdl[0], together.wdl[index])
-            assert alone.moves_left[0] == together.moves_left[index]
-
-
 def test_too_little_memory_means_smaller_batches_then_a_clear_error(
     runtime: Runtime, kernel_cache: Path
 ) -> None:
@@ -154,14 +136,3 @@ def test_too_little_memory_means_smaller_batches_then_a_clear_error(
         assert len(backend.evaluate(probe_batch(3))) == 3
     with pytest.raises(BackendError, match="not enough free memory"):
         open_on_fibers(runtime, network, kernel_cache, buckets=(1, 4), devices="gfx1100,memory_mb=1")
-
-
-def test_positions_without_moves_and_a_closed_backend(runtime: Runtime, kernel_cache: Path) -> None:
-    network = random_network("tiny-attention")
-    positions = probe_batch(2).positions
-    with open_on_fibers(runtime, network, kernel_cache) as backend:
-        result = backend.evaluate(PositionBatch(positions, np.zeros(3, np.uint32), np.zeros(0, np.uint16)))
-        assert len(result.logits) == 0
-        assert np.abs(result.wdl.sum(axis=1) - 1).max() < 1e-5
-    with pytest.raises(BackendError, match="closed"):
-        backend.evaluate(probe_batch(1))
