@@ -25,8 +25,8 @@ class Backend(ABC):
     one call takes. max_in_flight: how many threads may be inside `evaluate` at once (1 unless uploads,
     compute and downloads of several batches overlap). side_by_side: whether these compute at the same time,
     each with a part of the device, and not one after the other. buckets: the sizes the device really runs, a
-    batch being padded to the next one; empty if any size runs as it is. tolerance: how far results may be from
-    the float64 reference, which `verify` and the conformance suite hold the backend to.
+    batch being padded to the next one; empty if any size runs as it is. tolerance: how far results may be
+    from the float64 reference, which `verify` and the conformance suite hold the backend to.
     """
 
     name: str
