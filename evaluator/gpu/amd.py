@@ -95,7 +95,7 @@ class AmdDevice(Device):
         # Everything that must be given back: HIP has no context that would take it along.
         self._addresses: set[int] = set()
         self._host_addresses: set[int] = set()
-        self._handles: list[tuple[Callable[..., Any], Any]] = []
+        self._handles: dict[int, tuple[Callable[..., Any], Any]] = {}
         self.activate()
 
     def activate(self) -> None:
@@ -230,12 +230,16 @@ class AmdDevice(Device):
     def launch_graph(self, graph: Any, stream: Any) -> None:
         _call(hip.hipGraphLaunch, graph, stream)
 
+    def release(self, handle: Any) -> None:
+        destroy, _ = self._handles.pop(id(handle))
+        _call(destroy, handle)
+
     def close(self) -> None:
         if not self._open:
             return
         self._open = False
         given_back = [
-            *reversed(self._handles),
+            *reversed(self._handles.values()),
             *((hip.hipFree, address) for address in self._addresses),
             *((hip.hipHostFree, address) for address in self._host_addresses),
         ]
@@ -251,7 +255,7 @@ class AmdDevice(Device):
 
     def _kept(self, destroy: Callable[..., Any], handle: Any) -> Any:
         """A handle that is destroyed with the device."""
-        self._handles.append((destroy, handle))
+        self._handles[id(handle)] = destroy, handle
         return handle
 
 

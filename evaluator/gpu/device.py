@@ -185,5 +185,9 @@ class Device(ABC):
         """Queue everything that a graph recorded."""
 
     @abstractmethod
+    def release(self, handle: Any) -> None:
+        """Give back a stream, an event or a graph that is not used any more, before `close` does."""
+
+    @abstractmethod
     def close(self) -> None:
         """Let go of the device. Idempotent."""

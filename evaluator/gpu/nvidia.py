@@ -26,6 +26,12 @@ _EVENT_BLOCKING_SYNC = 1
 _EVENT_DISABLE_TIMING = 2
 _HOST_PORTABLE_MAPPED = 1 | 2
 
+_DESTROY = {
+    driver.CUstream: driver.cuStreamDestroy,
+    driver.CUevent: driver.cuEventDestroy,
+    driver.CUgraphExec: driver.cuGraphExecDestroy,
+}
+
 
 def device_count() -> int:
     """How many GPUs the driver sees. Raises DeviceError or ImportError with what is missing."""
@@ -186,6 +192,9 @@ class NvidiaDevice(Device):
 
     def launch_graph(self, graph: Any, stream: Any) -> None:
         _check(driver.cuGraphLaunch(graph, stream))
+
+    def release(self, handle: Any) -> None:
+        _check(_DESTROY[type(handle)](handle))
 
     def close(self) -> None:
         if self._open:

@@ -61,7 +61,8 @@ using Body = std::function<int()>;
 
 struct Operation {
   Body body{};
-  MarkerRef waits_for, marks;
+  MarkerRef waits_for{}, marks{};
+  uint64_t number = 0;  // in the order queued, over all streams
 };
 
 struct Stream {
@@ -169,6 +170,7 @@ struct Runtime {
 
   enum class Order { LAZY, EAGER, RANDOM } order = Order::LAZY;
   std::mt19937 random;
+  uint64_t operations = 0;
   bool held = false, running = false;
   int waiting = 0;
   int machine = 0;  // counts resets: threads begin with device 0 again

@@ -62,9 +62,10 @@ void standin_set_version(int version);
 // "compile" are the strategy's. At start STANDIN_FAIL is taken: "FUNCTION:NTH:TIMES:ERROR" separated by ";".
 void standin_fail(const char* function, int nth, int times, int error);
 
-// When queued work runs. "lazy" (the default): not before something waits for it, and only that, so that a
-// missing wait shows; the independent branches of a graph run last to first. "eager": at once. A number: as
-// its pseudo-random sequence has it. At start STANDIN_ORDER is taken.
+// When queued work runs. "lazy" (the default): not before something waits for it, only that, and what was
+// queued last runs first unless an event or its stream forbids it, so that a missing wait shows; the same
+// holds for the branches of a graph. "eager": at once. A number: as its pseudo-random sequence has it. At
+// start STANDIN_ORDER is taken.
 void standin_set_order(const char* order);
 
 // While held, nothing runs and whoever waits goes on waiting.

@@ -40,10 +40,27 @@ Stream* random_ready_stream() {
   return able.empty() ? nullptr : able[runtime().random() % able.size()];
 }
 
-// What must run next for a stream to get on.
-Stream* needed(Stream* stream) {
-  while (!ready(*stream)) stream = stream->queue.front().waits_for->stream;
-  return stream;
+// Of the streams that must get on for one to come to a ticket, the one whose next operation was queued last:
+// nothing but events keeps it from running first.
+Stream* needed(Stream* stream, uint64_t ticket) {
+  std::map<Stream*, uint64_t> until{{stream, ticket}};
+  std::vector<Stream*> unseen{stream};
+  while (!unseen.empty()) {
+    Stream* next = unseen.back();
+    unseen.pop_back();
+    for (uint64_t i = 0; next->completed + i < until[next]; i++) {
+      const MarkerRef& marker = next->queue[i].waits_for;
+      if (!marker || marker->done || until[marker->stream] >= marker->ticket) continue;
+      until[marker->stream] = marker->ticket;
+      unseen.push_back(marker->stream);
+    }
+  }
+  Stream* newest = nullptr;
+  for (const auto& [each, last] : until)
+    if (each->completed < last && ready(*each) &&
+        (!newest || each->queue.front().number > newest->queue.front().number))
+      newest = each;
+  return newest;
 }
 
 // Runs what the order allows to run without anybody waiting.
@@ -108,6 +125,7 @@ void queue(Call& call, Stream* stream, Operation operation, const std::string& w
     }
     return;
   }
+  operation.number = ++r.operations;
   stream->queue.push_back(std::move(operation));
   stream->queued++;
   r.trace.push_back(std::to_string(stream->number) + " " + what);
@@ -124,7 +142,7 @@ int finish(Lock& lock, Stream* stream, uint64_t ticket) {
       continue;
     }
     run_some(lock);
-    if (stream->completed < ticket && !r.held && !r.running) run_front(lock, *needed(stream));
+    if (stream->completed < ticket && !r.held && !r.running) run_front(lock, *needed(stream, ticket));
   }
   r.waiting--;
   return r.devices[stream->device].fault;
