@@ -239,15 +239,15 @@ class AmdDevice(Device):
             return
         self._open = False
         given_back = [
+            (hip.hipSetDevice, self._index),
             *reversed(self._handles.values()),
             *((hip.hipFree, address) for address in self._addresses),
             *((hip.hipHostFree, address) for address in self._host_addresses),
         ]
         problems = set()
-        for destroy, handle in given_back:
+        for function, argument in given_back:
             try:
-                self.activate()
-                _call(destroy, handle)
+                _call(function, argument)
             except DeviceError as error:  # after a kernel has failed every call does
                 problems.add(str(error))
         if problems:

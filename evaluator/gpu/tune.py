@@ -165,11 +165,19 @@ class _Bench:
         self._libraries = {library.name: library for library in libraries}
         self._product = product
         self._allocated: list[int] = []
+        self._handles: list[Any] = []
         self._buffers: dict[str, int] = {}
         self._sizes: dict[str, int] = {}
         self._rng = np.random.default_rng(1)
 
     def __enter__(self) -> _Bench:
+        try:
+            return self._prepare()
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def _prepare(self) -> _Bench:
         product, precision = self._product, self._precision
         inputs = product.k // 9 if product.convolution else product.k
         self._fill("a", (product.m, inputs), 1.0)
@@ -194,11 +202,17 @@ class _Bench:
             self._device.write(self._buffers[name], np.ascontiguousarray(values))
         space = max((library.workspace for library in self._libraries.values()), default=0)
         self._workspace = self._allocate(space)
-        self._stream = self._device.create_stream()
-        self._events = [self._device.create_event(timing=True) for _ in range(2)]
+        self._stream = self._kept(self._device.create_stream())
+        self._events = [self._kept(self._device.create_event(timing=True)) for _ in range(2)]
         return self
 
+    def _kept(self, handle: Any) -> Any:
+        self._handles.append(handle)
+        return handle
+
     def __exit__(self, *_: object) -> None:
+        for handle in self._handles:
+            self._device.release(handle)
         for address in self._allocated:
             self._device.free(address)
 
@@ -274,6 +288,7 @@ class _Bench:
             device.launch_graph(graph, stream)
             device.record(end, stream)
             device.synchronize(end)
+        device.release(graph)
         return device.milliseconds(start, end) * 1000
 
     def _program(self, choice: Choice) -> Program:

@@ -189,7 +189,8 @@ Call::Call(const char* name, bool checks_device) : name_(name), lock_(runtime().
     error_ = r.devices.empty() ? NO_DEVICE : INVALID_DEVICE;
   else if (checks_device)
     error_ = r.devices[device].fault;
-  if (const int failure = injected(name)) error_ = failure;
+  injected_ = injected(name);
+  if (injected_) error_ = injected_;
 }
 
 int Call::misuse(int error, const std::string& what) {

@@ -133,7 +133,7 @@ EXPORT int hipGetDeviceCount(int* count) {
 
 EXPORT int hipSetDevice(int device) {
   Call call("hipSetDevice", false);
-  if (const int error = injected("hipSetDevice")) return error;
+  if (call.injected_error()) return call.injected_error();
   if (device < 0 || device >= (int)runtime().devices.size()) return INVALID_DEVICE;
   current_device() = device;
   return SUCCESS;

@@ -188,6 +188,7 @@ class Call {
   // checks_device: fails with the error that ended the calling thread's device, if one did.
   explicit Call(const char* name, bool checks_device = true);
   int error() const { return error_; }
+  int injected_error() const { return injected_; }
   Lock& lock() { return lock_; }
   // Notes a mistake of the caller and passes the error on.
   int misuse(int error, const std::string& what);
@@ -197,7 +198,7 @@ class Call {
  private:
   const char* name_;
   Lock lock_;
-  int error_ = 0;
+  int error_ = 0, injected_ = 0;
 };
 
 int injected(const char* function);  // with the lock held
