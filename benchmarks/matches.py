@@ -2,11 +2,11 @@
 is kept.
 
 python benchmarks/matches.py [overhead] [programs] [memory] [evaluator] [--weights FILE] [--backend NAME]
-                             [--nodes N] [--seconds S] [--rounds N]
+                             [--program FILE] [--nodes N] [--seconds S] [--rounds N]
 
 overhead: whole games by players that answer at once, with everything that a match does but the search:
-clocks, rules, PGN, journal, statistics. programs: the same with two UCI programs that answer at once
-(tests/engine/match/uci_program.py). memory: 500 games at once on the `random` backend. evaluator: 64 games at
+clocks, rules, PGN, journal, statistics. programs: the same between two UCI programs at 50 nodes a move, of
+--program. memory: 500 games at once on the `random` backend. evaluator: 64 games at
 once, their positions per second over the bare backend's best; games and backend take turns, because other
 work on the machine changes both. It also prints where the processor time went, which that work changes less.
 """
@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import random
+import shutil
 import statistics
 import sys
 import tempfile
@@ -29,7 +30,7 @@ from queue import SimpleQueue
 from typing import Any
 
 import psutil
-from figures import REPOSITORY, Figure, print_figures
+from figures import Figure, print_figures
 from search_efficiency import backend_rate
 
 from engine._core import Game
@@ -107,25 +108,24 @@ class _InstantPool:
             future.set_result(Report(best_move=move, ponder=None, lines=(line,), nodes=100, depth=5))
 
 
-def programs() -> list[Figure]:
-    """Processor time of this process per move of a match between programs that answer at once."""
-    program = (sys.executable, str(REPOSITORY / "tests" / "engine" / "match" / "uci_program.py"))
-    players = [PlayerConfig(name, TimeControl(nodes=100), command=program) for name in ("a", "b")]
+def programs(program: str) -> list[Figure]:
+    """Processor time of this process per move of a match between UCI programs."""
+    path = shutil.which(program) or shutil.which(program, path="/usr/games")
+    if path is None:
+        print(f"programs: left out, there is no {program} here (apt-get install stockfish)")
+        return []
+    players = [PlayerConfig(name, TimeControl(nodes=50), command=(path,)) for name in ("a", "b")]
     with tempfile.TemporaryDirectory() as folder:
-        config = _match(folder, players, games=60, concurrency=4)
+        config = _match(folder, players, games=60, concurrency=2)
         runner = MatchRunner(config, _Silent())
         began = time.process_time()
         asyncio.run(runner.run())
         seconds = time.process_time() - began
     moves = runner.state.speed.moves
     print(f"programs: {1e6 * seconds / moves:.0f} µs of processor time per move, {moves:,} moves")
+    percent = 1e4 * seconds / moves
     return [
-        Figure(
-            "programs: runner, % of a core per 100 moves/s",
-            1e4 * seconds / moves,
-            OVERHEAD_PERCENT,
-            at_least=False,
-        )
+        Figure("programs: runner, % of a core per 100 moves/s", percent, OVERHEAD_PERCENT, at_least=False)
     ]
 
 
@@ -300,6 +300,7 @@ def main() -> None:
     parser.add_argument("parts", nargs="*", choices=[*parts, []], help="which (default: all)")
     parser.add_argument("--weights", default="", help="network file (default: the shipped network)")
     parser.add_argument("--backend", default="auto")
+    parser.add_argument("--program", default="stockfish", help="for `programs` (default stockfish)")
     parser.add_argument("--nodes", type=int, default=200, help="per move, for `evaluator` (default 200)")
     parser.add_argument("--seconds", type=float, default=15.0, help="of each measured match (default 15)")
     parser.add_argument("--rounds", type=int, default=5, help="of `evaluator` (default 5)")
@@ -309,7 +310,7 @@ def main() -> None:
         if part == "overhead":
             figures += overhead()
         elif part == "programs":
-            figures += programs()
+            figures += programs(arguments.program)
         elif part == "memory":
             figures += memory(arguments.seconds)
         else:

@@ -95,7 +95,7 @@ async def _play(
         if not clock.spend(thought.seconds * 1000):
             return _out_of_time(board)
         record = MoveRecord(
-            uci=board.uci(move),
+            uci=position.push(move),
             seconds=round(thought.seconds, 4),
             score_cp=thought.score_cp,
             mate=thought.mate,
@@ -105,7 +105,6 @@ async def _play(
             clock_ms=clock.remaining_ms,
         )
         moves.append(record)
-        position.push(move)
         verdict = end_by_rules(board) or adjudicator.judge(board, record)
         if len(moves) % 16 == 0:
             await asyncio.sleep(0)  # Players that answer at once must not keep the loop from all else.

@@ -15,7 +15,6 @@ from random import Random
 from typing import Literal, Protocol
 
 import chess
-import chess.engine
 import chess.pgn
 import chess.polyglot
 

@@ -58,13 +58,21 @@ class Thought:
 
 
 class Position:
-    """A game in progress: the board, which is the referee, and the same game for this engine's search."""
+    """A game in progress: the board, which is the referee, and the same game for those who play it."""
 
     def __init__(self, board: chess.Board) -> None:
         """board: with the moves of the opening on its stack."""
         self.board = board
-        self.start_fen = board.root().fen()
+        root = board.root()
+        self.start_fen = root.fen()
         self._core: Game | None = None
+        start = root.fen(shredder=board.chess960, en_passant="fen")
+        words = ["position", "startpos" if start == chess.STARTING_FEN else f"fen {start}"]
+        for number, move in enumerate(board.move_stack):
+            words += ["moves", root.uci(move)] if number == 0 else [root.uci(move)]
+            root.push(move)
+        self.uci_line = " ".join(words)
+        """The position as UCI tells it to programs."""
 
     @property
     def core(self) -> Game:
@@ -75,11 +83,14 @@ class Position:
                 self._core.push_uci(move.uci())
         return self._core
 
-    def push(self, move: chess.Move) -> None:
-        """Play a legal move."""
+    def push(self, move: chess.Move) -> str:
+        """Play a legal move; returns it in UCI notation, castling as the game's mode writes it."""
+        uci = self.board.uci(move)
+        self.uci_line += f" {uci}" if self.board.move_stack else f" moves {uci}"
         if self._core is not None:
             self._core.push_uci(move.uci())
         self.board.push(move)
+        return uci
 
 
 @dataclass(frozen=True, slots=True)

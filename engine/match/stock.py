@@ -88,7 +88,7 @@ class PlayerStock:
         config = self._players[index]
         player: Player
         if config.is_program:
-            player = ProgramPlayer(config)
+            player = ProgramPlayer(config, chess960=self._config.chess960)
         else:
             assert self._pool is not None
             player = EnginePlayer(config, self._pool)
