@@ -3,9 +3,11 @@
 import sys
 
 try:
-    from engine.cli import main
+    from engine.cli import console
 except ImportError as error:  # No native core, or one of other sources: the message says what to do.
     sys.exit(f"wavefront: {error}")
+except KeyboardInterrupt:
+    sys.exit(130)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    console()

@@ -9,6 +9,17 @@ COMMANDS = ("analyse", "bench", "evaluate", "match", "options", "perft", "selfpl
 """Modules of engine.commands. Each has HELP, add_arguments(parser) and run(arguments) -> exit status."""
 
 
+def console() -> None:
+    """The console script: `main`, and 130 for a Ctrl-C whenever it comes."""
+    try:
+        status = main()
+    except KeyboardInterrupt:
+        status = 130
+    from protocol.leaving import leave
+
+    leave(status)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit status: 0, 1 for a failure, 2 for wrong usage."""
     words = list(sys.argv[1:] if arguments is None else arguments)
@@ -69,4 +80,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    console()

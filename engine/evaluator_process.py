@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.options import Options
+from protocol.leaving import group_of_its_own
 
 if TYPE_CHECKING:
     from protocol.client import EvaluatorClient
@@ -256,7 +257,6 @@ class EvaluatorLink:
 
     def _start_embedded(self) -> EvaluatorClient:
         self._end_process()
-        creation_flags = getattr(subprocess, "CREATE_NO_WINDOW", 0)
         try:
             process = subprocess.Popen(
                 evaluator_command(self.settings),
@@ -266,7 +266,7 @@ class EvaluatorLink:
                 encoding="utf-8",
                 errors="replace",
                 env=evaluator_environment(),
-                creationflags=creation_flags,
+                **group_of_its_own(),
             )
         except OSError as error:
             raise _RefusedError(f"cannot start the evaluator: {error}") from None

@@ -1,8 +1,6 @@
 """`python -m evaluator` is the same as the console script `wavefront-evaluator`."""
 
-import sys
-
-from evaluator.cli import main
+from evaluator.cli import console
 
 if __name__ == "__main__":
-    sys.exit(main())
+    console()

@@ -6,8 +6,6 @@ status; only the one in use is imported.
 
 from __future__ import annotations
 
-import argparse
-import importlib
 import sys
 from collections.abc import Sequence
 
@@ -26,8 +24,22 @@ COMMANDS: dict[str, str] = {
 }
 
 
+def console() -> None:
+    """The console script: `main`, and 130 for a Ctrl-C whenever it comes."""
+    try:
+        status = main()
+    except KeyboardInterrupt:
+        status = 130
+    from protocol.leaving import leave
+
+    leave(status)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns the process's exit status."""
+    import argparse
+    import importlib
+
     arguments = list(sys.argv[1:] if argv is None else argv)
     chosen = next((argument for argument in arguments if not argument.startswith("-")), "")
     parser = argparse.ArgumentParser(

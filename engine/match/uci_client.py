@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import subprocess
-import sys
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any
+
+from protocol.leaving import group_of_its_own
 
 MAX_PENDING_BYTES = 1 << 20
 """What is kept of a search's output while it goes on; older lines are of no interest."""
@@ -101,7 +100,7 @@ class UciClient(asyncio.SubprocessProtocol):
     async def start(cls, command: Sequence[str], directory: str | None = None) -> UciClient:
         """Start a program. Raises OSError if that is not possible."""
         loop = asyncio.get_running_loop()
-        _, client = await loop.subprocess_exec(cls, *command, cwd=directory, **_apart())
+        _, client = await loop.subprocess_exec(cls, *command, cwd=directory, **group_of_its_own())
         return client
 
     @property
@@ -335,11 +334,3 @@ def _whole(text: str) -> int | None:
     except ValueError:
         return None
     return value if abs(value) < 1 << 63 else None
-
-
-def _apart() -> dict[str, Any]:
-    """Arguments that put a process into a group of its own: Ctrl-C in a terminal is for the runner, and
-    must not end the programs first, which would lose their games."""
-    if sys.platform == "win32":
-        return {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.CREATE_NO_WINDOW}
-    return {"process_group": 0}
