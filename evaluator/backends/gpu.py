@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
@@ -23,7 +24,7 @@ from evaluator.gpu.gemm import Product, model_chooser
 from evaluator.gpu.library import Library
 from evaluator.gpu.plan import Plan
 from evaluator.gpu.target import Precision
-from evaluator.gpu.tune import Chooses, Collector, Measured, Tuner
+from evaluator.gpu.tune import Chooses, Collector, LibraryGivenUp, Measured, Tuner
 from evaluator.network.spec import NetworkSpec
 from protocol.batch import EvaluationBatch, PositionBatch
 
@@ -107,11 +108,19 @@ def tune(
 
     rebuild: also what is in the cache already. Raises BackendError or DeviceError.
     """
+    reason = unavailable()
+    if reason is not None:
+        raise BackendError(f"{reason}. There is nothing to tune: the CPU's matrix products are onnxruntime's")
     taken = open_device(select(_found().devices, device))
+    libraries: Sequence[Library] = ()
     try:
         stored = Precision(precision)
         info = taken.info
-        libraries, _ = open_libraries(info, stored)
+        libraries, problems = open_libraries(info, stored)
+        for library in libraries:
+            progress(f"with {library.version}")
+        for name, why in problems.items():
+            progress(f"without {name}: {why}")
         tuner = Tuner(taken, Compiler(taken), stored, libraries, progress=progress)
         wanted = Collector(info.target, stored, info.multiprocessors)
         plan = Plan(network, info.target, stored, wanted)
@@ -121,12 +130,15 @@ def tune(
             for product in wanted.products:
                 tuner.known.pop(product, None)
         for product in wanted.products:
-            tuner.choose(product)
+            with suppress(LibraryGivenUp):  # nothing is built yet that would have to be built anew
+                tuner.choose(product)
         tuner.save()
         return [(product, tuner.known[product]) for product in wanted.products]
     except (PlanError, ValueError) as error:
         raise BackendError(str(error)) from error
     finally:
+        for library in libraries:
+            library.close()
         taken.close()
 
 
@@ -161,7 +173,7 @@ class GpuBackend(Backend):
         self._device = device
         expected = _Expected(network) if check else None
         compiler = compiler or Compiler(device)
-        self._libraries: Sequence[Library] = ()
+        self._libraries: tuple[Library, ...] = ()
         if not deterministic:
             self._libraries, problems = open_libraries(info, precision)
             for name, why in problems.items():
@@ -188,6 +200,8 @@ class GpuBackend(Backend):
                     ) from error
                 buckets = buckets[:-1]
                 log.warning("not enough memory on %s: trying batches up to %d", info.name, buckets[-1])
+            except LibraryGivenUp:
+                plan = Plan(network, info.target, precision, choose)
             except (DeviceError, PlanError) as error:
                 raise BackendError(f"{info.name}: {error}") from error
         if tuner is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections import Counter
 
 from rich.console import Console
 from rich.table import Table
@@ -11,7 +12,10 @@ from rich.table import Table
 from evaluator.backends import BackendError
 from evaluator.commands.verify import network_of
 from evaluator.gpu.device import DeviceError
+from evaluator.gpu.gemm import Product
+from evaluator.gpu.tune import Measured
 from evaluator.network import SHIPPED_NETWORK, NetworkError
+from evaluator.network.spec import Activation
 
 HELP = "measure the candidates for every matrix product on a GPU, keep the fastest and print the table"
 
@@ -30,28 +34,41 @@ def run(arguments: argparse.Namespace) -> int:
 
     console = Console(markup=False, highlight=False)
     try:
-        network = network_of(arguments.network)
-        table = Table("m", "n", "k", "activation", "then", "fastest", "us", "next", "us")
-        for product, measured in tune(
-            network,
+        measured = tune(
+            network_of(arguments.network),
             device=arguments.device,
             precision=arguments.precision,
             rebuild=arguments.rebuild,
-            progress=lambda text: console.print(text, style="dim"),
-        ):
-            extras = [
-                *(["residual"] if product.residual else []),
-                *(["rows"] if product.followed else []),
-                *(["convolution"] if product.convolution else []),
-            ]
-            shown = [text for each in measured[:2] for text in (str(each.choice), f"{each.microseconds:.1f}")]
-            table.add_row(
-                *map(str, (product.m, product.n, product.k, product.activation.value)),
-                " ".join(extras),
-                *shown,
-            )
+            progress=lambda text: console.print(text, style="dim", soft_wrap=True),
+        )
     except (NetworkError, BackendError, DeviceError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    console.print(table)
+    console.print(table(measured))
+    winners = Counter(choices[0].choice.library or "our own kernel" for _, choices in measured)
+    shares = ", ".join(f"{name} for {count}" for name, count in winners.most_common())
+    console.print(f"Fastest of {len(measured)} products: {shares}.", soft_wrap=True)
     return 0
+
+
+def table(measured: list[tuple[Product, list[Measured]]]) -> Table:
+    """Every product with its fastest choice and the best of another kind: our kernel or another library."""
+    result = Table()
+    for title in ("m x n x k", "with", "fastest", "us", "else", "us"):
+        result.add_column(title, no_wrap=title != "with", justify="right" if title == "us" else "left")
+    for product, choices in measured:
+        extras = [
+            *([product.activation.value] if product.activation is not Activation.NONE else []),
+            *(["residual"] if product.residual else []),
+            *(["rows"] if product.followed else []),
+            *(["convolution"] if product.convolution else []),
+        ]
+        best = choices[0]
+        others = [each for each in choices if each.choice.library != best.choice.library]
+        shown = [best, *(others or choices[1:])[:1]]
+        result.add_row(
+            f"{product.m} x {product.n} x {product.k}",
+            " ".join(extras),
+            *(text for each in shown for text in (str(each.choice), f"{each.microseconds:.1f}")),
+        )
+    return result

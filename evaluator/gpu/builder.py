@@ -299,7 +299,9 @@ class Builder:
             bias = self.weight(name, lambda: pack.stored(biases, self.precision))
         elif biases is not None:
             bias_passed_on = self.weight(f"{layer.name}.biases", lambda: biases)
-        last = not after and passed_on is Activation.NONE and bias_passed_on is None
+        residual_passed_on = None if residual is None or own.residual else residual.buffer
+        later = (bias_passed_on, residual_passed_on)
+        last = not after and passed_on is Activation.NONE and later == (None, None)
         beside = ".aside" if self._aside else ""
         out = result if last else self.matrix(f"product{beside}", a.rows, layer.width)
         self.program.steps.append(
@@ -310,14 +312,14 @@ class Builder:
                 a.buffer,
                 self.weight(f"{layer.name}.weights", lambda: layer.weights),
                 bias,
-                None if residual is None else residual.buffer,
+                residual.buffer if residual is not None and own.residual else None,
                 out.buffer,
                 layer.name,
                 self._aside,
             )
         )
         if not last:
-            self._rows(layer.name, result, out, None, 1, bias_passed_on, None, passed_on, after)
+            self._rows(layer.name, result, out, None, 1, *later, passed_on, after)
         return result
 
     def _rows(

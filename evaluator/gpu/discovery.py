@@ -21,8 +21,11 @@ _VENDORS = {
     ),
 }
 
-_LIBRARIES = {"amd": (), "nvidia": (("evaluator.gpu.cublaslt", "cuBLASLt", "CublasLt"),)}
-"""By vendor: module, name and class of what multiplies matrices."""
+_LIBRARIES = {
+    "amd": {"hipBLASLt": ("hipblaslt", "HipBlasLt"), "hipBLAS": ("hipblas", "HipBlas")},
+    "nvidia": {"cuBLASLt": ("cublaslt", "CublasLt")},
+}
+"""By vendor and name: module and class of what multiplies matrices."""
 
 _DEVICE_NODES = {"amd": ("/dev/kfd", "/dev/dxg"), "nvidia": ("/dev/nvidiactl", "/dev/dxg")}
 """On Linux: what the drivers make; dxg is Windows' under WSL."""
@@ -79,11 +82,13 @@ def open_libraries(info: DeviceInfo, precision: Precision) -> tuple[tuple[Librar
     Never raises: our own kernels can do everything."""
     libraries: list[Library] = []
     problems: dict[str, str] = {}
-    for module, name, kind in _LIBRARIES.get(info.vendor, ()):
+    for name, (module, kind) in _LIBRARIES.get(info.vendor, {}).items():
         try:
-            libraries.append(getattr(importlib.import_module(module), kind)(precision))
-        except (DeviceError, ImportError) as error:
+            libraries.append(getattr(importlib.import_module(f"evaluator.gpu.{module}"), kind)(precision))
+        except DeviceError as error:
             problems[name] = str(error)
+        except ImportError as error:
+            problems[name] = f"its binding is missing: pip install 'hip-python[libraries]' ({error})"
     return tuple(libraries), problems
 
 

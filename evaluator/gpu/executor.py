@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from evaluator.gpu.compiler import Compiler
 from evaluator.gpu.device import Device, DeviceError, HostBuffer
-from evaluator.gpu.library import Library
+from evaluator.gpu.library import Library, LibraryProduct
 from evaluator.gpu.plan import Plan
 from evaluator.gpu.program import Argument, Branch, Buffer, Launch, LibraryStep, Space
 from evaluator.gpu.weights import round_up
@@ -118,7 +118,13 @@ class Executor:
             )
             self._weights = self._upload(plan.weights)
             self._work = self._allocate_work()
-            space = max((library.workspace for library in libraries), default=0)
+            used = {
+                step.library
+                for program in self._programs.values()
+                for step in program.steps
+                if isinstance(step, LibraryStep)
+            }
+            space = max((self._libraries[name].workspace for name in used), default=0)
             self._workspaces = [self._allocate(space) for _ in range(2)]  # main branch, second branch
             self.compute = device.create_stream()
             self._aside = device.create_stream()
@@ -126,6 +132,7 @@ class Executor:
             self._recorder = device.create_stream()
             self._forked, self._joined = device.create_event(), device.create_event()
             self.slots = [self._create_slot(Layout(buckets[-1])) for _ in range(slots)]
+            self._warm_up()
         except BaseException:
             self.close()
             raise
@@ -237,6 +244,22 @@ class Executor:
             with self._capturing:
                 graph = slot.graphs[size] = self._capture(slot, size)
         return graph
+
+    def _warm_up(self) -> None:
+        """Run every library's algorithm once: the first call loads its code, which no capture survives."""
+        known: set[tuple[str, LibraryProduct, bytes]] = set()
+        for size, program in self._programs.items():
+            exchange = self._exchange_addresses(self.slots[0], size)
+            for step in program.steps:
+                if isinstance(step, LibraryStep) and self._libraries[step.library].warms_up:
+                    key = (step.library, step.product, step.algorithm)
+                    if key not in known:
+                        known.add(key)
+                        self._queue(step, exchange, self.compute, overlap=False)
+        if known:
+            done = self.device.create_event()
+            self.device.record(done, self.compute)
+            self.device.synchronize(done)
 
     def _capture(self, slot: _Slot, size: int) -> Any:
         device, stream = self.device, self._recorder

@@ -6,6 +6,7 @@ which is what is used where nothing has been measured.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -74,7 +75,9 @@ class Choice:
 
     def __str__(self) -> str:
         if self.tile is None:
-            return f"{self.library} {self.algorithm[:8].hex()}" + " unfused" * (not self.fused)
+            # An algorithm is opaque bytes; a few digits are enough to tell a handful of them apart.
+            digits = f"{zlib.crc32(self.algorithm):08x}"[:4]
+            return f"{self.library} {digits}" + " unfused" * (not self.fused)
         tile = self.tile
         groups = f"*{tile.warps_k}" if tile.warps_k > 1 else ""
         return f"{tile.block_m}x{tile.block_n}x{tile.block_k}{groups}" + (

@@ -18,18 +18,18 @@ from evaluator.network.spec import Activation
 
 @dataclass(frozen=True, slots=True)
 class Epilogue:
-    """What a library does in the pass of the product itself; the rest takes a pass of kernels/rows.hip.
-    A residual (beta = 1) is within the reach of all of them, and is added before the activation."""
+    """What a library does in the pass of the product itself; the rest takes a pass of kernels/rows.hip."""
 
     bias: bool
+    residual: bool
     activations: frozenset[Activation]
 
 
 EPILOGUES = {
-    "cuBLASLt": Epilogue(True, frozenset({Activation.RELU})),
-    # Its GELU and clamps are not in any lc0 network, and its sigmoid goes without a bias.
-    "hipBLASLt": Epilogue(True, frozenset({Activation.RELU, Activation.SWISH})),
-    "hipBLAS": Epilogue(False, frozenset()),
+    "cuBLASLt": Epilogue(True, True, frozenset({Activation.RELU})),
+    # No lc0 network has its GELU or its clamps, and its sigmoid goes without a bias.
+    "hipBLASLt": Epilogue(True, True, frozenset({Activation.RELU, Activation.SWISH})),
+    "hipBLAS": Epilogue(False, False, frozenset()),
 }
 """By the library's name."""
 
@@ -38,7 +38,7 @@ EPILOGUES = {
 class LibraryProduct:
     """out [m, n] = activation(a [m, k] b [n, k]^T + bias? + residual?), row strides lda and ldo.
 
-    bias and activation: only what the library's Epilogue has.
+    bias, residual and activation: only what the library's Epilogue has.
     """
 
     m: int
@@ -62,7 +62,7 @@ def library_product(product: Product, library: str, *, fused: bool, lda: int, ld
         lda=lda,
         ldo=ldo,
         bias=product.bias and epilogue.bias,
-        residual=product.residual,
+        residual=product.residual and epilogue.residual,
         activation=product.activation if own else Activation.NONE,
     )
 
@@ -72,12 +72,14 @@ class Library(ABC):
 
     name: the key into EPILOGUES. version: in words. workspace: bytes that `multiply` may use, for each
     stream. warms_up: the first call of an algorithm loads code, which must not happen during a capture.
+    abandoned: a call of it does not return.
     """
 
     name: str
     version: str
     workspace: int
     warms_up: bool = False
+    abandoned: bool = False
 
     @abstractmethod
     def algorithms(self, product: LibraryProduct) -> list[bytes]:
@@ -101,5 +103,15 @@ class Library(ABC):
         """Queue a product. All but the first two are addresses, and the stream's handle. Raises
         DeviceError."""
 
-    def close(self) -> None:  # noqa: B027 - most have nothing to let go of
-        """Let go of the library's handle. Idempotent."""
+    def abandon(self) -> None:
+        """A call does not return, and may be in the library for ever: it is never called again."""
+        self.abandoned = True
+
+    def close(self) -> None:
+        """Let go of the library's handle, unless it is abandoned. Idempotent."""
+        if not self.abandoned:
+            self.abandoned = True
+            self._destroy()
+
+    def _destroy(self) -> None:  # noqa: B027 - cuBLASLt's handle dies with the context
+        """Destroy the handle; called once at most."""

@@ -1,36 +1,36 @@
-"""Measure the ways to compute each matrix product, and keep the fastest correct one in a cache.
+"""Find the fastest correct way to compute each matrix product on this device, and keep it in a cache.
 
-A candidate is timed with everything it brings along (the passes that add up splits, apply an activation or
-normalise), many times in one graph, with weights that are not in the chip's cache: as it runs in a network.
-Its result is compared with that of the plainest candidate, and what disagrees is dropped. The cache is keyed
-by device, driver, precision, the kernels' sources and the library's version.
+Candidates are our own kernel with the likeliest tiles, and whatever the vendor's libraries offer. Each is
+compared with float64 on the host and timed (bench.py). Libraries are not trusted: what is wrong, fails or
+does not return in time is dropped and named in the log, and one that is nothing but trouble is given up.
+
+The cache file is keyed by device, driver, precision and code (the kernels, the modules that choose, the
+libraries' versions). Of the network it is keyed by what matters: inside the file every product is found by
+its shape and what is fused to it, so that the hundreds of networks of one training run share their
+measurements, and a network of other shapes adds its own.
 """
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 import json
 import logging
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
 import platformdirs
 
-from evaluator.gpu import weights as pack
-from evaluator.gpu.builder import After, Builder, Linear
+from evaluator.gpu.bench import Bench, TooSlow
 from evaluator.gpu.compiler import Compiler, source
 from evaluator.gpu.device import Device, DeviceError
 from evaluator.gpu.gemm import Choice, Product, Tile, candidates, estimate
-from evaluator.gpu.library import Library, library_product
-from evaluator.gpu.program import Branch, Buffer, Launch, LibraryStep, Matrix, Program, Space
+from evaluator.gpu.library import EPILOGUES, Library, library_product
 from evaluator.gpu.target import Precision
-from evaluator.network.spec import Activation, LayerNorm
+from evaluator.network.spec import Activation
 
 log = logging.getLogger(__name__)
 
@@ -39,13 +39,19 @@ _OWN_CANDIDATES, _OWN_CANDIDATES_OF_FEW = 4, 16
 
 _FEW_ROWS = 512
 
-_WEIGHTS_BYTES = 96 << 20
-"""Copies of the weights that are read in turn: more than the L2 of any GPU."""
+CANDIDATE_S = 5.0
+"""What a library may take for its first answer. Some compile for minutes for each shape; the ones that load
+code from disk need a fraction of a second."""
 
-_TOLERANCE = 0.02
-"""Root mean square of the difference of two candidates over that of the result; half precision gives 1e-3."""
+_PATIENCE = 3
+"""A library that got everything wrong for so many products in a row is not asked again."""
 
-_MEASURE_MS = 1.0
+_CODE = ("bench", "builder", "cublaslt", "gemm", "hipblas", "hipblaslt", "library", "tune")
+"""Modules that the meaning of a cached choice depends on."""
+
+
+class LibraryGivenUp(DeviceError):  # noqa: N818 - named for what happened
+    """A library that choices were already made for does not return any more: choose everything again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,44 +92,49 @@ class Tuner:
         self.known: dict[Product, list[Measured]] = {} if self._path is None else _read(self._path)
         self.measured = 0
         """Products that were not in the cache."""
+        self._chosen: set[str] = set()
+        self._failures: dict[str, int] = {}
+        self._given_up: set[str] = set()
 
     def choose(self, product: Product) -> Choice:
-        """The fastest correct way, measured now if it is not known."""
+        """The fastest correct way, measured now if it is not known. Raises DeviceError if there is none, and
+        LibraryGivenUp once when earlier answers no longer hold."""
         if product not in self.known:
             self.known[product] = self.measure(product)
             self.measured += 1
-        return self.known[product][0].choice
+            self._forget_given_up()
+        choice = self.known[product][0].choice
+        self._chosen.add(choice.library)
+        return choice
 
     def save(self) -> None:
-        """Write what was measured to the cache."""
+        """Write what was measured to the cache, beside what other processes have written since."""
         if self._path is not None and self.measured:
-            _write(self._path, self.known)
+            _write(self._path, _read(self._path) | self.known)
 
     def measure(self, product: Product) -> list[Measured]:
-        """Every candidate that computes the right thing, the fastest first."""
+        """Every candidate that computes the right thing, the fastest first. Raises DeviceError if there is
+        none."""
         info = self._device.info
         own = candidates(product, info.target, self._precision)
         own.sort(key=lambda choice: estimate(product, choice, info.multiprocessors))
         plain = next(choice for choice in own if choice.splits == 1)
         count = _OWN_CANDIDATES_OF_FEW if product.m <= _FEW_ROWS else _OWN_CANDIDATES
         possible = [plain, *(choice for choice in own[:count] if choice != plain)]
-        possible += self._of_libraries(product)
         start = time.perf_counter()
-        with _Bench(self._device, self._compiler, self._precision, self._libraries, product) as bench:
-            expected = bench.result(plain)
-            scale = float(np.sqrt(np.square(expected).mean())) or 1.0
-            measured = []
+        measured: list[Measured] = []
+        with Bench(self._device, self._compiler, self._precision, self._libraries, product) as bench:
             for choice in possible:
-                try:
-                    error = float(np.sqrt(np.square(bench.result(choice) - expected).mean())) / scale
-                    if not error <= _TOLERANCE:
-                        log.warning("%s: %s is wrong by %.1g and is not used", product, choice, error)
-                        continue
+                errors = bench.errors(choice)
+                if errors.within(self._precision):
                     measured.append(Measured(choice, bench.microseconds(choice)))
-                except DeviceError as error_of_library:
-                    if choice.tile is not None:
-                        raise
-                    log.info("%s: %s: %s", product, choice, error_of_library)
+                else:
+                    log.warning("%s: %s is wrong by %.1g and is not used", product, choice, errors.largest)
+            for library in self._libraries:
+                if library.name not in self._given_up:
+                    measured += self._of_library(bench, library, product)
+        if not measured:
+            raise DeviceError(f"nothing computes {product} correctly")
         measured.sort(key=lambda each: each.microseconds)
         best = ", ".join(f"{each.choice} {each.microseconds:.1f} us" for each in measured[:4])
         self._progress(
@@ -132,220 +143,73 @@ class Tuner:
         )
         return measured
 
-    def _of_libraries(self, product: Product) -> list[Choice]:
-        if product.convolution or product.bias_by_square or product.segment:
+    def _of_library(self, bench: Bench, library: Library, product: Product) -> list[Measured]:
+        """What of a library's offers is right."""
+        shape = f"{product.m} x {product.n} x {product.k}"
+        measured: list[Measured] = []
+        troubles: list[str] = []
+        level = logging.INFO
+        try:
+            for choice in bench.within(CANDIDATE_S, lambda: offers(library, product)):
+                try:
+                    errors = bench.errors(choice, CANDIDATE_S)
+                    if errors.within(self._precision):
+                        measured.append(Measured(choice, bench.microseconds(choice)))
+                    else:
+                        troubles.append(f"{choice} is wrong by {errors.largest:.2g}")
+                        level = logging.WARNING
+                except DeviceError as error:
+                    troubles.append(f"{choice}: {error}")
+        except TooSlow as error:
+            log.warning("%s: %s for %s; %s is not used any more", library.name, error, shape, library.name)
+            self._given_up.add(library.name)
+            library.abandon()
             return []
-        choices: dict[Choice, None] = {}
-        for library in self._libraries:
-            shape = library_product(product, library.name, fused=True, lda=product.k, ldo=product.n)
-            choices |= {Choice(None, 1, each, library.name): None for each in library.algorithms(shape)}
-        return list(choices)
+        except DeviceError as error:
+            troubles.append(str(error))
+        if troubles:
+            log.log(level, "%s for %s: not used: %s", library.name, shape, "; ".join(troubles))
+        self._failures[library.name] = (
+            self._failures.get(library.name, 0) + 1 if not measured and troubles else 0
+        )
+        if self._failures[library.name] == _PATIENCE:
+            log.warning("%s computes nothing right here and is not tried any more", library.name)
+            self._given_up.add(library.name)
+        return measured
+
+    def _forget_given_up(self) -> None:
+        """Drop the choices that would call a library that does not return."""
+        lost = {library.name for library in self._libraries if library.abandoned}
+        kept = {
+            product: [each for each in measured if each.choice.library not in lost]
+            for product, measured in self.known.items()
+        }
+        self.known = {product: measured for product, measured in kept.items() if measured}
+        if lost & self._chosen:
+            self._chosen -= lost
+            raise LibraryGivenUp(", ".join(sorted(lost)))
 
     def _cache_path(self) -> Path:
         info = self._device.info
         parts = [info.name, info.driver, info.target.name, self._precision.value]
         parts += [library.version for library in self._libraries]
-        parts += [source("gemm"), source("rows"), Path(__file__).read_text("utf-8")]
+        parts += [source("gemm"), source("rows")]
+        parts += [Path(__file__).with_name(f"{name}.py").read_text("utf-8") for name in _CODE]
         digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
         return Path(platformdirs.user_cache_dir("wavefront", False)) / "gemm" / f"{digest}.json"
 
 
-class _Bench:
-    """Memory and random operands for one product; the choices are run on the same ones."""
-
-    def __init__(
-        self,
-        device: Device,
-        compiler: Compiler,
-        precision: Precision,
-        libraries: Sequence[Library],
-        product: Product,
-    ) -> None:
-        self._device, self._compiler, self._precision = device, compiler, precision
-        self._libraries = {library.name: library for library in libraries}
-        self._product = product
-        self._allocated: list[int] = []
-        self._handles: list[Any] = []
-        self._buffers: dict[str, int] = {}
-        self._sizes: dict[str, int] = {}
-        self._rng = np.random.default_rng(1)
-
-    def __enter__(self) -> _Bench:
-        try:
-            return self._prepare()
-        except BaseException:
-            self.__exit__()
-            raise
-
-    def _prepare(self) -> _Bench:
-        product, precision = self._product, self._precision
-        inputs = product.k // 9 if product.convolution else product.k
-        self._fill("a", (product.m, inputs), 1.0)
-        size = product.n * product.k * precision.bytes
-        self._copies = max(1, min(16, _WEIGHTS_BYTES // size))
-        one = self._random((product.n, product.k), product.k**-0.5)
-        self._weights = self._allocate(self._copies * pack.round_up(size, 256))
-        for copy in range(self._copies):
-            self._device.write(self._weights + copy * pack.round_up(size, 256), one)
-        self._weights_stride = pack.round_up(size, 256)
-        if product.residual:
-            self._fill("residual", (product.m, product.n), 1.0)
-        rows = 64 if product.bias_by_square else 1
-        biases = self._rng.standard_normal((rows, product.n)).astype(np.float32)
-        for name, values in (
-            ("product.biases", biases),
-            ("product.library_biases", pack.stored(biases, precision)),
-            ("product.gammas", biases),
-            ("product.betas", biases),
-        ):
-            self._buffers[name] = self._allocate(values.nbytes)
-            self._device.write(self._buffers[name], np.ascontiguousarray(values))
-        space = max((library.workspace for library in self._libraries.values()), default=0)
-        self._workspace = self._allocate(space)
-        self._stream = self._kept(self._device.create_stream())
-        self._events = [self._kept(self._device.create_event(timing=True)) for _ in range(2)]
-        return self
-
-    def _kept(self, handle: Any) -> Any:
-        self._handles.append(handle)
-        return handle
-
-    def __exit__(self, *_: object) -> None:
-        for handle in self._handles:
-            self._device.release(handle)
-        for address in self._allocated:
-            self._device.free(address)
-
-    def result(self, choice: Choice) -> Any:
-        """What a choice computes, float32 [rows, n]; the first rows of a large product."""
-        program = self._program(choice)
-        self._run(program, 1)
-        product = self._product
-        rows = min(product.m, 256)
-        raw = np.empty(rows * product.n * self._precision.bytes, np.uint8)
-        self._device.read(self._buffers["out"], raw)
-        match self._precision:
-            case Precision.FP16:
-                return raw.view(np.float16).astype(np.float32)
-            case Precision.BF16:
-                return (raw.view(np.uint16).astype(np.uint32) << np.uint32(16)).view(np.float32)
-            case Precision.FP32:
-                return raw.view(np.float32)
-
-    def microseconds(self, choice: Choice) -> float:
-        """Of one run among many, the best of three measurements."""
-        program = self._program(choice)
-        once = self._run(program, 2) / 2
-        repeats = int(min(64, max(4, _MEASURE_MS * 1000 / max(once, 1.0))))
-        return min(self._run(program, repeats) / repeats for _ in range(2))
-
-    def _run(self, program: Program, repeats: int) -> float:
-        """Microseconds of `repeats` runs in one graph, after one that warms up."""
-        device, stream = self._device, self._stream
-        launches = [(step.kernel, step.shared_bytes) for step in program.steps if isinstance(step, Launch)]
-        kernels = self._compiler.load(launches)
-        device.begin_capture(stream)
-        first = True
-        for repeat in range(repeats):
-            weights = self._weights + repeat % self._copies * self._weights_stride
-            for step in program.steps:
-                if isinstance(step, LibraryStep):
-                    self._libraries[step.library].multiply(
-                        step.product,
-                        step.algorithm,
-                        a=self._address(step.a, weights),
-                        b=self._address(step.weights, weights),
-                        bias=self._address(step.bias, weights),
-                        residual=self._address(step.residual, weights),
-                        out=self._address(step.out, weights),
-                        workspace=self._workspace,
-                        stream=int(stream),
-                    )
-                elif not isinstance(step, Branch):
-                    arguments = [
-                        ctypes.c_float(argument)
-                        if isinstance(argument, float)
-                        else ctypes.c_int32(argument)
-                        if isinstance(argument, int)
-                        else ctypes.c_uint64(self._address(argument, weights))
-                        for argument in step.arguments
-                    ]
-                    kernel = kernels[step.kernel, step.shared_bytes]
-                    device.launch(
-                        kernel,
-                        step.grid,
-                        step.threads,
-                        step.shared_bytes,
-                        arguments,
-                        stream,
-                        overlap=not first,
-                    )
-                first = False
-        graph = device.end_capture(stream)
-        start, end = self._events
-        for _ in range(2):
-            device.record(start, stream)
-            device.launch_graph(graph, stream)
-            device.record(end, stream)
-            device.synchronize(end)
-        device.release(graph)
-        return device.milliseconds(start, end) * 1000
-
-    def _program(self, choice: Choice) -> Program:
-        product = self._product
-        known = dict.fromkeys(
-            [f"product.{name}" for name in ("weights", "biases", "library_biases", "gammas", "betas")],
-            np.zeros(0),
-        )
-        builder = Builder(product.m, self._device.info.target, self._precision, lambda _: choice, known)
-        inputs = product.k // 9 if product.convolution else product.k
-        a = Matrix(Buffer(Space.WORK, "a"), product.m, inputs, inputs)
-        if product.segment:
-            a = replace(a, stride=product.segment, segment=product.segment)
-        rows = (64, product.n) if product.bias_by_square else (product.n,)
-        layer = Linear(
-            "product",
-            product.n,
-            np.broadcast_to(np.float32(0), (product.n, product.k)),
-            np.broadcast_to(np.float32(0), rows) if product.bias else None,
-            product.activation,
-            product.convolution,
-        )
-        residual = Matrix(Buffer(Space.WORK, "residual"), product.m, product.n, product.n)
-        ones = np.ones(0, np.float32)
-        builder.linear(
-            layer,
-            a,
-            "out",
-            residual=residual if product.residual else None,
-            after=After(LayerNorm(ones, ones, 1e-3)) if product.followed else None,
-        )
-        for name, size in builder.program.work.items():
-            if self._sizes.get(name, 0) < size:
-                self._buffers[name] = self._allocate(size)
-                self._sizes[name] = size
-        return builder.program
-
-    def _address(self, buffer: Buffer | float | None, weights: int) -> int:
-        if buffer is None:
-            return 0
-        assert isinstance(buffer, Buffer)
-        return weights if buffer.name == "product.weights" else self._buffers[buffer.name]
-
-    def _allocate(self, size: int) -> int:
-        address = self._device.allocate(size)
-        self._allocated.append(address)
-        return address
-
-    def _random(self, shape: tuple[int, int], scale: float) -> Any:
-        """Random elements; a block of them over and over, which is enough to keep products honest."""
-        block = self._rng.standard_normal(1 << 18, np.float32) * np.float32(scale)
-        return np.resize(pack.stored(block, self._precision), shape)
-
-    def _fill(self, name: str, shape: tuple[int, int], scale: float) -> None:
-        values = self._random(shape, scale)
-        self._buffers[name] = self._allocate(values.nbytes)
-        self._device.write(self._buffers[name], values)
+def offers(library: Library, product: Product) -> list[Choice]:
+    """How a library could compute a product. Raises DeviceError."""
+    if product.convolution or product.bias_by_square or product.segment:
+        return []
+    # Its own activation may be the slow or the broken part, so it is tried without, too.
+    activations = (True, False) if product.activation in EPILOGUES[library.name].activations else (True,)
+    choices: dict[Choice, None] = {}
+    for fused in activations:
+        shape = library_product(product, library.name, fused=fused, lda=product.k, ldo=product.n)
+        choices |= {Choice(None, 1, each, library.name, fused): None for each in library.algorithms(shape)}
+    return list(choices)
 
 
 class Collector:

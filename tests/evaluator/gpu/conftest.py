@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.hip_runtime import standin
+from tests.evaluator.gpu.libraries import require
+from tests.hip_runtime import blas_standin, standin
+from tests.hip_runtime.blas_standin import Control
 
 
 def _shared_folder(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
@@ -40,3 +43,24 @@ def runtime(rocm: Path) -> Iterator[standin.Runtime]:
     misuse = runtime.report().misuse
     runtime.reset()
     assert misuse == []
+
+
+@pytest.fixture(scope="session")
+def blas_folder(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+    """A ROCM_PATH with stand-ins for hipBLAS and hipBLASLt, one for all workers of a test run."""
+    require()
+    return blas_standin.build(_shared_folder(tmp_path_factory, worker_id) / "blas")
+
+
+@pytest.fixture
+def controls(blas_folder: Path) -> Iterator[dict[str, Control]]:
+    """The stand-ins in this process, doing nothing wrong at first."""
+    loaded = blas_standin.load(blas_folder)
+    for control in loaded.values():
+        control.reset()
+    yield loaded
+    for control in loaded.values():
+        control.fail("")
+    for thread in threading.enumerate():
+        if thread.name == "matrix product":  # one that was given up, and may return now
+            thread.join()

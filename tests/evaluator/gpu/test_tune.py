@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import io
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
+from rich.console import Console
 
+from evaluator.backends.gpu import unavailable
+from evaluator.commands.tune import table
 from evaluator.gpu import tune
+from evaluator.gpu.bench import Bench, Errors
 from evaluator.gpu.compiler import Compiler
-from evaluator.gpu.device import Device
+from evaluator.gpu.device import Device, DeviceError
 from evaluator.gpu.gemm import Choice, Product, candidates, model_chooser
 from evaluator.gpu.target import Precision, amd_target, nvidia_target
-from evaluator.gpu.tune import Tuner
+from evaluator.gpu.tune import Measured, Tuner
 from evaluator.network.spec import Activation
 from tests.evaluator.gpu.fibers import open_amd
 from tests.hip_runtime.standin import Runtime
@@ -26,21 +32,20 @@ def device(runtime: Runtime) -> Device:
     return open_amd()
 
 
-def tuner(device: Device, kernel_cache: Path) -> Tuner:
-    return Tuner(device, Compiler(device, cache_folder=kernel_cache), Precision.FP32, ())
+def tuner(device: Device, kernel_cache: Path, **arguments: Any) -> Tuner:
+    return Tuner(device, Compiler(device, cache_folder=kernel_cache), Precision.FP32, (), **arguments)
 
 
 def test_what_disagrees_is_dropped_and_what_is_known_is_not_measured_again(
     device: Device, kernel_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tune.platformdirs, "user_cache_dir", lambda *_: str(tmp_path))
-    honest = tune._Bench.result
+    honest = Bench.errors
 
-    def result(bench: Any, choice: Choice) -> Any:
-        computed = honest(bench, choice)
-        return computed * np.float32(1.5) if choice.splits > 1 else computed
+    def errors(bench: Bench, choice: Choice) -> Errors:
+        return honest(bench, choice) if choice.splits == 1 else Errors(float("nan"), float("nan"))
 
-    monkeypatch.setattr(tune._Bench, "result", result)
+    monkeypatch.setattr(Bench, "errors", errors)
     first = tuner(device, kernel_cache)
     measured = first.measure(PRODUCT)
     assert measured
@@ -52,6 +57,36 @@ def test_what_disagrees_is_dropped_and_what_is_known_is_not_measured_again(
     again = tuner(device, kernel_cache)
     assert again.choose(PRODUCT) == chosen
     assert again.measured == 0
+
+
+def test_nothing_right_is_an_error(
+    device: Device, kernel_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Bench, "errors", lambda *_: Errors(0.1, 0.5))
+    with pytest.raises(DeviceError, match=r"nothing computes .* correctly"):
+        tuner(device, kernel_cache, use_cache=False).measure(PRODUCT)
+
+
+@pytest.mark.parametrize(
+    "product",
+    [
+        PRODUCT,
+        Product(1, 16, 40, Activation.SELU),
+        Product(200, 32, 32, Activation.MISH, followed=True, bias=False),
+        Product(128, 16, 9 * 16, Activation.RELU, residual=True, convolution=True),
+        Product(64, 16, 32, Activation.SWISH, bias_by_square=True),
+        Product(3, 32, 64 * 8, Activation.TANH, segment=8),
+    ],
+)
+@pytest.mark.parametrize("precision", [Precision.FP32, Precision.BF16])
+def test_our_kernel_agrees_with_the_reference_on_the_host(
+    device: Device, kernel_cache: Path, product: Product, precision: Precision
+) -> None:
+    compiler = Compiler(device, cache_folder=kernel_cache)
+    choice = next(each for each in candidates(product, device.info.target, precision) if each.splits == 1)
+    with Bench(device, compiler, precision, (), product) as bench:
+        errors = bench.errors(choice)
+    assert errors.within(precision), errors
 
 
 def test_a_damaged_cache_is_measured_again(
@@ -89,3 +124,32 @@ def test_deterministic_choices_sum_along_k_in_one_order() -> None:
         choice = choose(Product(m, 256, 2048, Activation.NONE))
         assert choice.tile is not None
         assert (choice.splits, choice.tile.warps_k) == (1, 1)
+
+
+def test_the_table_sets_the_fastest_against_the_best_of_another_kind() -> None:
+    tile = candidates(PRODUCT, amd_target("gfx1100"), Precision.FP16)[0]
+    choices = [
+        Measured(Choice(None, 1, b"1", "hipBLASLt"), 3.0),
+        Measured(Choice(None, 1, b"2", "hipBLASLt"), 4.0),
+        Measured(tile, 5.0),
+    ]
+    console = Console(width=80, file=io.StringIO(), record=True)
+    console.print(table([(PRODUCT, choices), (PRODUCT, choices[2:])]))
+    text = console.export_text()
+    assert "16 x 32 x 64" in text
+    assert "relu residual" in text
+    assert [line.split("│")[3:7] for line in text.splitlines() if "5.0" in line] == [
+        [f" {choices[0].choice} ", " 3.0 ", f" {tile} ", " 5.0 "],
+        [f" {str(tile).ljust(14)} ", " 5.0 ", " " * (len(str(tile)) + 2), "     "],
+    ]
+
+
+def test_tuning_without_a_gpu_says_what_is_missing() -> None:
+    if unavailable() is None:
+        pytest.skip("this machine has a GPU")
+    done = subprocess.run(
+        [sys.executable, "-m", "evaluator", "tune"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: no GPU can be used; amd: ")
+    assert done.stderr.count("\n") == 1
