@@ -47,7 +47,8 @@ def default_open_backend(
 class Loader:
     """Loads networks onto the same devices, one after the other.
 
-    backends: one entry per device: a backend name, with options as "name:key=value,key=value".
+    backends: names, with options as "name:key=value,key=value". Each runs on a device of its own, on several
+    where its option `device` names several ("gpu:device=0+1", "gpu:device=all").
     threads: CPU threads of a backend, None for its own choice. calibration_s: time to measure a curve in.
     Thread-safe.
     """
@@ -92,8 +93,8 @@ class Loader:
             preparing.join()
         runners: list[Runner] = []
         try:
-            for index, spec in enumerate(self.backends):
-                runners.append(self._open(index, spec, network))
+            for index, (name, options) in enumerate(self._named_backends()):
+                runners.append(self._open(index, name, options, network))
         except BaseException:
             for runner in runners:
                 runner.backend.close()
@@ -118,8 +119,14 @@ class Loader:
         thread.start()
         return thread
 
-    def _open(self, index: int, spec: str, network: NetworkSpec | None) -> Runner:
-        name, options = parse_backend(spec)
+    def _named_backends(self) -> list[tuple[str, dict[str, Any]]]:
+        """Name and options for each device, where an entry names several. Raises BackendError."""
+        from evaluator.backends import for_each_device
+
+        parsed = [parse_backend(spec) for spec in self.backends]
+        return [(name, each) for name, options in parsed for each in for_each_device(name, options)]
+
+    def _open(self, index: int, name: str, options: dict[str, Any], network: NetworkSpec | None) -> Runner:
         content_hash = "" if network is None else network.content_hash
         self.progress(f"opening the {name} backend")
         backend = self.open_backend(name, network, threads=self.threads, **options)

@@ -7,6 +7,7 @@ network, for tests and for measuring everything else). Other packages add theirs
     NEEDS_NETWORK: bool
     unavailable() -> str | None                      why it cannot run on this machine; None if it can
     open(network, *, threads, **options) -> Backend  raises BackendError
+    named_devices(device: str) -> list[str]          where the option `device` can name several ("0+1", "all")
 
 A backend's module is imported when it is first asked for, so that onnxruntime costs nothing where it is not
 used.
@@ -29,6 +30,7 @@ __all__ = [
     "BackendError",
     "available_backends",
     "backend_names",
+    "for_each_device",
     "open_backend",
     "prepare_backend",
 ]
@@ -60,6 +62,15 @@ def needs_network(name: str) -> bool:
     """False for backends that evaluate without one (random, uniform). Raises BackendError for an unknown
     name."""
     return name == AUTO or bool(_module(name).NEEDS_NETWORK)
+
+
+def for_each_device(name: str, options: dict[str, Any]) -> list[dict[str, Any]]:
+    """A backend's options once for each device that its option `device` names. Raises BackendError."""
+    device = str(options.get("device", ""))
+    named = getattr(_module(name), "named_devices", None) if "+" in device or device.endswith("all") else None
+    if named is None:
+        return [options]
+    return [{**options, "device": each} for each in named(device)]
 
 
 def prepare_backend(name: str) -> None:

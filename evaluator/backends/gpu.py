@@ -18,7 +18,7 @@ from evaluator.backends.reference import ReferenceBackend
 from evaluator.gpu.builder import PlanError
 from evaluator.gpu.compiler import Compiler
 from evaluator.gpu.device import Device, DeviceError, DeviceInfo, OutOfDeviceMemory
-from evaluator.gpu.discovery import Discovery, discover, open_device, open_libraries, select
+from evaluator.gpu.discovery import Discovery, discover, open_device, open_libraries, select, select_all
 from evaluator.gpu.executor import Executor, Layout
 from evaluator.gpu.gemm import Product, model_chooser
 from evaluator.gpu.library import Library
@@ -58,6 +58,17 @@ def unavailable() -> str | None:
     if found.devices:
         return None
     return "no GPU can be used; " + "; ".join(f"{vendor}: {why}" for vendor, why in found.problems.items())
+
+
+def named_devices(device: str) -> list[str]:
+    """One name for each device of "0+1", "all" or any other value of the option. Raises BackendError."""
+    if not _found().devices:
+        return [device]  # opening it says why
+    try:
+        found = select_all(_found().devices, device)
+    except DeviceError as error:
+        raise BackendError(str(error)) from error
+    return [f"{each.vendor}:{each.index}" for each in found]
 
 
 def open(

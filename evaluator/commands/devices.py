@@ -36,7 +36,11 @@ def run(arguments: argparse.Namespace) -> int:
             memory += f", {used} MB in use" if used is not None else f", cannot be used: {facts['problem']}"
             table.add_row(facts["device"], device.name, target, memory, facts["matrix_unit"], device.driver)
         console.print(table)
-        console.print("Use one with --backend gpu:device=NAME; --backend gpu takes the first.")
+        console.print(
+            "Use one with --backend gpu:device=NAME, several with gpu:device=NAME+NAME or gpu:device=all; "
+            "--backend gpu takes the first.",
+            soft_wrap=True,
+        )
     for vendor, problem in found.problems.items():
         console.print(f"{vendor}: {problem}", soft_wrap=True)
     return 0

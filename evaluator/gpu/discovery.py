@@ -33,7 +33,8 @@ _DEVICE_NODES = {"amd": ("/dev/kfd", "/dev/dxg"), "nvidia": ("/dev/nvidiactl", "
 
 @dataclass(frozen=True, slots=True)
 class Discovery:
-    """devices: usable, AMD first. problems: by vendor, why there are none of it."""
+    """devices: usable, AMD first. problems: by vendor, why there are none of it, or why some are not among
+    the devices."""
 
     devices: tuple[DeviceInfo, ...]
     problems: dict[str, str]
@@ -50,7 +51,11 @@ def discover() -> Discovery:
             count = module.device_count()
             if count == 0:
                 problems[vendor] = "the driver sees no device"
-            devices += [module.describe(index) for index in range(count)]
+            described = [module.describe(index) for index in range(count)]
+            devices += [each for each in described if not each.target.problem]
+            unusable = [f"{each.name}: {each.target.problem}" for each in described if each.target.problem]
+            if unusable:
+                problems[vendor] = "; ".join(unusable)
         except DeviceError as error:
             problems[vendor] = str(error)
         except Exception as error:  # whatever is wrong with a vendor's package, the rest must go on
@@ -59,15 +64,35 @@ def discover() -> Discovery:
 
 
 def select(devices: tuple[DeviceInfo, ...], wanted: str) -> DeviceInfo:
-    """The device that `wanted` names: "" the first, "1" the second of all, "amd:0" the first of AMD. Raises
+    """The device that `wanted` names: "" the first, "1" the second of all, "amd:0" AMD's number 0. Raises
     DeviceError."""
     vendor, _, number = wanted.rpartition(":")
-    among = [device for device in devices if not vendor or device.vendor == vendor]
+    numbered = {
+        str(device.index if vendor else position): device
+        for position, device in enumerate(devices)
+        if not vendor or device.vendor == vendor
+    }
     index = number or "0"
-    if index.isdecimal() and int(index) < len(among):
-        return among[int(index)]
+    if index in numbered:
+        return numbered[index]
     known = ", ".join(f"{device.vendor}:{device.index} ({device.name})" for device in devices) or "none"
     raise DeviceError(f"there is no device {wanted!r}; there are: {known}")
+
+
+def select_all(devices: tuple[DeviceInfo, ...], wanted: str) -> list[DeviceInfo]:
+    """The devices that `wanted` names: several as in "0+2" or "amd:0+nvidia:0", "all", "nvidia:all", or one
+    as `select` has it. Raises DeviceError."""
+    found: list[DeviceInfo] = []
+    for part in wanted.split("+"):
+        vendor, _, number = part.rpartition(":")
+        if number == "all":
+            among = [device for device in devices if not vendor or device.vendor == vendor]
+            found += among or [select(devices, part)]
+        else:
+            found.append(select(devices, part))
+    if len(set(found)) < len(found):
+        raise DeviceError(f"{wanted!r} names a device twice")
+    return found
 
 
 def open_device(info: DeviceInfo) -> Device:

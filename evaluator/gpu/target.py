@@ -41,13 +41,15 @@ class Precision(Enum):
 @dataclass(frozen=True, slots=True)
 class Target:
     """An architecture. name: "sm_90" or "gfx1100". wave: lanes that run in step. shared_bytes: the most
-    shared memory (LDS) that one block may use."""
+    shared memory (LDS) that one block may use. problem: why the kernels cannot run on it; empty if they can.
+    """
 
     name: str
     wave: int
     unit: MatrixUnit
     shared_bytes: int
     known: bool = True
+    problem: str = ""
 
     @property
     def options(self) -> tuple[str, ...]:
@@ -62,8 +64,6 @@ class Target:
 
 
 _SM_SHARED_KIB = {
-    70: 96,
-    72: 96,
     75: 64,
     80: 163,
     86: 99,
@@ -114,12 +114,15 @@ def amd_target(gcn_arch_name: str) -> Target:
     """From hipDeviceProp_t.gcnArchName ("gfx90a:sramecc+:xnack-")."""
     name = gcn_arch_name.partition(":")[0]
     unit = _GFX_UNITS.get(name)
+    # gfx8 and older have waves of 64 lanes under names that do not begin with gfx9, and no half precision.
+    old = len(name) < len("gfx1000") and not name.startswith("gfx9")
     return Target(
         name,
         wave=64 if name.startswith("gfx9") else 32,
         unit=unit or MatrixUnit.FMA,
         shared_bytes=_LDS_BYTES,
         known=unit is not None or name in _GFX_GENERIC,
+        problem=f"{name} is not supported: AMD GPUs from gfx900 (Vega) on are" if old else "",
     )
 
 
@@ -132,4 +135,7 @@ def nvidia_target(major: int, minor: int) -> Target:
         unit=MatrixUnit.MMA_SYNC if capability >= 80 else MatrixUnit.FMA,
         shared_bytes=_SM_SHARED_KIB.get(capability, 99 if capability >= 80 else 48) << 10,
         known=capability in _SM_SHARED_KIB or capability >= 80,
+        problem=""
+        if capability >= 75
+        else f"compute capability {major}.{minor} is not supported: NVIDIA GPUs from 7.5 (Turing) on are",
     )

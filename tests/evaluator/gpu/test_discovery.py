@@ -9,7 +9,7 @@ import pytest
 
 from evaluator.backends import available_backends, open_backend
 from evaluator.gpu.device import DeviceError, DeviceInfo
-from evaluator.gpu.discovery import discover, select
+from evaluator.gpu.discovery import discover, select, select_all
 from evaluator.gpu.target import nvidia_target
 from evaluator.network.random_network import random_network
 
@@ -30,6 +30,38 @@ def test_devices_are_named_by_number_or_vendor(wanted: str, found: int) -> None:
 def test_an_unknown_device_is_refused_with_the_list(wanted: str) -> None:
     with pytest.raises(DeviceError, match=r"there are: amd:0 \(amd 0\), nvidia:0"):
         select(DEVICES, wanted)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [
+        ("0+2", [0, 2]),
+        ("nvidia:1+amd:0", [2, 0]),
+        ("all", [0, 1, 2]),
+        ("nvidia:all", [1, 2]),
+        ("nvidia:all+amd:0", [1, 2, 0]),
+        ("1", [1]),
+    ],
+)
+def test_several_devices_are_named_at_once(wanted: str, found: list[int]) -> None:
+    assert select_all(DEVICES, wanted) == [DEVICES[index] for index in found]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [
+        ("0+3", "there is no device '3'"),
+        ("intel:all", "no device 'intel:all'"),
+        ("0+amd:0", "a device twice"),
+    ],
+)
+def test_several_devices_must_exist_and_differ(wanted: str, message: str) -> None:
+    with pytest.raises(DeviceError, match=message):
+        select_all(DEVICES, wanted)
+
+
+def test_a_device_that_is_left_out_does_not_renumber_the_others() -> None:
+    assert select(DEVICES[2:], "nvidia:1") is DEVICES[2]
 
 
 def test_every_vendor_has_a_device_or_a_reason() -> None:

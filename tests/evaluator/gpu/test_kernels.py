@@ -79,6 +79,10 @@ def test_no_hot_kernel_spills(name: str, precision: Precision) -> None:
     wanted = hardest(variants().all(target, precision))
     if precision is not Precision.FP16:
         wanted = [variant for variant in wanted if variant.hot]
+    if precision is Precision.BF16:
+        # Other conversions and matrix instructions than fp16, the same loops and tiles.
+        gemm = [variant for variant in wanted if variant.key.file == "gemm"]
+        wanted = [variant for variant in wanted if variant.key.file == "attention"] + gemm[-1:]
     assert_in_registers(wanted, target)
 
 
