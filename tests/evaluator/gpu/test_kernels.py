@@ -150,7 +150,7 @@ def test_the_command_prints_a_table_and_json(capsys: pytest.CaptureFixture[str])
         "1",
     ]
     assert main(command) == 0
-    assert "attention depth=32 bias" in capsys.readouterr().out
+    assert "attention depth=32 slice=32 bias" in capsys.readouterr().out
     assert main([*command, "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert {(row["kernel"], row["target"], row["hot"]) for row in rows} == {("attention", "gfx1100", True)}
