@@ -1,0 +1,270 @@
+"""The service on AMD GPUs: the commands as processes, and what happens when a device fails in the middle."""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import logging
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from evaluator.backends import gpu
+from evaluator.backends.probe import probe_batch
+from evaluator.backends.reference import ReferenceBackend
+from evaluator.calibration import sample_batch
+from evaluator.commands import tune as tune_command
+from evaluator.gpu import discovery
+from evaluator.loading import Loader
+from evaluator.network import load_network
+from evaluator.network.random_network import NetworkShape, random_network
+from evaluator.network.writer import write_network
+from evaluator.service import EvaluatorService, InitialNetwork
+from protocol import EvaluatorClient
+from tests.hip_runtime.command import AMD_NODES
+from tests.hip_runtime.standin import Runtime
+from tests.paths import REPOSITORY
+
+SHAPE = NetworkShape(
+    16, layers=1, heads=2, ffn=16, smolgen=(2, 8, 4), policy_width=16, value_channels=2, value_hidden=8
+)
+BACKEND = "gpu:precision=fp32,deterministic=true,buckets=1+4"
+WAIT_S = 60.0
+
+
+@pytest.fixture(scope="module")
+def network_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("network") / "tiny.pb.gz"
+    write_network(random_network(SHAPE, seed=3), path, license="none")
+    return path
+
+
+@pytest.fixture
+def environment(rocm: Path, kernel_cache: Path, tmp_path: Path) -> dict[str, str]:
+    """Of a process on a machine with one gfx1100; its caches are those of this test run."""
+    return {
+        **os.environ,
+        "ROCM_PATH": str(rocm),
+        "LD_LIBRARY_PATH": str(rocm / "lib"),
+        "COLUMNS": "200",
+        "STANDIN_DEVICES": "gfx1100,memory_mb=512",
+        "STANDIN_REPORT": str(tmp_path / "report.json"),
+        "XDG_CACHE_HOME": str(kernel_cache.parent / "cache"),
+        "PYTHONPATH": os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")]),
+    }
+
+
+def command(environment: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "tests.hip_runtime.command", *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+# -- commands ------------------------------------------------------------------------------------------
+
+
+def test_devices_lists_what_each_can_do(environment: dict[str, str]) -> None:
+    environment["STANDIN_DEVICES"] = "gfx1151,name=Halo,integrated=1,memory_mb=65536;gfx1399,name=New;gfx942"
+    done = command(environment, "devices")
+    assert done.returncode == 0, done.stderr
+    for text in (
+        "Halo",
+        "65536 MB, shared with the CPU, 0 MB in use",
+        "WMMA (gfx11)",
+        "unknown: generic",
+        "MFMA",
+        "in use",
+        "HIP 7.15",
+    ):
+        assert text in done.stdout, done.stdout
+    done = command(environment, "devices", "--json")
+    facts = json.loads(done.stdout)["devices"]
+    assert [each["memory_used_mb"] for each in facts] == [0, 0, 0]
+    assert facts[0]["integrated"]
+    assert not facts[1]["known_target"]
+
+
+def test_devices_says_which_library_is_missing_and_where_it_looked(
+    environment: dict[str, str], rocm: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "lib").mkdir()
+    environment |= {"ROCM_PATH": str(tmp_path), "LD_LIBRARY_PATH": ""}
+    done = command(environment, "devices")
+    assert "amd: libamdhip64.so was not found in" in done.stdout
+    assert "LD_LIBRARY_PATH" in done.stdout
+    done = command(environment, "verify", "--network", "random:tiny-resnet", "--backend", "auto")
+    assert done.returncode == 0, done.stderr  # on the CPU
+    (tmp_path / "lib" / "libamdhip64.so").symlink_to(rocm / "lib" / "libamdhip64.so")
+    environment["LD_LIBRARY_PATH"] = str(tmp_path / "lib")
+    assert "amd: libhiprtc.so was not found in" in command(environment, "devices").stdout
+
+
+def test_verify_passes_and_leaves_nothing_behind(environment: dict[str, str], network_file: Path) -> None:
+    arguments = ["verify", "--network", str(network_file), "--positions", "3", "--backend", BACKEND]
+    done = command(environment, *arguments)
+    assert done.returncode == 0, done.stderr
+    assert "Stand-in gfx1100" in done.stdout
+    report = json.loads(Path(environment["STANDIN_REPORT"]).read_text())
+    assert report["alive"] == {}
+    assert report["misuse"] == []
+    environment["STANDIN_FAIL"] = "hipModuleLoadData:3:1:209"
+    done = command(environment, *arguments)
+    assert done.returncode == 1
+    assert done.stderr == "error: Stand-in gfx1100: hipModuleLoadData: hipErrorNoBinaryForGpu (209)\n"
+    assert json.loads(Path(environment["STANDIN_REPORT"]).read_text())["alive"] == {}
+
+
+@pytest.fixture
+def machine(runtime: Runtime, kernel_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runtime]:
+    """The runtime in this process, on a machine with a driver."""
+    monkeypatch.setitem(discovery._DEVICE_NODES, "amd", AMD_NODES)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(kernel_cache.parent / "cache"))
+    gpu._found.cache_clear()
+    yield runtime
+    gpu._found.cache_clear()
+
+
+def test_tune_shows_a_table(
+    machine: Runtime,
+    network_file: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(gpu, "BUCKETS", (1,))
+    arguments = argparse.Namespace(network=str(network_file), device="amd:0", precision="fp32", rebuild=False)
+    assert tune_command.run(arguments) == 0
+    assert "16x32x32*2" in capsys.readouterr().out
+    assert len(list(tmp_path.rglob("gemm/*.json"))) == 1
+    assert machine.report().alive == {}
+
+
+# -- the service ---------------------------------------------------------------------------------------
+
+
+@contextmanager
+def serving(network_file: Path) -> Iterator[tuple[EvaluatorService, EvaluatorClient]]:
+    loader = Loader((BACKEND,), calibration_s=0.01, cache=False)
+    ready = threading.Event()
+    network = InitialNetwork(network_file)
+    service = EvaluatorService(loader, [network], on_ready=lambda infos: ready.set())
+    address = service.bind("tcp://127.0.0.1:0")
+    thread = threading.Thread(target=service.run)
+    thread.start()
+    try:
+        assert ready.wait(WAIT_S)
+        with EvaluatorClient(address, timeout=WAIT_S) as client:
+            yield service, client
+    finally:
+        service.stop()
+        thread.join(WAIT_S)
+    assert not thread.is_alive()
+
+
+def backend_of(service: EvaluatorService) -> gpu.GpuBackend:
+    backend = service._networks[0].runners[0].backend
+    assert isinstance(backend, gpu.GpuBackend)
+    return backend
+
+
+def assert_right(client: EvaluatorClient, network_file: Path, seed: int) -> None:
+    batch = probe_batch(3, seed=seed)
+    expected = ReferenceBackend(load_network(network_file)).evaluate(batch)
+    assert np.allclose(client.evaluate(batch).logits, expected.logits, atol=1e-4)
+
+
+def test_a_device_that_fails_for_a_while_is_used_again(machine: Runtime, network_file: Path) -> None:
+    with serving(network_file) as (_, client):
+        assert_right(client, network_file, 1)
+        machine.fail("hipGraphLaunch", 999, nth=2)
+        for seed in range(2, 6):
+            assert_right(client, network_file, seed)
+        metrics = client.status().metrics
+        assert metrics["device_failures"] == 1
+        assert metrics["fallback_batches"] == 1
+        assert metrics["device_memory"]["0:gpu"]["used"] == machine.report().used[0] > 0
+    assert machine.report().alive == {}
+
+
+def test_a_device_that_is_lost_is_replaced_by_the_fallback(machine: Runtime, network_file: Path) -> None:
+    with serving(network_file) as (_, client):
+        machine.fail("launch", 719)
+        for seed in range(6):
+            assert_right(client, network_file, seed)
+        metrics = client.status().metrics
+        assert metrics["device_failures"] == 3  # then it is left out
+        assert metrics["fallback_batches"] >= 6  # a batch may be cut
+        assert metrics["device_memory"] == {}
+
+
+def test_nan_never_leaves_the_evaluator(
+    machine: Runtime, network_file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with serving(network_file) as (service, client):
+        assert_right(client, network_file, 1)
+        # As if a bit had flipped in the device's memory: the biases of the policy are NaN.
+        weights = backend_of(service).executor._weights
+        name = next(each for each in weights if "policy" in each)
+        before = ctypes.string_at(weights[name], 64)
+        ctypes.memset(weights[name], 0xFF, 64)
+        with caplog.at_level(logging.WARNING):
+            assert_right(client, network_file, 2)
+        assert "gave NaN or infinity; evaluating again with the fallback" in caplog.text
+        counted = client.status().metrics["not_finite"]
+        assert counted >= 1  # the batch may be cut
+        ctypes.memmove(weights[name], before, 64)
+        assert_right(client, network_file, 3)
+        metrics = client.status().metrics
+        assert metrics["not_finite"] == metrics["fallback_batches"] == counted
+        assert metrics["device_failures"] == 0
+
+
+def test_a_process_that_serves_survives_a_failure_and_ends_cleanly(
+    environment: dict[str, str], network_file: Path
+) -> None:
+    environment["STANDIN_FAIL"] = "hipMemcpyAsync:1:1:999;hipGraphLaunch:40:1:999"
+    environment["STANDIN_ORDER"] = "7"
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "tests.hip_runtime.command", "serve", "--embedded"),
+            *("--backend", BACKEND, "--network", str(network_file)),
+        ],
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        events = [json.loads(process.stdout.readline()) for _ in range(2)]
+        assert [each["event"] for each in events] == ["bound", "ready"], events
+        with EvaluatorClient(events[0]["address"], timeout=WAIT_S) as client:
+            for _ in range(60):
+                assert len(client.evaluate(sample_batch(3))) == 3
+            metrics = client.status().metrics
+            assert metrics["device_failures"] == metrics["fallback_batches"] == 1
+            assert metrics["device_memory"]["0:gpu"]["total"] == 512 << 20
+        process.stdin.close()
+        process.stdin = None
+        assert process.wait(WAIT_S) == 0
+    finally:
+        process.kill()
+        process.communicate()
+    report = json.loads(Path(environment["STANDIN_REPORT"]).read_text())
+    assert report["alive"] == {}
+    assert report["misuse"] == []

@@ -1,0 +1,17 @@
+"""`python -m tests.hip_runtime.command COMMAND ...`: a command of the evaluator on a machine that has AMD's
+driver. Its ROCm is what ROCM_PATH names, usually the stand-in; what that is, its own variables say."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from evaluator.cli import main
+from evaluator.gpu import discovery
+
+AMD_NODES = (os.devnull,)
+"""In place of /dev/kfd, which would show that there is a driver."""
+
+if __name__ == "__main__":
+    discovery._DEVICE_NODES["amd"] = AMD_NODES
+    sys.exit(main())
