@@ -96,14 +96,27 @@ def open(
         taken = open_device(select(_found().devices, str(device)))
     except DeviceError as error:
         raise BackendError(str(error)) from error
+    libraries: tuple[Library, ...] = ()
     try:
         sizes = _sizes(str(buckets)) or usual_buckets(taken.info, max_batch)
-        return GpuBackend(network, taken, precision=stored, deterministic=deterministic, buckets=sizes)
-    except DeviceError as error:
+        if not deterministic:
+            libraries, problems = open_libraries(taken.info, stored)
+            for name, why in problems.items():
+                log.info("%s: without %s: %s", taken.info.name, name, why)
+        return GpuBackend(
+            network,
+            taken,
+            precision=stored,
+            deterministic=deterministic,
+            buckets=sizes,
+            libraries=libraries,
+        )
+    except BaseException as error:
+        for library in libraries:
+            library.close()
         taken.close()
-        raise BackendError(f"{taken.info.name}: {error}") from error
-    except BaseException:
-        taken.close()
+        if isinstance(error, DeviceError):
+            raise BackendError(f"{taken.info.name}: {error}") from error
         raise
 
 
@@ -154,7 +167,8 @@ def tune(
 
 
 class GpuBackend(Backend):
-    """Two batches in flight. The device belongs to the backend from here on and is closed with it."""
+    """Two batches in flight. Device and libraries belong to the backend once it is open, and are closed with
+    it."""
 
     name = "gpu"
     max_in_flight = 2
@@ -167,6 +181,7 @@ class GpuBackend(Backend):
         precision: Precision = Precision.FP16,
         deterministic: bool = False,
         buckets: tuple[int, ...] = BUCKETS,
+        libraries: Sequence[Library] = (),
         compiler: Compiler | None = None,
         tuner: Chooses | None = None,
         check: bool = True,
@@ -184,11 +199,7 @@ class GpuBackend(Backend):
         self._device = device
         expected = _Expected(network) if check else None
         compiler = compiler or Compiler(device)
-        self._libraries: tuple[Library, ...] = ()
-        if not deterministic:
-            self._libraries, problems = open_libraries(info, precision)
-            for name, why in problems.items():
-                log.info("%s: without %s: %s", info.name, name, why)
+        self._libraries = libraries
         if tuner is None and not deterministic:
             tuner = Tuner(device, compiler, precision, self._libraries, progress=log.info)
         choose = (

@@ -113,7 +113,7 @@ def open_libraries(info: DeviceInfo, precision: Precision) -> tuple[tuple[Librar
         except DeviceError as error:
             problems[name] = str(error)
         except ImportError as error:
-            problems[name] = f"its binding is missing: pip install 'hip-python[libraries]' ({error})"
+            problems[name] = f"its binding is missing: pip install 'hip-python[libraries]>=10' ({error})"
     return tuple(libraries), problems
 
 

@@ -25,7 +25,7 @@ from typing import Any, Protocol
 import platformdirs
 
 from evaluator.gpu.bench import Bench, TooSlow
-from evaluator.gpu.compiler import Compiler, source
+from evaluator.gpu.compiler import KERNELS, Compiler, source
 from evaluator.gpu.device import Device, DeviceError
 from evaluator.gpu.gemm import Choice, Product, Tile, candidates, estimate
 from evaluator.gpu.library import EPILOGUES, Library, library_product
@@ -193,7 +193,8 @@ class Tuner:
         info = self._device.info
         parts = [info.name, info.driver, info.target.name, self._precision.value]
         parts += [library.version for library in self._libraries]
-        parts += [source("gemm"), source("rows")]
+        parts += [source(path.stem) for path in sorted(KERNELS.glob("gemm*.hip"))]
+        parts += [source("rows")]
         parts += [Path(__file__).with_name(f"{name}.py").read_text("utf-8") for name in _CODE]
         digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
         return Path(platformdirs.user_cache_dir("wavefront", False)) / "gemm" / f"{digest}.json"

@@ -24,7 +24,7 @@ def unavailable() -> str | None:
             importlib.util.find_spec("rocm") is None
             or importlib.util.find_spec(f"rocm.bindings.{name}") is None
         ):
-            return f"needs the {name} binding: pip install 'hip-python[libraries]'"
+            return f"needs the {name} binding: pip install 'hip-python[libraries]>=10'"
     return standin.unavailable()
 
 

@@ -16,6 +16,7 @@ from evaluator.gpu import tune
 from evaluator.gpu.bench import Bench
 from evaluator.gpu.compiler import Compiler
 from evaluator.gpu.device import Device
+from evaluator.gpu.discovery import open_libraries
 from evaluator.gpu.gemm import Choice, Product
 from evaluator.gpu.library import Library
 from evaluator.gpu.program import LibraryStep
@@ -198,8 +199,16 @@ def test_two_processes_add_to_the_same_cache(
 
 
 def open_tuned(device: Device, kernel_cache: Path, network: NetworkSpec) -> GpuBackend:
-    compiler = Compiler(device, cache_folder=kernel_cache)
-    return GpuBackend(network, device, precision=Precision.FP32, buckets=(2,), compiler=compiler)
+    libraries, problems = open_libraries(device.info, Precision.FP32)
+    assert problems == {}
+    return GpuBackend(
+        network,
+        device,
+        precision=Precision.FP32,
+        buckets=(2,),
+        libraries=libraries,
+        compiler=Compiler(device, cache_folder=kernel_cache),
+    )
 
 
 def libraries_in(backend: GpuBackend) -> set[str]:
