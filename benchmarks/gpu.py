@@ -46,6 +46,7 @@ def main() -> None:
     parser.add_argument("--batches", default="1,8,32,128,256,512,1024")
     parser.add_argument("--golden", type=Path, help="a folder of lc0 network files to verify, all precisions")
     parser.add_argument("--precision", default="fp16")
+    parser.add_argument("--weights", default="", help="int8 or int4; empty for those of the precision")
     parser.add_argument("--profile", default="", help="batch sizes to profile")
     parser.add_argument(
         "--positions", type=int, default=8, help="positions to verify the large networks with"
@@ -71,7 +72,12 @@ def main() -> None:
         start = time.perf_counter()
         network = random_network(_T80 if shape == "t80" else shape)
         made = time.perf_counter()
-        backend = open_gpu(network, precision=arguments.precision, buckets="+".join(map(str, batches)))
+        backend = open_gpu(
+            network,
+            precision=arguments.precision,
+            weights=arguments.weights,
+            buckets="+".join(map(str, batches)),
+        )
         print(
             f"\n{shape} on {backend.device}: network made in {made - start:.1f} s, opened in "
             f"{time.perf_counter() - made:.1f} s",
@@ -159,7 +165,8 @@ def profile(backend: GpuBackend, size: int, repeats: int = 20) -> None:
         constants = dict(step.kernel.constants) if isinstance(step, Launch) else {}
         tile = "" if isinstance(step, Launch) else " library"
         if "BLOCK_M" in constants:
-            tile = f" {constants['BLOCK_M']}x{constants['BLOCK_N']}/{step.grid[2]}"
+            packed = " packed" * bool(constants["PACKED"])
+            tile = f"{packed} {constants['BLOCK_M']}x{constants['BLOCK_N']}/{step.grid[2]}"
         entry = by_label[label + tile]
         entry[0] += 1
         entry[1] += milliseconds

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from evaluator.backends.agreement import BF16, FP16, FP32
+from evaluator.backends.agreement import BF16, FP16, FP32, INT4, INT8
 from evaluator.backends.base import Backend, BackendError
 from evaluator.backends.probe import probe_batch
 from evaluator.backends.reference import ReferenceBackend
@@ -22,10 +22,11 @@ from evaluator.gpu.discovery import Discovery, discover, open_device, open_libra
 from evaluator.gpu.executor import Executor, Layout
 from evaluator.gpu.gemm import Product, model_chooser
 from evaluator.gpu.library import Library
+from evaluator.gpu.packed import WeightFormat, rounded_network
 from evaluator.gpu.plan import Plan
 from evaluator.gpu.target import Precision
 from evaluator.gpu.tune import Chooses, Collector, LibraryGivenUp, Measured, Tuner
-from evaluator.network.spec import NetworkSpec
+from evaluator.network.spec import AttentionBody, NetworkSpec
 from protocol.batch import EvaluationBatch, PositionBatch
 
 log = logging.getLogger(__name__)
@@ -44,6 +45,7 @@ TOLERANCES = {Precision.FP32: (1e-3, 1e-3), Precision.FP16: (0.03, 0.01), Precis
 the largest error of a win, draw or loss probability."""
 
 _TOLERANCES = {Precision.FP32: FP32, Precision.FP16: FP16, Precision.BF16: BF16}
+_TOLERANCES_OF_WEIGHTS = {WeightFormat.INT8: INT8, WeightFormat.INT4: INT4}
 
 _CHECKED_POSITIONS = 2
 
@@ -77,19 +79,17 @@ def open(
     threads: int | None = None,
     device: str | int = "",
     precision: str = "fp16",
+    weights: str = "",
     deterministic: bool = False,
     max_batch: int | None = None,
     buckets: str = "",
 ) -> GpuBackend:
-    """device: see `evaluator.gpu.discovery.select`. precision: fp16, bf16 or fp32. deterministic: the same
+    """device: see `evaluator.gpu.discovery.select`. precision: fp16, bf16 or fp32. weights: int8 or int4 to
+    round the encoders' weights to so few bits; empty for those of the precision. deterministic: the same
     position gives the same bits at every batch size. max_batch: less saves memory; 1024 unless given, 256 on
     a GPU that shares the CPU's memory.
     buckets: the batch sizes that are run, as in "1+8+64", in place of the usual ones up to max_batch."""
-    try:
-        stored = Precision(precision)
-    except ValueError as error:
-        known = ", ".join(each.value for each in Precision)
-        raise BackendError(f"precision {precision!r} is not one of {known}") from error
+    stored, form = _formats(precision, weights)
     if max_batch is not None and max_batch < 1:
         raise BackendError(f"max_batch must be at least 1, not {max_batch}")
     try:
@@ -107,6 +107,7 @@ def open(
             network,
             taken,
             precision=stored,
+            weights=form,
             deterministic=deterministic,
             buckets=sizes,
             libraries=libraries,
@@ -125,6 +126,7 @@ def tune(
     *,
     device: str = "",
     precision: str = "fp16",
+    weights: str = "",
     rebuild: bool = False,
     progress: Callable[[str], None] = log.info,
 ) -> list[tuple[Product, list[Measured]]]:
@@ -132,13 +134,13 @@ def tune(
 
     rebuild: also what is in the cache already. Raises BackendError or DeviceError.
     """
+    stored, form = _formats(precision, weights)
     reason = unavailable()
     if reason is not None:
         raise BackendError(f"{reason}. There is nothing to tune: the CPU's matrix products are onnxruntime's")
     taken = open_device(select(_found().devices, device))
     libraries: Sequence[Library] = ()
     try:
-        stored = Precision(precision)
         info = taken.info
         libraries, problems = open_libraries(info, stored)
         for library in libraries:
@@ -147,7 +149,7 @@ def tune(
             progress(f"without {name}: {why}")
         tuner = Tuner(taken, Compiler(taken), stored, libraries, progress=progress)
         wanted = Collector(info.target, stored, info.multiprocessors)
-        plan = Plan(network, info.target, stored, wanted)
+        plan = Plan(_rounded(network, form), info.target, stored, wanted, form)
         for size in usual_buckets(info):
             plan.program(size)
         if rebuild:
@@ -158,7 +160,7 @@ def tune(
                 tuner.choose(product)
         tuner.save()
         return [(product, tuner.known[product]) for product in wanted.products]
-    except (PlanError, ValueError) as error:
+    except PlanError as error:
         raise BackendError(str(error)) from error
     finally:
         for library in libraries:
@@ -179,6 +181,7 @@ class GpuBackend(Backend):
         device: Device,
         *,
         precision: Precision = Precision.FP16,
+        weights: WeightFormat | None = None,
         deterministic: bool = False,
         buckets: tuple[int, ...] = BUCKETS,
         libraries: Sequence[Library] = (),
@@ -192,10 +195,11 @@ class GpuBackend(Backend):
             log.warning(
                 "%s (%s) is not a known target; it gets the generic kernels", info.name, info.target.name
             )
-        self.device = f"{info.name} ({info.target.name}, {precision.value}, {info.driver})"
+        storage = precision.value + (f" with {weights.value} weights" if weights else "")
+        self.device = f"{info.name} ({info.target.name}, {storage}, {info.driver})"
         self.precision = precision
-        self.tolerance = _TOLERANCES[precision]
-        self.network = network
+        self.tolerance = _TOLERANCES_OF_WEIGHTS[weights] if weights else _TOLERANCES[precision]
+        self.network = network = _rounded(network, weights)
         self._device = device
         expected = _Expected(network) if check else None
         compiler = compiler or Compiler(device)
@@ -207,7 +211,7 @@ class GpuBackend(Backend):
             if tuner is None
             else tuner.choose
         )
-        plan = Plan(network, info.target, precision, choose)
+        plan = Plan(network, info.target, precision, choose, weights)
         self._executor: Executor | None = None
         while True:
             try:
@@ -228,6 +232,13 @@ class GpuBackend(Backend):
                 raise BackendError(f"{info.name}: {error}") from error
         if tuner is not None:
             tuner.save()
+        if weights is not None and not any(name.endswith(".codes") for name in plan.weights):
+            log.warning(
+                "weights=%s brings nothing on %s: every product is faster from fp16 weights. Leave the "
+                "option away, it only costs accuracy here",
+                weights.value,
+                info.name,
+            )
         plan.weights.clear()  # they are on the device now
         self._executor = self.executor
         self.buckets = buckets
@@ -266,7 +277,8 @@ class GpuBackend(Backend):
         )
 
     def check(self, reference: _Expected) -> None:
-        """Compare what every bucket computes with the reference. Raises BackendError."""
+        """Compare what every bucket computes with the reference, which has the same rounded weights. Raises
+        BackendError."""
         probe, expected = reference.probe, reference.wait()
         logits_limit, wdl_limit = TOLERANCES[self.precision]
         spread = float(expected.logits.std()) or 1.0
@@ -320,6 +332,39 @@ def usual_buckets(info: DeviceInfo, max_batch: int | None = None) -> tuple[int, 
     """The batch sizes that are captured where nobody says otherwise."""
     most = max_batch or (INTEGRATED_MAX_BATCH if info.integrated else BUCKETS[-1])
     return (*(size for size in BUCKETS if size < most), most)
+
+
+def _formats(precision: str, weights: str) -> tuple[Precision, WeightFormat | None]:
+    try:
+        stored = Precision(precision)
+    except ValueError as error:
+        known = ", ".join(each.value for each in Precision)
+        raise BackendError(f"precision {precision!r} is not one of {known}") from error
+    if not weights:
+        return stored, None
+    try:
+        form = WeightFormat(weights)
+    except ValueError as error:
+        known = ", ".join(each.value for each in WeightFormat)
+        raise BackendError(
+            f"weights {weights!r} is not one of {known}; without it they are stored as precision says"
+        ) from error
+    if stored is not Precision.FP16:
+        raise BackendError(f"weights={weights} goes with precision=fp16, not with {precision}")
+    return stored, form
+
+
+def _rounded(network: NetworkSpec, form: WeightFormat | None) -> NetworkSpec:
+    if form is None:
+        return network
+    if not (isinstance(network.body, AttentionBody) and network.body.encoders):
+        raise BackendError(f"weights={form.value} is for attention networks; this one has no encoders")
+    if form is WeightFormat.INT4:
+        log.warning(
+            "weights=int4 is an experiment: it changes what the network says. `python -m evaluator verify "
+            "--backend gpu:weights=int4` prints by how much"
+        )
+    return rounded_network(network, form)
 
 
 def _sizes(text: str) -> tuple[int, ...]:

@@ -26,6 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--device", default="", metavar="NAME", help="as `devices` lists it")
     parser.add_argument("--precision", default="fp16", help="fp16, bf16 or fp32 (default fp16)")
+    parser.add_argument("--weights", default="", help="int8 or int4 (default: as the precision)")
     parser.add_argument("--rebuild", action="store_true", help="measure again what is in the cache")
 
 
@@ -38,6 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
             network_of(arguments.network),
             device=arguments.device,
             precision=arguments.precision,
+            weights=arguments.weights,
             rebuild=arguments.rebuild,
             progress=lambda text: console.print(text, style="dim", soft_wrap=True),
         )
@@ -58,6 +60,7 @@ def table(measured: list[tuple[Product, list[Measured]]]) -> Table:
         result.add_column(title, no_wrap=title != "with", justify="right" if title == "us" else "left")
     for product, choices in measured:
         extras = [
+            *([f"int{product.weight_bits}"] if product.weight_bits else []),
             *([product.activation.value] if product.activation is not Activation.NONE else []),
             *(["residual"] if product.residual else []),
             *(["rows"] if product.followed else []),

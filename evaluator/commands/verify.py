@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "(default: the shipped network)",
     )
     parser.add_argument(
-        "--backend", default="gpu", metavar="NAME", help="with options, as gpu:precision=fp32 (default gpu)"
+        "--backend", default="gpu", metavar="NAME", help="with options, as gpu:weights=int8 (default gpu)"
     )
     parser.add_argument("--positions", type=int, default=64, metavar="N", help="(default %(default)d)")
     parser.add_argument("--json", action="store_true", help="print JSON")

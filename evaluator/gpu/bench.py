@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -22,6 +22,8 @@ from evaluator.gpu.compiler import Compiler, KernelKey
 from evaluator.gpu.device import Device
 from evaluator.gpu.gemm import Choice, Product
 from evaluator.gpu.library import Library
+from evaluator.gpu.packed import Packed, WeightFormat, rounded
+from evaluator.gpu.packed import pack as pack_codes
 from evaluator.gpu.program import Branch, Buffer, LibraryStep, Matrix, Program, Space
 from evaluator.gpu.target import Precision
 from evaluator.network.spec import LayerNorm
@@ -30,6 +32,11 @@ T = TypeVar("T")
 
 _WEIGHTS_BYTES = 96 << 20
 """Copies of the weights that are read in turn: more than the L2 of any GPU."""
+
+_MOST_COPIES = 64
+
+_WEIGHTS = ("weights", "codes", "scales", "biases", "library_biases", "gammas", "betas")
+"""Of a product: what the Builder need not make, because it is on the device already."""
 
 _CHECKED_ROWS = 16
 """Evenly spread, the first and the last among them, each over its whole width."""
@@ -79,6 +86,8 @@ class Bench:
         self._allocated: list[int] = []
         self._buffers: dict[str, int] = {}
         self._sizes: dict[str, int] = {}
+        self._copies: dict[str, tuple[int, int]] = {}
+        self._packed: Packed | None = None
         self._rng = np.random.default_rng(1)
         self._handles: list[Any] = []
         self._abandoned = False
@@ -97,13 +106,16 @@ class Bench:
         product, precision = self._product, self._precision
         width = product.k // 9 if product.convolution else product.k
         inputs = self._fill("a", (product.m, width), 1.0)
-        size = product.n * product.k * precision.bytes
-        self._copies = max(1, min(16, _WEIGHTS_BYTES // size))
-        one = self._random((product.n, product.k), product.k**-0.5)
-        self._weights = self._allocate(self._copies * pack.round_up(size, 256))
-        for copy in range(self._copies):
-            self._device.write(self._weights + copy * pack.round_up(size, 256), one)
-        self._weights_stride = pack.round_up(size, 256)
+        weights = self._random((product.n, product.k), product.k**-0.5)
+        if product.weight_bits:
+            form = next(each for each in WeightFormat if each.bits == product.weight_bits)
+            weights = pack.stored(rounded(weights.astype(np.float32), form), precision)
+            self._packed = pack_codes(weights, form, self._device.info.target.matrix_unit(precision))
+            assert self._packed is not None
+            self._buffers["product.scales"] = self._allocate(self._packed.scales.nbytes)
+            self._device.write(self._buffers["product.scales"], self._packed.scales)
+            self._copy("product.codes", self._packed.codes)
+        self._copy("product.weights", weights)
         skip = self._fill("residual", (product.m, product.n), 1.0) if product.residual else None
         biases = self._rng.standard_normal((64 if product.bias_by_square else 1, product.n)).astype(
             np.float32
@@ -120,7 +132,7 @@ class Bench:
         self._workspace = self._allocate(space)
         self._stream = self._kept(self._device.create_stream())
         self._start, self._end = (self._kept(self._device.create_event(timing=True)) for _ in range(2))
-        self._expected = self._reference(inputs, one, biases, skip)
+        self._expected = self._reference(inputs, weights, biases, skip)
 
     def _kept(self, handle: Any) -> Any:
         self._handles.append(handle)
@@ -190,6 +202,10 @@ class Bench:
         self._device.record(self._end, self._stream)
         self._device.synchronize(self._end)
 
+    def compile(self, choices: Iterable[Choice]) -> None:
+        """All their kernels at once, on all cores."""
+        self._compiler.load([key for choice in choices for key in self._program(choice).kernels()])
+
     def _kernels(self, program: Program) -> dict[tuple[KernelKey, int], Any]:
         return self._compiler.load(list(program.kernels()))
 
@@ -199,7 +215,7 @@ class Bench:
         device.begin_capture(stream)
         try:
             for repeat in range(repeats):
-                self._queue(program, repeat % self._copies, first=repeat == 0)
+                self._queue(program, repeat, first=repeat == 0)
         except BaseException:
             device.abandon_capture(stream)
             raise
@@ -213,19 +229,19 @@ class Bench:
         return device.milliseconds(self._start, self._end) * 1000
 
     def _queue(self, program: Program, copy: int, *, first: bool) -> None:
-        """One run with one copy of the weights. first: nothing has been queued that it could overlap with."""
-        weights = self._weights + copy * self._weights_stride
+        """One run with one copy of the weights; they take turns. first: nothing has been queued that it could
+        overlap with."""
         kernels = self._kernels(program)
         for step in program.steps:
             if isinstance(step, LibraryStep):
                 self._libraries[step.library].multiply(
                     step.product,
                     step.algorithm,
-                    a=self._address(step.a, weights),
-                    b=self._address(step.weights, weights),
-                    bias=self._address(step.bias, weights),
-                    residual=self._address(step.residual, weights),
-                    out=self._address(step.out, weights),
+                    a=self._address(step.a, copy),
+                    b=self._address(step.weights, copy),
+                    bias=self._address(step.bias, copy),
+                    residual=self._address(step.residual, copy),
+                    out=self._address(step.out, copy),
                     workspace=self._workspace,
                     stream=int(self._stream),
                 )
@@ -235,7 +251,7 @@ class Bench:
                     if isinstance(argument, float)
                     else ctypes.c_int32(argument)
                     if isinstance(argument, int)
-                    else ctypes.c_uint64(self._address(argument, weights))
+                    else ctypes.c_uint64(self._address(argument, copy))
                     for argument in step.arguments
                 ]
                 self._device.launch(
@@ -251,10 +267,7 @@ class Bench:
 
     def _program(self, choice: Choice) -> Program:
         product = self._product
-        known = dict.fromkeys(
-            [f"product.{name}" for name in ("weights", "biases", "library_biases", "gammas", "betas")],
-            np.zeros(0),
-        )
+        known = dict.fromkeys([f"product.{name}" for name in _WEIGHTS], np.zeros(0))
         builder = Builder(product.m, self._device.info.target, self._precision, lambda _: choice, known)
         inputs = product.k // 9 if product.convolution else product.k
         a = Matrix(Buffer(Space.WORK, "a"), product.m, inputs, inputs)
@@ -268,6 +281,7 @@ class Bench:
             np.broadcast_to(np.float32(0), rows) if product.bias else None,
             product.activation,
             product.convolution,
+            self._packed,
         )
         residual = Matrix(Buffer(Space.WORK, "residual"), product.m, product.n, product.n)
         ones = np.ones(0, np.float32)
@@ -316,11 +330,21 @@ class Bench:
         for values, row in zip(bits, self.rows, strict=True):
             self._device.write(self._buffers[name] + int(row) * values.nbytes, values)
 
-    def _address(self, buffer: Buffer | float | None, weights: int) -> int:
+    def _address(self, buffer: Buffer | float | None, copy: int) -> int:
         if buffer is None:
             return 0
         assert isinstance(buffer, Buffer)
-        return weights if buffer.name == "product.weights" else self._buffers[buffer.name]
+        count, stride = self._copies.get(buffer.name, (1, 0))
+        return self._buffers[buffer.name] + copy % count * stride
+
+    def _copy(self, name: str, weights: Any) -> None:
+        """Several copies of weights."""
+        stride = pack.round_up(weights.nbytes, 256)
+        count = max(1, min(_MOST_COPIES, _WEIGHTS_BYTES // stride))
+        self._copies[name] = count, stride
+        self._buffers[name] = self._allocate(count * stride)
+        for copy in range(count):
+            self._device.write(self._buffers[name] + copy * stride, weights)
 
     def _allocate(self, size: int) -> int:
         address = self._device.allocate(size)

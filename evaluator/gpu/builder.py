@@ -16,6 +16,7 @@ from evaluator.gpu import weights as pack
 from evaluator.gpu.compiler import KernelKey
 from evaluator.gpu.gemm import Choice, Chooser, Product
 from evaluator.gpu.library import library_product
+from evaluator.gpu.packed import Packed
 from evaluator.gpu.program import (
     Argument,
     Branch,
@@ -71,7 +72,8 @@ class Linear:
     """A dense layer or a convolution, ready for kernels/gemm.hip.
 
     name: of the weights; width: outputs. weights: stored [width padded, k padded]; biases: float32
-    [width padded] or [64, width padded]. convolution: 3x3, k = 9 * padded channels.
+    [width padded] or [64, width padded]. convolution: 3x3, k = 9 * padded channels. packed: the same weights
+    as codes, where they are codes.
     """
 
     name: str
@@ -80,6 +82,7 @@ class Linear:
     biases: FloatArray | None
     activation: Activation
     convolution: bool = False
+    packed: Packed | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +225,7 @@ class Builder:
             bias=layer.biases is not None,
             followed=bool(after),
             segment=a.segment,
+            weight_bits=0 if layer.packed is None else layer.packed.format.bits,
         )
         choice = self._choose(product)
         if choice.tile is None:
@@ -235,6 +239,13 @@ class Builder:
         biases = layer.biases
         bias = None if biases is None else self.weight(f"{layer.name}.biases", lambda: biases)
         skip = None if residual is None else residual.buffer
+        packed = layer.packed if choice.packed else None
+        bits = 0 if packed is None else packed.format.bits
+        if packed is None:
+            weights, scales = self.weight(f"{layer.name}.weights", lambda: layer.weights), None
+        else:
+            weights = self.weight(f"{layer.name}.codes", lambda: packed.codes)
+            scales = self.weight(f"{layer.name}.scales", lambda: packed.scales)
         self.launch(
             "gemm",
             {
@@ -249,6 +260,7 @@ class Builder:
                 "ACTIVATION": 0 if split else ACTIVATION_CODES[layer.activation],
                 "CONVOLUTION": int(layer.convolution),
                 "SEGMENT": a.segment,
+                "PACKED": bits,
                 "RESIDUAL": int(residual is not None and not split),
                 "BIAS": int(bias is not None and not by_square and not split),
                 "BIAS_BY_SQUARE": int(by_square),
@@ -257,7 +269,8 @@ class Builder:
             tile.warps * self.target.wave,
             (
                 a.buffer,
-                self.weight(f"{layer.name}.weights", lambda: layer.weights),
+                weights,
+                scales,
                 None if split else bias,
                 None if split else skip,
                 None if split else product_out.buffer,
@@ -271,7 +284,7 @@ class Builder:
                 -(-steps // choice.splits),
             ),
             layer.name,
-            shared_bytes=tile.shared_bytes(self.target, self.precision),
+            shared_bytes=tile.shared_bytes(self.target, self.precision, bits),
         )
         if split:
             self._rows(layer.name, result, None, partials, choice.splits, bias, skip, layer.activation, after)

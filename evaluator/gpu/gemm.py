@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from evaluator.gpu.packed import GROUP
 from evaluator.gpu.target import MatrixUnit, Precision, Target
 from evaluator.network.spec import Activation
 
@@ -20,7 +21,8 @@ class Product:
     """out [m, n] = activation(a [m, k] b [n, k]^T + bias + residual); see kernels/gemm.hip.
 
     convolution: a is [m, channels] and k = 9 * channels. followed: a pass of kernels/rows.hip comes next
-    anyway, in which an activation costs nothing. segment: as of program.Matrix.
+    anyway, in which an activation costs nothing. segment: as of program.Matrix. weight_bits: 8 or 4 where the
+    weights exist as codes too (packed.py), else 0.
     """
 
     m: int
@@ -33,6 +35,7 @@ class Product:
     bias: bool = True
     followed: bool = False
     segment: int = 0
+    weight_bits: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +51,14 @@ class Tile:
     rate: float
     warps_k: int = 1
 
-    def shared_bytes(self, target: Target, precision: Precision) -> int:
+    def shared_bytes(self, target: Target, precision: Precision, weight_bits: int = 0) -> int:
+        """weight_bits: of codes, if they are read; else 0."""
         chunk, size = precision.chunk, precision.bytes
         stages = self.stages if target.name.startswith("sm_") else 2
-        loading = stages * (self.block_m + self.block_n) * (self.block_k + chunk) * size
+        row = self.block_k * (weight_bits or 8 * size) // 8 + 16
+        scales = self.block_k // GROUP * self.block_n * size if weight_bits == 4 else 0
+        stage = self.block_m * (self.block_k + chunk) * size + self.block_n * row + scales
+        loading = stages * stage
         handed_over = (self.warps_k - 1) * self.block_m * self.block_n * 4
         return max(loading, handed_over, self.block_m * (self.block_n + chunk) * size)
 
@@ -65,6 +72,7 @@ class Choice:
     """How a product is computed: by our kernel with a tile, or by an algorithm of a vendor's library, named.
 
     splits: shares of k that are summed separately. fused: the library applies the activation, if it can.
+    packed: the weights are read as codes.
     """
 
     tile: Tile | None
@@ -72,6 +80,7 @@ class Choice:
     algorithm: bytes = b""
     library: str = ""
     fused: bool = True
+    packed: bool = False
 
     def __str__(self) -> str:
         if self.tile is None:
@@ -80,7 +89,7 @@ class Choice:
             return f"{self.library} {digits}" + " unfused" * (not self.fused)
         tile = self.tile
         groups = f"*{tile.warps_k}" if tile.warps_k > 1 else ""
-        return f"{tile.block_m}x{tile.block_n}x{tile.block_k}{groups}" + (
+        return f"{'packed ' * self.packed}{tile.block_m}x{tile.block_n}x{tile.block_k}{groups}" + (
             f" / {self.splits}" * (self.splits > 1)
         )
 
@@ -105,6 +114,16 @@ _MATRIX_TILES = (
 _FMA_TILES = (Tile(32, 32, 16, 2, 2, 2, 1.0), Tile(16, 32, 32, 1, 2, 2, 0.5, warps_k=2))
 """Larger ones spill registers on gfx906 and gfx1030."""
 
+_PACKED_MATRIX_TILES = (
+    Tile(64, 64, 128, 1, 4, 4, 0.6, warps_k=2),
+    Tile(64, 32, 128, 1, 2, 4, 0.45, warps_k=4),
+    Tile(64, 16, 128, 1, 1, 4, 0.3, warps_k=8),
+)
+"""More, for weights that are codes: no two waves widen the same ones."""
+
+_PACKED_FMA_TILES = (Tile(32, 32, 32, 2, 2, 2, 1.0),)
+"""A row of 16 codes of 4 bits is less than a thread moves at once."""
+
 _SPLITS = (1, 2, 3, 4, 6, 8, 16)
 
 _LAUNCH_US, _STEP_US, _FULL_TFLOPS_PER_PROCESSOR, _PARTIALS_BYTES_PER_US = 2.0, 0.35, 3.5, 2.0e6
@@ -112,19 +131,25 @@ _LAUNCH_US, _STEP_US, _FULL_TFLOPS_PER_PROCESSOR, _PARTIALS_BYTES_PER_US = 2.0, 
 the bandwidth at which partial sums are written and read back. Fitted by eye on one H200."""
 
 
-def candidates(product: Product, target: Target, precision: Precision) -> list[Choice]:
-    """Everything of our own that can compute a product, in no order."""
-    tiles = _FMA_TILES if target.matrix_unit(precision) is MatrixUnit.FMA else _MATRIX_TILES
+def candidates(
+    product: Product, target: Target, precision: Precision, *, packed: bool = False
+) -> list[Choice]:
+    """Everything of our own that can compute a product, in no order. packed: from the weights' codes."""
+    fma = target.matrix_unit(precision) is MatrixUnit.FMA
+    tiles: tuple[Tile, ...] = _FMA_TILES if fma else _MATRIX_TILES
+    bits = product.weight_bits if packed else 0
+    if packed:
+        tiles += _PACKED_FMA_TILES if fma else _PACKED_MATRIX_TILES
     choices = []
     for tile in tiles:
-        if tile.shared_bytes(target, precision) > target.shared_bytes:
+        if tile.shared_bytes(target, precision, bits) > target.shared_bytes or tile.block_k * bits % 128:
             continue
         steps = -(-product.k // tile.block_k)
         for splits in (1,) if product.bias_by_square else _SPLITS:
             share = -(-steps // splits)
             # Every split must have something to sum, and enough of it to be worth a block.
             if splits == 1 or (share >= 2 and -(-steps // share) == splits):
-                choices.append(Choice(tile, splits))
+                choices.append(Choice(tile, splits, packed=packed))
     return choices
 
 
@@ -148,10 +173,11 @@ def model_chooser(
     target: Target, precision: Precision, multiprocessors: int, *, deterministic: bool = False
 ) -> Chooser:
     """Choose by `estimate`. deterministic: never split and without groups along k, so that every sum along k
-    has one order whatever the batch (all other tiles sum in the same order)."""
+    has one order whatever the batch (all other tiles sum in the same order). Weights are read as codes
+    wherever they are codes."""
 
     def choose(product: Product) -> Choice:
-        possible = candidates(product, target, precision)
+        possible = candidates(product, target, precision, packed=product.weight_bits > 0)
         if deterministic:
             possible = [
                 choice

@@ -6,7 +6,7 @@ Packed weights are kept between batch sizes in a Plan.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from evaluator.gpu import weights as pack
 from evaluator.gpu.builder import After, Builder, Linear, PlanError
 from evaluator.gpu.gemm import Chooser
+from evaluator.gpu.packed import WeightFormat
+from evaluator.gpu.packed import pack as pack_codes
 from evaluator.gpu.program import Matrix, Program
 from evaluator.gpu.target import Precision, Target
 from evaluator.gpu.weights import round_up
@@ -49,12 +51,16 @@ PLANES = 112
 
 @dataclass(slots=True)
 class Plan:
-    """How one network runs on one target. weights: every array for the device, filled by `program`."""
+    """How one network runs on one target. weights: every array for the device, filled by `program`.
+
+    packed: the format that the network's weights were rounded to (packed.rounded_network), where they were.
+    """
 
     network: NetworkSpec
     target: Target
     precision: Precision
     choose: Chooser
+    packed: WeightFormat | None = None
     weights: dict[str, NDArray[Any]] = field(default_factory=dict)
     _linears: dict[str, Linear] = field(default_factory=dict)
 
@@ -68,10 +74,17 @@ class Plan:
         """A packed layer, made when it is first asked for."""
         if name not in self._linears:
             try:
-                self._linears[name] = make()
+                self._linears[name] = self._packed(make())
             except pack.WeightError as error:
                 raise PlanError(f"{name}: {error}") from error
         return self._linears[name]
+
+    def _packed(self, linear: Linear) -> Linear:
+        """With its codes, if it is one of the encoders' and its weights are codes as they lie here."""
+        if self.packed is None or not linear.name.startswith(("encoder", "smolgen")):
+            return linear
+        unit = self.target.matrix_unit(self.precision)
+        return replace(linear, packed=pack_codes(linear.weights, self.packed, unit))
 
 
 class _Walk:

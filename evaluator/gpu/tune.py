@@ -46,7 +46,7 @@ code from disk need a fraction of a second."""
 _PATIENCE = 3
 """A library that got everything wrong for so many products in a row is not asked again."""
 
-_CODE = ("bench", "builder", "cublaslt", "gemm", "hipblas", "hipblaslt", "library", "tune")
+_CODE = ("bench", "builder", "cublaslt", "gemm", "hipblas", "hipblaslt", "library", "packed", "tune")
 """Modules that the meaning of a cached choice depends on."""
 
 
@@ -116,14 +116,17 @@ class Tuner:
         """Every candidate that computes the right thing, the fastest first. Raises DeviceError if there is
         none."""
         info = self._device.info
-        own = candidates(product, info.target, self._precision)
-        own.sort(key=lambda choice: estimate(product, choice, info.multiprocessors))
-        plain = next(choice for choice in own if choice.splits == 1)
         count = _OWN_CANDIDATES_OF_FEW if product.m <= _FEW_ROWS else _OWN_CANDIDATES
-        possible = [plain, *(choice for choice in own[:count] if choice != plain)]
+        own: list[Choice] = []
+        for packed in (False, True) if product.weight_bits else (False,):
+            ranked = candidates(product, info.target, self._precision, packed=packed)
+            ranked.sort(key=lambda choice: estimate(product, choice, info.multiprocessors))
+            own += [next(choice for choice in ranked if choice.splits == 1), *ranked[:count]]
+        possible = list(dict.fromkeys(own))
         start = time.perf_counter()
         measured: list[Measured] = []
         with Bench(self._device, self._compiler, self._precision, self._libraries, product) as bench:
+            bench.compile(possible)
             for choice in possible:
                 errors = bench.errors(choice)
                 if errors.within(self._precision):
@@ -241,6 +244,7 @@ def _read(path: Path) -> dict[Product, list[Measured]]:
                         bytes.fromhex(each["algorithm"]),
                         each["library"],
                         each["fused"],
+                        each["packed"],
                     ),
                     each["us"],
                 )
@@ -262,6 +266,7 @@ def _write(path: Path, known: dict[Product, list[Measured]]) -> None:
                     "algorithm": each.choice.algorithm.hex(),
                     "library": each.choice.library,
                     "fused": each.choice.fused,
+                    "packed": each.choice.packed,
                     "us": round(each.microseconds, 2),
                 }
                 for each in measured

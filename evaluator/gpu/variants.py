@@ -11,10 +11,12 @@ from dataclasses import dataclass, replace
 from evaluator.gpu.builder import ACTIVATION_CODES
 from evaluator.gpu.compiler import KernelKey
 from evaluator.gpu.gemm import Choice, Chooser, Product, candidates, model_chooser
+from evaluator.gpu.packed import WeightFormat, rounded_network
 from evaluator.gpu.plan import Plan
 from evaluator.gpu.program import Launch
 from evaluator.gpu.target import Precision, Target, amd_target, nvidia_target
 from evaluator.network.random_network import SHAPES, random_network
+from evaluator.network.spec import AttentionBody
 
 AMD_TARGETS = ("gfx906", "gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1151", "gfx1200", "gfx1201")
 NVIDIA_TARGETS = ("sm_80", "sm_90")
@@ -101,7 +103,7 @@ class Variants:
                 # How often k is split is no matter of the kernel's code, only whether.
                 different = {
                     (choice.tile, choice.splits > 1): choice
-                    for choice in candidates(product, target, precision)
+                    for choice in candidates(product, target, precision, packed=product.weight_bits > 0)
                 }
                 turns = max(turns, len(different))
                 return list(different.values())[turn % len(different)]
@@ -114,7 +116,15 @@ class Variants:
         self, target: Target, precision: Precision, choose: Chooser, sizes: Sequence[int]
     ) -> Iterator[Variant]:
         if precision not in self._plans:
-            self._plans[precision] = [Plan(network, target, precision, choose) for network in self._networks]
+            plans = [Plan(network, target, precision, choose) for network in self._networks]
+            if precision is Precision.FP16:
+                plans += [
+                    Plan(rounded_network(network, form), target, precision, choose, form)
+                    for network in self._networks
+                    if isinstance(network.body, AttentionBody)
+                    for form in WeightFormat
+                ]
+            self._plans[precision] = plans
         for plan in self._plans[precision]:
             plan = replace(plan, target=target, choose=choose)  # keeps the packed weights
             for size in sizes:

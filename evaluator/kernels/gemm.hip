@@ -10,6 +10,9 @@
 // WARPS_K: groups of waves that share the steps of 16 along k and add up their sums at the end. With few rows
 // a wave has too little to do in each step to hide its latency; several groups of them do.
 //
+// PACKED: bits of a weight, 8 or 4, where b holds codes and `scales` what they are multiplied by (packed.h);
+// 0 where it holds elements. Codes travel and lie in shared memory as they are.
+//
 // SEGMENT: row m of a is a whole board: the SEGMENT elements from column `channels` on of each of its 64
 // rows.
 //
@@ -19,6 +22,9 @@
 // registers. A row in shared memory is padded by one chunk: 8 rows then fall into different banks.
 #include "activation.h"
 #include "matrix.h"
+#if PACKED
+#include "packed.h"
+#endif
 
 #if !ASYNC_COPY
 #undef STAGES
@@ -27,18 +33,31 @@
 
 constexpr int THREADS = WARPS_M * WARPS_N * WARPS_K * WAVE;
 constexpr int STRIDE = BLOCK_K + CHUNK;
-constexpr int TILE_A = BLOCK_M * STRIDE;
-constexpr int TILE_B = BLOCK_N * STRIDE;
+constexpr int TILE_A = BLOCK_M * STRIDE * (int)sizeof(Element);  // tiles in bytes
 constexpr int ROW_CHUNKS = BLOCK_K / CHUNK;
 constexpr int CHUNKS_A = (BLOCK_M * ROW_CHUNKS + THREADS - 1) / THREADS;
-constexpr int CHUNKS_B = (BLOCK_N * ROW_CHUNKS + THREADS - 1) / THREADS;
+constexpr int CHUNK_B = 128 / (PACKED ? PACKED : 8 * (int)sizeof(Element));  // weights in 16 bytes
+constexpr int ROW_CHUNKS_B = BLOCK_K / CHUNK_B;
+constexpr int STRIDE_B = 16 * (ROW_CHUNKS_B + 1);
+constexpr int TILE_B = BLOCK_N * STRIDE_B;
+constexpr int CHUNKS_B = (BLOCK_N * ROW_CHUNKS_B + THREADS - 1) / THREADS;
+#if PACKED == 4
+constexpr int ROW_CHUNKS_SCALES = BLOCK_N / CHUNK;
+constexpr int CHUNKS_SCALES = BLOCK_K / PACKED_GROUP * ROW_CHUNKS_SCALES;  // at most one for each thread
+constexpr int TILE_SCALES = 16 * CHUNKS_SCALES;
+static_assert(CHUNKS_SCALES <= THREADS, "a thread copies one chunk of scales");
+#else
+constexpr int TILE_SCALES = 0;
+#endif
+constexpr int STAGE = TILE_A + TILE_B + TILE_SCALES;
 constexpr int TILES_M = BLOCK_M / WARPS_M / 16;
 constexpr int TILES_N = BLOCK_N / WARPS_N / 16;
 constexpr int OUT_STRIDE = BLOCK_N + CHUNK;
 
 struct Problem {
   const Element* a;
-  const Element* b;
+  const char* b;
+  const Element* scales;
   int m, n, k, lda, channels;
 };
 
@@ -57,72 +76,108 @@ DEVICE const Element* source_a(const Problem& p, int row, int k) {
 #endif
 }
 
-DEVICE const Element* source_b(const Problem& p, int row, int k) {
+DEVICE const char* source_b(const Problem& p, int row, int k) {
   if (row >= p.n || k >= p.k) return nullptr;
-  return p.b + (uint64)row * p.k + k;
+  return p.b + ((uint64)row * ((p.k + CHUNK_B - 1) / CHUNK_B) + k / CHUNK_B) * 16;
 }
 
+#if PACKED == 4
+// Scales are stored [k / PACKED_GROUP][n].
+DEVICE const Element* source_scales(const Problem& p, int n0, int k0) {
+  int column = n0 + thread_index() % ROW_CHUNKS_SCALES * CHUNK;
+  int group = k0 / PACKED_GROUP + thread_index() / ROW_CHUNKS_SCALES;
+  if (column >= p.n || group * PACKED_GROUP >= p.k) return nullptr;
+  return p.scales + (uint64)group * p.n + column;
+}
+#endif
+
 #if ASYNC_COPY
-DEVICE void load_tile_a(const Problem& p, Element* tile, int m0, int k0) {
+DEVICE void load_tile_a(const Problem& p, char* tile, int m0, int k0) {
 #pragma unroll
   for (int i = 0; i < CHUNKS_A; i++) {
     int index = thread_index() + i * THREADS, row = index / ROW_CHUNKS, column = index % ROW_CHUNKS * CHUNK;
     if (BLOCK_M * ROW_CHUNKS % THREADS && row >= BLOCK_M) break;
     const Element* from = source_a(p, m0 + row, k0 + column);
-    copy_async(tile + row * STRIDE + column, from ? from : p.a, from != nullptr);
+    copy_async((Element*)tile + row * STRIDE + column, from ? from : p.a, from != nullptr);
   }
 }
-DEVICE void load_tile_b(const Problem& p, Element* tile, int n0, int k0) {
+DEVICE void load_tile_b(const Problem& p, char* tile, int n0, int k0) {
 #pragma unroll
   for (int i = 0; i < CHUNKS_B; i++) {
-    int index = thread_index() + i * THREADS, row = index / ROW_CHUNKS, column = index % ROW_CHUNKS * CHUNK;
-    if (BLOCK_N * ROW_CHUNKS % THREADS && row >= BLOCK_N) break;
-    const Element* from = source_b(p, n0 + row, k0 + column);
-    copy_async(tile + TILE_A + row * STRIDE + column, from ? from : p.b, from != nullptr);
+    int index = thread_index() + i * THREADS, row = index / ROW_CHUNKS_B, chunk = index % ROW_CHUNKS_B;
+    if (BLOCK_N * ROW_CHUNKS_B % THREADS && row >= BLOCK_N) break;
+    const char* from = source_b(p, n0 + row, k0 + chunk * CHUNK_B);
+    copy_async(tile + TILE_A + row * STRIDE_B + chunk * 16, from ? from : p.b, from != nullptr);
   }
+#if PACKED == 4
+  if (thread_index() < CHUNKS_SCALES) {
+    const Element* from = source_scales(p, n0, k0);
+    copy_async(tile + TILE_A + TILE_B + thread_index() * 16, from ? from : p.scales, from != nullptr);
+  }
+#endif
 }
 #else
 struct Staged {
   Bits128 a[CHUNKS_A], b[CHUNKS_B];
+#if PACKED == 4
+  Bits128 scales;
+#endif
 };
+DEVICE Bits128 read_or_zero(const void* from) {
+  return from ? read_global(from) : Bits128{{0, 0, 0, 0}};
+}
 DEVICE void fetch_tile(const Problem& p, Staged& staged, int m0, int n0, int k0) {
 #pragma unroll
   for (int i = 0; i < CHUNKS_A; i++) {
     int index = thread_index() + i * THREADS, row = index / ROW_CHUNKS, column = index % ROW_CHUNKS * CHUNK;
-    const Element* from = row < BLOCK_M ? source_a(p, m0 + row, k0 + column) : nullptr;
-    staged.a[i] = from ? read_global(from) : Bits128{{0, 0, 0, 0}};
+    staged.a[i] = read_or_zero(row < BLOCK_M ? source_a(p, m0 + row, k0 + column) : nullptr);
   }
 #pragma unroll
   for (int i = 0; i < CHUNKS_B; i++) {
-    int index = thread_index() + i * THREADS, row = index / ROW_CHUNKS, column = index % ROW_CHUNKS * CHUNK;
-    const Element* from = row < BLOCK_N ? source_b(p, n0 + row, k0 + column) : nullptr;
-    staged.b[i] = from ? read_global(from) : Bits128{{0, 0, 0, 0}};
+    int index = thread_index() + i * THREADS, row = index / ROW_CHUNKS_B, chunk = index % ROW_CHUNKS_B;
+    staged.b[i] = read_or_zero(row < BLOCK_N ? source_b(p, n0 + row, k0 + chunk * CHUNK_B) : nullptr);
   }
+#if PACKED == 4
+  staged.scales = read_or_zero(thread_index() < CHUNKS_SCALES ? source_scales(p, n0, k0) : nullptr);
+#endif
 }
-DEVICE void store_tile(const Staged& staged, Element* tile) {
+DEVICE void store_tile(const Staged& staged, char* tile) {
 #pragma unroll
   for (int i = 0; i < CHUNKS_A; i++) {
     int index = thread_index() + i * THREADS, row = index / ROW_CHUNKS, column = index % ROW_CHUNKS * CHUNK;
-    if (row < BLOCK_M) *(Bits128*)(tile + row * STRIDE + column) = staged.a[i];
+    if (row < BLOCK_M) *(Bits128*)((Element*)tile + row * STRIDE + column) = staged.a[i];
   }
 #pragma unroll
   for (int i = 0; i < CHUNKS_B; i++) {
-    int index = thread_index() + i * THREADS, row = index / ROW_CHUNKS, column = index % ROW_CHUNKS * CHUNK;
-    if (row < BLOCK_N) *(Bits128*)(tile + TILE_A + row * STRIDE + column) = staged.b[i];
+    int index = thread_index() + i * THREADS, row = index / ROW_CHUNKS_B, chunk = index % ROW_CHUNKS_B;
+    if (row < BLOCK_N) *(Bits128*)(tile + TILE_A + row * STRIDE_B + chunk * 16) = staged.b[i];
   }
+#if PACKED == 4
+  if (thread_index() < CHUNKS_SCALES) ((Bits128*)(tile + TILE_A + TILE_B))[thread_index()] = staged.scales;
+#endif
 }
 #endif
 
-DEVICE void multiply_tile(Accumulator (&c)[TILES_M][TILES_N], const Element* tile, int warp_m, int warp_n,
+// The fragment of 16 weights along k, from k on, of the 16 columns from `column` on.
+DEVICE FragmentB fragment_b(const char* tile, int column, int k) {
+  const char* rows = tile + TILE_A + column * STRIDE_B;
+#if PACKED
+  const Element* scales = (const Element*)(tile + TILE_A + TILE_B) + k / PACKED_GROUP * BLOCK_N + column;
+  return load_packed_b(rows + k * PACKED / 8, STRIDE_B, scales);
+#else
+  return load_b((const Element*)rows + k, STRIDE);
+#endif
+}
+
+DEVICE void multiply_tile(Accumulator (&c)[TILES_M][TILES_N], const char* tile, int warp_m, int warp_n,
                           int warp_k) {
-  const Element* a = tile + warp_m * (BLOCK_M / WARPS_M) * STRIDE;
-  const Element* b = tile + TILE_A + warp_n * (BLOCK_N / WARPS_N) * STRIDE;
+  const Element* a = (const Element*)tile + warp_m * (BLOCK_M / WARPS_M) * STRIDE;
   UNROLL_PRODUCTS
   for (int step = 0; step < BLOCK_K; step += 16 * WARPS_K) {
     const int k = step + 16 * warp_k;
     FragmentB fragments[TILES_N];
 #pragma unroll
-    for (int j = 0; j < TILES_N; j++) fragments[j] = load_b(b + j * 16 * STRIDE + k, STRIDE);
+    for (int j = 0; j < TILES_N; j++) fragments[j] = fragment_b(tile, (warp_n * TILES_N + j) * 16, k);
 #pragma unroll
     for (int i = 0; i < TILES_M; i++) {
       FragmentA fragment = load_a(a + i * 16 * STRIDE + k, STRIDE);
@@ -133,11 +188,10 @@ DEVICE void multiply_tile(Accumulator (&c)[TILES_M][TILES_N], const Element* til
 }
 
 KERNEL(gemm, THREADS)
-(const Element* a, const Element* b, const float* bias, const Element* residual, Element* out,
- float* partials, int m, int n, int k, int lda, int ldo, int channels, int share) {
+(const Element* a, const char* b, const void* scales, const float* bias, const Element* residual,
+ Element* out, float* partials, int m, int n, int k, int lda, int ldo, int channels, int share) {
   DYNAMIC_SHARED(shared);
-  Element* tiles = (Element*)shared;
-  const Problem problem = {a, b, m, n, k, lda, channels};
+  const Problem problem = {a, b, (const Element*)scales, m, n, k, lda, channels};
   const int wave = thread_index() / WAVE, warp_n = wave % WARPS_N, warp_m = wave / WARPS_N % WARPS_M;
   const int warp_k = wave / (WARPS_M * WARPS_N);
   const int m0 = block_y() * BLOCK_M, n0 = block_x() * BLOCK_N;
@@ -158,11 +212,11 @@ KERNEL(gemm, THREADS)
   // Weights depend on no other kernel: the first of them are on their way before the previous one has ended.
 #pragma unroll
   for (int stage = 0; stage < STAGES - 1; stage++)
-    if (stage < steps) load_tile_b(problem, tiles + stage * (TILE_A + TILE_B), n0, (first + stage) * BLOCK_K);
+    if (stage < steps) load_tile_b(problem, shared + stage * STAGE, n0, (first + stage) * BLOCK_K);
   wait_for_previous_kernel();
 #pragma unroll
   for (int stage = 0; stage < STAGES - 1; stage++) {
-    if (stage < steps) load_tile_a(problem, tiles + stage * (TILE_A + TILE_B), m0, (first + stage) * BLOCK_K);
+    if (stage < steps) load_tile_a(problem, shared + stage * STAGE, m0, (first + stage) * BLOCK_K);
     copy_commit();
   }
   for (int step = 0; step < steps; step++) {
@@ -170,12 +224,12 @@ KERNEL(gemm, THREADS)
     block_sync();
     int ahead = step + STAGES - 1;
     if (ahead < steps) {
-      Element* tile = tiles + ahead % STAGES * (TILE_A + TILE_B);
+      char* tile = shared + ahead % STAGES * STAGE;
       load_tile_a(problem, tile, m0, (first + ahead) * BLOCK_K);
       load_tile_b(problem, tile, n0, (first + ahead) * BLOCK_K);
     }
     copy_commit();
-    multiply_tile(c, tiles + step % STAGES * (TILE_A + TILE_B), warp_m, warp_n, warp_k);
+    multiply_tile(c, shared + step % STAGES * STAGE, warp_m, warp_n, warp_k);
   }
   copy_wait<0>();
 #else
@@ -183,13 +237,13 @@ KERNEL(gemm, THREADS)
   Staged staged;
   if (steps > 0) {
     fetch_tile(problem, staged, m0, n0, first * BLOCK_K);
-    store_tile(staged, tiles);
+    store_tile(staged, shared);
   }
   for (int step = 0; step < steps; step++) {
     block_sync();
     if (step + 1 < steps) fetch_tile(problem, staged, m0, n0, (first + step + 1) * BLOCK_K);
-    multiply_tile(c, tiles + step % 2 * (TILE_A + TILE_B), warp_m, warp_n, warp_k);
-    if (step + 1 < steps) store_tile(staged, tiles + (step + 1) % 2 * (TILE_A + TILE_B));
+    multiply_tile(c, shared + step % 2 * STAGE, warp_m, warp_n, warp_k);
+    if (step + 1 < steps) store_tile(staged, shared + (step + 1) % 2 * STAGE);
   }
 #endif
   block_sync();
@@ -217,6 +271,7 @@ KERNEL(gemm, THREADS)
   block_sync();
 #endif
 
+  Element* tiles = (Element*)shared;
   // The tile goes through shared memory so that its rows come and leave in whole chunks.
 #if RESIDUAL
   for (int index = thread_index(); index < BLOCK_M * (BLOCK_N / CHUNK); index += THREADS) {
@@ -236,10 +291,13 @@ KERNEL(gemm, THREADS)
         int column = (warp_n * TILES_N + j) * 16 + accumulator_column(e);
         int global_row = m0 + row, global_column = n0 + column;
         bool inside = global_row < m && global_column < n && warp_k == 0;
-#if SPLIT
-        if (inside) partials[((uint64)block_z() * m + global_row) * n + global_column] = c[i][j].value[e];
-#else
         float value = c[i][j].value[e];
+#if PACKED == 8
+        if (inside) value *= ((const float*)scales)[global_column];
+#endif
+#if SPLIT
+        if (inside) partials[((uint64)block_z() * m + global_row) * n + global_column] = value;
+#else
 #if BIAS_BY_SQUARE
         if (inside) value += bias[global_row % 64 * n + global_column];
 #elif BIAS

@@ -208,7 +208,7 @@ struct alignas(16) Bits128 {
 
 // 16 bytes of device memory. A pointer that can be null has lost for AMD's compilers what memory it points
 // to, and is then read by a flat load, which also occupies and waits for the LDS.
-DEVICE Bits128 read_global(const Element* from) {
+DEVICE Bits128 read_global(const void* from) {
 #if defined(__AMDGCN__)
   typedef uint32 Words __attribute__((ext_vector_type(4)));
   return __builtin_bit_cast(Bits128, *(const __attribute__((address_space(1))) Words*)from);

@@ -10,6 +10,7 @@ from evaluator.gpu.compiler import Compiler
 from evaluator.gpu.device import Device
 from evaluator.gpu.discovery import open_device
 from evaluator.gpu.gemm import Choice, Product, model_chooser
+from evaluator.gpu.packed import WeightFormat
 from evaluator.gpu.target import Precision
 from evaluator.network import NetworkSpec
 from tests.hip_runtime.standin import Runtime
@@ -42,12 +43,15 @@ def open_on_fibers(
     *,
     devices: str = "gfx1100",
     precision: Precision = Precision.FP32,
+    weights: WeightFormat | None = None,
     buckets: tuple[int, ...] = (4,),
     deterministic: bool = False,
 ) -> GpuBackend:
     """On the first of `devices`, which the runtime is from here on. cache: of compiled kernels."""
     runtime.reset(devices)
-    return open_again(network, cache, precision=precision, buckets=buckets, deterministic=deterministic)
+    return open_again(
+        network, cache, precision=precision, weights=weights, buckets=buckets, deterministic=deterministic
+    )
 
 
 def open_again(
@@ -56,6 +60,7 @@ def open_again(
     *,
     device: int = 0,
     precision: Precision = Precision.FP32,
+    weights: WeightFormat | None = None,
     buckets: tuple[int, ...] = (4,),
     deterministic: bool = False,
     check: bool = True,
@@ -66,6 +71,7 @@ def open_again(
         network,
         taken,
         precision=precision,
+        weights=weights,
         deterministic=deterministic,
         buckets=buckets,
         compiler=Compiler(taken, cache_folder=cache),

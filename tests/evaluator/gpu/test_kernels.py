@@ -40,7 +40,8 @@ def kind(variant: Variant) -> object:
     key = variant.key
     match key.file:
         case "gemm":
-            return [value for name, value in key.constants if name.startswith(("BLOCK", "WARPS"))]
+            tile = [value for name, value in key.constants if name.startswith(("BLOCK", "WARPS"))]
+            return tile, dict(key.constants)["PACKED"] > 0
         case "rows":
             return dict(key.constants)["SPLIT"]
         case "attention":
@@ -52,9 +53,11 @@ def kind(variant: Variant) -> object:
 
 
 def weight(variant: Variant) -> tuple[int, ...]:
-    """Which of those takes the most registers: convolutions with bias and activation, the widest rows."""
+    """Which of those takes the most registers: convolutions with bias and activation, codes of 4 bits, the
+    widest rows."""
     constants = dict(variant.key.constants)
-    return tuple(constants.get(name, 0) for name in ("CONVOLUTION", "BIAS", "ACTIVATION", "WIDTH", "PASSES"))
+    names = ("CONVOLUTION", "BIAS", "ACTIVATION", "WIDTH", "PASSES")
+    return (*(constants.get(name, 0) for name in names), -constants.get("PACKED", 0))
 
 
 def hardest(listed: Iterable[Variant]) -> list[Variant]:
@@ -99,7 +102,7 @@ def test_no_form_of_a_hot_kernel_spills(name: str, precision: Precision) -> None
 def test_a_spill_is_seen(name: str) -> None:
     target = compiled_for(name)
     constants = {"BLOCK_M": 256, "BLOCK_N": 256, "BLOCK_K": 32, "WARPS_M": 2, "WARPS_N": 2, "WARPS_K": 1}
-    ends = ("SPLIT", "ACTIVATION", "CONVOLUTION", "SEGMENT", "RESIDUAL", "BIAS", "BIAS_BY_SQUARE")
+    ends = ("SPLIT", "ACTIVATION", "CONVOLUTION", "SEGMENT", "PACKED", "RESIDUAL", "BIAS", "BIAS_BY_SQUARE")
     constants |= {"STAGES": 2} | dict.fromkeys(ends, 0)
     key = KernelKey("gemm", Precision.FP16, tuple(constants.items()))
     resources = measure(Variant(key, 32 << 10, 4 * target.wave), target)
