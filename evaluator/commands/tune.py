@@ -27,7 +27,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", default="", metavar="NAME", help="as `devices` lists it")
     parser.add_argument("--precision", default="fp16", help="fp16, bf16 or fp32 (default fp16)")
     parser.add_argument("--weights", default="", help="int8 or int4 (default: as the precision)")
-    parser.add_argument("--weights", default="", help="int8 or int4 (default: as the precision)")
     parser.add_argument("--rebuild", action="store_true", help="measure again what is in the cache")
 
 

@@ -145,7 +145,9 @@ def test_tune_shows_a_table(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(gpu, "BUCKETS", (1,))
-    arguments = argparse.Namespace(network=str(network_file), device="amd:0", precision="fp32", rebuild=False)
+    arguments = argparse.Namespace(
+        network=str(network_file), device="amd:0", precision="fp32", weights="", rebuild=False
+    )
     assert tune_command.run(arguments) == 0
     assert "16x32x32*2" in capsys.readouterr().out
     assert len(list(tmp_path.rglob("gemm/*.json"))) == 1
