@@ -1,0 +1,28 @@
+"""What hipRTC does on a machine with ROCm, by clang alone: the same source and options to a code object."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from evaluator.gpu.device import CompilationError
+
+
+def compile_offline(source: str, options: Sequence[str]) -> bytes:
+    """options: as given to hipRTC, --offload-arch among them. Raises CompilationError."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "kernel.hip"
+        path.write_text(source, "utf-8")
+        # The kernels need no header of ROCm and no device library.
+        alone = ["--cuda-device-only", "--no-gpu-bundle-output", "-nogpuinc", "-nogpulib"]
+        run = subprocess.run(
+            ["clang-19", "-x", "hip", *alone, *options, str(path), "-o", str(path.with_suffix(".co"))],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if run.returncode:
+            raise CompilationError(run.stderr)
+        return path.with_suffix(".co").read_bytes()

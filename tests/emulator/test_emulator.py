@@ -1,0 +1,82 @@
+"""That the emulator sees what it is there to see."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from evaluator.gpu.builder import Builder
+from evaluator.gpu.device import Device, DeviceError
+from evaluator.gpu.gemm import model_chooser
+from evaluator.gpu.program import Launch
+from evaluator.gpu.target import Precision
+from tests.emulator.steps import elements, matrix_of, rounded, run
+from tests.emulator.strategy import Emulation
+from tests.hip_runtime import standin
+
+pytestmark = pytest.mark.emulator
+
+everywhere = pytest.mark.parametrize("device", ["gfx1100", "gfx1201", "gfx942"], indirect=True)
+
+BARRIER = "__builtin_amdgcn_s_barrier();"
+
+
+def attend(device: Device, *, missing_bytes: int = 0) -> np.ndarray:
+    """Attention of one head at one position. missing_bytes: what its launch has too little shared memory."""
+    random = np.random.default_rng(1)
+    qkv = rounded(random.standard_normal((64, 48)).astype(np.float32), Precision.FP16)
+    target = device.info.target
+    made = Builder(1, target, Precision.FP16, model_chooser(target, Precision.FP16, 1))
+    out = made.attention(made.matrix("qkv", 64, 48), 1, 16, None, "attention")
+    launch = made.program.steps[0]
+    assert isinstance(launch, Launch)
+    made.program.steps[0] = replace(launch, shared_bytes=launch.shared_bytes - missing_bytes)
+    memory = run(device, made.program, {"qkv": elements(qkv, 48, Precision.FP16)})
+    return matrix_of(memory, out, Precision.FP16)
+
+
+@everywhere
+def test_missing_barriers_change_the_result(device: Device, rocm: Path) -> None:
+    right = attend(device)
+    assert np.isfinite(right).all()
+    without = Emulation(lambda source: source.replace(BARRIER, ""))
+    standin.load(rocm).set_strategy(without)
+    assert not np.array_equal(attend(device), right)
+
+
+@everywhere
+def test_writing_behind_shared_memory_fails_the_launch(
+    device: Device, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # The last rows of the keys' weights are written behind what there is.
+    with pytest.raises(DeviceError, match="hipErrorLaunchFailure"):
+        attend(device, missing_bytes=256)
+    assert "attention wrote outside of its shared memory" in capsys.readouterr().out
+
+
+@everywhere
+def test_an_instruction_that_cannot_be_trusted_fails_the_launch(
+    device: Device, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = """extern "C" __attribute__((global)) void swizzle(int* out) {
+      out[__builtin_amdgcn_workitem_id_x()] = __builtin_amdgcn_ds_swizzle(*out, 0x041f);
+    }"""
+    kernel = device.load(device.compile(source, "swizzle", []), "swizzle", 0)
+    buffer = device.allocate_host(256)
+    stream, done = device.create_stream(), device.create_event()
+    device.launch(kernel, (1, 1, 1), 64, 0, [np.ctypeslib.as_ctypes(np.uint64(buffer.address))], stream)
+    device.record(done, stream)
+    with pytest.raises(DeviceError, match="hipErrorLaunchFailure"):
+        device.synchronize(done)
+    assert "cannot emulate ds_swizzle_b32" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("device", ["gfx1100"], indirect=True)
+def test_code_for_another_target_is_refused(device: Device) -> None:
+    source = 'extern "C" __attribute__((global)) void nothing() {}'
+    code = device.compile(source, "nothing", ["--offload-arch=gfx1201", "--no-offload-arch=gfx1100"])
+    with pytest.raises(DeviceError, match="hipErrorNoBinaryForGpu"):
+        device.load(code, "nothing", 0)

@@ -1,0 +1,107 @@
+"""Whole networks as real machine code, through hip-python and all of the backend, against lc0's own outputs
+and against float64."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from evaluator.backends.gpu import GpuBackend
+from evaluator.backends.probe import probe_batch
+from evaluator.backends.reference import ReferenceBackend
+from evaluator.gpu.compiler import Compiler
+from evaluator.gpu.device import Device
+from evaluator.gpu.target import Precision
+from evaluator.network import NetworkSpec, load_network
+from evaluator.network.random_network import NetworkShape, random_network
+from evaluator.network.spec import FloatArray
+from protocol.batch import POLICY_SIZE, PositionBatch
+from tests.emulator.strategy import emulator
+from tests.evaluator.golden import all_moves, load_golden
+from tests.evaluator.gpu.fibers import ModelTuner
+
+pytestmark = [pytest.mark.emulator, pytest.mark.timeout(900)]
+
+TARGETS = ("gfx1100", "gfx1201", "gfx942")
+
+GOLDEN = {
+    "attention with smolgen": "data/attn_128x4_smolgen",
+    "dense embedding": "shared/attn_128x3_multihead",
+    "SE-ResNet": "data/resnet_se_64x3_attnpolicy_wdl_mlh",
+    "SE-ResNet with a convolutional policy": "data/resnet_se_64x4_convpolicy_wdl_mlh",
+}
+LIMITS = {Precision.FP16: (2e-2, 5e-3), Precision.FP32: (1e-4, 1e-5)}
+"""Largest errors of logits and of win and draw probabilities. In fp16, where logits spread widely, one per
+cent of their spread is allowed, too."""
+
+DENSE_EMBEDDING = NetworkShape(
+    64, layers=2, ffn=96, dense_embedding=16, smolgen=(8, 32, 16), policy_width=48, policy_layers=1
+)
+
+
+def open_backend(
+    network: NetworkSpec, device: Device, precision: Precision, cache: Path, bucket: int
+) -> GpuBackend:
+    compiler = Compiler(device, cache_folder=cache)
+    tuner = ModelTuner(device, precision)
+    return GpuBackend(
+        network, device, precision=precision, buckets=(bucket,), compiler=compiler, tuner=tuner, check=False
+    )
+
+
+def assert_close(result: FloatArray, expected: FloatArray, limit: float, precision: Precision) -> None:
+    assert expected.std() > 0.01  # the test can see something
+    if precision is Precision.FP16:
+        limit = max(limit, 0.01 * float(np.ptp(expected)))
+    assert np.abs(result - expected).max() <= limit
+
+
+def every_ninth_move(positions: NDArray[np.void]) -> PositionBatch:
+    """As many moves of each position as legal ones have room for; together they are the whole policy."""
+    moves = [np.arange(index % 9, POLICY_SIZE, 9, dtype=np.uint16) for index in range(len(positions))]
+    offsets = np.cumsum([0, *map(len, moves)]).astype(np.uint32)
+    return PositionBatch(positions, offsets, np.concatenate(moves))
+
+
+@pytest.mark.parametrize(("precision", "count"), [(Precision.FP16, 32), (Precision.FP32, 9)])
+@pytest.mark.parametrize("kind", GOLDEN)
+@pytest.mark.parametrize("device", TARGETS, indirect=True)
+def test_computes_what_lc0_computes(
+    device: Device, kind: str, precision: Precision, count: int, tmp_path: Path
+) -> None:
+    """Up to 16 positions are read where they lie in the host's memory, more are copied."""
+    golden = load_golden(GOLDEN[kind])
+    batch = every_ninth_move(golden.positions[:count])
+    run = emulator(device.info.target.name)
+    before = run.instructions
+    with open_backend(load_network(golden.path), device, precision, tmp_path, count) as backend:
+        result = backend.evaluate(batch)
+    assert run.instructions > before + 100_000
+    logits, wdl = LIMITS[precision]
+    position = np.repeat(np.arange(count), np.diff(batch.move_offsets.astype(np.int64)))
+    expected = golden.policy[position, batch.moves]
+    assert_close(result.logits, expected, logits, precision)
+    for index in range(count):
+        own, golden_logits = result.logits[position == index], expected[position == index]
+        second, first = np.sort(golden_logits)[-2:]
+        assert first - second < logits or own.argmax() == golden_logits.argmax()
+    assert np.abs(result.wdl[:, 0] - result.wdl[:, 2] - golden.q[:count]).max() <= 2 * wdl
+    assert np.abs(result.wdl[:, 1] - golden.d[:count]).max() <= wdl
+
+
+@pytest.mark.parametrize("bucket", [1, 8])
+@pytest.mark.parametrize("device", TARGETS, indirect=True)
+def test_dense_embedding_and_policy_encoders(device: Device, bucket: int, tmp_path: Path) -> None:
+    """One position takes two branches of a graph, eight a chain with wider products."""
+    network = random_network(DENSE_EMBEDDING, seed=3)
+    batch = all_moves(probe_batch(bucket, seed=5).positions)
+    expected = ReferenceBackend(network, dtype="float64").evaluate(batch)
+    with open_backend(network, device, Precision.FP16, tmp_path, bucket) as backend:
+        result = backend.evaluate(batch)
+    logits, wdl = LIMITS[Precision.FP16]
+    assert_close(result.logits, expected.logits, logits, Precision.FP16)
+    assert np.abs(result.wdl - expected.wdl).max() <= wdl
+    assert np.abs(result.moves_left - expected.moves_left).max() <= 0.5
