@@ -72,13 +72,15 @@ class PoolStatistics:
     """What the searches of a pool asked of their evaluators, since it was opened.
 
     evaluations: positions. seconds: since the first one. mean_batch: positions per batch as the devices ran
-    them, the batches of other clients merged in.
+    them, the batches of other clients merged in. moves: made in the games that the searches are for, where
+    somebody counts them; games under way included.
     """
 
     searches: int = 0
     evaluations: int = 0
     seconds: float = 0.0
     mean_batch: float = 0.0
+    moves: int = 0
 
     @property
     def positions_per_second(self) -> float:

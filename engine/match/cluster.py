@@ -138,6 +138,7 @@ class ClusterPlace(Generic[Game]):
             evaluations=evaluations,
             seconds=max((statistics.seconds for statistics in known), default=0.0),
             mean_batch=evaluations / batches if batches else 0.0,
+            moves=sum(statistics.moves for statistics in known),
         )
 
     async def close(self) -> None:

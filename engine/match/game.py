@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from time import perf_counter
@@ -23,13 +24,15 @@ PATIENCE_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class GameRules:
-    """What games of a match have in common; the fields are those of MatchConfig."""
+    """What games of a match have in common; the fields are those of MatchConfig. moved: called for each
+    move."""
 
     adjudication: Adjudication
     tablebases: Tablebases | None = None
     chess960: bool = False
     time_margin_ms: float = 100.0
     stall_seconds: float = 120.0
+    moved: Callable[[], None] = lambda: None
 
 
 async def play_game(
@@ -105,6 +108,7 @@ async def _play(
             clock_ms=clock.remaining_ms,
         )
         moves.append(record)
+        rules.moved()
         verdict = end_by_rules(board) or adjudicator.judge(board, record)
         if len(moves) % 16 == 0:
             await asyncio.sleep(0)  # Players that answer at once must not keep the loop from all else.

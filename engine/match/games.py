@@ -68,13 +68,19 @@ class MatchPlace:
         self._pool: SearchPool | None = None
         self._stock: PlayerStock | None = None
         self._rules: GameRules | None = None
+        self._moves = 0
 
     async def open(self) -> int:
         """Also raises PlayerError and TablebaseError."""
         config = self._config
         tablebases = self._resources.enter_context(open_tablebases(config.adjudication.tablebase))
         self._rules = GameRules(
-            config.adjudication, tablebases, config.chess960, config.time_margin_ms, config.stall_seconds
+            config.adjudication,
+            tablebases,
+            config.chess960,
+            config.time_margin_ms,
+            config.stall_seconds,
+            self._count_move,
         )
         if evaluators_of(config.players):
             self._pool = self._make_pool(self._log)
@@ -91,7 +97,11 @@ class MatchPlace:
     def statistics(self) -> PoolStatistics:
         from engine.pool import PoolStatistics
 
-        return self._pool.statistics() if self._pool is not None else PoolStatistics()
+        asked = self._pool.statistics() if self._pool is not None else PoolStatistics()
+        return replace(asked, moves=self._moves)
+
+    def _count_move(self) -> None:
+        self._moves += 1
 
     async def close(self) -> None:
         if self._stock is not None:

@@ -89,7 +89,6 @@ class MatchRunner:
         self._faults = [0] * len(config.players)
         self._writing: set[asyncio.Task[None]] = set()
         self._next_summary = 0.0
-        self._moves = 0
 
     async def run(self) -> Ending:
         """Play until there is nothing more to play, and write the summary.
@@ -202,7 +201,6 @@ class MatchRunner:
             outcome = record.outcome
             self._standings.add(outcome)
             self.state.outcomes.append(outcome)
-            self._moves += outcome.plies
             self._measure()
             self._view.game_over(self.state, record)
             if monotonic() >= self._next_summary:
@@ -233,7 +231,7 @@ class MatchRunner:
             seconds=monotonic() - self._began,
             concurrency=self.state.speed.concurrency,
             games=len(self.state.outcomes) - self.state.resumed,
-            moves=self._moves,
+            moves=asked.moves,
             evaluations=asked.evaluations,
             positions_per_second=asked.positions_per_second,
             mean_batch=asked.mean_batch,

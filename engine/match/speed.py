@@ -10,8 +10,9 @@ from typing import Any
 class Speed:
     """Of this run of the match: what was resumed is not counted.
 
-    concurrency: games at once. moves: played by all players. evaluations: positions that this engine's
-    players asked their evaluator about; mean_batch: positions per batch as the device computed them.
+    concurrency: games at once. moves: played by all players, also in games that are not over. evaluations:
+    positions that this engine's players asked their evaluator about; mean_batch: positions per batch as the
+    device computed them.
     """
 
     seconds: float = 0.0
