@@ -50,20 +50,28 @@ some 70 µs of processor time, which a CPU backend lacks."""
 MAX_POSITIONS_PER_STEP = 16
 """For the sake of fewer steps on fast devices; see POSITIONS_PER_GAME."""
 
+FEW_POSITIONS = 4
+"""So many at a time weaken no search: it begins with as many."""
+
+FEW_SEARCHES_POSITIONS = 64
+"""Few searches send FEW_POSITIONS each until they are so many together, or each device batch and each request
+would carry one or two."""
+
 
 def positions_per_step(network: NetworkInfo, searches: int) -> int:
     """How many positions each of so many searches sends at a time.
 
     Together they are to keep two batches of the recommended size on their way, one at work and one waiting. A
     longer queue gains nothing: it delays answers and weakens searches. Only where that would mean too many
-    steps are they larger.
+    steps, or too small ones, are they larger.
     """
     best = network.recommended_batch
     if searches < 2:
         return best
     fair = ceil(2 * best / searches)
     rate = max((1000 * batch / ms for batch, ms in network.curve if ms > 0), default=0.0)
-    least = min(MAX_POSITIONS_PER_STEP, ceil(rate / STEPS_PER_SECOND))
+    few = min(FEW_POSITIONS, ceil(FEW_SEARCHES_POSITIONS / searches))
+    least = min(MAX_POSITIONS_PER_STEP, max(few, ceil(rate / STEPS_PER_SECOND)))
     return max(1, min(best, max(fair, least)))
 
 

@@ -2,7 +2,7 @@
 
 A request costs both processes some 150 µs of processor time, however few positions it carries, and on a CPU
 backend that time is the network's. So what the searches have collected in one round of the pool goes into
-requests of about the size that the evaluator recommends.
+requests of the size that the evaluator recommends, or larger where there are many positions.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from protocol.client import Completed, EvaluatorClient
     from protocol.messages import NetworkInfo, Priority
 
-ENOUGH_BATCHES = 3
-"""With so many batches of the recommended size on their way, two at work and one waiting, more positions wait
-here until they fill a request."""
+ENOUGH_REQUESTS = 3
+"""With so many full requests on their way, two at work and one waiting, more positions wait here until they
+fill another one. Full is what the evaluator recommends, or a quarter of all positions if that is more."""
 
 OVERLOADED_SECONDS = 0.01
 """Pause when the evaluator's queue is full of others' work: there is nothing to wait on."""
@@ -229,12 +229,13 @@ class SharedEvaluator:
         other = [piece for piece in pieces if piece.owner.content_hash != network.content_hash]
         failed = _fail(other, PipelineError("the evaluator's network is another one now"))
         pieces = [piece for piece in pieces if piece not in other] if other else pieces
-        most = max(1, min(network.recommended_batch, client.max_batch))
         waiting = sum(piece.size for piece in pieces)
+        quarter = (waiting + self._sent_positions.get(key, 0)) // (ENOUGH_REQUESTS + 1)
+        most = max(1, min(max(network.recommended_batch, quarter), client.max_batch))
         start = 0
         while start < len(pieces):
             under_way = self._sent_positions.get(key, 0)
-            if waiting < most and under_way >= ENOUGH_BATCHES * most:
+            if waiting < most and under_way >= ENOUGH_REQUESTS * most:
                 break
             size, end = pieces[start].size, start + 1
             while end < len(pieces) and size + pieces[end].size <= most:

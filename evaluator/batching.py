@@ -25,7 +25,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
-from evaluator.latency import LAUNCH_MS, LatencyModel
+from evaluator.latency import LatencyModel
 
 TOLERANCE = 0.02
 """Plans within this fraction of the fastest count as equally fast."""
@@ -179,7 +179,7 @@ class BatchPolicy:
         plans: list[tuple[float, float, tuple[float, ...], int]] = []
         for size, count in zip(sizes, counts, strict=True):
             first_ms = model.milliseconds(size)
-            cost_ms = first_ms + (LAUNCH_MS + model.drain_ms(total - size) if size < total else 0.0)
+            cost_ms = first_ms + (model.launch_ms + model.drain_ms(total - size) if size < total else 0.0)
             late = max(
                 self._lateness(taken[count], first_ms, now_ms), self._lateness(left[count], cost_ms, now_ms)
             )

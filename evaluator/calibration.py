@@ -15,6 +15,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -22,12 +23,12 @@ import platformdirs
 import psutil
 
 from evaluator.backends.base import Backend
-from evaluator.latency import LADDER, LatencyModel
+from evaluator.latency import LADDER, LAUNCH_MS, LAUNCH_ON_CPU_MS, LatencyModel
 from protocol.batch import PLANES, POLICY_SIZE, POSITION_DTYPE, PositionBatch
 
 log = logging.getLogger("evaluator.calibration")
 
-CODE_VERSION = 1
+CODE_VERSION = 2
 """Raise when the meaning of a cached curve, or the speed of our own code in it, changes."""
 
 FLAT_STEPS = 3
@@ -38,6 +39,9 @@ BEYOND_MEASURED = 2
 
 DISTURBED = 0.7
 """A throughput below this fraction of the best so far is measured once more."""
+
+PATIENCE = 4.0
+"""Measuring the processor's time may take so many times its budget on the clock."""
 
 MAX_OTHERS_SHARE = 0.25
 """A curve that was measured while other programs took a larger share of the machine is not kept."""
@@ -71,38 +75,58 @@ def time_batches(
 ) -> dict[int, float]:
     """Milliseconds of one batch of each size, as far as the budget goes (the first size always).
 
-    Each size is run once to warm up and then `repeats` times, fewer when the budget gets short, and the best
-    run counts: whatever else the machine did can only have made it slower. With
-    stop_when_flat, larger sizes are left out once the throughput has stopped growing.
+    Where batches are computed side by side, as many run at once as the backend takes, and each gets its
+    share of the processor's time, which other programs do not lengthen. Each size is run once to warm up
+    and then `repeats` times, fewer when the budget gets short, and the best run counts: whatever else the
+    machine did can only have made it slower. With stop_when_flat, larger sizes are left out once the
+    throughput has stopped growing.
     """
+    side_by_side = backend.side_by_side
+    at_once = backend.max_in_flight if side_by_side else 1
+    began, began_processor = time.perf_counter(), time.process_time()
     points: dict[int, float] = {}
-    start = time.perf_counter()
     whole = sample_batch(min(max(sizes), backend.max_batch))
     best_rate = 0.0
     previous: float | None = None
-    for size in sizes:
-        if size > backend.max_batch:
-            break
-        left_s = budget_s - (time.perf_counter() - start)
-        if previous is not None and left_s < 2 * previous / 1000 * size / max(points):
-            break
-        batch = _first(whole, size)
-        runs: list[float] = []
-        planned = repeats + 1
-        while len(runs) < planned:
-            begin = time.perf_counter()
-            backend.evaluate(batch)
-            runs.append((time.perf_counter() - begin) * 1000)
-            if len(runs) > 1 and time.perf_counter() - start + runs[-1] / 1000 > budget_s:
+
+    def left_s() -> float:
+        passed = time.perf_counter() - began
+        if side_by_side:
+            own = (time.process_time() - began_processor) / backend.threads
+            passed = max(own, passed / PATIENCE)
+        return budget_s - passed
+
+    with ThreadPoolExecutor(at_once) as threads:
+
+        def run_ms(batch: PositionBatch) -> float:
+            if not side_by_side:
+                begin = time.perf_counter()
+                backend.evaluate(batch)
+                return (time.perf_counter() - begin) * 1000
+            begin = time.process_time()
+            list(threads.map(backend.evaluate, [batch] * at_once))
+            return max(1e-3, (time.process_time() - begin) * 1000 / backend.threads / at_once)
+
+        for size in sizes:
+            if size > backend.max_batch:
                 break
-            # A larger batch that is much slower per position was disturbed: look again.
-            if len(runs) == repeats + 1 and size / min(runs[1:]) < DISTURBED * best_rate:
-                planned = 2 * repeats + 1
-        runs = runs[1:] or runs
-        previous = points[size] = max(1e-3, min(runs))
-        best_rate = max(best_rate, size / previous)
-        if stop_when_flat and _is_flat(points):
-            break
+            if previous is not None and left_s() < 2 * at_once * previous / 1000 * size / max(points):
+                break
+            batch = _first(whole, size)
+            runs: list[float] = []
+            planned = repeats + 1
+            while len(runs) < planned:
+                runs.append(run_ms(batch))
+                if len(runs) > 1 and left_s() < at_once * runs[-1] / 1000:
+                    break
+                # A larger batch that is much slower per position was disturbed: look again.
+                if len(runs) == repeats + 1 and size / min(runs[1:]) < DISTURBED * best_rate:
+                    planned = 2 * repeats + 1
+            runs = runs[1:] or runs
+            previous = points[size] = max(1e-3, min(runs))
+            best_rate = max(best_rate, size / previous)
+            if stop_when_flat and _is_flat(points):
+                break
     return points
 
 
@@ -122,7 +146,8 @@ def latency_model(
             path = None
         if path is not None:
             _write(path, points)
-    model = LatencyModel(points, _largest_trusted(points, backend), backend.buckets)
+    launch_ms = LAUNCH_ON_CPU_MS if backend.side_by_side else LAUNCH_MS
+    model = LatencyModel(points, _largest_trusted(points, backend), backend.buckets, launch_ms)
 
     def save() -> None:
         if path is not None and model.observations >= MIN_OBSERVATIONS:
@@ -139,9 +164,10 @@ def _processor_seconds() -> tuple[float, float, float]:
 
 
 def _others_share(before: tuple[float, float, float], after: tuple[float, float, float]) -> float:
-    """The share of the machine that other processes took between two readings, 0 to 1."""
+    """The share of the machine that other processes took between two readings, 0 to 1; 0 where that cannot be
+    told, because the machine counts in hundredths of a second."""
     passed, busy, own = (later - earlier for earlier, later in zip(before, after, strict=True))
-    return max(0.0, busy - own) / max(1e-9, passed * (os.cpu_count() or 1))
+    return max(0.0, busy - own) / (passed * (os.cpu_count() or 1)) if passed >= 0.1 else 0.0
 
 
 def _is_flat(points: Mapping[int, float]) -> bool:

@@ -41,6 +41,10 @@ LAUNCH_MS = 0.1
 """What the service itself spends on each device batch (merging, handing over, splitting): a cut has to save
 more than this."""
 
+LAUNCH_ON_CPU_MS = 0.5
+"""The same where service and engine take that time from the device itself, and the rest of what a request
+costs them with it: about a millisecond of one core, most of it for caches that the network has swept."""
+
 REBUILD_OBSERVATIONS = 64
 """The tables are made anew after this many observed batches."""
 
@@ -52,13 +56,20 @@ class LatencyModel:
     buckets: sizes that the device really runs, a batch being padded to the next one; empty when any size runs
     as it is. Beyond the largest measured size the time grows along the last segment, but the throughput is
     not taken to grow any further.
-    observations: batches it was corrected by.
+    launch_ms: what each batch costs besides. observations: batches it was corrected by.
     """
 
-    def __init__(self, points: Mapping[int, float], max_batch: int, buckets: Iterable[int] = ()) -> None:
+    def __init__(
+        self,
+        points: Mapping[int, float],
+        max_batch: int,
+        buckets: Iterable[int] = (),
+        launch_ms: float = LAUNCH_MS,
+    ) -> None:
         if not points or any(size < 1 or not 0 < ms < math.inf for size, ms in points.items()):
             raise ValueError("a latency model needs positive sizes and finite positive milliseconds")
         self.max_batch = max_batch
+        self.launch_ms = launch_ms
         self._buckets = sorted({bucket for bucket in buckets if bucket < max_batch} | {max_batch})
         self._padded = len(self._buckets) > 1
         self._sizes = sorted(points)
@@ -72,12 +83,12 @@ class LatencyModel:
         return float(self._ms[min(batch, self.max_batch)])
 
     def drain_ms(self, positions: int) -> float:
-        """Expected time of that many positions when cut into batches in the best way, with LAUNCH_MS for
+        """Expected time of that many positions when cut into batches in the best way, with launch_ms for
         every batch after the first."""
         if positions <= self.max_batch:
             return float(self._drain[positions])
         whole, rest = divmod(positions, self._best_batch)
-        return whole * (self.milliseconds(self._best_batch) + LAUNCH_MS) + float(self._drain[rest])
+        return whole * (self.milliseconds(self._best_batch) + self.launch_ms) + float(self._drain[rest])
 
     def throughput(self, batch: int) -> float:
         """Positions per second in batches of that size."""
@@ -91,7 +102,7 @@ class LatencyModel:
     @property
     def knee(self) -> int:
         """The smallest measured batch within KNEE_TOLERANCE of the best throughput that KNEE_MS allow, by the
-        shortest times."""
+        shortest times and with launch_ms for each batch."""
         return self._knee
 
     def shortest(self) -> dict[int, float]:
@@ -177,8 +188,8 @@ class LatencyModel:
             size, cost = cut, float(ms[cut])
             while size < self.max_batch:
                 after = drain[1 : self.max_batch + 1 - size]
-                np.minimum(drain[size + 1 :], cost + LAUNCH_MS + after, out=drain[size + 1 :])
-                size, cost = 2 * size, 2 * cost + LAUNCH_MS
+                np.minimum(drain[size + 1 :], cost + self.launch_ms + after, out=drain[size + 1 :])
+                size, cost = 2 * size, 2 * cost + self.launch_ms
         self._drain = drain
 
     def _find_knee(self) -> int:
@@ -189,5 +200,6 @@ class LatencyModel:
         if not known:
             return self.max_batch
         quick = {size: ms for size, ms in known.items() if ms <= KNEE_MS} or dict([min(known.items())])
-        enough = (1 - KNEE_TOLERANCE) * max(size / ms for size, ms in quick.items())
-        return min(size for size, ms in quick.items() if size / ms >= enough)
+        rates = {size: size / (ms + self.launch_ms) for size, ms in quick.items()}
+        enough = (1 - KNEE_TOLERANCE) * max(rates.values())
+        return min(size for size, rate in rates.items() if rate >= enough)

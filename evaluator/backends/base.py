@@ -24,9 +24,10 @@ class Backend(ABC):
     name: the name it is opened by ("onnx"). device: the hardware, in words. max_batch: the most positions
     one call takes. max_in_flight: how many threads may be inside `evaluate` at once (1 unless uploads,
     compute and downloads of several batches overlap). side_by_side: whether these compute at the same time,
-    each with a part of the device, and not one after the other. buckets: the sizes the device really runs, a
-    batch being padded to the next one; empty if any size runs as it is. tolerance: how far results may be
-    from the float64 reference, which `verify` and the conformance suite hold the backend to.
+    each with a part of the processor's `threads`, and not one after the other. buckets: the sizes the
+    device really runs, a batch being padded to the next one; empty if any size runs as it is. tolerance:
+    how far results may be from the float64 reference, which `verify` and the conformance suite hold the
+    backend to.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Backend(ABC):
     max_batch: int = 1024
     max_in_flight: int = 1
     side_by_side: bool = False
+    threads: int = 1
     buckets: tuple[int, ...] = ()
     tolerance: Tolerance = FP32
 

@@ -61,6 +61,8 @@ def test_games_share_one_evaluator_and_their_batches_are_merged(pool: SearchPool
         (32, 40.0, 1, 32),  # alone: as any search
         (32, 40.0, 2, 32),  # one at work, one waiting
         (32, 40.0, 8, 8),
+        (8, 10.0, 8, 4),  # two would do, but four weaken no search
+        (8, 10.0, 30, 3),
         (32, 40.0, 64, 1),
         (32, 40.0, 500, 1),
         (32, 20.0, 500, 2),  # 1,600 positions/s: one at a time would be too many steps

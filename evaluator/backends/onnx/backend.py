@@ -62,8 +62,7 @@ class OnnxBackend(Backend):
     less, so that each has its own and they share the rest: with two threads, one each. Nobody then waits for
     the slowest thread at the end of every operator, which costs most where something else takes a core now
     and then. Measured with the shipped network and two threads, positions/s alone / in pairs: batch 4
-    1,100 / 1,480, batch 24 1,450 / 1,640. The second session is opened in the background when two batches
-    first meet; large networks do without.
+    1,100 / 1,480, batch 24 1,450 / 1,640. Large networks do without the second session.
 
     int8 weights are quantised once, activations as they come, with one scale for a whole batch: a position's
     result then depends a little on its batch. The error against float32 is measured when the backend opens,
@@ -82,13 +81,10 @@ class OnnxBackend(Backend):
             self._outputs.append("moves_left")
         if int8 and not isinstance(network.body, AttentionBody):
             raise BackendError("int8 is for networks with an attention body; open this one without it")
-        self._network: NetworkSpec | None = network
-        self._int8 = int8
         self._lock = threading.Lock()
         self._running = 0
         self._paired_until = 0.0
         self._paired: ort.InferenceSession | None = None
-        self._opening: threading.Thread | None = None
         self._session: ort.InferenceSession | None = self._open(network, self.threads, int8=False)
         if int8:
             probe = probe_batch(64)
@@ -98,6 +94,7 @@ class OnnxBackend(Backend):
             self.device += ", int8"
             self.tolerance = INT8
         if self.threads > 1 and cost_of(network).parameters <= PAIRED_PARAMETERS:
+            self._paired = self._open(network, self.threads - 1, int8=int8)
             self.max_in_flight, self.side_by_side = 2, True
 
     @staticmethod
@@ -126,9 +123,6 @@ class OnnxBackend(Backend):
             now = monotonic()
             if self._running > 1:
                 self._paired_until = now + PAIRED_SECONDS
-                if self._opening is None:
-                    self._opening = threading.Thread(target=self._open_paired, name="onnx-pair", daemon=True)
-                    self._opening.start()
             paired = self._paired if now < self._paired_until else None
             session = paired or self._session
         try:
@@ -136,18 +130,6 @@ class OnnxBackend(Backend):
         finally:
             with self._lock:
                 self._running -= 1
-
-    def _open_paired(self) -> None:
-        network = self._network
-        if network is None:
-            return
-        try:
-            session = self._open(network, self.threads - 1, int8=self._int8)
-        except BackendError as error:
-            _log.warning("batches are computed by all threads together: %s", error)
-            return
-        with self._lock:
-            self._paired, self._network = session, None
 
     def _run(self, session: ort.InferenceSession, batch: PositionBatch) -> list[Any]:
         values = np.ones((len(batch), PLANES, 1), np.float32)
@@ -159,10 +141,8 @@ class OnnxBackend(Backend):
             raise BackendError(f"onnxruntime failed: {error}") from error
 
     def close(self) -> None:
-        if self._opening is not None:
-            self._opening.join()
         with self._lock:
-            self._session = self._paired = self._network = None
+            self._session = self._paired = None
 
 
 def _check_quantised(exact: list[Any], quantised: list[Any]) -> QuantisationError:

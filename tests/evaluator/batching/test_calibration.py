@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+from math import inf
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +21,7 @@ from tests.evaluator.service.harness import EchoBackend
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of cached curves, one of our own."""
     monkeypatch.setattr(calibration.platformdirs, "user_cache_dir", lambda *_: str(tmp_path))
-    monkeypatch.setattr(calibration, "MAX_OTHERS_SHARE", 2.0)  # Whatever else this machine does.
+    monkeypatch.setattr(calibration, "MAX_OTHERS_SHARE", inf)  # Whatever else this machine does.
     return tmp_path / "latency"
 
 
@@ -32,6 +34,20 @@ def test_sample_positions_keep_the_protocol_and_repeat_themselves() -> None:
 
 def test_the_first_size_is_measured_whatever_the_budget() -> None:
     assert list(time_batches(EchoBackend(), [1, 2, 4], 1e-9)) == [1]
+
+
+def test_batches_that_are_computed_side_by_side_are_measured_so() -> None:
+    backend = EchoBackend()
+    backend.max_in_flight, backend.side_by_side = 2, True
+    meeting = threading.Barrier(2, timeout=60)
+    answer = backend.answer
+
+    def wait_for_company(batch: PositionBatch) -> EvaluationBatch:
+        meeting.wait()
+        return answer(batch)
+
+    backend.answer = wait_for_company
+    assert list(time_batches(backend, [1, 2], 60.0)) == [1, 2]
 
 
 def test_sizes_beyond_the_device_are_left_out() -> None:
