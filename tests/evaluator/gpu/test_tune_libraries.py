@@ -23,7 +23,7 @@ from evaluator.gpu.program import LibraryStep
 from evaluator.gpu.target import Precision
 from evaluator.gpu.tune import LibraryGivenUp, Measured, Tuner
 from evaluator.network import NetworkSpec
-from evaluator.network.random_network import random_network
+from evaluator.network.random_network import NetworkShape, random_network
 from evaluator.network.spec import Activation
 from tests.evaluator.gpu.fibers import open_amd
 from tests.evaluator.gpu.libraries import opened
@@ -31,6 +31,8 @@ from tests.hip_runtime.blas_standin import Control
 from tests.hip_runtime.standin import Runtime
 
 PRODUCT = Product(16, 32, 64, Activation.RELU, residual=True, followed=True)
+
+NETWORK = NetworkShape(32, layers=1, ffn=40, policy_width=32)
 
 
 @pytest.fixture
@@ -228,7 +230,7 @@ def test_a_whole_network_with_a_library_in_its_graphs(
 ) -> None:
     monkeypatch.setattr(tune.platformdirs, "user_cache_dir", lambda *_: str(tmp_path))
     times[fastest] = 0.1
-    network = random_network("tiny-attention")
+    network = random_network(NETWORK)
     batch = probe_batch(2)
     expected = ReferenceBackend(network, dtype="float64").evaluate(batch)
     with open_tuned(open_amd(), kernel_cache, network) as backend:
@@ -260,7 +262,7 @@ def test_a_backend_opens_with_what_is_left_when_a_library_stops_returning(
         return measure(tuner, product)
 
     monkeypatch.setattr(Tuner, "measure", measure_then_hang)
-    network = random_network("tiny-attention")
+    network = random_network(NETWORK)
     with open_tuned(open_amd(), kernel_cache, network) as backend:
         assert libraries_in(backend) == {"hipBLAS"}
     assert len(products) == len(set(products))
