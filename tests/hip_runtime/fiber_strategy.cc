@@ -72,6 +72,14 @@ std::vector<std::string> kernels(const std::string& source) {
   return names;
 }
 
+// Of libamdhip64.so.
+std::string library_folder() {
+  Dl_info info{};
+  dladdr((void*)&library_folder, &info);
+  const std::string path = info.dli_fname;
+  return path.substr(0, path.rfind('/'));
+}
+
 int compile(const char* source, const char*, const char* const* options, int count, void* result) {
   const Folder folder;
   std::string target = "none";
@@ -88,17 +96,13 @@ int compile(const char* source, const char*, const char* const* options, int cou
          << "(const unsigned* grid, int threads, unsigned long shared_bytes, const void* arguments) {\n"
          << "  return fibers::launch_packed(" << name << ", grid, threads, shared_bytes, arguments);\n}\n";
   file.close();
-  std::vector<std::string> command{
-      "c++",
-      "-O1",
-      "-w",
-      "-fno-strict-aliasing",
-      "-fPIC",
-      "-shared",
-      "-DWAVEFRONT_CPU",
-      "-DWAVEFRONT_CPU_WAVE=" + std::string(target.rfind("gfx9", 0) ? "32" : "64"),
-      "-include",
-      STANDIN_FOLDER "/fibers.h"};
+  const std::string wave = target.rfind("gfx9", 0) == 0 ? "64" : "32";
+  // standin.py has put fibers.h beside this library, precompiled for each wave with these same flags.
+  std::vector<std::string> command{"c++",      "-O1",
+                                   "-w",       "-fno-strict-aliasing",
+                                   "-fPIC",    "-DWAVEFRONT_CPU",
+                                   "-shared",  "-DWAVEFRONT_CPU_WAVE=" + wave,
+                                   "-include", library_folder() + "/wave" + wave + "/fibers.h"};
   command.insert(command.end(), passed.begin(), passed.end());
   command.insert(command.end(), {folder.path + "/kernel.cpp", "-o", folder.path + "/kernel.so"});
   const int status = run(command, folder.path + "/log");

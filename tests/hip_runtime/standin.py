@@ -228,22 +228,35 @@ def build(folder: Path) -> Path:
         library = Path(temporary) / "rocm" / "lib"
         library.mkdir(parents=True)
         flags = ["-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-pthread"]
-        flags += ["-fvisibility=hidden", f'-DSTANDIN_FOLDER="{FOLDER}"']
+        flags += ["-fvisibility=hidden"]
         for name, sources, more in (
             ("libamdhip64.so", RUNTIME_SOURCES, ["-ldl"]),
             ("libhiprtc.so", ("hiprtc.cc",), [f"-L{library}", "-lamdhip64", "-Wl,-rpath,$ORIGIN"]),
         ):
-            command = ["c++", *flags, *(str(FOLDER / source) for source in sources)]
-            command += ["-o", str(library / name), f"-Wl,-soname,{name}", *more]
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            if done.returncode:
-                raise RuntimeError(f"the stand-in runtime does not compile:\n{done.stderr}")
+            # In one piece: most of the time goes into the standard library's headers.
+            whole = Path(temporary) / f"{name}.cc"
+            whole.write_text("".join(f'#include "{FOLDER / source}"\n' for source in sources), "utf-8")
+            _run(["c++", *flags, str(whole), "-o", str(library / name), f"-Wl,-soname,{name}", *more])
+        for wave in (32, 64):
+            header = library / f"wave{wave}" / "fibers.h"
+            header.parent.mkdir()
+            shutil.copy(FOLDER / "fibers.h", header)
+            # As fiber_strategy.cc compiles kernels.
+            flags = ["-O1", "-w", "-fno-strict-aliasing", "-fPIC", "-std=c++17"]
+            flags += ["-DWAVEFRONT_CPU", f"-DWAVEFRONT_CPU_WAVE={wave}"]
+            _run(["c++", *flags, "-x", "c++-header", str(header), "-o", f"{header}.gch"])
         try:
             library.parent.rename(folder)
         except OSError:
             if not (folder / "lib").exists():  # else another process was faster
                 raise
     return folder
+
+
+def _run(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"the stand-in runtime does not compile:\n{done.stderr}")
 
 
 @cache
