@@ -315,7 +315,9 @@ class Dispatcher:
         busy_until = max(device.expected_end_ms, default=None)
         for _, _, network, runner in waiting:
             pending = network.scheduler.pending(now, runner.model.max_batch)
-            decision = runner.policy.decide(pending, now, busy_until)
+            # Side by side, a batch does not wait for the one under way to end: there is a part left for it.
+            busy = None if runner.backend.side_by_side else busy_until
+            decision = runner.policy.decide(pending, now, busy)
             if isinstance(decision, Launch):
                 segments = network.scheduler.take(decision.positions, now)
                 return _Job(network, segments, sum(s.stop - s.start for s in segments)), runner, None
