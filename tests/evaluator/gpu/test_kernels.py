@@ -20,6 +20,9 @@ from evaluator.gpu.variants import AMD_TARGETS, NVIDIA_TARGETS, Variant, Variant
 
 TARGETS = (*AMD_TARGETS, *NVIDIA_TARGETS)
 
+SIBLINGS = ("gfx90a", "gfx1151", "gfx1201")
+"""Of gfx942, gfx1100 and gfx1200."""
+
 
 def compiled_for(name: str) -> Target:
     """Skips the calling test where the target's compiler is absent."""
@@ -82,8 +85,9 @@ def test_no_hot_kernel_spills(name: str, precision: Precision) -> None:
     wanted = hardest(variants().all(target, precision))
     if precision is not Precision.FP16:
         wanted = [variant for variant in wanted if variant.hot]
-    if precision is Precision.BF16:
-        # Other conversions and matrix instructions than fp16, the same loops and tiles.
+    if precision is Precision.BF16 or name in SIBLINGS:
+        # The same loops and tiles as fp16 with other conversions and matrix instructions, or the same code
+        # but for the name of the target. The slow test compiles everything.
         gemm = [variant for variant in wanted if variant.key.file == "gemm"]
         wanted = [variant for variant in wanted if variant.key.file == "attention"] + gemm[-1:]
     assert_in_registers(wanted, target)
@@ -141,19 +145,9 @@ def test_without_a_known_matrix_unit_its_instructions_are_not_used(
 
 def test_the_command_prints_a_table_and_json(capsys: pytest.CaptureFixture[str]) -> None:
     compiled_for("gfx1100")
-    command = [
-        "kernels",
-        "--target",
-        "gfx1100",
-        "--precision",
-        "fp16",
-        "--kernel",
-        "attention",
-        "--jobs",
-        "1",
-    ]
+    command = ["kernels", "--target", "gfx1100", "--precision", "fp32", "--kernel", "attention"]
     assert main(command) == 0
-    assert "attention depth=32 slice=32 bias" in capsys.readouterr().out
+    assert "attention depth=32 " in capsys.readouterr().out
     assert main([*command, "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert {(row["kernel"], row["target"], row["hot"]) for row in rows} == {("attention", "gfx1100", True)}
