@@ -65,7 +65,12 @@ bool reset(const std::string& text) {
   Runtime& r = runtime();
   forget_memory();
   r.devices = devices;
-  for (auto& stream : r.streams) stream.alive = false, stream.queue.clear();
+  for (auto& stream : r.streams) {
+    stream.alive = false;
+    stream.queue.clear();
+    stream.capture = nullptr;
+  }
+  for (auto& capture : r.captures) capture.origin = nullptr;
   for (auto& event : r.events) event.alive = false;
   for (auto& graph : r.graphs) graph.alive = false;
   for (auto& graph : r.executables) graph.alive = false;

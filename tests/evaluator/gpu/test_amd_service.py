@@ -24,6 +24,7 @@ from evaluator.calibration import sample_batch
 from evaluator.commands import tune as tune_command
 from evaluator.gpu import discovery
 from evaluator.loading import Loader
+from evaluator.metrics import prometheus_text
 from evaluator.network import load_network
 from evaluator.network.random_network import NetworkShape, random_network
 from evaluator.network.writer import write_network
@@ -189,7 +190,7 @@ def assert_right(client: EvaluatorClient, network_file: Path, seed: int) -> None
 
 
 def test_a_device_that_fails_for_a_while_is_used_again(machine: Runtime, network_file: Path) -> None:
-    with serving(network_file) as (_, client):
+    with serving(network_file) as (service, client):
         assert_right(client, network_file, 1)
         machine.fail("hipGraphLaunch", 999, nth=2)
         for seed in range(2, 6):
@@ -198,6 +199,8 @@ def test_a_device_that_fails_for_a_while_is_used_again(machine: Runtime, network
         assert metrics["device_failures"] == 1
         assert metrics["fallback_batches"] == 1
         assert metrics["device_memory"]["0:gpu"]["used"] == machine.report().used[0] > 0
+        text = prometheus_text(service.status())
+        assert 'wavefront_device_memory_bytes{device="0:gpu",what="total"} 8589934592' in text
     assert machine.report().alive == {}
 
 

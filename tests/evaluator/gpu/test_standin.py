@@ -1,16 +1,19 @@
-"""The stand-in runtime itself, through hip-python: what it is told to be, and that another strategy can run
-the kernels."""
+"""The stand-in runtime itself, through hip-python: it finds mistakes, and another strategy can run the
+kernels."""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from evaluator.gpu.device import CompilationError, DeviceError
+from evaluator.gpu.device import CompilationError, Device, DeviceError
+from tests.evaluator.gpu.fibers import open_amd
 from tests.hip_runtime import standin
 
 
@@ -77,3 +80,81 @@ def test_code_for_another_target_is_refused(runtime: standin.Runtime, tmp_path: 
     second = AmdDevice(1)
     with pytest.raises(DeviceError, match="NoBinaryForGpu"):
         second.load(code, "nothing", 0)
+
+
+def _freed_twice(device: Device) -> None:
+    address = device.allocate(64)
+    device.free(address)
+    device.free(address)
+
+
+def _copied_too_much(device: Device) -> None:
+    device.write(device.allocate(64), np.zeros(65, np.uint8))
+
+
+def _host_address_on_the_device(device: Device) -> None:
+    buffer = device.allocate_host(64)
+    device.write(buffer.host_address, np.zeros(64, np.uint8))
+
+
+def _waited_for_nothing(device: Device) -> None:
+    device.wait_for(device.create_stream(), device.create_event())
+
+
+def _timed_without_timing(device: Device) -> None:
+    event, stream = device.create_event(), device.create_stream()
+    device.record(event, stream)
+    device.synchronize(event)
+    device.milliseconds(event, event)
+
+
+def _launched_a_graph_that_is_gone(device: Device) -> None:
+    stream = device.create_stream()
+    device.begin_capture(stream)
+    graph = device.end_capture(stream)
+    device.release(graph)
+    device.launch_graph(graph, stream)
+
+
+def _allocated_while_capturing(device: Device) -> None:
+    device.begin_capture(device.create_stream())
+    device.allocate(64)
+
+
+def _left_a_branch_open(device: Device) -> None:
+    stream, aside, event = device.create_stream(), device.create_stream(), device.create_event()
+    buffer = device.allocate_host(64)
+    address = device.allocate(64)
+    device.begin_capture(stream)
+    device.record(event, stream)
+    device.wait_for(aside, event)
+    device.upload(address, buffer.host_address, 64, aside)
+    device.end_capture(stream)
+
+
+def _used_a_stream_of_another_device(device: Device) -> None:
+    event, stream = device.create_event(), device.create_stream()
+    open_amd(1)  # from here on it is the thread's device
+    device.record(event, stream)
+
+
+@pytest.mark.parametrize(
+    ("mistake", "found"),
+    [
+        (_freed_twice, "hipFree: freed twice"),
+        (_copied_too_much, "hipMemcpy: 65 bytes from byte 0 of a block of 64"),
+        (_host_address_on_the_device, "hipMemcpy: the host's address given to a device"),
+        (_waited_for_nothing, "hipStreamWaitEvent: an event that was never recorded"),
+        (_timed_without_timing, "hipEventElapsedTime: an event made without timing"),
+        (_launched_a_graph_that_is_gone, "hipGraphLaunch: a graph that was destroyed"),
+        (_allocated_while_capturing, "hipMalloc: not allowed while this thread captures"),
+        (_left_a_branch_open, "hipStreamEndCapture: a stream that takes part was not joined"),
+        (_used_a_stream_of_another_device, "hipEventRecord: a stream of device 0 while the thread uses 1"),
+    ],
+)
+def test_mistakes_are_found(runtime: standin.Runtime, mistake: Callable[[Device], None], found: str) -> None:
+    runtime.reset("gfx1100;gfx1100")
+    with contextlib.suppress(DeviceError):
+        mistake(open_amd())
+    assert [each for each in runtime.report().misuse if each.startswith(found)]
+    runtime.reset()
