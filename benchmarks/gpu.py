@@ -164,7 +164,10 @@ def profile(backend: GpuBackend, size: int, repeats: int = 20) -> None:
         label = ".".join(step.label.split(".")[1:]) if step.label.startswith("encoder") else step.label
         constants = dict(step.kernel.constants) if isinstance(step, Launch) else {}
         tile = "" if isinstance(step, Launch) else " library"
-        if "BLOCK_M" in constants:
+        if isinstance(step, Launch) and step.kernel.file == "gemm_hopper":
+            norm = ", norm" if constants["NORMALISE"] else ""
+            tile = f" wgmma {constants['BLOCK_N']}{norm}"
+        elif "BLOCK_M" in constants:
             packed = " packed" * bool(constants["PACKED"])
             tile = f"{packed} {constants['BLOCK_M']}x{constants['BLOCK_N']}/{step.grid[2]}"
         entry = by_label[label + tile]

@@ -6,11 +6,11 @@ normalise), many times in one graph, with weights that are not in the chip's cac
 
 from __future__ import annotations
 
-import ctypes
 import math
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -21,6 +21,7 @@ from evaluator.gpu.builder import After, Builder, Linear
 from evaluator.gpu.compiler import Compiler, KernelKey
 from evaluator.gpu.device import Device
 from evaluator.gpu.gemm import Choice, Product
+from evaluator.gpu.launching import queue
 from evaluator.gpu.library import Library
 from evaluator.gpu.packed import Packed, WeightFormat, rounded
 from evaluator.gpu.packed import pack as pack_codes
@@ -246,23 +247,9 @@ class Bench:
                     stream=int(self._stream),
                 )
             elif not isinstance(step, Branch):
-                arguments = [
-                    ctypes.c_float(argument)
-                    if isinstance(argument, float)
-                    else ctypes.c_int32(argument)
-                    if isinstance(argument, int)
-                    else ctypes.c_uint64(self._address(argument, copy))
-                    for argument in step.arguments
-                ]
-                self._device.launch(
-                    kernels[step.kernel, step.shared_bytes],
-                    step.grid,
-                    step.threads,
-                    step.shared_bytes,
-                    arguments,
-                    self._stream,
-                    overlap=not first,
-                )
+                kernel = kernels[step.kernel, step.shared_bytes]
+                address = partial(self._address, copy=copy)
+                queue(self._device, kernel, step, address, self._stream, overlap=not first)
             first = False
 
     def _program(self, choice: Choice) -> Program:
@@ -330,10 +317,9 @@ class Bench:
         for values, row in zip(bits, self.rows, strict=True):
             self._device.write(self._buffers[name] + int(row) * values.nbytes, values)
 
-    def _address(self, buffer: Buffer | float | None, copy: int) -> int:
+    def _address(self, buffer: Buffer | None, copy: int) -> int:
         if buffer is None:
             return 0
-        assert isinstance(buffer, Buffer)
         count, stride = self._copies.get(buffer.name, (1, 0))
         return self._buffers[buffer.name] + copy % count * stride
 

@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from evaluator.gpu import hopper
 from evaluator.gpu import weights as pack
 from evaluator.gpu.compiler import KernelKey
 from evaluator.gpu.gemm import Choice, Chooser, Product
+from evaluator.gpu.hopper import HopperTile
 from evaluator.gpu.library import library_product
 from evaluator.gpu.packed import Packed
 from evaluator.gpu.program import (
@@ -28,6 +30,7 @@ from evaluator.gpu.program import (
     Space,
 )
 from evaluator.gpu.target import Precision, Target
+from evaluator.gpu.tensor_maps import rows_map, weights_map
 from evaluator.gpu.weights import round_up
 from evaluator.network.spec import Activation, FloatArray, Gating, LayerNorm, SEUnit
 
@@ -183,6 +186,7 @@ class Builder:
         label: str,
         *,
         shared_bytes: int = 0,
+        cluster: int = 0,
     ) -> None:
         if shared_bytes > self.target.shared_bytes:
             raise PlanError(
@@ -190,7 +194,9 @@ class Builder:
                 f"{self.target.shared_bytes}"
             )
         key = KernelKey(file, self.precision, tuple(constants.items()))
-        self.program.steps.append(Launch(key, grid, threads, shared_bytes, arguments, label, self._aside))
+        self.program.steps.append(
+            Launch(key, grid, threads, shared_bytes, arguments, label, self._aside, cluster)
+        )
 
     # -- operations ------------------------------------------------------------------------------------
 
@@ -226,8 +232,11 @@ class Builder:
             followed=bool(after),
             segment=a.segment,
             weight_bits=0 if layer.packed is None else layer.packed.format.bits,
+            normalised=after.norm is not None and after.gating is None,
         )
         choice = self._choose(product)
+        if choice.hopper is not None:
+            return self._hopper(layer, choice.hopper, a, result, residual, after)
         if choice.tile is None:
             return self._library(layer, choice, product, a, result, residual, after)
         tile = choice.tile
@@ -292,6 +301,58 @@ class Builder:
             self._rows(layer.name, result, product_out, None, 1, None, None, Activation.NONE, after)
         return result
 
+    def _hopper(
+        self,
+        layer: Linear,
+        tile: HopperTile,
+        a: Matrix,
+        result: Matrix,
+        residual: Matrix | None,
+        after: After,
+    ) -> Matrix:
+        """The same by kernels/gemm_hopper.hip, which can also do the layer norm that follows."""
+        n, k = layer.weights.shape
+        biases, precision = layer.biases, self.precision
+        norm = after.norm if tile.normalise else None
+        later = After() if tile.normalise else after
+        beside = ".aside" if self._aside else ""
+        out = self.matrix(f"product{beside}", a.rows, layer.width) if later else result
+        weights = self.weight(f"{layer.name}.weights", lambda: layer.weights)
+        self.launch(
+            "gemm_hopper",
+            {
+                "BLOCK_N": tile.block_n,
+                "STAGES": tile.stages,
+                "CLUSTER_M": tile.cluster_m,
+                "CLUSTER_N": tile.cluster_n,
+                "ACTIVATION": ACTIVATION_CODES[layer.activation],
+                "RESIDUAL": int(residual is not None),
+                "BIAS": int(biases is not None),
+                "NORMALISE": int(norm is not None),
+            },
+            (tile.blocks(a.rows, n), 1, 1),
+            hopper.THREADS,
+            (
+                rows_map(a.buffer, a.rows, k, a.stride, precision),
+                weights_map(weights, n, k, tile.block_n, precision),
+                None if biases is None else self.weight(f"{layer.name}.biases", lambda: biases),
+                None if residual is None else residual.buffer,
+                *self._norm(layer.name, norm),
+                out.buffer,
+                a.rows,
+                n,
+                k,
+                out.stride,
+                0.0 if norm is None else float(norm.epsilon),
+            ),
+            layer.name,
+            shared_bytes=tile.shared_bytes,
+            cluster=tile.cluster,
+        )
+        if later:
+            self._rows(layer.name, result, out, None, 1, None, None, Activation.NONE, later)
+        return result
+
     def _library(
         self,
         layer: Linear,
@@ -353,8 +414,7 @@ class Builder:
             waves *= 2
         rows = max(1, 4 // waves)
         passes = 4 if out.rows >= _PIPELINED_ROWS and partials is None else 1
-        norm, gating, precision = after.norm, after.gating, self.precision
-        chunk = precision.chunk
+        norm, gating, chunk = after.norm, after.gating, self.precision.chunk
         self.launch(
             "rows",
             {
@@ -378,12 +438,7 @@ class Builder:
                 partials,
                 bias,
                 residual,
-                None
-                if norm is None
-                else self.weight(f"{name}.gammas", lambda: pack.vector(norm.gammas, precision)),
-                None
-                if norm is None
-                else self.weight(f"{name}.betas", lambda: pack.vector(norm.betas, precision)),
+                *self._norm(name, norm),
                 None
                 if gating is None
                 else self.weight(f"{name}.multiply", lambda: pack.padded(gating.multiply, 1, chunk)),
@@ -396,6 +451,15 @@ class Builder:
                 0.0 if norm is None else float(norm.epsilon),
             ),
             f"{name}, rows",
+        )
+
+    def _norm(self, name: str, norm: LayerNorm | None) -> tuple[Buffer | None, Buffer | None]:
+        """Gammas and betas."""
+        if norm is None:
+            return None, None
+        return (
+            self.weight(f"{name}.gammas", lambda: pack.vector(norm.gammas, self.precision)),
+            self.weight(f"{name}.betas", lambda: pack.vector(norm.betas, self.precision)),
         )
 
     def attention(self, qkv: Matrix, heads: int, depth: int, bias: Matrix | None, name: str) -> Matrix:

@@ -11,12 +11,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from evaluator.gpu.target import Target
+
+if TYPE_CHECKING:
+    from evaluator.gpu.program import TensorMap
 
 Argument: TypeAlias = Any
 """A kernel's argument: a ctypes value (c_uint64 for addresses)."""
@@ -138,6 +141,14 @@ class Device(ABC):
     ) -> None:
         """Queue a kernel. overlap: it calls `wait_for_previous_kernel` itself and may start before the kernel
         queued before it has ended, where the hardware can do that."""
+
+    def resident_blocks(self, kernel: Any, threads: int, shared_bytes: int, cluster: int) -> int:
+        """How many blocks of a kernel, in clusters of `cluster`, run at once on an idle device."""
+        raise DeviceError(f"{self.info.name} has no clusters of blocks")
+
+    def tensor_map(self, address: int, tensor: TensorMap) -> Argument:
+        """A kernel's argument that lets its copy engine load boxes of an array at an address."""
+        raise DeviceError(f"{self.info.name} has no tensor maps")
 
     # -- order -----------------------------------------------------------------------------------------
 

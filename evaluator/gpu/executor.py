@@ -9,11 +9,11 @@ that shares the CPU's memory.
 
 from __future__ import annotations
 
-import ctypes
 import logging
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,9 +21,10 @@ from numpy.typing import NDArray
 
 from evaluator.gpu.compiler import Compiler
 from evaluator.gpu.device import Device, DeviceError, HostBuffer
+from evaluator.gpu.launching import queue
 from evaluator.gpu.library import Library, LibraryProduct
 from evaluator.gpu.plan import Plan
-from evaluator.gpu.program import Argument, Branch, Buffer, Launch, LibraryStep, Space
+from evaluator.gpu.program import Branch, Buffer, Launch, LibraryStep, Space
 from evaluator.gpu.weights import round_up
 from protocol.batch import MAX_LEGAL_MOVES, POLICY_SIZE, POSITION_DTYPE, EvaluationBatch, PositionBatch
 
@@ -296,7 +297,7 @@ class Executor:
         if isinstance(step, LibraryStep):
 
             def address(buffer: Buffer | None) -> int:
-                return int(self._value(buffer, exchange).value)
+                return 0 if buffer is None else self._address(exchange, buffer)
 
             self._libraries[step.library].multiply(
                 step.product,
@@ -310,31 +311,17 @@ class Executor:
                 stream=int(stream),
             )
             return
-        self.device.launch(
-            self._kernels[step.kernel, step.shared_bytes],
-            step.grid,
-            step.threads,
-            step.shared_bytes,
-            [self._value(argument, exchange) for argument in step.arguments],
-            stream,
-            overlap=overlap,
-        )
+        kernel = self._kernels[step.kernel, step.shared_bytes]
+        queue(self.device, kernel, step, partial(self._address, exchange), stream, overlap=overlap)
 
-    def _value(self, argument: Argument, exchange: dict[str, int]) -> Any:
-        match argument:
-            case None:
-                return ctypes.c_uint64(0)
-            case Buffer(Space.WEIGHTS, name):
-                return ctypes.c_uint64(self._weights[name])
-            case Buffer(Space.WORK, name):
-                return ctypes.c_uint64(self._work[name])
-            case Buffer(Space.EXCHANGE, name):
-                return ctypes.c_uint64(exchange[name])
-            case float():
-                return ctypes.c_float(argument)
-            case int():
-                return ctypes.c_int32(argument)
-        raise TypeError(f"not a kernel argument: {argument!r}")
+    def _address(self, exchange: dict[str, int], buffer: Buffer) -> int:
+        match buffer.space:
+            case Space.WEIGHTS:
+                return self._weights[buffer.name]
+            case Space.WORK:
+                return self._work[buffer.name]
+            case Space.EXCHANGE:
+                return exchange[buffer.name]
 
     def _exchange_addresses(self, slot: _Slot, size: int) -> dict[str, int]:
         layout = Layout(size)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from evaluator.gpu.hopper import HopperTile
 from evaluator.gpu.packed import GROUP
 from evaluator.gpu.target import MatrixUnit, Precision, Target
 from evaluator.network.spec import Activation
@@ -21,8 +22,9 @@ class Product:
     """out [m, n] = activation(a [m, k] b [n, k]^T + bias + residual); see kernels/gemm.hip.
 
     convolution: a is [m, channels] and k = 9 * channels. followed: a pass of kernels/rows.hip comes next
-    anyway, in which an activation costs nothing. segment: as of program.Matrix. weight_bits: 8 or 4 where the
-    weights exist as codes too (packed.py), else 0.
+    anyway, in which an activation costs nothing; normalised: it does a layer norm and nothing else.
+    segment: as of program.Matrix. weight_bits: 8 or 4 where the weights exist as codes too (packed.py),
+    else 0.
     """
 
     m: int
@@ -36,6 +38,7 @@ class Product:
     followed: bool = False
     segment: int = 0
     weight_bits: int = 0
+    normalised: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +72,8 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """How a product is computed: by our kernel with a tile, or by an algorithm of a vendor's library, named.
+    """How a product is computed: by our kernel with a tile, by the one for Hopper with another kind of tile,
+    or by an algorithm of a vendor's library, named.
 
     splits: shares of k that are summed separately. fused: the library applies the activation, if it can.
     packed: the weights are read as codes.
@@ -81,8 +85,11 @@ class Choice:
     library: str = ""
     fused: bool = True
     packed: bool = False
+    hopper: HopperTile | None = None
 
     def __str__(self) -> str:
+        if self.hopper is not None:
+            return str(self.hopper)
         if self.tile is None:
             # An algorithm is opaque bytes; a few digits are enough to tell a handful of them apart.
             digits = f"{zlib.crc32(self.algorithm):08x}"[:4]

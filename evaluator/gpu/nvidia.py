@@ -19,7 +19,8 @@ from evaluator.gpu.device import (
     HostBuffer,
     OutOfDeviceMemory,
 )
-from evaluator.gpu.target import Target, nvidia_target
+from evaluator.gpu.program import TensorMap
+from evaluator.gpu.target import Precision, Target, nvidia_target
 
 _STREAM_NON_BLOCKING = 1
 _EVENT_BLOCKING_SYNC = 1
@@ -72,6 +73,7 @@ class NvidiaDevice(Device):
         self._device = _check(driver.cuDeviceGet(index))
         self._context = _check(driver.cuDevicePrimaryCtxRetain(self._device))
         self._open = True
+        self._resident: dict[tuple[int, int, int], int] = {}
         self._overlap = int(self.info.target.name.removeprefix("sm_")) >= 90
         self.activate()
 
@@ -149,6 +151,45 @@ class NvidiaDevice(Device):
             attribute.value.programmaticStreamSerializationAllowed = 1
             config.numAttrs, config.attrs = 1, [attribute]
         _check(driver.cuLaunchKernelEx(config, kernel, ctypes.addressof(pointers), 0))
+
+    def resident_blocks(self, kernel: Any, threads: int, shared_bytes: int, cluster: int) -> int:
+        key = (int(kernel), threads, shared_bytes)
+        if key not in self._resident:
+            config = driver.CUlaunchConfig()
+            config.gridDimX, config.gridDimY, config.gridDimZ = cluster, 1, 1
+            config.blockDimX, config.blockDimY, config.blockDimZ = threads, 1, 1
+            config.sharedMemBytes = shared_bytes
+            attribute = driver.CUlaunchAttribute()
+            attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+            dimension = attribute.value.clusterDim
+            dimension.x, dimension.y, dimension.z = cluster, 1, 1
+            config.numAttrs, config.attrs = 1, [attribute]
+            clusters = int(_check(driver.cuOccupancyMaxActiveClusters(kernel, config)))
+            if clusters == 0:
+                raise DeviceError(f"clusters of {cluster} blocks do not fit on {self.info.name}")
+            self._resident[key] = clusters * cluster
+        return self._resident[key]
+
+    def tensor_map(self, address: int, tensor: TensorMap) -> Argument:
+        types = driver.CUtensorMapDataType
+        described = _check(
+            driver.cuTensorMapEncodeTiled(
+                types.CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
+                if tensor.precision is Precision.BF16
+                else types.CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
+                len(tensor.sizes),
+                address,
+                [driver.cuuint64_t(size) for size in tensor.sizes],
+                [driver.cuuint64_t(stride) for stride in tensor.strides],
+                [driver.cuuint32_t(size) for size in tensor.box],
+                [driver.cuuint32_t(1) for _ in tensor.sizes],
+                driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
+                driver.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_128B,
+                driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                driver.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+            )
+        )
+        return (ctypes.c_uint64 * 16)(*(int(word) for word in described.opaque))
 
     # -- order -----------------------------------------------------------------------------------------
 

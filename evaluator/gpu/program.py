@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from evaluator.gpu.compiler import KernelKey
 from evaluator.gpu.library import LibraryProduct
+from evaluator.gpu.target import Precision
 
 
 class Space(Enum):
@@ -32,8 +33,20 @@ class Buffer:
     name: str
 
 
-Argument: TypeAlias = Buffer | int | float | None
-"""Of a kernel: an address, int32, float32, or a null pointer."""
+@dataclass(frozen=True, slots=True)
+class TensorMap:
+    """An array of up to five dimensions that NVIDIA's tensor memory accelerator loads in boxes, with the
+    128-byte swizzle and zeros outside. The first dimension is contiguous; strides: bytes, of the others."""
+
+    buffer: Buffer
+    precision: Precision
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    box: tuple[int, ...]
+
+
+Argument: TypeAlias = Buffer | TensorMap | int | float | None
+"""Of a kernel: an address, a tensor map by value, int32, float32, or a null pointer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +68,11 @@ class Matrix:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """One kernel. label: what it computes, for profiles. aside: it belongs to the second branch of work."""
+    """One kernel. label: what it computes, for profiles. aside: it belongs to the second branch of work.
+
+    cluster: if not 0, blocks come in clusters of so many and stay, each taking part after part of the work:
+    the grid is the most that there is work for, and no more are started than are resident at once.
+    """
 
     kernel: KernelKey
     grid: tuple[int, int, int]
@@ -64,6 +81,7 @@ class Launch:
     arguments: tuple[Argument, ...]
     label: str
     aside: bool = False
+    cluster: int = 0
 
 
 @dataclass(frozen=True, slots=True)

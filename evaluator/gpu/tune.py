@@ -24,10 +24,12 @@ from typing import Any, Protocol
 
 import platformdirs
 
+from evaluator.gpu import hopper
 from evaluator.gpu.bench import Bench, TooSlow
 from evaluator.gpu.compiler import KERNELS, Compiler, source
 from evaluator.gpu.device import Device, DeviceError
 from evaluator.gpu.gemm import Choice, Product, Tile, candidates, estimate
+from evaluator.gpu.hopper import HopperTile
 from evaluator.gpu.library import EPILOGUES, Library, library_product
 from evaluator.gpu.target import Precision
 from evaluator.network.spec import Activation
@@ -46,7 +48,10 @@ code from disk need a fraction of a second."""
 _PATIENCE = 3
 """A library that got everything wrong for so many products in a row is not asked again."""
 
-_CODE = ("bench", "builder", "cublaslt", "gemm", "hipblas", "hipblaslt", "library", "packed", "tune")
+_CODE = (
+    *("bench", "builder", "cublaslt", "gemm", "hipblas", "hipblaslt", "hopper", "library", "packed"),
+    *("tensor_maps", "tune"),
+)
 """Modules that the meaning of a cached choice depends on."""
 
 
@@ -123,6 +128,8 @@ class Tuner:
             ranked.sort(key=lambda choice: estimate(product, choice, info.multiprocessors))
             own += [next(choice for choice in ranked if choice.splits == 1), *ranked[:count]]
         possible = list(dict.fromkeys(own))
+        tiles = hopper.candidates(product, info.target, self._precision)
+        possible += [Choice(None, hopper=tile) for tile in tiles]
         start = time.perf_counter()
         measured: list[Measured] = []
         with Bench(self._device, self._compiler, self._precision, self._libraries, product) as bench:
@@ -245,6 +252,7 @@ def _read(path: Path) -> dict[Product, list[Measured]]:
                         each["library"],
                         each["fused"],
                         each["packed"],
+                        None if each["hopper"] is None else HopperTile(**each["hopper"]),
                     ),
                     each["us"],
                 )
@@ -267,6 +275,7 @@ def _write(path: Path, known: dict[Product, list[Measured]]) -> None:
                     "library": each.choice.library,
                     "fused": each.choice.fused,
                     "packed": each.choice.packed,
+                    "hopper": None if each.choice.hopper is None else asdict(each.choice.hopper),
                     "us": round(each.microseconds, 2),
                 }
                 for each in measured

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from evaluator.gpu import hopper
 from evaluator.gpu.builder import ACTIVATION_CODES
 from evaluator.gpu.compiler import KernelKey
 from evaluator.gpu.gemm import Choice, Chooser, Product, candidates, model_chooser
@@ -101,9 +102,13 @@ class Variants:
             def choose(product: Product, turn: int = turn) -> Choice:
                 nonlocal turns
                 # How often k is split is no matter of the kernel's code, only whether.
-                different = {
+                different: dict[object, Choice] = {
                     (choice.tile, choice.splits > 1): choice
                     for choice in candidates(product, target, precision, packed=product.weight_bits > 0)
+                }
+                different |= {
+                    (tile, False): Choice(None, hopper=tile)
+                    for tile in hopper.candidates(product, target, precision)
                 }
                 turns = max(turns, len(different))
                 return list(different.values())[turn % len(different)]

@@ -13,6 +13,7 @@
 // depth is worked through in slices, for heads so deep that neither shared memory nor registers hold them.
 #include "matrix.h"
 
+constexpr float LOG2_E = 1.4426950408889634f;
 constexpr int THREADS = 4 * WAVE;
 constexpr int STRIDE = SLICE + CHUNK;
 constexpr int LOGITS_STRIDE = 64 + CHUNK;
@@ -53,7 +54,15 @@ KERNEL(attention, THREADS)(const Element* qkv, const Element* bias, Element* out
 
   Accumulator s[4];
 #pragma unroll
-  for (int j = 0; j < 4; j++) clear(s[j]);
+  for (int j = 0; j < 4; j++) {
+    clear(s[j]);
+#if BIAS && SHARE_SPACE
+    const Element* from = bias + (((uint64)position * heads + head) * 64 + first) * 64 + 16 * j;
+#pragma unroll
+    for (int e = 0; e < ACCUMULATORS; e++)
+      s[j].value[e] = to_float(from[accumulator_row(e) * 64 + accumulator_column(e)]);
+#endif
+  }
   for (int slice = 0; slice < DEPTH; slice += SLICE) {
     if (slice > 0) block_sync();
     load_rows(q, QUERIES_STRIDE, source + slice, row_stride, SLICE);
@@ -65,6 +74,11 @@ KERNEL(attention, THREADS)(const Element* qkv, const Element* bias, Element* out
 #endif
 #endif
     rows_loaded();
+#if BIAS && !SHARE_SPACE
+#pragma unroll
+    for (int j = 0; j < 4; j++)
+      s[j] = load_accumulator(logits + first * LOGITS_STRIDE + 16 * j, LOGITS_STRIDE);
+#endif
     UNROLL_PRODUCTS
     for (int depth = 0; depth < SLICE; depth += 16) {
       FragmentA a = load_a(q + first * QUERIES_STRIDE + depth, QUERIES_STRIDE);
@@ -86,38 +100,23 @@ KERNEL(attention, THREADS)(const Element* qkv, const Element* bias, Element* out
 #pragma unroll
   for (int j = 0; j < 4; j++)
 #pragma unroll
-    for (int e = 0; e < ACCUMULATORS; e++) {
-#if BIAS
-      int row = first + accumulator_row(e), column = 16 * j + accumulator_column(e);
-#if SHARE_SPACE
-      s[j].value[e] += to_float(bias[(((uint64)position * heads + head) * 64 + row) * 64 + column]);
-#else
-      s[j].value[e] += to_float(logits[row * LOGITS_STRIDE + column]);
-#endif
-#endif
+    for (int e = 0; e < ACCUMULATORS; e++)
       largest[row_slot(e)] = maximum(largest[row_slot(e)], s[j].value[e]);
-    }
 #pragma unroll
-  for (int slot = 0; slot < ROW_SLOTS; slot++) largest[slot] = row_max(largest[slot]);
+  for (int slot = 0; slot < ROW_SLOTS; slot++) largest[slot] = row_max(largest[slot]) * LOG2_E;
 #pragma unroll
   for (int j = 0; j < 4; j++)
 #pragma unroll
     for (int e = 0; e < ACCUMULATORS; e++) {
-      s[j].value[e] = exp_fast(s[j].value[e] - largest[row_slot(e)]);
+      s[j].value[e] = exp2_fast(s[j].value[e] * LOG2_E - largest[row_slot(e)]);
       sum[row_slot(e)] += s[j].value[e];
     }
 #pragma unroll
   for (int slot = 0; slot < ROW_SLOTS; slot++) sum[slot] = divide_fast(1.0f, row_sum(sum[slot]));
-#pragma unroll
-  for (int j = 0; j < 4; j++)
-#pragma unroll
-    for (int e = 0; e < ACCUMULATORS; e++) {
-      s[j].value[e] *= sum[row_slot(e)];
 #if !ACCUMULATOR_IS_A
-      logits[(first + accumulator_row(e)) * LOGITS_STRIDE + 16 * j + accumulator_column(e)] =
-          to_element(s[j].value[e]);
+#pragma unroll
+  for (int j = 0; j < 4; j++) store_accumulator(logits + first * LOGITS_STRIDE + 16 * j, LOGITS_STRIDE, s[j]);
 #endif
-    }
 #if SHARE_SPACE
   rows_loaded();
 #elif !ACCUMULATOR_IS_A
@@ -149,11 +148,11 @@ KERNEL(attention, THREADS)(const Element* qkv, const Element* bias, Element* out
     block_sync();
     Element* result = SHARE_SPACE ? k : q;
 #pragma unroll
-    for (int j = 0; j < SLICE / 16; j++)
+    for (int j = 0; j < SLICE / 16; j++) {
 #pragma unroll
-      for (int e = 0; e < ACCUMULATORS; e++)
-        result[(first + accumulator_row(e)) * STRIDE + 16 * j + accumulator_column(e)] =
-            to_element(o[j].value[e]);
+      for (int e = 0; e < ACCUMULATORS; e++) o[j].value[e] *= sum[row_slot(e)];
+      store_accumulator(result + first * STRIDE + 16 * j, STRIDE, o[j]);
+    }
     block_sync();
     for (int index = thread_index(); index < 64 * (SLICE / CHUNK); index += THREADS) {
       int row = index / (SLICE / CHUNK), column = index % (SLICE / CHUNK) * CHUNK;

@@ -1,9 +1,10 @@
 // A 16 x 16 x 16 matrix product by one wave, on whatever matrix unit the target has:
 //   mma.sync (sm_80 and newer), WMMA (gfx11 and gfx12), MFMA (gfx90a, gfx942), plain FMA elsewhere
 //   and always for float storage. c[row][column] += sum over k of a[row][k] b[column][k], sums in float.
-// A and B come from shared memory, each row 16-byte aligned. Which elements of c a lane holds depends on the
-// unit: element i is at (accumulator_row(i), accumulator_column(i)). A lane's elements lie in ROW_SLOTS rows,
-// row_slot(i) names the one of element i, and row_sum / row_max combine a row over the lanes that share it.
+// A and B come from shared memory, each row 16-byte aligned, and load_accumulator and store_accumulator move
+// c from and to such a tile of elements. Which elements of c a lane holds depends on the unit: element i is
+// at (accumulator_row(i), accumulator_column(i)). A lane's elements lie in ROW_SLOTS rows, row_slot(i) names
+// the one of element i, and row_sum / row_max combine a row over the lanes that share it.
 #pragma once
 #include "portable.h"
 
@@ -114,7 +115,34 @@ DEVICE void multiply(Accumulator& c, const FragmentA& a, const FragmentB& b) {
 // The accumulator's layout is that of A: a product can go into the next one without leaving the registers.
 #define ACCUMULATOR_IS_A 1
 DEVICE uint32 pack_pair(float low, float high) {
-  return (uint32)to_element(low).bits | (uint32)to_element(high).bits << 16;
+  uint32 pair;
+#if defined(ELEMENT_BF16)
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+#else
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+#endif
+  return pair;
+}
+DEVICE Accumulator load_accumulator(const Element* tile, int stride) {
+  uint32 word[4];
+  int lane = lane_index();
+  load_matrices(word, tile + (lane % 16) * stride + 8 * (lane / 16));
+  Accumulator c;
+#pragma unroll
+  for (int i = 0; i < 4; i++) {
+    Element low, high;
+    low.bits = (uint16)word[i];
+    high.bits = (uint16)(word[i] >> 16);
+    c.value[2 * i] = to_float(low);
+    c.value[2 * i + 1] = to_float(high);
+  }
+  return c;
+}
+DEVICE void store_accumulator(Element* tile, int stride, const Accumulator& c) {
+#pragma unroll
+  for (int i = 0; i < ACCUMULATORS; i += 2)
+    *(uint32*)(tile + accumulator_row(i) * stride + accumulator_column(i)) =
+        pack_pair(c.value[i], c.value[i + 1]);
 }
 DEVICE FragmentA fragment_of(const Accumulator& c) {
   FragmentA a;
@@ -296,6 +324,21 @@ DEVICE float row_max(float x) {
 #pragma unroll
   for (int mask = 8; mask > 0; mask >>= 1) x = maximum(x, wave_xor(x, mask));
   return x;
+}
+#endif
+
+#if !defined(MATRIX_MMA_SYNC)
+DEVICE Accumulator load_accumulator(const Element* tile, int stride) {
+  Accumulator c;
+#pragma unroll
+  for (int i = 0; i < ACCUMULATORS; i++)
+    c.value[i] = to_float(tile[accumulator_row(i) * stride + accumulator_column(i)]);
+  return c;
+}
+DEVICE void store_accumulator(Element* tile, int stride, const Accumulator& c) {
+#pragma unroll
+  for (int i = 0; i < ACCUMULATORS; i++)
+    tile[accumulator_row(i) * stride + accumulator_column(i)] = to_element(c.value[i]);
 }
 #endif
 

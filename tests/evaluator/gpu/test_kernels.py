@@ -45,6 +45,8 @@ def kind(variant: Variant) -> object:
         case "gemm":
             tile = [value for name, value in key.constants if name.startswith(("BLOCK", "WARPS"))]
             return tile, dict(key.constants)["PACKED"] > 0
+        case "gemm_hopper":
+            return [value for name, value in key.constants if name in ("BLOCK_N", "NORMALISE")]
         case "rows":
             return dict(key.constants)["SPLIT"]
         case "attention":

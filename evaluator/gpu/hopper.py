@@ -1,0 +1,94 @@
+"""The host's side of kernels/gemm_hopper.hip: which products it computes, and its tiles.
+
+It is for sm_90 alone, half precision and many rows. Nothing here decides: the tuner measures each candidate
+beside the others, with the passes that it brings along or saves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from evaluator.gpu.target import Precision, Target
+
+if TYPE_CHECKING:
+    from evaluator.gpu.gemm import Product
+
+BLOCK_M, BLOCK_K = 128, 64
+THREADS = 384
+
+_MIN_ROWS = 1024
+"""Below, tiles of 128 rows leave most of the chip idle."""
+
+_TOO_FEW = 3 * BLOCK_K
+"""Values of k: a tile begins and ends with two steps in halves."""
+
+_SHARED_BYTES = 227 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class HopperTile:
+    """Constants of kernels/gemm_hopper.hip.
+
+    cluster_m, cluster_n: blocks of a cluster, down and across. normalise: the layer norm that follows is
+    computed in the same kernel, for which a cluster owns whole rows.
+    """
+
+    block_n: int
+    stages: int
+    cluster_m: int = 1
+    cluster_n: int = 1
+    normalise: bool = False
+
+    @property
+    def cluster(self) -> int:
+        return self.cluster_m * self.cluster_n
+
+    @property
+    def shared_bytes(self) -> int:
+        """The stages, their barriers, the values of the columns (bias; gammas and betas), and what a cluster
+        exchanges: 8 bytes for each row, part and turn."""
+        stages = self.stages * ((BLOCK_M + self.block_n) * BLOCK_K * 2 + 16) + 32
+        columns = 2 * (3 if self.normalise else 2) * self.block_n * 4
+        return stages + columns + (2 * 2 * 2 * self.cluster_n * 64 * 8 if self.normalise else 0)
+
+    def blocks(self, m: int, n: int) -> int:
+        """One for each tile, in whole clusters."""
+        down = -(-m // (BLOCK_M * self.cluster_m))
+        across = -(-n // (self.block_n * self.cluster_n))
+        return down * across * self.cluster
+
+    def __str__(self) -> str:
+        cluster = f" cluster {self.cluster_m}x{self.cluster_n}" if self.cluster > 1 else ""
+        return f"wgmma {BLOCK_M}x{self.block_n}{cluster}" + " with norm" * self.normalise
+
+
+_TILES = (
+    HopperTile(256, 4),
+    HopperTile(256, 4, cluster_m=2),
+    HopperTile(128, 6, cluster_m=2),
+)
+
+_NORMALISING = ((256, 4), (128, 5))
+"""Columns of a tile, and stages."""
+
+_MOST_BLOCKS_OF_A_CLUSTER = 8
+"""What every device of this capability can do."""
+
+
+def candidates(product: Product, target: Target, precision: Precision) -> list[HopperTile]:
+    """The tiles that can compute a product; none but for many rows on sm_90 in half precision."""
+    if target.name != "sm_90" or precision is Precision.FP32 or product.m < _MIN_ROWS:
+        return []
+    if product.convolution or product.bias_by_square or product.segment:
+        return []
+    if product.n % 32 or product.k % precision.chunk or product.k <= _TOO_FEW:
+        return []
+    tiles = [tile for tile in _TILES if tile.block_n <= max(128, product.n)]
+    if product.normalised:
+        tiles += [
+            HopperTile(width, stages, 1, product.n // width, normalise=True)
+            for width, stages in _NORMALISING
+            if product.n % width == 0 and product.n // width <= _MOST_BLOCKS_OF_A_CLUSTER
+        ]
+    return [tile for tile in tiles if tile.shared_bytes <= _SHARED_BYTES]

@@ -1,0 +1,43 @@
+"""From a Launch of a Program to a kernel in a stream: arguments become values that the driver takes."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+from evaluator.gpu.device import Device
+from evaluator.gpu.program import Argument, Buffer, Launch, TensorMap
+
+
+def queue(
+    device: Device,
+    kernel: Any,
+    launch: Launch,
+    address: Callable[[Buffer], int],
+    stream: Any,
+    *,
+    overlap: bool,
+) -> None:
+    """Queue one kernel. address: where a buffer lies. overlap: as of Device.launch."""
+    grid = launch.grid
+    if launch.cluster:
+        resident = device.resident_blocks(kernel, launch.threads, launch.shared_bytes, launch.cluster)
+        grid = (min(grid[0], resident), 1, 1)
+    arguments = [_value(device, argument, address) for argument in launch.arguments]
+    device.launch(kernel, grid, launch.threads, launch.shared_bytes, arguments, stream, overlap=overlap)
+
+
+def _value(device: Device, argument: Argument, address: Callable[[Buffer], int]) -> Any:
+    match argument:
+        case None:
+            return ctypes.c_uint64(0)
+        case Buffer():
+            return ctypes.c_uint64(address(argument))
+        case TensorMap():
+            return device.tensor_map(address(argument.buffer), argument)
+        case float():
+            return ctypes.c_float(argument)
+        case int():
+            return ctypes.c_int32(argument)
+    raise TypeError(f"not a kernel argument: {argument!r}")

@@ -1,0 +1,493 @@
+// The product of gemm.hip for many rows on sm_90a, at about the speed of NVIDIA's library, with the ends that
+// the library lacks: out[m][n] = activation(sum over k of a[m][k] b[n][k] + bias + residual), and (NORMALISE)
+// the layer norm of each row, with gammas and betas. CPU fibers and other targets cannot run it.
+//
+// a: [m][k] and b: weights [n][k] come as tensor maps (boxes of BLOCK_M x 64 and BLOCK_N x 64, 128-byte
+// swizzle); k is a multiple of 8 and above 192, n a multiple of 32. bias, gammas, betas: float [n]. residual,
+// out: rows of ldo elements; they may be the same.
+//
+// Three groups of 4 waves. The first loads: one thread keeps STAGES buffers of both tiles on their way
+// through the tensor memory accelerator. The other two multiply, 64 x BLOCK_N each, all sums in registers.
+// Blocks stay and take tile after tile, columns first, so that a row of tiles is read from memory once.
+//
+// The matrix unit does not wait for the ends of a tile, which take a fifth of the time of its sums (k = 1024,
+// mish): the last OVERLAP steps are first done for the lower half of the columns, then for the upper, during
+// which the lower half is finished and stored; the upper half is, during the first OVERLAP steps of the next
+// tile's lower half.
+//
+// A cluster of CLUSTER_M x CLUSTER_N blocks works on neighbouring tiles: a tile of a goes to all of a row of
+// blocks at once, one of b to all of a column, each block loading in its turn. NORMALISE: CLUSTER_N * BLOCK_N
+// is n, so that a cluster owns whole rows; its blocks exchange means and squared deviations of their part.
+//
+// The order of b's rows in shared memory is such that a thread's sums are 8 neighbouring columns, 16 bytes to
+// load and store: row 32 J + 8 j + 2 q + e of the tile holds column 32 J + 8 q + 2 j + e. The tensor map does
+// that at no cost (evaluator/gpu/hopper.py).
+//
+// Grid: a multiple of the cluster, at most what is resident. 168 registers at the start, then 40 and 232.
+// What is not to be forgotten: a release at cluster scope costs a fence of all memory, stores included. With
+// such ones in `barrier_wait` and `barrier_arrive` this ran at 547 TFLOP/s instead of 640 (n 3072, k 1024).
+#include "activation.h"
+#include "hopper.h"
+
+constexpr int BLOCK_M = 128, BLOCK_K = 64, HALF = BLOCK_N / 2;
+constexpr int GROUP = 128, THREADS = 3 * GROUP;
+constexpr int TILE_A = BLOCK_M * BLOCK_K * 2, TILE_B = BLOCK_N * BLOCK_K * 2, TILES = TILE_A + TILE_B;
+constexpr int CLUSTER = CLUSTER_M * CLUSTER_N;
+constexpr int OVERLAP = 2;  // with 3 everything was slower: too few stages are left to load into
+constexpr int MULTIPLIER_WAVES = 8;
+constexpr int VECTORS = NORMALISE ? 3 : 1;       // bias, gammas, betas
+constexpr int VECTOR_TURNS = NORMALISE ? 1 : 2;  // with a norm every tile of a block has the same columns
+// In shared memory, bytes.
+constexpr int FULL = STAGES * TILES, EMPTY = FULL + 8 * STAGES, EXCHANGED = EMPTY + 8 * STAGES;
+constexpr int COLUMNS = EXCHANGED + 8 * 4;  // [2 groups][VECTOR_TURNS][VECTORS][BLOCK_N] floats
+constexpr int PARTS =
+    COLUMNS + 2 * VECTOR_TURNS * VECTORS * BLOCK_N * 4;  // [2][2][2 * CLUSTER_N][64 rows] x (mean, squares)
+
+struct Place {
+  int m0, n0;
+};
+
+struct Tiles {
+  int across, count, first, stride;
+  uint32 row, column;  // of this block in its cluster
+};
+
+DEVICE Tiles tiles_of(int m, int n) {
+  Tiles tiles;
+  const uint32 rank = CLUSTER == 1 ? 0 : rank_in_cluster();
+  tiles.row = rank / CLUSTER_N;
+  tiles.column = rank % CLUSTER_N;
+  tiles.across = (n + BLOCK_N * CLUSTER_N - 1) / (BLOCK_N * CLUSTER_N);
+  tiles.count = tiles.across * ((m + BLOCK_M * CLUSTER_M - 1) / (BLOCK_M * CLUSTER_M));
+  tiles.first = block_x() / CLUSTER;
+  tiles.stride = gridDim.x / CLUSTER;
+  return tiles;
+}
+DEVICE Place place_of(const Tiles& tiles, int tile) {
+  return {(tile / tiles.across * CLUSTER_M + (int)tiles.row) * BLOCK_M,
+          (tile % tiles.across * CLUSTER_N + (int)tiles.column) * BLOCK_N};
+}
+
+// A position in the ring of stages.
+struct Turn {
+  int stage;
+  uint32 phase;
+};
+DEVICE Turn after(Turn turn) {
+  return turn.stage + 1 == STAGES ? Turn{0, turn.phase ^ 1} : Turn{turn.stage + 1, turn.phase};
+}
+
+// --- loading ---
+
+DEVICE void load(const TensorMap& a, const TensorMap& b, const Element* residual, uint32 shared, int m, int n,
+                 int k, int ldo) {
+  const Tiles tiles = tiles_of(m, n);
+  const int lane = thread_index() % WAVE, steps = (k + BLOCK_K - 1) / BLOCK_K;
+  const int row_blocks = ((1 << CLUSTER_N) - 1) << (tiles.row * CLUSTER_N);
+  int column_blocks = 0;
+#pragma unroll
+  for (int i = 0; i < CLUSTER_M; i++) column_blocks |= 1 << (i * CLUSTER_N + tiles.column);
+  Turn turn = {0, 0};
+  for (int tile = tiles.first; tile < tiles.count; tile += tiles.stride) {
+    const Place place = place_of(tiles, tile);
+    for (int step = 0; step < steps; step++, turn = after(turn)) {
+      if (lane == 0) {
+        const uint32 full = shared + FULL + 8 * turn.stage, to = shared + turn.stage * TILES;
+        barrier_wait(shared + EMPTY + 8 * turn.stage, turn.phase ^ 1);
+        barrier_expect(full, TILES);
+        if constexpr (CLUSTER_N == 1)
+          load_box(to, a, full, step * BLOCK_K, place.m0);
+        else if (step % CLUSTER_N == tiles.column)
+          load_box(to, a, full, step * BLOCK_K, place.m0, row_blocks);
+        if constexpr (CLUSTER_M == 1)
+          load_box_5d(to + TILE_A, b, full, step * BLOCK_K, place.n0 / 32);
+        else if (step % CLUSTER_M == tiles.row)
+          load_box_5d(to + TILE_A, b, full, step * BLOCK_K, place.n0 / 32, column_blocks);
+      }
+#if RESIDUAL
+      // It comes into the L2 cache a little with each step, and is read from there at the end of the tile.
+      __syncwarp();
+      constexpr int LINE = 64, LINES = BLOCK_N / LINE;
+      for (int index = step * WAVE + lane; index < BLOCK_M * LINES; index += steps * WAVE) {
+        const int row = place.m0 + index / LINES, column = place.n0 + index % LINES * LINE;
+        if (row < m && column < n) prefetch_to_l2(residual + (uint64)row * ldo + column);
+      }
+#endif
+    }
+  }
+}
+
+// --- the ends of a half tile: HALF columns, of which a thread has 8 of each 32, in two rows ---
+
+struct Ends {
+  const float* bias;
+  const Element* residual;
+  const float* gammas;
+  const float* betas;
+  Element* out;
+  int m, n, ldo;
+  float epsilon;
+};
+
+// What a thread must know of the half tile that it ends: its first row (the other is 8 below), its first
+// column in out, and where the values for the first column lie in shared memory.
+struct Spot {
+  int row, column;
+  const float* vectors;
+};
+
+DEVICE uint32 pack(float low, float high) {
+  uint32 pair;
+#if defined(ELEMENT_BF16)
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+#else
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+#endif
+  return pair;
+}
+DEVICE float quad_sum(float x) {
+  x += wave_xor(x, 1);
+  return x + wave_xor(x, 2);
+}
+
+// The 8 sums of columns 32 J and on, in the upper (half 0) or lower row.
+DEVICE void gather(float (&x)[8], const float (&c)[HALF / 2], int J, int half) {
+#pragma unroll
+  for (int i = 0; i < 8; i++) x[i] = c[16 * J + i / 2 * 4 + 2 * half + i % 2];
+}
+DEVICE void scatter(float (&c)[HALF / 2], const float (&x)[8], int J, int half) {
+#pragma unroll
+  for (int i = 0; i < 8; i++) c[16 * J + i / 2 * 4 + 2 * half + i % 2] = x[i];
+}
+
+struct Residuals {
+  Bits128 chunk[HALF / 32][2];
+};
+DEVICE void fetch(Residuals& to, const Ends& ends, const Spot& spot, int first, int parts) {
+#if RESIDUAL
+#pragma unroll
+  for (int J = first; J < first + parts; J++)
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+      const int row = spot.row + 8 * half, column = spot.column + 32 * J;
+      to.chunk[J][half] =
+          load_if(ends.residual + (uint64)row * ends.ldo + column, row < ends.m && column < ends.n);
+    }
+#endif
+}
+
+// bias, residual and activation of columns 32 J and on in one row.
+DEVICE void finish(float (&x)[8], const Spot& spot, const Residuals& residuals, int J, int half) {
+#if BIAS
+  float bias[8];
+  read_floats(bias, spot.vectors + 32 * J);
+#pragma unroll
+  for (int i = 0; i < 8; i++) x[i] += bias[i];
+#endif
+#if RESIDUAL
+  float skip[8];
+  read_chunk(skip, (const Element*)&residuals.chunk[J][half]);
+#pragma unroll
+  for (int i = 0; i < 8; i++) x[i] += skip[i];
+#endif
+  activate_all<ACTIVATION>(x);
+}
+
+DEVICE void store(const float (&x)[8], const Ends& ends, int row, int column) {
+  const Bits128 bits = {{pack(x[0], x[1]), pack(x[2], x[3]), pack(x[4], x[5]), pack(x[6], x[7])}};
+  store_if(ends.out + (uint64)row * ends.ldo + column, bits, row < ends.m && column < ends.n);
+}
+
+// Without a norm: `parts` out of the HALF / 32 from `first` on, complete.
+DEVICE void end_parts(const float (&c)[HALF / 2], const Ends& ends, const Spot& spot,
+                      const Residuals& residuals, int first, int parts) {
+#pragma unroll
+  for (int J = first; J < first + parts; J++)
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+      float x[8];
+      gather(x, c, J, half);
+      finish(x, spot, residuals, J, half);
+      store(x, ends, spot.row + 8 * half, spot.column + 32 * J);
+    }
+}
+
+// With a norm: what comes before it, adding up both rows; then the norm.
+DEVICE void before_norm(float (&c)[HALF / 2], float (&sums)[2], const Spot& spot, const Residuals& residuals,
+                        int first, int parts) {
+#pragma unroll
+  for (int half = 0; half < 2; half++) {
+    if (first == 0) sums[half] = 0.0f;
+#pragma unroll
+    for (int J = first; J < first + parts; J++) {
+      float x[8];
+      gather(x, c, J, half);
+      finish(x, spot, residuals, J, half);
+#pragma unroll
+      for (int i = 0; i < 8; i++) sums[half] += x[i];
+      scatter(c, x, J, half);
+    }
+  }
+}
+DEVICE void end_norm(const float (&c)[HALF / 2], const Ends& ends, const Spot& spot, const float (&means)[2],
+                     const float (&scales)[2]) {
+#pragma unroll
+  for (int J = 0; J < HALF / 32; J++) {
+    float gammas[8], betas[8];
+    read_floats(gammas, spot.vectors + BLOCK_N + 32 * J);
+    read_floats(betas, spot.vectors + 2 * BLOCK_N + 32 * J);
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+      float x[8];
+      gather(x, c, J, half);
+#pragma unroll
+      for (int i = 0; i < 8; i++) x[i] = (x[i] - means[half]) * scales[half] * gammas[i] + betas[i];
+      store(x, ends, spot.row + 8 * half, spot.column + 32 * J);
+    }
+  }
+}
+
+// Each row's mean over HALF columns and its squared deviations, to all blocks of the cluster. which: of the
+// exchange's buffers; part: of the row, the HALF columns.
+DEVICE void send(const float (&c)[HALF / 2], float (&sums)[2], uint32 shared, int which, int local_row,
+                 int part) {
+  const uint32 to = shared + PARTS + (which * 2 * CLUSTER_N + part) * 64 * 8 + 8 * local_row;
+  float means[2], squares[2] = {0.0f, 0.0f};
+#pragma unroll
+  for (int half = 0; half < 2; half++) means[half] = quad_sum(sums[half]) * (1.0f / HALF);
+#pragma unroll
+  for (int i = 0; i < HALF / 2; i++) {
+    const float apart = c[i] - means[i / 2 % 2];
+    squares[i / 2 % 2] += apart * apart;
+  }
+#pragma unroll
+  for (int half = 0; half < 2; half++) {
+    squares[half] = quad_sum(squares[half]);
+    for (uint32 block = thread_index() % 4; block < CLUSTER_N; block += 4)
+      store_pair(to + 8 * 8 * half, shared + EXCHANGED + 8 * which, block, means[half], squares[half]);
+  }
+}
+// The means of whole rows and one over their deviations (Chan, Golub and LeVeque 1979).
+DEVICE void receive(float (&means)[2], float (&scales)[2], const char* memory, uint32 shared, int which,
+                    uint32 phase, int local_row, float epsilon) {
+  constexpr int COUNT = 2 * CLUSTER_N;
+  barrier_wait(shared + EXCHANGED + 8 * which, phase);
+#pragma unroll
+  for (int half = 0; half < 2; half++) {
+    const float2* part = (const float2*)(memory + PARTS) + which * COUNT * 64 + local_row + 8 * half;
+    float sum = 0.0f, total = 0.0f;
+#pragma unroll
+    for (int i = 0; i < COUNT; i++) sum += part[64 * i].x;
+    means[half] = sum * (1.0f / COUNT);
+#pragma unroll
+    for (int i = 0; i < COUNT; i++) {
+      const float apart = part[64 * i].x - means[half];
+      total += part[64 * i].y + HALF * apart * apart;
+    }
+    scales[half] = reciprocal_sqrt(total * (1.0f / (BLOCK_N * CLUSTER_N)) + epsilon);
+  }
+}
+
+// --- multiplying ---
+
+// Tells every block that loads into this one that this wave is done with a stage.
+DEVICE void release(uint32 shared, Turn turn, const Tiles& tiles) {
+  const int lane = thread_index() % WAVE;
+  const uint32 row = lane / CLUSTER_N, column = lane % CLUSTER_N;
+  const bool loads = lane < CLUSTER && (row == tiles.row || column == tiles.column);
+  barrier_arrive_if(shared + EMPTY + 8 * turn.stage, loads ? lane : 0, loads);
+}
+
+struct Operands {
+  uint64 a, b;
+};
+DEVICE Operands operands_of(uint32 shared, Turn turn, int group) {
+  const uint32 at = shared + turn.stage * TILES;
+  return {operand(at + group * (64 * BLOCK_K * 2)), operand(at + TILE_A)};
+}
+
+// One step for half of the columns. The descriptors count 16 bytes: 16 of k are 2, a row of b is 8.
+DEVICE void multiply_half(float (&c)[HALF / 2], uint32 shared, Turn turn, int group, int upper,
+                          bool accumulate) {
+  const Operands of = operands_of(shared, turn, group);
+  wgmma_begin();
+#pragma unroll
+  for (int part = 0; part < BLOCK_K / 16; part++)
+    wgmma<HALF>(c, of.a + 2 * part, of.b + upper * HALF * 8 + 2 * part, accumulate || part > 0);
+  wgmma_commit();
+}
+DEVICE void multiply_whole(float (&low)[HALF / 2], float (&high)[HALF / 2], uint32 shared, Turn turn,
+                           int group) {
+  const Operands of = operands_of(shared, turn, group);
+  wgmma_begin();
+#pragma unroll
+  for (int part = 0; part < BLOCK_K / 16; part++) wgmma<HALF>(low, of.a + 2 * part, of.b + 2 * part, true);
+#pragma unroll
+  for (int part = 0; part < BLOCK_K / 16; part++)
+    wgmma<HALF>(high, of.a + 2 * part, of.b + HALF * 8 + 2 * part, true);
+  wgmma_commit();
+}
+
+// What is left to do for the upper half when the next tile has begun.
+DEVICE void end_upper(const float (&high)[HALF / 2], const Ends& ends, const Spot& spot,
+                      const Residuals& residuals, const float (&means)[2], const float (&scales)[2]) {
+#if NORMALISE
+  end_norm(high, ends, spot, means, scales);
+#else
+  end_parts(high, ends, spot, residuals, 0, HALF / 32);
+#endif
+}
+
+// The values of a tile's columns, fetched early and put into shared memory late.
+struct Vectors {
+  float value[VECTORS][BLOCK_N / GROUP];
+};
+DEVICE Vectors fetch_vectors(const Ends& ends, int n0) {
+  Vectors vectors;
+#pragma unroll
+  for (int i = 0; i < BLOCK_N / GROUP; i++) {
+    const int column = n0 + thread_index() % GROUP + i * GROUP;
+    vectors.value[0][i] = BIAS && column < ends.n ? ends.bias[column] : 0.0f;
+#if NORMALISE
+    vectors.value[1][i] = ends.gammas[column];
+    vectors.value[2][i] = ends.betas[column];
+#endif
+  }
+  return vectors;
+}
+DEVICE void put_vectors(float* to, const Vectors& vectors) {
+#pragma unroll
+  for (int v = 0; v < VECTORS; v++)
+#pragma unroll
+    for (int i = 0; i < BLOCK_N / GROUP; i++)
+      to[v * BLOCK_N + thread_index() % GROUP + i * GROUP] = vectors.value[v][i];
+}
+
+DEVICE void multiply(const Ends& ends, char* memory, uint32 shared, int k) {
+  const Tiles tiles = tiles_of(ends.m, ends.n);
+  int tile = tiles.first;
+  if (tile >= tiles.count) return;
+  const int steps = (k + BLOCK_K - 1) / BLOCK_K;
+  const int group = thread_index() / GROUP - 1, thread = thread_index() % GROUP;
+  const int local_row = thread / WAVE * 16 + thread % WAVE / 4, eighth = thread % 4 * 8;
+  float* const columns = (float*)(memory + COLUMNS) + group * VECTOR_TURNS * VECTORS * BLOCK_N;
+  float low[HALF / 2], high[HALF / 2];
+  float means[2] = {0.0f, 0.0f}, scales[2] = {0.0f, 0.0f};
+  Turn turn = {0, 0}, held[OVERLAP];
+  Place place = place_of(tiles, tile);
+  Vectors vectors = fetch_vectors(ends, place.n0);
+  if constexpr (VECTOR_TURNS == 1) put_vectors(columns, vectors);
+
+#define BEGIN_LOWER                                                         \
+  _Pragma("unroll") for (int i = 0; i < OVERLAP; i++, turn = after(turn)) { \
+    held[i] = turn;                                                         \
+    barrier_wait(shared + FULL + 8 * turn.stage, turn.phase);               \
+    multiply_half(low, shared, turn, group, 0, i > 0);                      \
+  }
+#define BEGIN_UPPER                                                                                          \
+  _Pragma("unroll") for (int i = 0; i < OVERLAP; i++) multiply_half(high, shared, held[i], group, 1, i > 0); \
+  wgmma_wait<1>();                                                                                           \
+  release(shared, held[OVERLAP - 2], tiles);
+
+  BEGIN_LOWER
+  BEGIN_UPPER
+  for (int round = 0;; round++) {
+    float* const spots = columns + round % VECTOR_TURNS * VECTORS * BLOCK_N;
+    if constexpr (VECTOR_TURNS == 2) put_vectors(spots, vectors);
+    for (int step = OVERLAP; step < steps - OVERLAP; step++, turn = after(turn)) {
+      barrier_wait(shared + FULL + 8 * turn.stage, turn.phase);
+      multiply_whole(low, high, shared, turn, group);
+      wgmma_wait<1>();
+      release(shared, held[OVERLAP - 1], tiles);
+      held[OVERLAP - 1] = turn;
+    }
+
+    const Spot lower = {place.m0 + 64 * group + local_row, place.n0 + eighth, spots + eighth};
+    const Spot upper = {lower.row, lower.column + HALF, lower.vectors + HALF};
+    Residuals residuals;
+    fetch(residuals, ends, lower, 0, HALF / 32);
+    Turn ending[OVERLAP];
+#pragma unroll
+    for (int i = 0; i < OVERLAP; i++, turn = after(turn)) {
+      ending[i] = turn;
+      barrier_wait(shared + FULL + 8 * turn.stage, turn.phase);
+      multiply_half(low, shared, turn, group, 0, true);
+    }
+    wgmma_wait<OVERLAP>();
+    release(shared, held[OVERLAP - 1], tiles);
+#pragma unroll
+    for (int i = 0; i < OVERLAP; i++) multiply_half(high, shared, ending[i], group, 1, true);
+    named_sync(1 + group, GROUP);  // the vectors are there
+    wgmma_wait<OVERLAP>();
+#if NORMALISE
+    const int which = 2 * group + round % 2;
+    if (thread == 0) barrier_expect(shared + EXCHANGED + 8 * which, 64 * 2 * CLUSTER_N * 8);
+    before_norm(low, means, lower, residuals, 0, HALF / 64);
+    wgmma_wait<1>();
+#pragma unroll
+    for (int i = 0; i < OVERLAP - 1; i++) release(shared, ending[i], tiles);
+    fetch(residuals, ends, upper, 0, HALF / 64);
+    before_norm(low, means, lower, residuals, HALF / 64, HALF / 64);
+    fetch(residuals, ends, upper, HALF / 64, HALF / 64);
+    send(low, means, shared, which, local_row, 2 * tiles.column);
+    wgmma_wait<0>();
+    release(shared, ending[OVERLAP - 1], tiles);
+    before_norm(high, means, upper, residuals, 0, HALF / 32);
+    send(high, means, shared, which, local_row, 2 * tiles.column + 1);
+    receive(means, scales, memory, shared, which, round / 2 % 2, local_row, ends.epsilon);
+    end_norm(low, ends, lower, means, scales);
+#else
+    end_parts(low, ends, lower, residuals, 0, HALF / 64);
+    wgmma_wait<1>();
+#pragma unroll
+    for (int i = 0; i < OVERLAP - 1; i++) release(shared, ending[i], tiles);
+    end_parts(low, ends, lower, residuals, HALF / 64, HALF / 64);
+    fetch(residuals, ends, upper, 0, HALF / 32);
+    wgmma_wait<0>();
+    release(shared, ending[OVERLAP - 1], tiles);
+#endif
+    tile += tiles.stride;
+    if (tile >= tiles.count) {
+      end_upper(high, ends, upper, residuals, means, scales);
+      return;
+    }
+    place = place_of(tiles, tile);
+    if constexpr (VECTOR_TURNS == 2) vectors = fetch_vectors(ends, place.n0);
+    BEGIN_LOWER
+    end_upper(high, ends, upper, residuals, means, scales);
+    BEGIN_UPPER
+  }
+}
+
+extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, 1)
+    gemm_hopper(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b, const float* bias,
+                const Element* residual, const float* gammas, const float* betas, Element* out, int m, int n,
+                int k, int ldo, float epsilon) {
+  DYNAMIC_SHARED(memory);
+  const uint32 shared = shared_address(memory);
+  if (thread_index() == 0) {
+    prefetch_map(a);
+    prefetch_map(b);
+    for (int stage = 0; stage < STAGES; stage++) {
+      barrier_init(shared + FULL + 8 * stage, 1);
+      barrier_init(shared + EMPTY + 8 * stage, MULTIPLIER_WAVES * (CLUSTER_M + CLUSTER_N - 1));
+    }
+    for (int i = 0; i < 4; i++) barrier_init(shared + EXCHANGED + 8 * i, 1);
+    barrier_init_done();
+  }
+  if constexpr (CLUSTER > 1)
+    cluster_sync();
+  else
+    block_sync();
+  start_kernel();
+  wait_for_previous_kernel();
+  if (thread_index() < GROUP) {
+    fewer_registers<40>();
+    if (thread_index() < WAVE) load(a, b, residual, shared, m, n, k, ldo);
+  } else {
+    more_registers<232>();
+    multiply({bias, residual, gammas, betas, out, m, n, ldo, epsilon}, memory, shared, k);
+  }
+  // A block must not end while others of its cluster may still write to its shared memory.
+  if constexpr (CLUSTER > 1) cluster_sync();
+}

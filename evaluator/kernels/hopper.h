@@ -1,0 +1,232 @@
+// What only NVIDIA's sm_90a has, as functions: the tensor memory accelerator (TMA), barriers in shared memory
+// that count its bytes, clusters of blocks that reach into each other's shared memory, and wgmma, the matrix
+// instruction of four waves. The names in the comments are those of the PTX ISA manual, 8.0 and newer.
+#pragma once
+#include "portable.h"
+
+#if !defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#error "needs --gpu-architecture=sm_90a"
+#endif
+
+// --- barriers (mbarrier); addresses are of shared memory, phases alternate between 0 and 1 ---
+
+DEVICE void barrier_init(uint32 barrier, int arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
+}
+// Makes initialised barriers known to the cluster's other blocks and to the copy engine.
+DEVICE void barrier_init_done() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+// One arrival, and `bytes` more to be waited for.
+DEVICE void barrier_expect(uint32 barrier, int bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
+               : "memory");
+}
+DEVICE void barrier_wait(uint32 barrier, uint32 phase) {
+  asm volatile(
+      "{\n"
+      ".reg .pred done;\n"
+      "again:\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+      "@!done bra again;\n"
+      "}\n" ::"r"(barrier),
+      "r"(phase)
+      : "memory");
+}
+// An arrival at the same barrier of another block of the cluster, by the threads that have one to make.
+DEVICE void barrier_arrive_if(uint32 barrier, uint32 block, bool valid) {
+  asm volatile(
+      "{\n"
+      ".reg .pred p;\n"
+      ".reg .b32 there;\n"
+      "setp.ne.b32 p, %2, 0;\n"
+      "mapa.shared::cluster.u32 there, %0, %1;\n"
+      "@p mbarrier.arrive.shared::cluster.b64 _, [there];\n"
+      "}\n" ::"r"(barrier),
+      "r"(block), "r"((int)valid)
+      : "memory");
+}
+// Two floats into the same place of another block, whose barrier counts their 8 bytes.
+DEVICE void store_pair(uint32 to, uint32 barrier, uint32 block, float first, float second) {
+  asm volatile(
+      "{\n"
+      ".reg .b32 there, counted;\n"
+      "mapa.shared::cluster.u32 there, %0, %2;\n"
+      "mapa.shared::cluster.u32 counted, %1, %2;\n"
+      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [there], {%3, %4}, [counted];\n"
+      "}\n" ::"r"(to),
+      "r"(barrier), "r"(block), "f"(first), "f"(second)
+      : "memory");
+}
+
+// --- clusters ---
+
+DEVICE uint32 rank_in_cluster() {
+  uint32 rank;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+DEVICE void cluster_sync() {
+  asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
+}
+
+// --- the tensor memory accelerator ---
+
+// As cuTensorMapEncodeTiled fills it on the host; a parameter declared const __grid_constant__.
+struct alignas(64) TensorMap {
+  uint64 opaque[16];
+};
+
+DEVICE void prefetch_map(const TensorMap& map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
+}
+// A box of two dimensions into shared memory of every block in `blocks` (a bit each), whose barriers (the
+// same as this block's `barrier`) count its bytes.
+DEVICE void load_box(uint32 to, const TensorMap& map, uint32 barrier, int x, int y) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, "
+      "%4}], "
+      "[%2];" ::"r"(to),
+      "l"(&map), "r"(barrier), "r"(x), "r"(y)
+      : "memory");
+}
+DEVICE void load_box(uint32 to, const TensorMap& map, uint32 barrier, int x, int y, int blocks) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
+      "[%0], "
+      "[%1, {%3, %4}], [%2], %5;" ::"r"(to),
+      "l"(&map), "r"(barrier), "r"(x), "r"(y), "h"((uint16)blocks)
+      : "memory");
+}
+// A box of five dimensions, at (x, 0, 0, 0, z).
+DEVICE void load_box_5d(uint32 to, const TensorMap& map, uint32 barrier, int x, int z) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], "
+      "[%1, {%3, %5, %5, %5, %4}], [%2];" ::"r"(to),
+      "l"(&map), "r"(barrier), "r"(x), "r"(z), "r"(0)
+      : "memory");
+}
+DEVICE void load_box_5d(uint32 to, const TensorMap& map, uint32 barrier, int x, int z, int blocks) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
+      "[%0], "
+      "[%1, {%3, %6, %6, %6, %4}], [%2], %5;" ::"r"(to),
+      "l"(&map), "r"(barrier), "r"(x), "r"(z), "h"((uint16)blocks), "r"(0)
+      : "memory");
+}
+// Brings the 128 bytes around an address into the L2 cache, past the copy engine, which takes its time for
+// each of many small pieces.
+DEVICE void prefetch_to_l2(const void* from) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(from) : "memory");
+}
+
+// --- 16 bytes of global memory, or nothing ---
+// Without a branch: sums of a wgmma that are used where threads diverge make the compiler wait for it at
+// once.
+
+DEVICE Bits128 load_if(const void* from, bool valid) {
+  Bits128 bits;
+  asm volatile(
+      "{\n"
+      ".reg .pred p;\n"
+      "setp.ne.b32 p, %5, 0;\n"
+      "mov.b32 %0, 0;\nmov.b32 %1, 0;\nmov.b32 %2, 0;\nmov.b32 %3, 0;\n"
+      "@p ld.global.v4.b32 {%0, %1, %2, %3}, [%4];\n"
+      "}\n"
+      : "=r"(bits.word[0]), "=r"(bits.word[1]), "=r"(bits.word[2]), "=r"(bits.word[3])
+      : "l"(from), "r"((int)valid)
+      : "memory");
+  return bits;
+}
+DEVICE void store_if(void* to, const Bits128& bits, bool valid) {
+  asm volatile(
+      "{\n"
+      ".reg .pred p;\n"
+      "setp.ne.b32 p, %5, 0;\n"
+      "@p st.global.v4.b32 [%4], {%0, %1, %2, %3};\n"
+      "}\n" ::"r"(bits.word[0]),
+      "r"(bits.word[1]), "r"(bits.word[2]), "r"(bits.word[3]), "l"(to), "r"((int)valid)
+      : "memory");
+}
+
+// --- registers and waves ---
+
+template <int REGISTERS>
+DEVICE void fewer_registers() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(REGISTERS));
+}
+template <int REGISTERS>
+DEVICE void more_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(REGISTERS));
+}
+// A barrier of `threads` threads of the block.
+DEVICE void named_sync(int barrier, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+}
+
+// --- wgmma: c [64][N] += a [64][16] b [N][16]^T by 128 threads, both from shared memory ---
+// c: N / 2 floats per thread; thread 32 w + 4 g + q holds for each 8 columns j its columns 2 q and 2 q + 1 in
+// row 16 w + g (c[4 j], c[4 j + 1]) and in row 16 w + g + 8 (c[4 j + 2], c[4 j + 3]).
+
+// Rows of 128 bytes, their 16-byte parts exchanged by the copy engine's 128-byte swizzle; 8 rows are 1024
+// bytes.
+DEVICE uint64 operand(uint32 address) {
+  return (uint64)(address >> 4 & 0x3fff) | 1ull << 16 | 64ull << 32 | 1ull << 62;
+}
+DEVICE void wgmma_begin() {
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+DEVICE void wgmma_commit() {
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+template <int PENDING>
+DEVICE void wgmma_wait() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
+}
+
+#if defined(ELEMENT_BF16)
+#define WGMMA_TYPES "f32.bf16.bf16"
+#else
+#define WGMMA_TYPES "f32.f16.f16"
+#endif
+#define TEN(tens)                                                                                      \
+  "%" #tens "0, %" #tens "1, %" #tens "2, %" #tens "3, %" #tens "4, %" #tens "5, %" #tens "6, %" #tens \
+  "7, "                                                                                                \
+  "%" #tens "8, %" #tens "9, "
+#define TO_30 TEN() TEN(1) TEN(2)
+#define TO_60 TO_30 TEN(3) TEN(4) TEN(5)
+#define TO_120 TO_60 TEN(6) TEN(7) TEN(8) TEN(9) TEN(10) TEN(11)
+#define EIGHT(c, i)                                                                           \
+  "+f"(c[i]), "+f"(c[i + 1]), "+f"(c[i + 2]), "+f"(c[i + 3]), "+f"(c[i + 4]), "+f"(c[i + 5]), \
+      "+f"(c[i + 6]), "+f"(c[i + 7])
+#define THIRTY_TWO(c, i) EIGHT(c, i), EIGHT(c, i + 8), EIGHT(c, i + 16), EIGHT(c, i + 24)
+#define WGMMA(flag, n, sums, a, b)                                                       \
+  "{\n.reg .pred p;\nsetp.ne.b32 p, %" #flag                                             \
+  ", 0;\n"                                                                               \
+  "wgmma.mma_async.sync.aligned.m64n" #n "k16." WGMMA_TYPES " {" sums "}, %" #a ", %" #b \
+  ", p, 1, 1, 0, 0;\n}\n"
+
+// accumulate: whether what c holds counts.
+template <int N>
+DEVICE void wgmma(float (&c)[N / 2], uint64 a, uint64 b, bool accumulate) {
+  if constexpr (N == 64)
+    asm volatile(WGMMA(34, 64, TO_30 "%30, %31", 32, 33)
+                 : THIRTY_TWO(c, 0)
+                 : "l"(a), "l"(b), "r"((int)accumulate));
+  if constexpr (N == 128)
+    asm volatile(WGMMA(66, 128, TO_60 "%60, %61, %62, %63", 64, 65)
+                 : THIRTY_TWO(c, 0), THIRTY_TWO(c, 32)
+                 : "l"(a), "l"(b), "r"((int)accumulate));
+}
+// The same with the sums of the lower and the upper N / 2 columns apart.
+template <int N>
+DEVICE void wgmma(float (&low)[N / 4], float (&high)[N / 4], uint64 a, uint64 b) {
+  if constexpr (N == 128)
+    asm volatile(WGMMA(66, 128, TO_60 "%60, %61, %62, %63", 64, 65)
+                 : THIRTY_TWO(low, 0), THIRTY_TWO(high, 0)
+                 : "l"(a), "l"(b), "r"(1));
+  if constexpr (N == 256)
+    asm volatile(WGMMA(130, 256, TO_120 "%120, %121, %122, %123, %124, %125, %126, %127", 128, 129)
+                 : THIRTY_TWO(low, 0), THIRTY_TWO(low, 32), THIRTY_TWO(high, 0), THIRTY_TWO(high, 32)
+                 : "l"(a), "l"(b), "r"(1));
+}
