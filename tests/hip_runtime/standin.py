@@ -221,9 +221,17 @@ def unavailable() -> str | None:
 def build(folder: Path) -> Path:
     """The folder with lib/libamdhip64.so and lib/libhiprtc.so, a ROCM_PATH. Built unless it is there: several
     processes may ask for the same one."""
-    if (folder / "lib").exists():
-        return folder
+    import fcntl  # only where the stand-in can run
+
     folder.parent.mkdir(parents=True, exist_ok=True)
+    with (folder.parent / f"{folder.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # until closed
+        if not (folder / "lib").exists():
+            _build(folder)
+    return folder
+
+
+def _build(folder: Path) -> None:
     with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
         library = Path(temporary) / "rocm" / "lib"
         library.mkdir(parents=True)
@@ -245,12 +253,7 @@ def build(folder: Path) -> Path:
             flags = ["-O1", "-w", "-fno-strict-aliasing", "-fPIC", "-std=c++17"]
             flags += ["-DWAVEFRONT_CPU", f"-DWAVEFRONT_CPU_WAVE={wave}"]
             _run(["c++", *flags, "-x", "c++-header", str(header), "-o", f"{header}.gch"])
-        try:
-            library.parent.rename(folder)
-        except OSError:
-            if not (folder / "lib").exists():  # else another process was faster
-                raise
-    return folder
+        library.parent.rename(folder)
 
 
 def _run(command: list[str]) -> None:
