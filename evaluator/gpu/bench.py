@@ -17,7 +17,7 @@ import numpy as np
 
 from evaluator.backends.reference import activate, layer_norm
 from evaluator.gpu import weights as pack
-from evaluator.gpu.builder import After, Builder, Linear
+from evaluator.gpu.builder import ROW_COUNTERS, After, Builder, Linear
 from evaluator.gpu.compiler import Compiler, KernelKey
 from evaluator.gpu.device import Device
 from evaluator.gpu.gemm import Choice, Product
@@ -126,6 +126,7 @@ class Bench:
             ("product.library_biases", pack.stored(biases, precision)),
             ("product.gammas", biases),
             ("product.betas", biases),
+            ("row_counters", np.zeros(ROW_COUNTERS, np.uint32)),
         ):
             self._buffers[name] = self._allocate(values.nbytes)
             self._device.write(self._buffers[name], np.ascontiguousarray(values))

@@ -46,6 +46,9 @@ ACTIVATION_CODES = {
 }
 """As kernels/activation.h numbers them."""
 
+ROW_COUNTERS = 1 << 14
+"""Of kernels/gemm_hopper.hip: four for each set of blocks that share rows. They are 0 between launches."""
+
 _ROW_ELEMENTS_PER_LANE = 32
 """Of kernels/rows.hip: what a thread keeps in registers before a row gets more threads."""
 
@@ -187,6 +190,7 @@ class Builder:
         *,
         shared_bytes: int = 0,
         cluster: int = 0,
+        together: int = 1,
     ) -> None:
         if shared_bytes > self.target.shared_bytes:
             raise PlanError(
@@ -195,7 +199,7 @@ class Builder:
             )
         key = KernelKey(file, self.precision, tuple(constants.items()))
         self.program.steps.append(
-            Launch(key, grid, threads, shared_bytes, arguments, label, self._aside, cluster)
+            Launch(key, grid, threads, shared_bytes, arguments, label, self._aside, cluster, together)
         )
 
     # -- operations ------------------------------------------------------------------------------------
@@ -314,6 +318,7 @@ class Builder:
         n, k = layer.weights.shape
         biases, precision = layer.biases, self.precision
         norm = after.norm if tile.normalise else None
+        teams = 2 * tile.blocks(a.rows, n) // tile.row_blocks if tile.row_blocks else 0
         later = After() if tile.normalise else after
         beside = ".aside" if self._aside else ""
         out = self.matrix(f"product{beside}", a.rows, layer.width) if later else result
@@ -329,6 +334,7 @@ class Builder:
                 "RESIDUAL": int(residual is not None),
                 "BIAS": int(biases is not None),
                 "NORMALISE": int(norm is not None),
+                "ROW_BLOCKS": tile.row_blocks,
             },
             (tile.blocks(a.rows, n), 1, 1),
             hopper.THREADS,
@@ -344,10 +350,13 @@ class Builder:
                 k,
                 out.stride,
                 0.0 if norm is None else float(norm.epsilon),
+                self.work("row_parts", teams * 2 * 2 * tile.row_blocks * 64 * 8) if teams else None,
+                self.weight("row_counters", lambda: np.zeros(ROW_COUNTERS, np.uint32)) if teams else None,
             ),
             layer.name,
             shared_bytes=tile.shared_bytes,
             cluster=tile.cluster,
+            together=tile.row_blocks or 1,
         )
         if later:
             self._rows(layer.name, result, out, None, 1, None, None, Activation.NONE, later)

@@ -31,7 +31,7 @@ class HopperTile:
     """Constants of kernels/gemm_hopper.hip.
 
     cluster_m, cluster_n: blocks of a cluster, down and across. normalise: the layer norm that follows is
-    computed in the same kernel, for which a cluster owns whole rows.
+    computed in the same kernel, for which a cluster owns whole rows, or row_blocks blocks do together.
     """
 
     block_n: int
@@ -39,6 +39,7 @@ class HopperTile:
     cluster_m: int = 1
     cluster_n: int = 1
     normalise: bool = False
+    row_blocks: int = 0
 
     @property
     def cluster(self) -> int:
@@ -60,7 +61,8 @@ class HopperTile:
 
     def __str__(self) -> str:
         cluster = f" cluster {self.cluster_m}x{self.cluster_n}" if self.cluster > 1 else ""
-        return f"wgmma {BLOCK_M}x{self.block_n}{cluster}" + " with norm" * self.normalise
+        far = " far" * bool(self.row_blocks)
+        return f"wgmma {BLOCK_M}x{self.block_n}{cluster}" + f" with{far} norm" * self.normalise
 
 
 _TILES = (
@@ -91,4 +93,7 @@ def candidates(product: Product, target: Target, precision: Precision) -> list[H
             for width, stages in _NORMALISING
             if product.n % width == 0 and product.n // width <= _MOST_BLOCKS_OF_A_CLUSTER
         ]
+        if product.n % 256 == 0 and product.n > 512:
+            blocks = product.n // 256
+            tiles.append(HopperTile(256, 4, 1, 1 + (blocks + 1) % 2, normalise=True, row_blocks=blocks))
     return [tile for tile in tiles if tile.shared_bytes <= _SHARED_BYTES]

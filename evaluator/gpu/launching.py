@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Callable
 from typing import Any
 
-from evaluator.gpu.device import Device
+from evaluator.gpu.device import Device, DeviceError
 from evaluator.gpu.program import Argument, Buffer, Launch, TensorMap
 
 
@@ -23,7 +23,9 @@ def queue(
     grid = launch.grid
     if launch.cluster:
         resident = device.resident_blocks(kernel, launch.threads, launch.shared_bytes, launch.cluster)
-        grid = (min(grid[0], resident), 1, 1)
+        if resident < launch.together:
+            raise DeviceError(f"{launch.label}: {launch.together} blocks do not run at once")
+        grid = (min(grid[0], resident // launch.together * launch.together), 1, 1)
     arguments = [_value(device, argument, address) for argument in launch.arguments]
     device.launch(kernel, grid, launch.threads, launch.shared_bytes, arguments, stream, overlap=overlap)
 

@@ -72,6 +72,7 @@ class Launch:
 
     cluster: if not 0, blocks come in clusters of so many and stay, each taking part after part of the work:
     the grid is the most that there is work for, and no more are started than are resident at once.
+    together: the number of blocks is a multiple of it, as so many wait for each other.
     """
 
     kernel: KernelKey
@@ -82,6 +83,7 @@ class Launch:
     label: str
     aside: bool = False
     cluster: int = 0
+    together: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,7 +135,13 @@ class Tuner:
         with Bench(self._device, self._compiler, self._precision, self._libraries, product) as bench:
             bench.compile(possible)
             for choice in possible:
-                errors = bench.errors(choice)
+                try:
+                    errors = bench.errors(choice)
+                except DeviceError as error:
+                    if choice.hopper is None:
+                        raise
+                    log.info("%s: %s: %s", product, choice, error)  # clusters may not fit on a part of a GPU
+                    continue
                 if errors.within(self._precision):
                     measured.append(Measured(choice, bench.microseconds(choice)))
                 else:

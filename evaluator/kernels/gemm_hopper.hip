@@ -17,11 +17,14 @@
 //
 // A cluster of CLUSTER_M x CLUSTER_N blocks works on neighbouring tiles: a tile of a goes to all of a row of
 // blocks at once, one of b to all of a column, each block loading in its turn. NORMALISE: CLUSTER_N * BLOCK_N
-// is n, so that a cluster owns whole rows; its blocks exchange means and squared deviations of their part.
+// is n, so that a cluster owns whole rows; its blocks exchange means and squared deviations of their part. Or
+// ROW_BLOCKS neighbouring blocks of several clusters do, through the L2 cache: an H200 holds 30 clusters of 4
+// blocks, but 33 times 4 blocks (n 1024: 75 and 68 us). They wait for each other, which ends because all of
+// the grid is resident at once: blocks start in their order, and others on the device end by themselves.
 //
 // The order of b's rows in shared memory is such that a thread's sums are 8 neighbouring columns, 16 bytes to
 // load and store: row 32 J + 8 j + 2 q + e of the tile holds column 32 J + 8 q + 2 j + e. The tensor map does
-// that at no cost (evaluator/gpu/hopper.py).
+// that at no cost (evaluator/gpu/tensor_maps.py).
 //
 // Grid: a multiple of the cluster, at most what is resident. 168 registers at the start, then 40 and 232.
 // What is not to be forgotten: a release at cluster scope costs a fence of all memory, stores included. With
@@ -35,6 +38,7 @@ constexpr int TILE_A = BLOCK_M * BLOCK_K * 2, TILE_B = BLOCK_N * BLOCK_K * 2, TI
 constexpr int CLUSTER = CLUSTER_M * CLUSTER_N;
 constexpr int OVERLAP = 2;  // with 3 everything was slower: too few stages are left to load into
 constexpr int MULTIPLIER_WAVES = 8;
+constexpr bool FAR = NORMALISE && ROW_BLOCKS > CLUSTER_N;
 constexpr int VECTORS = NORMALISE ? 3 : 1;       // bias, gammas, betas
 constexpr int VECTOR_TURNS = NORMALISE ? 1 : 2;  // with a norm every tile of a block has the same columns
 // In shared memory, bytes.
@@ -127,6 +131,8 @@ struct Ends {
   Element* out;
   int m, n, ldo;
   float epsilon;
+  float2* parts;     // [groups of ROW_BLOCKS blocks][2][2][2 * ROW_BLOCKS][64] (FAR)
+  uint32* counters;  // [groups][2][arrivals, leavings], 0 between launches
 };
 
 // What a thread must know of the half tile that it ends: its first row (the other is 8 below), its first
@@ -247,10 +253,10 @@ DEVICE void end_norm(const float (&c)[HALF / 2], const Ends& ends, const Spot& s
   }
 }
 
-// Each row's mean over HALF columns and its squared deviations, to all blocks of the cluster. which: of the
-// exchange's buffers; part: of the row, the HALF columns.
+// Each row's mean over HALF columns and its squared deviations, to all blocks of the cluster, or (FAR) to
+// memory. which: of the exchange's buffers; part: of the row, the HALF columns.
 DEVICE void send(const float (&c)[HALF / 2], float (&sums)[2], uint32 shared, int which, int local_row,
-                 int part) {
+                 int part, float2* far) {
   const uint32 to = shared + PARTS + (which * 2 * CLUSTER_N + part) * 64 * 8 + 8 * local_row;
   float means[2], squares[2] = {0.0f, 0.0f};
 #pragma unroll
@@ -263,28 +269,52 @@ DEVICE void send(const float (&c)[HALF / 2], float (&sums)[2], uint32 shared, in
 #pragma unroll
   for (int half = 0; half < 2; half++) {
     squares[half] = quad_sum(squares[half]);
+    if constexpr (FAR) {
+      if (thread_index() % 4 == 0)
+        store_to_l2(far + (which % 2 * 2 * ROW_BLOCKS + part) * 64 + local_row + 8 * half, means[half],
+                    squares[half]);
+      continue;
+    }
     for (uint32 block = thread_index() % 4; block < CLUSTER_N; block += 4)
       store_pair(to + 8 * 8 * half, shared + EXCHANGED + 8 * which, block, means[half], squares[half]);
   }
 }
 // The means of whole rows and one over their deviations (Chan, Golub and LeVeque 1979).
 DEVICE void receive(float (&means)[2], float (&scales)[2], const char* memory, uint32 shared, int which,
-                    uint32 phase, int local_row, float epsilon) {
-  constexpr int COUNT = 2 * CLUSTER_N;
-  barrier_wait(shared + EXCHANGED + 8 * which, phase);
+                    uint32 phase, int local_row, float epsilon, const float2* far, uint32* arrivals,
+                    int round) {
+  constexpr int COUNT = FAR ? 2 * ROW_BLOCKS : 2 * CLUSTER_N;
+  if constexpr (FAR) {
+    const int group = which / 2;
+    named_sync(1 + group, GROUP);
+    if (thread_index() % GROUP == 0) {
+      arrive_far(arrivals);
+      wait_far(arrivals, ROW_BLOCKS * (round + 1));
+    }
+    named_sync(1 + group, GROUP);
+  } else {
+    barrier_wait(shared + EXCHANGED + 8 * which, phase);
+  }
 #pragma unroll
   for (int half = 0; half < 2; half++) {
-    const float2* part = (const float2*)(memory + PARTS) + which * COUNT * 64 + local_row + 8 * half;
+    float2 part[COUNT];
+#pragma unroll
+    for (int i = 0; i < COUNT; i++) {
+      if constexpr (FAR)
+        part[i] = load_from_l2(far + (which % 2 * COUNT + i) * 64 + local_row + 8 * half);
+      else
+        part[i] = ((const float2*)(memory + PARTS))[(which * COUNT + i) * 64 + local_row + 8 * half];
+    }
     float sum = 0.0f, total = 0.0f;
 #pragma unroll
-    for (int i = 0; i < COUNT; i++) sum += part[64 * i].x;
+    for (int i = 0; i < COUNT; i++) sum += part[i].x;
     means[half] = sum * (1.0f / COUNT);
 #pragma unroll
     for (int i = 0; i < COUNT; i++) {
-      const float apart = part[64 * i].x - means[half];
-      total += part[64 * i].y + HALF * apart * apart;
+      const float apart = part[i].x - means[half];
+      total += part[i].y + HALF * apart * apart;
     }
-    scales[half] = reciprocal_sqrt(total * (1.0f / (BLOCK_N * CLUSTER_N)) + epsilon);
+    scales[half] = reciprocal_sqrt(total * (1.0f / (HALF * COUNT)) + epsilon);
   }
 }
 
@@ -421,7 +451,11 @@ DEVICE void multiply(const Ends& ends, char* memory, uint32 shared, int k) {
     wgmma_wait<OVERLAP>();
 #if NORMALISE
     const int which = 2 * group + round % 2;
-    if (thread == 0) barrier_expect(shared + EXCHANGED + 8 * which, 64 * 2 * CLUSTER_N * 8);
+    const int column_block = FAR ? place.n0 / BLOCK_N : tiles.column;
+    const int team = 2 * (tiles.first / tiles.across) + group;
+    float2* far = ends.parts + team * 2 * 2 * ROW_BLOCKS * 64;
+    uint32* arrivals = ends.counters + 2 * team;
+    if (!FAR && thread == 0) barrier_expect(shared + EXCHANGED + 8 * which, 64 * 2 * CLUSTER_N * 8);
     before_norm(low, means, lower, residuals, 0, HALF / 64);
     wgmma_wait<1>();
 #pragma unroll
@@ -429,12 +463,13 @@ DEVICE void multiply(const Ends& ends, char* memory, uint32 shared, int k) {
     fetch(residuals, ends, upper, 0, HALF / 64);
     before_norm(low, means, lower, residuals, HALF / 64, HALF / 64);
     fetch(residuals, ends, upper, HALF / 64, HALF / 64);
-    send(low, means, shared, which, local_row, 2 * tiles.column);
+    send(low, means, shared, which, local_row, 2 * column_block, far);
     wgmma_wait<0>();
     release(shared, ending[OVERLAP - 1], tiles);
     before_norm(high, means, upper, residuals, 0, HALF / 32);
-    send(high, means, shared, which, local_row, 2 * tiles.column + 1);
-    receive(means, scales, memory, shared, which, round / 2 % 2, local_row, ends.epsilon);
+    send(high, means, shared, which, local_row, 2 * column_block + 1, far);
+    receive(means, scales, memory, shared, which, round / 2 % 2, local_row, ends.epsilon, far, arrivals,
+            round);
     end_norm(low, ends, lower, means, scales);
 #else
     end_parts(low, ends, lower, residuals, 0, HALF / 64);
@@ -448,6 +483,9 @@ DEVICE void multiply(const Ends& ends, char* memory, uint32 shared, int k) {
 #endif
     tile += tiles.stride;
     if (tile >= tiles.count) {
+#if NORMALISE
+      if (FAR && thread == 0) leave_far(arrivals, ROW_BLOCKS);
+#endif
       end_upper(high, ends, upper, residuals, means, scales);
       return;
     }
@@ -462,7 +500,7 @@ DEVICE void multiply(const Ends& ends, char* memory, uint32 shared, int k) {
 extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, 1)
     gemm_hopper(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b, const float* bias,
                 const Element* residual, const float* gammas, const float* betas, Element* out, int m, int n,
-                int k, int ldo, float epsilon) {
+                int k, int ldo, float epsilon, float2* parts, uint32* counters) {
   DYNAMIC_SHARED(memory);
   const uint32 shared = shared_address(memory);
   if (thread_index() == 0) {
@@ -486,7 +524,7 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
     if (thread_index() < WAVE) load(a, b, residual, shared, m, n, k, ldo);
   } else {
     more_registers<232>();
-    multiply({bias, residual, gammas, betas, out, m, n, ldo, epsilon}, memory, shared, k);
+    multiply({bias, residual, gammas, betas, out, m, n, ldo, epsilon, parts, counters}, memory, shared, k);
   }
   // A block must not end while others of its cluster may still write to its shared memory.
   if constexpr (CLUSTER > 1) cluster_sync();

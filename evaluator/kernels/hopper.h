@@ -70,6 +70,31 @@ DEVICE void cluster_sync() {
   asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
 }
 
+// --- blocks that are not of one cluster, through the L2 cache ---
+
+DEVICE void store_to_l2(float2* to, float first, float second) {
+  asm volatile("st.global.cg.v2.f32 [%0], {%1, %2};" ::"l"(to), "f"(first), "f"(second) : "memory");
+}
+DEVICE float2 load_from_l2(const float2* from) {
+  float2 pair;
+  asm volatile("ld.global.cg.v2.f32 {%0, %1}, [%2];" : "=f"(pair.x), "=f"(pair.y) : "l"(from) : "memory");
+  return pair;
+}
+// One arrival, after which others see what this thread and those it has synchronised with have written.
+DEVICE void arrive_far(uint32* arrivals) {
+  asm volatile("fence.acq_rel.gpu;\nred.relaxed.gpu.global.add.u32 [%0], 1;" ::"l"(arrivals) : "memory");
+}
+DEVICE void wait_far(const uint32* arrivals, uint32 count) {
+  uint32 seen;
+  do {
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(seen) : "l"(arrivals) : "memory");
+  } while (seen < count);
+}
+// The last of `blocks` to leave sets the arrivals, and the leavings behind them, to 0 for the next launch.
+DEVICE void leave_far(uint32* arrivals, uint32 blocks) {
+  if (atomicInc(arrivals + 1, blocks - 1) == blocks - 1) *arrivals = 0;
+}
+
 // --- the tensor memory accelerator ---
 
 // As cuTensorMapEncodeTiled fills it on the host; a parameter declared const __grid_constant__.
