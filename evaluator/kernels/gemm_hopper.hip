@@ -497,6 +497,11 @@ DEVICE void multiply(const Ends& ends, char* memory, uint32 shared, int k) {
   }
 }
 
+// Of the 168 that each thread is launched with. A residual without a norm spills one of 232, and loading with
+// a norm's clusters one of 24.
+constexpr int REGISTERS_TO_LOAD = RESIDUAL && !NORMALISE ? 24 : 40;
+constexpr int REGISTERS_TO_MULTIPLY = RESIDUAL && !NORMALISE ? 240 : 232;
+
 extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, 1)
     gemm_hopper(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b, const float* bias,
                 const Element* residual, const float* gammas, const float* betas, Element* out, int m, int n,
@@ -520,10 +525,10 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
   start_kernel();
   wait_for_previous_kernel();
   if (thread_index() < GROUP) {
-    fewer_registers<40>();
+    fewer_registers<REGISTERS_TO_LOAD>();
     if (thread_index() < WAVE) load(a, b, residual, shared, m, n, k, ldo);
   } else {
-    more_registers<232>();
+    more_registers<REGISTERS_TO_MULTIPLY>();
     multiply({bias, residual, gammas, betas, out, m, n, ldo, epsilon, parts, counters}, memory, shared, k);
   }
   // A block must not end while others of its cluster may still write to its shared memory.

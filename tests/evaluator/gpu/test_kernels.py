@@ -46,7 +46,7 @@ def kind(variant: Variant) -> object:
             tile = [value for name, value in key.constants if name.startswith(("BLOCK", "WARPS"))]
             return tile, dict(key.constants)["PACKED"] > 0
         case "gemm_hopper":
-            return [value for name, value in key.constants if name in ("BLOCK_N", "NORMALISE")]
+            return [value for name, value in key.constants if name in ("BLOCK_N", "NORMALISE", "RESIDUAL")]
         case "rows":
             return dict(key.constants)["SPLIT"]
         case "attention":
