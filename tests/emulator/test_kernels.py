@@ -11,6 +11,9 @@ from evaluator.gpu import weights as pack
 from evaluator.gpu.builder import After, Builder, Linear
 from evaluator.gpu.device import Device
 from evaluator.gpu.gemm import Choice, Product, candidates
+from evaluator.gpu.packed import WeightFormat
+from evaluator.gpu.packed import pack as pack_codes
+from evaluator.gpu.packed import rounded as rounded_to_codes
 from evaluator.gpu.program import Matrix
 from evaluator.gpu.target import Precision, Target
 from evaluator.network.spec import Activation, Dense, FloatArray, Gating, LayerNorm, SEUnit
@@ -86,6 +89,29 @@ def test_matrix_products_with_every_tile(device: Device, precision: Precision) -
         out = made.linear(layer, source, "out")
         memory = run(device, made.program, {"a": elements(a, stride, precision)})
         assert_close(matrix_of(memory, out, precision), expected, precision, k)
+
+
+@pytest.mark.parametrize("form", WeightFormat)
+@pytest.mark.parametrize("device", TARGETS, indirect=True)
+def test_products_with_weights_of_few_bits(device: Device, form: WeightFormat) -> None:
+    m, width, k = 72, 88, 320
+    precision, target = Precision.FP16, device.info.target
+    a, b = rounded(normal(m, k), precision), rounded_to_codes(normal(width, k, seed=2), form)
+    halves = pack.matrix(b, precision)
+    packed = pack_codes(halves, form, target.matrix_unit(precision))
+    assert packed is not None
+    layer = Linear("layer", width, halves, None, Activation.NONE, packed=packed)
+    product = Product(m, width, k, Activation.NONE, weight_bits=form.bits)
+    tried = set()
+    for choice in candidates(product, target, precision, packed=True):
+        if choice.tile in tried:
+            continue
+        tried.add(choice.tile)
+        made = builder(device, precision, choice=choice)
+        out = made.linear(layer, made.matrix("a", m, k), "out")
+        memory = run(device, made.program, {"a": elements(a, k, precision)})
+        # The weights themselves are rounded to halves, too.
+        assert_close(matrix_of(memory, out, precision), a @ b.T, precision, k)
 
 
 @both

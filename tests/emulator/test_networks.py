@@ -105,3 +105,20 @@ def test_dense_embedding_and_policy_encoders(device: Device, bucket: int, tmp_pa
     assert_close(result.logits, expected.logits, logits, Precision.FP16)
     assert np.abs(result.wdl - expected.wdl).max() <= wdl
     assert np.abs(result.moves_left - expected.moves_left).max() <= 0.5
+
+
+@pytest.mark.parametrize("device", TARGETS, indirect=True)
+def test_a_position_has_the_same_bits_in_every_batch_when_deterministic(
+    device: Device, tmp_path: Path
+) -> None:
+    network = random_network(DENSE_EMBEDDING, seed=3)
+    positions = probe_batch(20, seed=5).positions
+    compiler = Compiler(device, cache_folder=tmp_path)
+    with GpuBackend(
+        network, device, deterministic=True, buckets=(1, 20), compiler=compiler, check=False
+    ) as backend:
+        together = backend.evaluate(every_ninth_move(positions))
+        alone = backend.evaluate(every_ninth_move(positions[:1]))
+    assert np.array_equal(alone.logits, together.logits[: len(alone.logits)])
+    assert np.array_equal(alone.wdl[0], together.wdl[0])
+    assert alone.moves_left[0] == together.moves_left[0]
