@@ -200,7 +200,7 @@ class Bench:
         return results[0]
 
     def _run(self, program: Program) -> None:
-        self._queue(program, 0, first=True)
+        self._queue(program, self._kernels(program), 0, first=True)
         self._device.record(self._end, self._stream)
         self._device.synchronize(self._end)
 
@@ -214,10 +214,11 @@ class Bench:
     def _time(self, program: Program, repeats: int) -> float:
         """Microseconds of `repeats` runs in one graph, after one that warms up."""
         device, stream = self._device, self._stream
+        kernels = self._kernels(program)
         device.begin_capture(stream)
         try:
             for repeat in range(repeats):
-                self._queue(program, repeat, first=repeat == 0)
+                self._queue(program, kernels, repeat, first=repeat == 0)
         except BaseException:
             device.abandon_capture(stream)
             raise
@@ -230,10 +231,11 @@ class Bench:
         device.release(graph)
         return device.milliseconds(self._start, self._end) * 1000
 
-    def _queue(self, program: Program, copy: int, *, first: bool) -> None:
+    def _queue(
+        self, program: Program, kernels: dict[tuple[KernelKey, int], Any], copy: int, *, first: bool
+    ) -> None:
         """One run with one copy of the weights; they take turns. first: nothing has been queued that it could
         overlap with."""
-        kernels = self._kernels(program)
         for step in program.steps:
             if isinstance(step, LibraryStep):
                 self._libraries[step.library].multiply(

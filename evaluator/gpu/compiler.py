@@ -91,9 +91,10 @@ class Compiler:
     def load(self, wanted: Sequence[tuple[KernelKey, int]]) -> dict[tuple[KernelKey, int], Any]:
         """Kernels with their dynamic shared memory in bytes, loaded. Raises CompilationError."""
         new = {key for key, shared_bytes in wanted if (key, shared_bytes) not in self._loaded}
-        # Compilers release the GIL.
-        with ThreadPoolExecutor(max_workers=min(16, os.cpu_count() or 1)) as pool:
-            codes = dict(zip(new, pool.map(self._code, new), strict=True))
+        codes: dict[KernelKey, bytes] = {}
+        if new:  # Compilers release the GIL.
+            with ThreadPoolExecutor(max_workers=min(16, os.cpu_count() or 1)) as pool:
+                codes = dict(zip(new, pool.map(self._code, new), strict=True))
         for key, shared_bytes in wanted:
             if (key, shared_bytes) not in self._loaded:
                 kernel = self._device.load(codes[key], key.file, shared_bytes)

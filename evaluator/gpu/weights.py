@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from evaluator.blocks import by_blocks
 from evaluator.gpu.target import Precision
 from evaluator.network.spec import FloatArray
 
@@ -21,10 +19,6 @@ class WeightError(Exception):
 
 def round_up(value: int, multiple: int) -> int:
     return -(-value // multiple) * multiple
-
-
-_BLOCK = 1 << 18
-"""Values that are converted at once: what a core's cache holds. A large network has 2 * 10^8 of them."""
 
 
 def stored(values: FloatArray, precision: Precision) -> NDArray[Any]:
@@ -42,17 +36,11 @@ def stored(values: FloatArray, precision: Precision) -> NDArray[Any]:
 def _converted(
     values: FloatArray, dtype: np.dtype[Any], convert: Callable[[FloatArray, NDArray[Any]], None]
 ) -> NDArray[Any]:
-    """`convert` block by block into a new array, on all cores: numpy holds no lock meanwhile."""
+    """`convert` into a new array."""
     flat = np.ascontiguousarray(values, np.float32).reshape(-1)
     result = np.empty(len(flat), dtype)
-    blocks = [slice(start, start + _BLOCK) for start in range(0, len(flat), _BLOCK)]
-    list(_threads().map(lambda block: convert(flat[block], result[block]), blocks))
+    by_blocks(len(flat), lambda block: convert(flat[block], result[block]))
     return result.reshape(values.shape)
-
-
-@cache
-def _threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(min(8, os.cpu_count() or 1), "weights")
 
 
 def _to_half(values: FloatArray, out: NDArray[Any]) -> None:
