@@ -211,7 +211,8 @@ class GpuBackend(Backend):
             if tuner is None
             else tuner.choose
         )
-        plan = Plan(network, info.target, precision, choose, weights)
+        blocks = info.multiprocessors if info.cooperative and not deterministic else 0
+        plan = Plan(network, info.target, precision, choose, weights, blocks)
         self._executor: Executor | None = None
         while True:
             try:
@@ -227,7 +228,7 @@ class GpuBackend(Backend):
                 buckets = buckets[:-1]
                 log.warning("not enough memory on %s: trying batches up to %d", info.name, buckets[-1])
             except LibraryGivenUp:
-                plan = Plan(network, info.target, precision, choose)
+                plan = Plan(network, info.target, precision, choose, weights, blocks)
             except (DeviceError, PlanError) as error:
                 raise BackendError(f"{info.name}: {error}") from error
         if tuner is not None:
@@ -279,22 +280,61 @@ class GpuBackend(Backend):
     def check(self, reference: _Expected) -> None:
         """Compare what every bucket computes with the reference, which has the same rounded weights. Raises
         BackendError."""
+        self.choose_programs(reference)
+        for size in self.buckets:
+            problem = self._problem(size, reference)
+            if problem:
+                raise BackendError(
+                    f"{self.device} fails its self-check at batch {size}: {problem}; please report it with "
+                    f"the output of `python -m evaluator devices`"
+                )
+
+    def choose_programs(self, reference: _Expected | None = None) -> None:
+        """Run every bucket that has several programs by the fastest that computes the right thing. Measuring
+        takes milliseconds, so that it is done at every start."""
+        for size in self.executor.alternatives:
+            self._choose_program(size, reference or _Expected(self.network))
+
+    def _choose_program(self, size: int, reference: _Expected) -> None:
+        usual, *others = self.executor.alternatives[size]
+        best, best_ms = usual, self.executor.time(size)
+        for program in others:
+            try:
+                self.executor.select(size, program)
+                problem = self._problem(size, reference)
+                if problem:
+                    log.warning(
+                        "%s: one launch for all encoders is wrong at batch %d: %s", self.device, size, problem
+                    )
+                    continue
+                milliseconds = self.executor.time(size)
+            except (BackendError, DeviceError) as error:
+                log.warning("%s: one launch for all encoders fails at batch %d: %s", self.device, size, error)
+                continue
+            log.info(
+                "batch %d: %.3f ms by many launches, %.3f ms with all encoders in one",
+                size,
+                best_ms,
+                milliseconds,
+            )
+            if milliseconds < best_ms:
+                best, best_ms = program, milliseconds
+        self.executor.select(size, best)
+
+    def _problem(self, size: int, reference: _Expected) -> str:
+        """What is wrong with a bucket's results; nothing if they agree with the reference."""
         probe, expected = reference.probe, reference.wait()
         logits_limit, wdl_limit = TOLERANCES[self.precision]
         spread = float(expected.logits.std()) or 1.0
-        for size in self.buckets:
-            result = self.evaluate(_repeated(probe, size))
-            copies = -(-size // _CHECKED_POSITIONS)
-            wanted = np.tile(expected.logits, copies)[: len(result.logits)]
-            error = float(np.sqrt(np.square(result.logits - wanted).mean())) / spread
-            wdl_error = float(np.abs(result.wdl - np.tile(expected.wdl, (copies, 1))[:size]).max())
-            log.debug("%s, batch %d: logits off by %.2g, wdl by %.2g", self.device, size, error, wdl_error)
-            if not (error <= logits_limit and wdl_error <= wdl_limit):
-                raise BackendError(
-                    f"{self.device} fails its self-check at batch {size}: logits off by {error:.1%} of their "
-                    f"spread, win/draw/loss by {wdl_error:.2g}; please report it with the output of "
-                    f"`python -m evaluator devices`"
-                )
+        result = self.evaluate(_repeated(probe, size))
+        copies = -(-size // _CHECKED_POSITIONS)
+        wanted = np.tile(expected.logits, copies)[: len(result.logits)]
+        error = float(np.sqrt(np.square(result.logits - wanted).mean())) / spread
+        wdl_error = float(np.abs(result.wdl - np.tile(expected.wdl, (copies, 1))[:size]).max())
+        log.debug("%s, batch %d: logits off by %.2g, wdl by %.2g", self.device, size, error, wdl_error)
+        if error <= logits_limit and wdl_error <= wdl_limit:
+            return ""
+        return f"logits off by {error:.1%} of their spread, win/draw/loss by {wdl_error:.2g}"
 
     def memory(self) -> tuple[int, int] | None:
         if self._executor is None:

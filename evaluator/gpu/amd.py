@@ -179,6 +179,7 @@ class AmdDevice(Device):
         stream: Any,
         *,
         overlap: bool = False,
+        cooperative: bool = False,
     ) -> None:
         packed = tuple(arguments)
         _call(hip.hipModuleLaunchKernel, kernel, *grid, threads, 1, 1, shared_bytes, stream, None, packed)

@@ -42,7 +42,7 @@ class DeviceInfo:
     """What is known of a device before it is used.
 
     vendor: "nvidia" or "amd". name: as the driver gives it. memory: bytes. driver: its version, in words.
-    integrated: it shares the CPU's memory.
+    integrated: it shares the CPU's memory. cooperative: it can run kernels whose blocks wait for each other.
     """
 
     vendor: str
@@ -53,6 +53,7 @@ class DeviceInfo:
     multiprocessors: int
     driver: str
     integrated: bool
+    cooperative: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,9 +139,11 @@ class Device(ABC):
         stream: Any,
         *,
         overlap: bool = False,
+        cooperative: bool = False,
     ) -> None:
         """Queue a kernel. overlap: it calls `wait_for_previous_kernel` itself and may start before the kernel
-        queued before it has ended, where the hardware can do that."""
+        queued before it has ended, where the hardware can do that. cooperative: its blocks wait for each
+        other, so that all must be resident at once; only where `info.cooperative`."""
 
     def resident_blocks(self, kernel: Any, threads: int, shared_bytes: int, cluster: int) -> int:
         """How many blocks of a kernel, in clusters of `cluster`, run at once on an idle device."""

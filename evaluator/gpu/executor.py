@@ -24,7 +24,7 @@ from evaluator.gpu.device import Device, DeviceError, HostBuffer
 from evaluator.gpu.launching import queue
 from evaluator.gpu.library import Library, LibraryProduct
 from evaluator.gpu.plan import Plan
-from evaluator.gpu.program import Branch, Buffer, Launch, LibraryStep, Space
+from evaluator.gpu.program import Branch, Buffer, Launch, LibraryStep, Program, Space, Table
 from evaluator.gpu.weights import round_up
 from protocol.batch import MAX_LEGAL_MOVES, POLICY_SIZE, POSITION_DTYPE, EvaluationBatch, PositionBatch
 
@@ -108,6 +108,12 @@ class Executor:
         self.buckets = buckets
         self._libraries = {library.name: library for library in libraries}
         self._programs = {size: plan.program(size) for size in buckets}
+        self.alternatives: dict[int, tuple[Program, ...]] = {}
+        """The programs of each batch size that has more than one."""
+        for size in buckets:
+            persistent = plan.persistent_program(size)
+            if persistent is not None:
+                self.alternatives[size] = (self._programs[size], persistent)
         self._allocated: list[int] = []
         self._host: list[HostBuffer] = []
         self._capturing = threading.Lock()
@@ -115,13 +121,14 @@ class Executor:
         self._direct = buckets[-1] if device.info.integrated else DIRECT_POSITIONS
         try:
             self._kernels = compiler.load(
-                [key for program in self._programs.values() for key in program.kernels()]
+                [key for program in self._all_programs() for key in program.kernels()]
             )
             self._weights = self._upload(plan.weights)
             self._work = self._allocate_work()
+            self._tables = self._write_tables()
             used = {
                 step.library
-                for program in self._programs.values()
+                for program in self._all_programs()
                 for step in program.steps
                 if isinstance(step, LibraryStep)
             }
@@ -189,6 +196,20 @@ class Executor:
         raise ValueError(
             f"{positions} positions with {moves} moves are more than a batch of {self.buckets[-1]} holds"
         )
+
+    def _all_programs(self) -> list[Program]:
+        others = [program for programs in self.alternatives.values() for program in programs[1:]]
+        return [*self._programs.values(), *others]
+
+    def select(self, size: int, program: Program) -> None:
+        """Run a batch size by one of its alternatives from now on. Nothing may be in flight."""
+        self._programs[size] = program
+        for slot in self.slots:
+            slot.graphs.pop(size, None)
+
+    def selected(self, size: int) -> Program:
+        """What a batch size runs."""
+        return self._programs[size]
 
     def time(self, size: int, repeats: int = 10) -> float:
         """Milliseconds of the computation alone for a bucket, back to back, the best of three runs."""
@@ -289,7 +310,8 @@ class Executor:
                 case Launch() | LibraryStep():
                     queue = self._aside if step.aside else stream
                     self._queue(step, addresses, queue, overlap=not fresh[queue])
-                    fresh[queue] = False
+                    # What follows a launch that fills the chip waits until it has ended.
+                    fresh[queue] = isinstance(step, Launch) and step.cooperative
 
     def _queue(
         self, step: Launch | LibraryStep, exchange: dict[str, int], stream: Any, *, overlap: bool
@@ -312,7 +334,15 @@ class Executor:
             )
             return
         kernel = self._kernels[step.kernel, step.shared_bytes]
-        queue(self.device, kernel, step, partial(self._address, exchange), stream, overlap=overlap)
+        queue(
+            self.device,
+            kernel,
+            step,
+            partial(self._address, exchange),
+            stream,
+            overlap=overlap,
+            tables=self._tables,
+        )
 
     def _address(self, exchange: dict[str, int], buffer: Buffer) -> int:
         match buffer.space:
@@ -373,10 +403,28 @@ class Executor:
 
     def _allocate_work(self) -> dict[str, int]:
         sizes: dict[str, int] = {}
-        for program in self._programs.values():
+        for program in self._all_programs():
             for name, size in program.work.items():
                 sizes[name] = max(sizes.get(name, 0), size)
         return {name: self._allocate(size) for name, size in sizes.items()}
+
+    def _write_tables(self) -> dict[str, int]:
+        tables: dict[str, int] = {}
+        for program in self._all_programs():
+            launches = (step for step in program.steps if isinstance(step, Launch))
+            for table in (each for step in launches for each in step.arguments if isinstance(each, Table)):
+                words = np.zeros(len(table.words), np.uint64)
+                for word, value in zip(words.reshape(-1, 1), table.words, strict=True):
+                    match value:
+                        case Buffer():
+                            word[0] = self._address({}, value)
+                        case float():
+                            word.view(np.float32)[0] = value
+                        case int():
+                            word.view(np.int64)[0] = value
+                tables[table.name] = self._allocate(words.nbytes)
+                self.device.write(tables[table.name], words)
+        return tables
 
     def _create_slot(self, layout: Layout) -> _Slot:
         device = self.device

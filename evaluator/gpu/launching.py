@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from evaluator.gpu.device import Device, DeviceError
-from evaluator.gpu.program import Argument, Buffer, Launch, TensorMap
+from evaluator.gpu.program import Argument, Buffer, Launch, Table, TensorMap
 
 
 def queue(
@@ -18,24 +18,39 @@ def queue(
     stream: Any,
     *,
     overlap: bool,
+    tables: Mapping[str, int] | None = None,
 ) -> None:
-    """Queue one kernel. address: where a buffer lies. overlap: as of Device.launch."""
+    """Queue one kernel. address: where a buffer lies; tables: where tables lie. overlap: as of
+    Device.launch."""
     grid = launch.grid
     if launch.cluster:
         resident = device.resident_blocks(kernel, launch.threads, launch.shared_bytes, launch.cluster)
         if resident < launch.together:
             raise DeviceError(f"{launch.label}: {launch.together} blocks do not run at once")
         grid = (min(grid[0], resident // launch.together * launch.together), 1, 1)
-    arguments = [_value(device, argument, address) for argument in launch.arguments]
-    device.launch(kernel, grid, launch.threads, launch.shared_bytes, arguments, stream, overlap=overlap)
+    arguments = [_value(device, argument, address, tables or {}) for argument in launch.arguments]
+    device.launch(
+        kernel,
+        grid,
+        launch.threads,
+        launch.shared_bytes,
+        arguments,
+        stream,
+        overlap=overlap,
+        cooperative=launch.cooperative,
+    )
 
 
-def _value(device: Device, argument: Argument, address: Callable[[Buffer], int]) -> Any:
+def _value(
+    device: Device, argument: Argument, address: Callable[[Buffer], int], tables: Mapping[str, int]
+) -> Any:
     match argument:
         case None:
             return ctypes.c_uint64(0)
         case Buffer():
             return ctypes.c_uint64(address(argument))
+        case Table(name):
+            return ctypes.c_uint64(tables[name])
         case TensorMap():
             return device.tensor_map(address(argument.buffer), argument)
         case float():

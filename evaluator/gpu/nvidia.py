@@ -62,6 +62,7 @@ def describe(index: int) -> DeviceInfo:
         multiprocessors=get(attribute.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT),
         driver=f"CUDA {version // 1000}.{version % 1000 // 10}",
         integrated=bool(get(attribute.CU_DEVICE_ATTRIBUTE_INTEGRATED)),
+        cooperative=bool(get(attribute.CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH)),
     )
 
 
@@ -138,6 +139,7 @@ class NvidiaDevice(Device):
         stream: Any,
         *,
         overlap: bool = False,
+        cooperative: bool = False,
     ) -> None:
         pointers = (ctypes.c_void_p * len(arguments))(*(ctypes.addressof(each) for each in arguments))
         config = driver.CUlaunchConfig()
@@ -145,7 +147,12 @@ class NvidiaDevice(Device):
         config.blockDimX, config.blockDimY, config.blockDimZ = threads, 1, 1
         config.sharedMemBytes = shared_bytes
         config.hStream = stream
-        if overlap and self._overlap:
+        if cooperative:
+            attribute = driver.CUlaunchAttribute()
+            attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
+            attribute.value.cooperative = 1
+            config.numAttrs, config.attrs = 1, [attribute]
+        elif overlap and self._overlap:
             attribute = driver.CUlaunchAttribute()
             attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
             attribute.value.programmaticStreamSerializationAllowed = 1

@@ -6,6 +6,7 @@ Packed weights are kept between batch sizes in a Plan.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,7 +18,8 @@ from evaluator.gpu.builder import After, Builder, Linear, PlanError
 from evaluator.gpu.gemm import Chooser
 from evaluator.gpu.packed import WeightFormat
 from evaluator.gpu.packed import pack as pack_codes
-from evaluator.gpu.program import Matrix, Program
+from evaluator.gpu.persistent import MAX_POSITIONS, Encoders, Layers, SmolgenLayers
+from evaluator.gpu.program import Launch, Matrix, Program
 from evaluator.gpu.target import Precision, Target
 from evaluator.gpu.weights import round_up
 from evaluator.network.policy_tables import (
@@ -46,6 +48,8 @@ from evaluator.network.spec import (
     ValueHead,
 )
 
+log = logging.getLogger(__name__)
+
 PLANES = 112
 
 
@@ -54,6 +58,7 @@ class Plan:
     """How one network runs on one target. weights: every array for the device, filled by `program`.
 
     packed: the format that the network's weights were rounded to (packed.rounded_network), where they were.
+    blocks: how many can wait for each other in one launch, 0 for none.
     """
 
     network: NetworkSpec
@@ -61,13 +66,29 @@ class Plan:
     precision: Precision
     choose: Chooser
     packed: WeightFormat | None = None
+    blocks: int = 0
     weights: dict[str, NDArray[Any]] = field(default_factory=dict)
     _linears: dict[str, Linear] = field(default_factory=dict)
 
     def program(self, positions: int) -> Program:
         """The launches for a batch. Raises PlanError for what the kernels cannot run."""
+        return self._program(positions, persistent=False)
+
+    def persistent_program(self, positions: int) -> Program | None:
+        """The same with all encoders in one launch, for a few positions; None where that cannot be done."""
+        if not self.blocks or positions > MAX_POSITIONS or self.packed is not None:
+            return None
+        try:
+            program = self._program(positions, persistent=True)
+        except PlanError as error:
+            log.debug("no persistent kernel for %d positions: %s", positions, error)
+            return None
+        together = any(isinstance(step, Launch) and step.cooperative for step in program.steps)
+        return program if together else None
+
+    def _program(self, positions: int, *, persistent: bool) -> Program:
         builder = Builder(positions, self.target, self.precision, self.choose, self.weights)
-        _Walk(self, builder).network()
+        _Walk(self, builder, persistent=persistent).network()
         return builder.program
 
     def linear(self, name: str, make: Any) -> Linear:
@@ -88,8 +109,9 @@ class Plan:
 
 
 class _Walk:
-    def __init__(self, plan: Plan, builder: Builder) -> None:
+    def __init__(self, plan: Plan, builder: Builder, *, persistent: bool) -> None:
         self.plan = plan
+        self.persistent = persistent
         self.b = builder
         self.precision = plan.precision
 
@@ -186,9 +208,42 @@ class _Walk:
             y = b.linear(self.dense("tail.dense1", body.tail.ffn.dense1), x, "hidden")
             dense2 = self.dense("tail.dense2", body.tail.ffn.dense2, scale=body.tail.alpha)
             x = b.linear(dense2, y, "x", residual=x, after=After(body.tail.norm2))
+        if self.persistent:
+            return self.persistent_encoders(body, x)
         for index, layer in enumerate(body.encoders):
             x = self.encoder(f"encoder{index}", layer, x)
         return x
+
+    def persistent_encoders(self, body: AttentionBody, x: Matrix) -> Matrix:
+        """All of them in one launch."""
+        layers = []
+        depths = set()
+        for index, layer in enumerate(body.encoders):
+            name, attention = f"encoder{index}", layer.attention
+            depths.add((attention.heads, self.depth(name, attention), attention.smolgen is None))
+            smolgen: SmolgenLayers | None = None
+            if attention.smolgen is not None:
+                generator, within = attention.smolgen, f"{name}.smolgen"
+                dense1, dense2, norm2, generate = self.smolgen_layers(within, generator, attention.heads)
+                if dense2.width != len(generator.norm2.gammas):
+                    raise PlanError("the persistent kernel wants smolgen's layers without padding")
+                compress = self.compress(within, generator)
+                smolgen = SmolgenLayers(compress, dense1, generator.norm1, dense2, norm2, generate)
+            layers.append(
+                Layers(
+                    self.qkv(name, attention),
+                    smolgen,
+                    self.attention_output(name, attention, layer.alpha),
+                    layer.norm1,
+                    self.dense(f"{name}.ffn1", layer.ffn.dense1),
+                    self.dense(f"{name}.ffn2", layer.ffn.dense2, scale=layer.alpha),
+                    layer.norm2,
+                )
+            )
+        if len(depths) != 1:
+            raise PlanError("the persistent kernel wants encoders of one form")
+        ((heads, depth, _),) = depths
+        return Encoders(self.b, self.plan.blocks, heads, depth).launch(layers, x)
 
     def embedding(self, body: AttentionBody) -> tuple[Linear, Matrix]:
         """The embedding layer and what it takes. PE_MAP's constant part becomes a bias for each square."""
@@ -225,46 +280,15 @@ class _Walk:
     def attention(self, name: str, layer: Attention, alpha: float, x: Matrix) -> tuple[Matrix, Linear]:
         """The mixed values and the output layer. q, k and v are one product; smolgen runs beside it."""
         b, heads = self.b, layer.heads
-        own = len(layer.q.biases) // heads
-        depth = round_up(own, 16)
-
-        def make_qkv() -> Linear:
-            scale = np.float32(own**-0.5)
-            parts = [(layer.q, scale), (layer.k, np.float32(1)), (layer.v, np.float32(1))]
-            weights = [pack.head_rows(_times(part.weights, factor), heads, depth) for part, factor in parts]
-            biases = [pack.head_rows(_times(part.biases, factor), heads, depth) for part, factor in parts]
-            return Linear(
-                f"{name}.qkv",
-                3 * heads * depth,
-                pack.matrix(np.concatenate(weights), self.precision),
-                pack.vector(np.concatenate(biases), self.precision),
-                Activation.NONE,
-            )
-
-        def make_output() -> Linear:
-            weights = pack.head_rows(np.ascontiguousarray(layer.output.weights.T), heads, depth).T
-            return Linear(
-                f"{name}.output",
-                len(layer.output.biases),
-                pack.matrix(weights * np.float32(alpha), self.precision),
-                pack.vector(layer.output.biases * np.float32(alpha), self.precision),
-                Activation.NONE,
-            )
-
-        def make_compress() -> Linear:
-            assert layer.smolgen is not None
-            weights = pack.matrix(layer.smolgen.compress, self.precision)
-            compressed_width = len(layer.smolgen.compress)
-            return Linear(f"{name}.smolgen.compress", compressed_width, weights, None, Activation.NONE)
-
+        depth = self.depth(name, layer)
         bias: Matrix | None = None
         generator = layer.smolgen
         if generator is None:
-            qkv = b.linear(self.plan.linear(f"{name}.qkv", make_qkv), x, "qkv")
+            qkv = b.linear(self.qkv(name, layer), x, "qkv")
         elif b.shares_products:
             # What smolgen takes of each square is computed with q, k and v: one kernel less in the chain.
             def make_both() -> Linear:
-                parts, compress = make_qkv(), pack.matrix(generator.compress, self.precision)
+                parts, compress = self.qkv(name, layer), pack.matrix(generator.compress, self.precision)
                 assert parts.biases is not None
                 return Linear(
                     f"{name}.qkv_compress",
@@ -282,20 +306,80 @@ class _Walk:
             bias = self.smolgen(f"{name}.smolgen", generator, heads, compressed)
         else:
             b.fork()
-            compressed = b.view(
-                b.linear(self.plan.linear(f"{name}.smolgen.compress", make_compress), x, "compressed"),
-                b.positions,
-            )
+            compress = self.compress(f"{name}.smolgen", generator)
+            compressed = b.view(b.linear(compress, x, "compressed"), b.positions)
             bias = self.smolgen(f"{name}.smolgen", generator, heads, compressed)
             b.main()
-            qkv = b.linear(self.plan.linear(f"{name}.qkv", make_qkv), x, "qkv")
+            qkv = b.linear(self.qkv(name, layer), x, "qkv")
             b.join()
         mixed = b.attention(qkv, heads, depth, bias, f"{name}.attention")
-        return mixed, self.plan.linear(f"{name}.output", make_output)
+        return mixed, self.attention_output(name, layer, alpha)
 
     def smolgen(self, name: str, layer: Smolgen, heads: int, compressed: Matrix) -> Matrix:
         """[positions * heads, 4096], from [positions, 64 * hidden]."""
-        b, positions = self.b, self.b.positions
+        b = self.b
+        dense1, dense2, norm2, generate = self.smolgen_layers(name, layer, heads)
+        own, width = len(layer.dense2.biases) // heads, dense2.width // heads
+        hidden = b.linear(dense1, compressed, "smolgen1", after=After(layer.norm1))
+        after = After(norm2, parts=(width, own) if width != own else (0, 0))
+        generated = b.linear(dense2, hidden, "smolgen2", after=after)
+        return b.linear(generate, b.view(generated, b.positions * heads), "smolgen_logits")
+
+    # -- packed layers of an encoder -------------------------------------------------------------------
+
+    def depth(self, name: str, layer: Attention) -> int:
+        """Of a head, padded to what the attention kernel multiplies."""
+        for part in (layer.q, layer.k, layer.v, layer.output):
+            if part.activation is not Activation.NONE:
+                raise PlanError(f"{name}: activations of queries, keys and values are not supported")
+        return round_up(len(layer.q.biases) // layer.heads, 16)
+
+    def qkv(self, name: str, layer: Attention) -> Linear:
+        """One product, with 1/sqrt(depth) in q."""
+        heads, depth = layer.heads, self.depth(name, layer)
+
+        def make() -> Linear:
+            scale = np.float32((len(layer.q.biases) // heads) ** -0.5)
+            parts = [(layer.q, scale), (layer.k, np.float32(1)), (layer.v, np.float32(1))]
+            weights = [pack.head_rows(_times(part.weights, factor), heads, depth) for part, factor in parts]
+            biases = [pack.head_rows(_times(part.biases, factor), heads, depth) for part, factor in parts]
+            return Linear(
+                f"{name}.qkv",
+                3 * heads * depth,
+                pack.matrix(np.concatenate(weights), self.precision),
+                pack.vector(np.concatenate(biases), self.precision),
+                Activation.NONE,
+            )
+
+        return self.plan.linear(f"{name}.qkv", make)
+
+    def attention_output(self, name: str, layer: Attention, alpha: float) -> Linear:
+        """Takes the heads' padded values; alpha is in it."""
+
+        def make() -> Linear:
+            depth = self.depth(name, layer)
+            weights = pack.head_rows(np.ascontiguousarray(layer.output.weights.T), layer.heads, depth).T
+            return Linear(
+                f"{name}.output",
+                len(layer.output.biases),
+                pack.matrix(weights * np.float32(alpha), self.precision),
+                pack.vector(layer.output.biases * np.float32(alpha), self.precision),
+                Activation.NONE,
+            )
+
+        return self.plan.linear(f"{name}.output", make)
+
+    def compress(self, name: str, layer: Smolgen) -> Linear:
+        def make() -> Linear:
+            weights = pack.matrix(layer.compress, self.precision)
+            return Linear(f"{name}.compress", len(layer.compress), weights, None, Activation.NONE)
+
+        return self.plan.linear(f"{name}.compress", make)
+
+    def smolgen_layers(
+        self, name: str, layer: Smolgen, heads: int
+    ) -> tuple[Linear, Linear, LayerNorm, Linear]:
+        """dense1, dense2 and its norm, and what makes the logits of a head, which all layers share."""
         own = len(layer.dense2.biases) // heads
         width = round_up(own, self.precision.chunk)  # of a head, so that each begins with a chunk
 
@@ -311,13 +395,12 @@ class _Walk:
             weights = pack.matrix(layer.position_weights, self.precision)
             return Linear("smolgen.generate", len(layer.position_weights), weights, None, Activation.NONE)
 
-        dense1 = self.flattened(f"{name}.dense1", layer.dense1, channels_first=False)
-        hidden = b.linear(dense1, compressed, "smolgen1", after=After(layer.norm1))
-        norm2 = LayerNorm(per_head(layer.norm2.gammas), per_head(layer.norm2.betas), layer.norm2.epsilon)
-        after = After(norm2, parts=(width, own) if width != own else (0, 0))
-        dense2 = self.plan.linear(f"{name}.dense2", make_dense2)
-        generated = b.view(b.linear(dense2, hidden, "smolgen2", after=after), positions * heads)
-        return b.linear(self.plan.linear("smolgen.generate", make_generate), generated, "smolgen_logits")
+        return (
+            self.flattened(f"{name}.dense1", layer.dense1, channels_first=False),
+            self.plan.linear(f"{name}.dense2", make_dense2),
+            LayerNorm(per_head(layer.norm2.gammas), per_head(layer.norm2.betas), layer.norm2.epsilon),
+            self.plan.linear("smolgen.generate", make_generate),
+        )
 
     # -- heads -----------------------------------------------------------------------------------------
 

@@ -45,7 +45,15 @@ class TensorMap:
     box: tuple[int, ...]
 
 
-Argument: TypeAlias = Buffer | TensorMap | int | float | None
+@dataclass(frozen=True, slots=True)
+class Table:
+    """An array on the device of 8 bytes a word: addresses, int64, and float32 in a word's lower half."""
+
+    name: str
+    words: tuple[Buffer | int | float | None, ...]
+
+
+Argument: TypeAlias = Buffer | TensorMap | Table | int | float | None
 """Of a kernel: an address, a tensor map by value, int32, float32, or a null pointer."""
 
 
@@ -73,6 +81,7 @@ class Launch:
     cluster: if not 0, blocks come in clusters of so many and stay, each taking part after part of the work:
     the grid is the most that there is work for, and no more are started than are resident at once.
     together: the number of blocks is a multiple of it, as so many wait for each other.
+    cooperative: all blocks wait for each other, so that all must be resident at once.
     """
 
     kernel: KernelKey
@@ -84,6 +93,7 @@ class Launch:
     aside: bool = False
     cluster: int = 0
     together: int = 1
+    cooperative: bool = False
 
 
 @dataclass(frozen=True, slots=True)

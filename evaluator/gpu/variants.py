@@ -121,7 +121,9 @@ class Variants:
         self, target: Target, precision: Precision, choose: Chooser, sizes: Sequence[int]
     ) -> Iterator[Variant]:
         if precision not in self._plans:
-            plans = [Plan(network, target, precision, choose) for network in self._networks]
+            plans = [
+                Plan(network, target, precision, choose, blocks=_PROCESSORS) for network in self._networks
+            ]
             if precision is Precision.FP16:
                 plans += [
                     Plan(rounded_network(network, form), target, precision, choose, form)
@@ -133,9 +135,10 @@ class Variants:
         for plan in self._plans[precision]:
             plan = replace(plan, target=target, choose=choose)  # keeps the packed weights
             for size in sizes:
-                for step in plan.program(size).steps:
-                    if isinstance(step, Launch):
-                        yield Variant(step.kernel, step.shared_bytes, step.threads)
+                for program in (plan.program(size), plan.persistent_program(size)):
+                    for step in () if program is None else program.steps:
+                        if isinstance(step, Launch):
+                            yield Variant(step.kernel, step.shared_bytes, step.threads)
 
 
 def _sorted(variants: Iterable[Variant]) -> list[Variant]:

@@ -1,6 +1,7 @@
 // What the kernels need from the compiler, once for each way of compiling them:
 //   NVRTC (NVIDIA), hipRTC or clang (AMD; no ROCm header is needed), and C++ on CPU fibers
 //   (tests/hip_runtime).
+// KERNEL(name, ALONE(threads)) may use all registers: one block of it fills a multiprocessor.
 // A block is one-dimensional: BLOCK threads in waves of WAVE lanes. Storage is ELEMENT_FP16, ELEMENT_BF16 or
 // ELEMENT_FP32 (defined by the caller); arithmetic is float.
 #pragma once
@@ -22,6 +23,7 @@ typedef unsigned long long uint64;
 #define DEVICE static __device__ __forceinline__
 #define KERNEL(name, threads) \
   extern "C" __global__ void __launch_bounds__(threads, BLOCKS_PER_MULTIPROCESSOR) name
+#define ALONE(threads) threads, 1
 #define SHARED __shared__
 #define DYNAMIC_SHARED(name) extern __shared__ __align__(1024) char name[]
 DEVICE int thread_index() {
@@ -69,6 +71,7 @@ DEVICE float minimum(float a, float b) {
 #define DEVICE static __attribute__((device)) inline __attribute__((always_inline))
 #define KERNEL(name, threads) \
   extern "C" __attribute__((global)) __attribute__((amdgpu_flat_work_group_size(1, threads))) void name
+#define ALONE(threads) threads
 #define SHARED __attribute__((shared))
 #define DYNAMIC_SHARED(name) extern __attribute__((shared)) __attribute__((aligned(1024))) char name[]
 DEVICE int thread_index() {

@@ -1,4 +1,5 @@
-// GPU kernels as plain C++ on the CPU: one fiber per GPU thread, one block at a time. Tests only.
+// GPU kernels as plain C++ on the CPU: one fiber per GPU thread, one block at a time, or all blocks of a grid
+// that wait for each other. Tests only.
 //
 // Barriers and shuffles are exact: a fiber that reaches one gives way until all live fibers of its block
 // (wave) have reached it, so a kernel that would hang or mix up its lanes does so here. Shared memory starts
@@ -18,8 +19,9 @@
 #define WAVE WAVEFRONT_CPU_WAVE
 #define DEVICE static inline
 #define KERNEL(name, threads) extern "C" void name
+#define ALONE(threads) threads
 #define SHARED static
-#define DYNAMIC_SHARED(name) char* name = fibers::block.shared
+#define DYNAMIC_SHARED(name) char* name = fibers::block->shared
 
 namespace fibers {
 
@@ -64,20 +66,21 @@ struct Block {
   int current = 0;
   int x = 0, y = 0, z = 0;
   char* shared = nullptr;
-  void* host_stack_pointer = nullptr;
   void (*body)(void*) = nullptr;
   void* context = nullptr;
 };
-static Block block;
+static std::vector<Block> blocks;  // those that are running: one, or the whole grid
+static Block* block;               // the one whose fiber runs now
+static bool whole_grid = false;    // set by a kernel whose blocks wait for each other (grid.h)
 
 static inline void give_way() {
-  const int from = block.current, count = (int)block.fibers.size();
+  const int from = block->current, count = (int)block->fibers.size();
   int to = from;
   do to = to + 1 == count ? 0 : to + 1;
-  while (block.fibers[to].done && to != from);
+  while (block->fibers[to].done && to != from);
   if (to == from) return;
-  block.current = to;
-  fibers_switch(&block.fibers[from].stack_pointer, block.fibers[to].stack_pointer);
+  block->current = to;
+  fibers_switch(&block->fibers[from].stack_pointer, block->fibers[to].stack_pointer);
 }
 
 static inline void wait(Barrier& barrier) {
@@ -87,52 +90,91 @@ static inline void wait(Barrier& barrier) {
   while (barrier.opened == before) give_way();
 }
 
+// The next block that has not ended, after this one; null if there is none.
+static inline Block* next_block() {
+  const int count = (int)blocks.size(), from = (int)(block - blocks.data());
+  for (int i = 1; i <= count; i++) {
+    Block* next = &blocks[(from + i) % count];
+    if (next->barrier.alive) return next;
+  }
+  return nullptr;
+}
+
+// Lets another block of the grid run. A grid in which every block waits for good ends the process.
+static inline void pause_block() {
+  static unsigned long pauses = 0;
+  if (++pauses == 1ul << 32) std::abort();
+  Block* from = block;
+  Block* to = next_block();
+  if (to == from) return;
+  block = to;
+  fibers_switch(&from->fibers[from->current].stack_pointer, to->fibers[to->current].stack_pointer);
+}
+
+static void* host_stack_pointer;
+
 static void run_fiber() {
-  block.body(block.context);
-  Fiber& me = block.fibers[block.current];
+  block->body(block->context);
+  Fiber& me = block->fibers[block->current];
   me.done = true;
-  Wave& wave = block.waves[block.current / WAVE];
+  Wave& wave = block->waves[block->current / WAVE];
   wave.barrier.alive--;
   wave.barrier.open_if_all_arrived();
-  block.barrier.alive--;
-  block.barrier.open_if_all_arrived();
+  block->barrier.alive--;
+  block->barrier.open_if_all_arrived();
   void* never;
-  if (block.barrier.alive == 0) fibers_switch(&never, block.host_stack_pointer);
-  const int count = (int)block.fibers.size();
-  int to = block.current;
+  if (block->barrier.alive == 0) {
+    Block* next = next_block();
+    if (next == nullptr) fibers_switch(&never, host_stack_pointer);
+    block = next;
+    fibers_switch(&never, next->fibers[next->current].stack_pointer);
+  }
+  const int count = (int)block->fibers.size();
+  int to = block->current;
   do to = to + 1 == count ? 0 : to + 1;
-  while (block.fibers[to].done);
-  block.current = to;
-  fibers_switch(&never, block.fibers[to].stack_pointer);
+  while (block->fibers[to].done);
+  block->current = to;
+  fibers_switch(&never, block->fibers[to].stack_pointer);
   std::abort();
 }
 
 static void launch(const unsigned* grid, int threads, std::size_t shared_bytes, void (*body)(void*),
                    void* context) {
-  block.body = body;
-  block.context = context;
-  char* stacks = (char*)std::malloc(STACK_BYTES * threads);
-  block.shared = (char*)std::aligned_alloc(1024, (shared_bytes + 2047) / 1024 * 1024);
-  block.fibers.assign(threads, Fiber{});
-  for (block.z = 0; block.z < (int)grid[2]; block.z++)
-    for (block.y = 0; block.y < (int)grid[1]; block.y++)
-      for (block.x = 0; block.x < (int)grid[0]; block.x++) {
-        std::memset(block.shared, 0xff, shared_bytes);
-        block.waves.assign((threads + WAVE - 1) / WAVE, Wave{});
-        block.barrier = Barrier{};
-        block.barrier.alive = threads;
-        for (int i = 0; i < threads; i++) {
-          block.waves[i / WAVE].barrier.alive++;
-          void** top = (void**)((std::uintptr_t)(stacks + STACK_BYTES * (i + 1)) & ~(std::uintptr_t)15);
-          *--top = nullptr;  // keeps the stack aligned as after a call
-          *--top = (void*)&run_fiber;
-          for (int r = 0; r < 6; r++) *--top = nullptr;
-          block.fibers[i] = Fiber{top, false};
-        }
-        block.current = 0;
-        fibers_switch(&block.host_stack_pointer, block.fibers[0].stack_pointer);
+  const int count = (int)(grid[0] * grid[1] * grid[2]), together = whole_grid ? count : 1;
+  const std::size_t shared_size = (shared_bytes + 2047) / 1024 * 1024;
+  char* stacks = (char*)std::malloc(STACK_BYTES * threads * together);
+  char* shared = (char*)std::aligned_alloc(1024, shared_size * together);
+  blocks.assign(together, Block{});
+  for (int first = 0; first < count; first += together) {
+    for (int index = 0; index < together; index++) {
+      Block& each = blocks[index];
+      const int number = first + index;
+      each.x = number % (int)grid[0];
+      each.y = number / (int)grid[0] % (int)grid[1];
+      each.z = number / (int)(grid[0] * grid[1]);
+      each.body = body;
+      each.context = context;
+      each.shared = shared + shared_size * index;
+      std::memset(each.shared, 0xff, shared_bytes);
+      each.fibers.assign(threads, Fiber{});
+      each.waves.assign((threads + WAVE - 1) / WAVE, Wave{});
+      each.barrier = Barrier{};
+      each.barrier.alive = threads;
+      each.current = 0;
+      for (int i = 0; i < threads; i++) {
+        each.waves[i / WAVE].barrier.alive++;
+        char* stack = stacks + STACK_BYTES * ((std::size_t)index * threads + i + 1);
+        void** top = (void**)((std::uintptr_t)stack & ~(std::uintptr_t)15);
+        *--top = nullptr;  // keeps the stack aligned as after a call
+        *--top = (void*)&run_fiber;
+        for (int r = 0; r < 6; r++) *--top = nullptr;
+        each.fibers[i] = Fiber{top, false};
       }
-  std::free(block.shared);
+    }
+    block = &blocks[0];
+    fibers_switch(&host_stack_pointer, block->fibers[0].stack_pointer);
+  }
+  std::free(shared);
   std::free(stacks);
 }
 
@@ -161,26 +203,32 @@ static int launch_packed(void (*kernel)(Arguments...), const unsigned* grid, int
 }  // namespace fibers
 
 DEVICE int thread_index() {
-  return fibers::block.current;
+  return fibers::block->current;
 }
 DEVICE int block_x() {
-  return fibers::block.x;
+  return fibers::block->x;
 }
 DEVICE int block_y() {
-  return fibers::block.y;
+  return fibers::block->y;
 }
 DEVICE int block_z() {
-  return fibers::block.z;
+  return fibers::block->z;
 }
 DEVICE void block_sync() {
-  fibers::wait(fibers::block.barrier);
+  fibers::wait(fibers::block->barrier);
 }
 DEVICE float wave_xor(float value, int mask) {
-  fibers::Wave& wave = fibers::block.waves[thread_index() / WAVE];
+  fibers::Wave& wave = fibers::block->waves[thread_index() / WAVE];
   float* slots = wave.exchanged[wave.barrier.opened & 1];
   slots[thread_index() % WAVE] = value;
   fibers::wait(wave.barrier);
   return slots[(thread_index() % WAVE) ^ mask];
+}
+DEVICE void wave_sync() {
+  fibers::wait(fibers::block->waves[thread_index() / WAVE].barrier);
+}
+DEVICE void grid_pause() {
+  fibers::pause_block();
 }
 DEVICE float exp2_fast(float x) {
   return std::exp2(x);

@@ -1,0 +1,162 @@
+// Attention of one head over the 64 squares, by one block: out = softmax(q k^T + bias) v.
+//
+// source: the head's q in a board of rows `row_stride` apart; its k and v follow `width` and 2 * width
+// elements later. bias (BIAS): [64 queries][64 keys]. out: 64 rows `width` apart. DEPTH: of a head, a
+// multiple of 16.
+//
+// Four waves compute: a wave owns 16 queries, whose 16 x 64 logits stay in its registers. All waves of the
+// block load. Shared memory: q, k, v [64][DEPTH + CHUNK] and the bias [64][64 + CHUNK], 24 KB in fp16 at
+// depth 32. SHARE_SPACE: where that does not fit (float storage), v comes into k's space after the logits,
+// and the weights of the keys into q's. SLICE: a divisor of DEPTH; if less than DEPTH, which takes
+// SHARE_SPACE, the depth is worked through in slices, for heads so deep that neither shared memory nor
+// registers hold them.
+#pragma once
+#include "matrix.h"
+
+constexpr float LOG2_E = 1.4426950408889634f;
+constexpr int HEAD_STRIDE = SLICE + CHUNK;
+constexpr int LOGITS_STRIDE = 64 + CHUNK;
+constexpr int QUERIES_STRIDE = SHARE_SPACE && SLICE < 64 ? LOGITS_STRIDE : HEAD_STRIDE;
+
+template <int LOADING>
+DEVICE void load_rows(Element* to, int stride, const Element* from, uint64 row_stride, int width) {
+  int row_chunks = width / CHUNK;
+  for (int index = thread_index(); index < 64 * row_chunks; index += LOADING) {
+    int row = index / row_chunks, column = index % row_chunks * CHUNK;
+#if ASYNC_COPY
+    copy_async(to + row * stride + column, from + row * row_stride + column, true);
+#else
+    copy_chunk(to + row * stride + column, from + row * row_stride + column);
+#endif
+  }
+}
+DEVICE void rows_loaded() {
+#if ASYNC_COPY
+  copy_commit();
+  copy_wait<0>();
+#endif
+  block_sync();
+}
+
+template <int BLOCK_WAVES>
+DEVICE void attend(char* shared, const Element* source, int row_stride, int width, const Element* bias,
+                   Element* out) {
+  constexpr int LOADING = BLOCK_WAVES * WAVE;
+  // The wave's first query. Waves beyond the fourth do the first one's work again, and write nothing.
+  const bool computes = BLOCK_WAVES == 4 || thread_index() < 4 * WAVE;
+  const int first = computes ? thread_index() / WAVE * 16 : 0;
+  Element* q = (Element*)shared;
+  Element* k = q + 64 * QUERIES_STRIDE;
+  Element* v = SHARE_SPACE ? k : k + 64 * HEAD_STRIDE;
+  Element* logits = SHARE_SPACE ? q : v + 64 * HEAD_STRIDE;
+
+  Accumulator s[4];
+#pragma unroll
+  for (int j = 0; j < 4; j++) {
+    clear(s[j]);
+#if BIAS && SHARE_SPACE
+    const Element* from = bias + first * 64 + 16 * j;
+#pragma unroll
+    for (int e = 0; e < ACCUMULATORS; e++)
+      s[j].value[e] = to_float(from[accumulator_row(e) * 64 + accumulator_column(e)]);
+#endif
+  }
+  for (int slice = 0; slice < DEPTH; slice += SLICE) {
+    if (slice > 0) block_sync();
+    load_rows<LOADING>(q, QUERIES_STRIDE, source + slice, row_stride, SLICE);
+    load_rows<LOADING>(k, HEAD_STRIDE, source + width + slice, row_stride, SLICE);
+#if !SHARE_SPACE
+    load_rows<LOADING>(v, HEAD_STRIDE, source + 2 * width, row_stride, SLICE);
+#if BIAS
+    load_rows<LOADING>(logits, LOGITS_STRIDE, bias, 64, 64);
+#endif
+#endif
+    rows_loaded();
+#if BIAS && !SHARE_SPACE
+#pragma unroll
+    for (int j = 0; j < 4; j++)
+      s[j] = load_accumulator(logits + first * LOGITS_STRIDE + 16 * j, LOGITS_STRIDE);
+#endif
+    UNROLL_PRODUCTS
+    for (int depth = 0; depth < SLICE; depth += 16) {
+      FragmentA a = load_a(q + first * QUERIES_STRIDE + depth, QUERIES_STRIDE);
+#pragma unroll
+      for (int j = 0; j < 4; j++) multiply(s[j], a, load_b(k + j * 16 * HEAD_STRIDE + depth, HEAD_STRIDE));
+    }
+  }
+#if SHARE_SPACE
+  block_sync();
+  load_rows<LOADING>(v, HEAD_STRIDE, source + 2 * width, row_stride, SLICE);
+#endif
+
+  float largest[ROW_SLOTS], sum[ROW_SLOTS];
+#pragma unroll
+  for (int slot = 0; slot < ROW_SLOTS; slot++) {
+    largest[slot] = -3.0e38f;
+    sum[slot] = 0.0f;
+  }
+#pragma unroll
+  for (int j = 0; j < 4; j++)
+#pragma unroll
+    for (int e = 0; e < ACCUMULATORS; e++)
+      largest[row_slot(e)] = maximum(largest[row_slot(e)], s[j].value[e]);
+#pragma unroll
+  for (int slot = 0; slot < ROW_SLOTS; slot++) largest[slot] = row_max(largest[slot]) * LOG2_E;
+#pragma unroll
+  for (int j = 0; j < 4; j++)
+#pragma unroll
+    for (int e = 0; e < ACCUMULATORS; e++) {
+      s[j].value[e] = exp2_fast(s[j].value[e] * LOG2_E - largest[row_slot(e)]);
+      sum[row_slot(e)] += s[j].value[e];
+    }
+#pragma unroll
+  for (int slot = 0; slot < ROW_SLOTS; slot++) sum[slot] = divide_fast(1.0f, row_sum(sum[slot]));
+#if !ACCUMULATOR_IS_A
+  if (computes)
+#pragma unroll
+    for (int j = 0; j < 4; j++)
+      store_accumulator(logits + first * LOGITS_STRIDE + 16 * j, LOGITS_STRIDE, s[j]);
+#endif
+#if SHARE_SPACE
+  rows_loaded();
+#elif !ACCUMULATOR_IS_A
+  block_sync();
+#endif
+
+  for (int slice = 0; slice < DEPTH; slice += SLICE) {
+    if (slice > 0) {
+      block_sync();
+      load_rows<LOADING>(v, HEAD_STRIDE, source + 2 * width + slice, row_stride, SLICE);
+      rows_loaded();
+    }
+    Accumulator o[SLICE / 16];
+#pragma unroll
+    for (int j = 0; j < SLICE / 16; j++) clear(o[j]);
+    UNROLL_PRODUCTS
+    for (int key = 0; key < 64; key += 16) {
+#if ACCUMULATOR_IS_A
+      FragmentA a = fragment_of(s[key / 16]);
+#else
+      FragmentA a = load_a(logits + first * LOGITS_STRIDE + key, LOGITS_STRIDE);
+#endif
+#pragma unroll
+      for (int j = 0; j < SLICE / 16; j++)
+        multiply(o[j], a, load_b_transposed(v + key * HEAD_STRIDE + j * 16, HEAD_STRIDE));
+    }
+
+    // q's rows (k's, where the weights of the keys lie in q's) are read by nobody any more.
+    block_sync();
+    Element* result = SHARE_SPACE ? k : q;
+#pragma unroll
+    for (int j = 0; j < SLICE / 16; j++) {
+#pragma unroll
+      for (int e = 0; e < ACCUMULATORS; e++) o[j].value[e] *= sum[row_slot(e)];
+      if (computes) store_accumulator(result + first * HEAD_STRIDE + 16 * j, HEAD_STRIDE, o[j]);
+    }
+    block_sync();
+    for (int index = thread_index(); index < 64 * (SLICE / CHUNK); index += LOADING) {
+      int row = index / (SLICE / CHUNK), column = index % (SLICE / CHUNK) * CHUNK;
+      copy_chunk(out + (uint64)row * width + slice + column, result + row * HEAD_STRIDE + column);
+    }
+  }
+}

@@ -1,0 +1,45 @@
+// Copies from device to shared memory by Hopper's copy engine: one instruction for a row, and, unlike the
+// copies of portable.h, not in the queue in which the loads of the same multiprocessor wait for their data.
+//
+// A BulkBarrier in shared memory counts the bytes that arrive. It is used in rounds: one thread says with
+// bulk_expect how many bytes come, any threads ask for them with bulk_copy, and whoever needs them waits. The
+// parity of the round, 0 at first, is kept by the caller.
+#pragma once
+#include "portable.h"
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#define BULK_COPY 1
+DEVICE void bulk_init(uint64* barrier) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(barrier)) : "memory");
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+DEVICE void bulk_expect(uint64* barrier, uint32 bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
+               "r"(bytes)
+               : "memory");
+}
+// bytes: a multiple of 16; both addresses too.
+DEVICE void bulk_copy(uint64* barrier, void* to, const void* from, uint32 bytes) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+          shared_address(to)),
+      "l"(from), "r"(bytes), "r"(shared_address(barrier))
+      : "memory");
+}
+DEVICE void bulk_wait(uint64* barrier, uint32 parity) {
+  uint32 done = 0;
+  while (!done)
+    asm volatile(
+        "{\n\t.reg .pred p;\n\tmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n\tselp.u32 %0, 1, 0, "
+        "p;\n\t}"
+        : "=r"(done)
+        : "r"(shared_address(barrier)), "r"(parity)
+        : "memory");
+}
+#else
+#define BULK_COPY 0
+DEVICE void bulk_init(uint64*) {}
+DEVICE void bulk_expect(uint64*, uint32) {}
+DEVICE void bulk_copy(uint64*, void*, const void*, uint32) {}
+DEVICE void bulk_wait(uint64*, uint32) {}
+#endif
