@@ -50,19 +50,20 @@ def describe(index: int) -> DeviceInfo:
         return int(_check(driver.cuDeviceGetAttribute(name, device)))
 
     version = int(_check(driver.cuDriverGetVersion()))
+    target = nvidia_target(
+        get(attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
+        get(attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR),
+    )
     return DeviceInfo(
         vendor="nvidia",
         index=index,
         name=_check(driver.cuDeviceGetName(256, device)).split(b"\0")[0].decode(),
-        target=nvidia_target(
-            get(attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
-            get(attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR),
-        ),
+        target=target,
         memory=int(_check(driver.cuDeviceTotalMem(device))),
         multiprocessors=get(attribute.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT),
         driver=f"CUDA {version // 1000}.{version % 1000 // 10}",
         integrated=bool(get(attribute.CU_DEVICE_ATTRIBUTE_INTEGRATED)),
-        cooperative=bool(get(attribute.CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH)),
+        cooperative=target.persistent and bool(get(attribute.CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH)),
     )
 
 

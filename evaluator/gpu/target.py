@@ -58,6 +58,12 @@ class Target:
         instructions of the others."""
         return ("-DMATRIX_GENERIC=1",) if self.unit is MatrixUnit.FMA else ()
 
+    @property
+    def persistent(self) -> bool:
+        """Whether kernels/persistent.hip is for it: measured to be faster, without spilled registers. Its
+        source is portable, but AMD's compilers spill hundreds of registers with the tiles that it has."""
+        return self.name == "sm_90"
+
     def matrix_unit(self, precision: Precision) -> MatrixUnit:
         """The unit that multiplies matrices of this storage."""
         return MatrixUnit.FMA if precision is Precision.FP32 else self.unit

@@ -135,8 +135,11 @@ class Variants:
         for plan in self._plans[precision]:
             plan = replace(plan, target=target, choose=choose)  # keeps the packed weights
             for size in sizes:
-                for program in (plan.program(size), plan.persistent_program(size)):
-                    for step in () if program is None else program.steps:
+                programs = [plan.program(size)]
+                if target.persistent and (one := plan.persistent_program(size)) is not None:
+                    programs.append(one)
+                for program in programs:
+                    for step in program.steps:
                         if isinstance(step, Launch):
                             yield Variant(step.kernel, step.shared_bytes, step.threads)
 

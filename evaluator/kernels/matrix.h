@@ -204,6 +204,9 @@ DEVICE void multiply(Accumulator& c, const FragmentA& a, const FragmentB& b) {
     for (int k = 0; k < 16; k++) sum += row[k] * b.value[k];
     c.value[i] = sum;
   }
+#if defined(__AMDGCN__)
+  __builtin_amdgcn_sched_barrier(0);  // one product at a time: interleaved ones spill (bf16 on gfx1030)
+#endif
 }
 
 #else  // AMD matrix units
