@@ -15,7 +15,6 @@ from evaluator.backends.agreement import BF16, FP16, FP32, INT4, INT8
 from evaluator.backends.base import Backend, BackendError
 from evaluator.backends.probe import probe_batch
 from evaluator.backends.reference import ReferenceBackend
-from evaluator.gpu.builder import PlanError
 from evaluator.gpu.compiler import Compiler
 from evaluator.gpu.device import Device, DeviceError, DeviceInfo, OutOfDeviceMemory
 from evaluator.gpu.discovery import Discovery, discover, open_device, open_libraries, select, select_all
@@ -24,6 +23,7 @@ from evaluator.gpu.gemm import Product, model_chooser
 from evaluator.gpu.library import Library
 from evaluator.gpu.packed import WeightFormat, rounded_network
 from evaluator.gpu.plan import Plan
+from evaluator.gpu.steps import PlanError
 from evaluator.gpu.target import Precision
 from evaluator.gpu.tune import Chooses, Collector, LibraryGivenUp, Measured, Tuner
 from evaluator.network.spec import AttentionBody, NetworkSpec

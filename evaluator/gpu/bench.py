@@ -17,7 +17,7 @@ import numpy as np
 
 from evaluator.backends.reference import activate, layer_norm
 from evaluator.gpu import weights as pack
-from evaluator.gpu.builder import ROW_COUNTERS, After, Builder, Linear
+from evaluator.gpu.builder import Builder
 from evaluator.gpu.compiler import Compiler, KernelKey
 from evaluator.gpu.device import Device
 from evaluator.gpu.gemm import Choice, Product
@@ -25,7 +25,9 @@ from evaluator.gpu.launching import queue
 from evaluator.gpu.library import Library
 from evaluator.gpu.packed import Packed, WeightFormat, rounded
 from evaluator.gpu.packed import pack as pack_codes
+from evaluator.gpu.products import ROW_COUNTERS
 from evaluator.gpu.program import Branch, Buffer, LibraryStep, Matrix, Program, Space
+from evaluator.gpu.steps import After, Linear
 from evaluator.gpu.target import Precision
 from evaluator.network.spec import LayerNorm
 

@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evaluator.gpu import weights as pack
-from evaluator.gpu.builder import ACTIVATION_CODES, Builder, Linear, PlanError
+from evaluator.gpu.builder import Builder
 from evaluator.gpu.compiler import KernelKey
 from evaluator.gpu.program import Buffer, Launch, Matrix, Table
+from evaluator.gpu.steps import ACTIVATION_CODES, Linear, PlanError
 from evaluator.gpu.target import MatrixUnit, Precision, Target
 from evaluator.network.spec import Activation, LayerNorm
 

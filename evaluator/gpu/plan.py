@@ -14,12 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evaluator.gpu import weights as pack
-from evaluator.gpu.builder import After, Builder, Linear, PlanError
+from evaluator.gpu.builder import Builder
 from evaluator.gpu.gemm import Chooser
 from evaluator.gpu.packed import WeightFormat
 from evaluator.gpu.packed import pack as pack_codes
 from evaluator.gpu.persistent import MAX_POSITIONS, Encoders, Layers, SmolgenLayers
 from evaluator.gpu.program import Launch, Matrix, Program
+from evaluator.gpu.steps import After, Linear, PlanError
 from evaluator.gpu.target import Precision, Target
 from evaluator.gpu.weights import round_up
 from evaluator.network.policy_tables import (

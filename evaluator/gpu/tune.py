@@ -49,8 +49,8 @@ _PATIENCE = 3
 """A library that got everything wrong for so many products in a row is not asked again."""
 
 _CODE = (
-    *("bench", "builder", "cublaslt", "gemm", "hipblas", "hipblaslt", "hopper", "library", "packed"),
-    *("tensor_maps", "tune"),
+    *("bench", "cublaslt", "gemm", "hipblas", "hipblaslt", "hopper", "library", "packed", "products"),
+    *("steps", "tensor_maps", "tune"),
 )
 """Modules that the meaning of a cached choice depends on."""
 

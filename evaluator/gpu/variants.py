@@ -9,12 +9,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from evaluator.gpu import hopper
-from evaluator.gpu.builder import ACTIVATION_CODES
 from evaluator.gpu.compiler import KernelKey
 from evaluator.gpu.gemm import Choice, Chooser, Product, candidates, model_chooser
 from evaluator.gpu.packed import WeightFormat, rounded_network
 from evaluator.gpu.plan import Plan
 from evaluator.gpu.program import Launch
+from evaluator.gpu.steps import ACTIVATION_CODES
 from evaluator.gpu.target import Precision, Target, amd_target, nvidia_target
 from evaluator.network.random_network import SHAPES, random_network
 from evaluator.network.spec import AttentionBody

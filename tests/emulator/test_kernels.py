@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 from evaluator.gpu import weights as pack
-from evaluator.gpu.builder import After, Builder, Linear
+from evaluator.gpu.builder import Builder
 from evaluator.gpu.device import Device
 from evaluator.gpu.gemm import Choice, Product, candidates
 from evaluator.gpu.packed import WeightFormat
 from evaluator.gpu.packed import pack as pack_codes
 from evaluator.gpu.packed import rounded as rounded_to_codes
 from evaluator.gpu.program import Matrix
+from evaluator.gpu.steps import After, Linear
 from evaluator.gpu.target import Precision, Target
 from evaluator.network.spec import Activation, Dense, FloatArray, Gating, LayerNorm, SEUnit
 from protocol.batch import POLICY_SIZE, POSITION_DTYPE

@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 
 from evaluator.gpu import hopper
 from evaluator.gpu import weights as pack
-from evaluator.gpu.builder import After, Builder, Linear
+from evaluator.gpu.builder import Builder
 from evaluator.gpu.compiler import Compiler
 from evaluator.gpu.gemm import Choice, Product
 from evaluator.gpu.hopper import HopperTile
 from evaluator.gpu.launching import queue
 from evaluator.gpu.program import Buffer, Launch, Matrix, Space
+from evaluator.gpu.steps import After, Linear
 from evaluator.gpu.target import Precision, amd_target, nvidia_target
 from evaluator.gpu.tensor_maps import weights_map
 from evaluator.network.spec import Activation, LayerNorm
