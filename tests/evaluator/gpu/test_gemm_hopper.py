@@ -13,6 +13,7 @@ from evaluator.gpu import hopper
 from evaluator.gpu import weights as pack
 from evaluator.gpu.builder import Builder
 from evaluator.gpu.compiler import Compiler
+from evaluator.gpu.discovery import discover, open_device
 from evaluator.gpu.gemm import Choice, Product
 from evaluator.gpu.hopper import HopperTile
 from evaluator.gpu.launching import queue
@@ -128,10 +129,12 @@ def test_products_with_a_norm(device: Any, tile: HopperTile, precision: Precisio
 
 @pytest.fixture(scope="module")
 def device() -> Any:
-    nvidia = pytest.importorskip("evaluator.gpu.nvidia")
-    taken = nvidia.NvidiaDevice(0)
-    if taken.info.target.name != "sm_90":
-        pytest.skip("needs a GPU of compute capability 9.0")
+    found = discover()
+    hopper_devices = [info for info in found.devices if info.target == HOPPER]
+    if not hopper_devices:
+        reason = found.problems.get("nvidia", "there is another")
+        pytest.skip(f"needs a GPU of compute capability 9.0; {reason}")
+    taken = open_device(hopper_devices[0])
     yield taken
     taken.close()
 
