@@ -69,6 +69,7 @@ def calls_of(runtime: Runtime, before: Report) -> dict[str, int]:
 def test_whatever_fails_while_opening_is_named_and_nothing_is_left(
     runtime: Runtime, network: Any, kernel_cache: Path
 ) -> None:
+    open_again(network, kernel_cache, buckets=BUCKETS, check=False).close()  # compiles what no test has yet
     before = runtime.report()
     open_again(network, kernel_cache, buckets=BUCKETS, check=False).close()
     calls = calls_of(runtime, before)
