@@ -40,7 +40,11 @@ INTEGRATED_MAX_BATCH = 256
 """Where the GPU shares the CPU's memory: such a GPU is full long before 1024 positions, which would cost it
 seconds at start and a buffer of that size in everybody's memory."""
 
-TOLERANCES = {Precision.FP32: (1e-3, 1e-3), Precision.FP16: (0.03, 0.01), Precision.BF16: (0.15, 0.06)}
+_SELF_CHECK_LIMITS = {
+    Precision.FP32: (1e-3, 1e-3),
+    Precision.FP16: (0.03, 0.01),
+    Precision.BF16: (0.15, 0.06),
+}
 """Of the self-check: root mean square error of the logits over their spread (a wrong kernel is off by 1), and
 the largest error of a win, draw or loss probability."""
 
@@ -292,8 +296,10 @@ class GpuBackend(Backend):
     def choose_programs(self, reference: _Expected | None = None) -> None:
         """Run every bucket that has several programs by the fastest that computes the right thing. Measuring
         takes milliseconds, so that it is done at every start."""
-        for size in self.executor.alternatives:
-            self._choose_program(size, reference or _Expected(self.network))
+        if self.executor.alternatives:
+            reference = reference or _Expected(self.network)
+            for size in self.executor.alternatives:
+                self._choose_program(size, reference)
 
     def _choose_program(self, size: int, reference: _Expected) -> None:
         usual, *others = self.executor.alternatives[size]
@@ -324,7 +330,7 @@ class GpuBackend(Backend):
     def _problem(self, size: int, reference: _Expected) -> str:
         """What is wrong with a bucket's results; nothing if they agree with the reference."""
         probe, expected = reference.probe, reference.wait()
-        logits_limit, wdl_limit = TOLERANCES[self.precision]
+        logits_limit, wdl_limit = _SELF_CHECK_LIMITS[self.precision]
         spread = float(expected.logits.std()) or 1.0
         result = self.evaluate(_repeated(probe, size))
         copies = -(-size // _CHECKED_POSITIONS)
