@@ -1,4 +1,7 @@
-"""What the benchmarks print: a measured figure beside the one to reach and the peer's."""
+"""What the benchmarks print: a measured figure beside the one to reach and the peer's.
+
+To be imported before the packages that are measured: those of this checkout are, whatever is installed.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 REPOSITORY = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(REPOSITORY))
 RUN_ENGINE = [sys.executable, str(REPOSITORY / "run_engine.py")]
 
 

@@ -31,7 +31,7 @@ from typing import Any
 
 import psutil
 from figures import Figure, print_figures
-from search_efficiency import backend_rate
+from plain_backend import best_rate, best_sizes
 
 from engine._core import Game
 from engine.match.config import MatchConfig, PlayerConfig
@@ -41,8 +41,7 @@ from engine.match.timecontrol import TimeControl
 from engine.options import Options
 from engine.pool import PoolStatistics, SearchPool
 from engine.report import Line, Report
-from evaluator.backends import Backend, open_backend
-from evaluator.latency import LADDER
+from evaluator.backends import open_backend
 from evaluator.network import SHIPPED_NETWORK, load_network
 
 OVERHEAD_PERCENT = 2.0
@@ -257,31 +256,20 @@ def memory(seconds: float) -> list[Figure]:
     return [Figure(f"megabytes with {MEMORY_GAMES} games at once", megabytes, MEMORY_MB, at_least=False)]
 
 
-def best_rate(backend: Backend, seconds: float) -> float:
-    """The most positions per second of the bare backend in batches of any one size."""
-    best, since = 0.0, 0
-    for size in LADDER:
-        if size > backend.max_batch or since == 3:
-            break
-        rate = backend_rate(backend, size, seconds)
-        since = 0 if rate > 1.02 * best else since + 1
-        best = max(best, rate)
-    return best
-
-
 def evaluator(weights: str, name: str, nodes: int, seconds: float, rounds: int) -> list[Figure]:
     """Positions per second of many games over the bare backend's best."""
     options = Options(backend=name, weights=weights)
     players = [PlayerConfig(name, TimeControl(nodes=nodes), options=options) for name in ("a", "b")]
     ratios = []
     with open_backend(name, load_network(weights or SHIPPED_NETWORK)) as backend:
-        backend_rate(backend, 8, 1.0)
-        own = best_rate(backend, 0.5)
+        sizes = best_sizes(backend, 0.5)
+        print(f"evaluator: fastest in batches of {', '.join(map(str, sizes))}")
+        own = best_rate(backend, sizes, 3.0)
         for _ in range(rounds):
             with tempfile.TemporaryDirectory() as folder:
                 config = _match(folder, players, games=400, concurrency=EVALUATOR_GAMES)
                 _, used, _ = asyncio.run(_Run(config).watch(seconds, settle=3.0))
-            before, own = own, best_rate(backend, 0.5)
+            before, own = own, best_rate(backend, sizes, 3.0)
             ratios.append(200 * used.rate / (before + own))
             print(
                 f"evaluator: bare {before:,.0f} and {own:,.0f}; {EVALUATOR_GAMES} games {used}; "

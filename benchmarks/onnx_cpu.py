@@ -11,13 +11,10 @@ cores: the last column).
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from pathlib import Path
 
 from figures import REPOSITORY, Figure, print_figures
-
-sys.path.insert(0, str(REPOSITORY))
 
 from evaluator.backends import Backend, open_backend
 from evaluator.backends.probe import probe_batch

@@ -11,15 +11,12 @@ from __future__ import annotations
 
 import argparse
 import statistics
-from concurrent.futures import ThreadPoolExecutor
-from time import perf_counter
 
 from figures import Figure, print_figures
+from plain_backend import backend_rate
 
 from engine import Engine
 from evaluator.backends import open_backend
-from evaluator.backends.base import Backend
-from evaluator.backends.probe import probe_batch
 from evaluator.network import SHIPPED_NETWORK, load_network
 from protocol import EvaluatorClient
 
@@ -28,23 +25,6 @@ POSITIONS = (
     "r1bqkb1r/p4pp1/1pn1pn2/1Np1p2p/2P5/3P2P1/PP2PPBP/R1BQK2R w KQkq - 0 9",
     "r3r1k1/2p3pp/pp3p1n/1bpP4/6P1/P1Q1P2P/qBN2PB1/R2K4 b - - 5 25",
 )
-
-
-def backend_rate(backend: Backend, size: int, seconds: float) -> float:
-    """Positions per second of the backend alone, with as many batches under way as it takes."""
-    batches = [probe_batch(size, seed) for seed in range(4)]
-    began = perf_counter()
-
-    def work(_: int) -> int:
-        done = 0
-        while perf_counter() - began < seconds:
-            backend.evaluate(batches[done % len(batches)])
-            done += 1
-        return done
-
-    with ThreadPoolExecutor(backend.max_in_flight) as threads:
-        done = sum(threads.map(work, range(backend.max_in_flight)))
-    return done * size / (perf_counter() - began)
 
 
 def search_rate(engine: Engine, fen: str | None, seconds: float) -> tuple[float, float]:

@@ -3,9 +3,9 @@
     python benchmarks/selfplay_efficiency.py [--games N] [--nodes N] [--weights FILE] [--backend NAME]
                                              [--seconds S] [--rounds N]
 
-The evaluator's own rate is that of the bare backend, without service and sockets, in batches of the size at
-which it measured most positions per second. Games and backend take turns of a few seconds, because other work
-on the machine changes both; the figure is the median of the rounds' ratios.
+The evaluator's own rate is that of the bare backend, without service and sockets, in batches of the size with
+most positions per second. Games and backend take turns of a few seconds, because other work on the machine
+changes both; the figure is the median of the rounds' ratios.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import statistics
 import time
 
 from figures import Figure, print_figures
-from search_efficiency import backend_rate
+from plain_backend import best_rate, best_sizes
 
 from engine import Engine
 from engine.match.openings import OpeningSettings, read_openings
@@ -25,7 +25,6 @@ from engine.selfplay.config import SELFPLAY_OPTIONS, SelfPlayConfig
 from engine.selfplay.game import play_game
 from evaluator.backends import open_backend
 from evaluator.network import SHIPPED_NETWORK, load_network
-from protocol import EvaluatorClient
 
 SETTLE_SECONDS = 1.5
 """Until the games have left their first moves behind."""
@@ -70,31 +69,31 @@ def main() -> None:
         "--weights", default=str(SHIPPED_NETWORK), help="network file (default: the shipped one)"
     )
     parser.add_argument("--backend", default="auto")
-    parser.add_argument("--seconds", type=float, default=4.0, help="of each turn (default 4)")
+    parser.add_argument(
+        "--seconds", type=float, default=6.0, help="of each turn, half as many for the backend (default 6)"
+    )
     parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()
 
     ratios = []
     with (
         Engine(weights=arguments.weights, backend=arguments.backend) as engine,
-        EvaluatorClient(engine.evaluator_address) as client,
         open_backend(arguments.backend, load_network(arguments.weights)) as backend,
         SearchPool() as pool,
     ):
-        size = max(client.curve, key=lambda point: point[0] / point[1])[0]
-        print(f"{client.network.name} on {client.network.device}, fastest in batches of {size}")
+        sizes = best_sizes(backend, 0.5)
+        print(f"{backend.name} on {backend.device}, fastest in batches of {', '.join(map(str, sizes))}")
         options = SELFPLAY_OPTIONS.changed(evaluator=engine.evaluator_address)
         config = SelfPlayConfig(options=options, nodes=arguments.nodes)
-        backend_rate(backend, size, 1.0)
+        own = best_rate(backend, sizes, arguments.seconds / 2)
         for _ in range(arguments.rounds):
-            own = backend_rate(backend, size, arguments.seconds / 2)
             played, mean_batch, processor = asyncio.run(
                 play(config, pool, arguments.games, arguments.seconds)
             )
-            own = (own + backend_rate(backend, size, arguments.seconds / 2)) / 2
-            ratios.append(played / own)
+            before, own = own, best_rate(backend, sizes, arguments.seconds / 2)
+            ratios.append(2 * played / (before + own))
             print(
-                f"evaluator {own:7,.0f}/s   {arguments.games} games {played:7,.0f}/s   "
+                f"evaluator {before:7,.0f}/s and {own:7,.0f}/s   {arguments.games} games {played:7,.0f}/s   "
                 f"mean batch {mean_batch:5.1f}   {100 * processor:4.1f} % of a core   "
                 f"{100 * ratios[-1]:5.1f} %",
                 flush=True,
