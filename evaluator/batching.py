@@ -15,6 +15,8 @@ How it decides:
    as learnt from how long they took before, that everybody is served faster by waiting for them.
 6. A device that is busy is given a second batch (to hide the transfers) only when that batch is a full one,
    or the first is about to end.
+7. Where batches are computed side by side, none is larger than the curve's ceiling: it would be slower, and
+   leave that part of the device without work that has no batch.
 """
 
 from __future__ import annotations
@@ -100,13 +102,20 @@ class _Habit:
 class BatchPolicy:
     """Decides the batches of one network on one device.
 
-    model: the measured latency. Times are milliseconds on any clock that the caller keeps to.
+    model: the measured latency. side_by_side: whether the device computes several batches at the same time,
+    each with a part of it. Times are milliseconds on any clock that the caller keeps to.
     """
 
     model: LatencyModel
     targets: LatencyTargets = field(default_factory=LatencyTargets)
+    side_by_side: bool = False
     _habits: dict[Hashable, _Habit] = field(default_factory=dict)
     _last_arrival: list[float] = field(default_factory=lambda: [-1e18, -1e18, -1e18])
+
+    @property
+    def largest_batch(self) -> int:
+        """The most positions that it will ever run at once."""
+        return self.model.ceiling if self.side_by_side else self.model.max_batch
 
     def arrived(self, client: Hashable, positions: int, rank: int, now_ms: float) -> None:
         """A client sent a request."""
@@ -140,7 +149,7 @@ class BatchPolicy:
     ) -> Launch | Wait:
         """What to do with a queue that is not empty.
 
-        pending: in the order of being taken; what lies beyond the model's max_batch may be left out.
+        pending: in the order of being taken; what lies beyond `largest_batch` may be left out.
         busy_until_ms: when the batches running on the device are expected to be done; None if it is idle.
         """
         model = self.model
@@ -156,7 +165,7 @@ class BatchPolicy:
             until_ms = self._worth_waiting_until(total, pending, now_ms)
             if until_ms is not None:
                 return Wait(until_ms)
-        total = min(total, model.max_batch)
+        total = min(total, self.largest_batch)
         whole_ms = model.milliseconds(total)
         if (
             len(pending) == 1

@@ -314,7 +314,7 @@ class Dispatcher:
         waiting.sort(key=lambda entry: entry[:2])
         busy_until = max(device.expected_end_ms, default=None)
         for _, _, network, runner in waiting:
-            pending = network.scheduler.pending(now, runner.model.max_batch)
+            pending = network.scheduler.pending(now, runner.policy.largest_batch)
             # Side by side, a batch does not wait for the one under way to end: there is a part left for it.
             busy = None if runner.backend.side_by_side else busy_until
             decision = runner.policy.decide(pending, now, busy)
@@ -472,4 +472,4 @@ def new_runner(
 ) -> Runner:
     """A network's backend on a device, with a policy of its own."""
     device.threads = max(device.threads, backend.max_in_flight)
-    return Runner(device, backend, BatchPolicy(model, targets), save_curve)
+    return Runner(device, backend, BatchPolicy(model, targets, backend.side_by_side), save_curve)

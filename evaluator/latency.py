@@ -105,6 +105,11 @@ class LatencyModel:
         shortest times and with launch_ms for each batch."""
         return self._knee
 
+    @property
+    def ceiling(self) -> int:
+        """The largest measured batch of those that the knee is the smallest of: larger ones are slower."""
+        return self._ceiling
+
     def shortest(self) -> dict[int, float]:
         """The least milliseconds that each measured size has had, as an average."""
         return {
@@ -180,7 +185,7 @@ class LatencyModel:
         self._cuts = tuple(sorted(candidates))
         rates = {size: size / ms[size] for size in self._cuts}
         self._best_batch = max(rates, key=lambda size: rates[size])
-        self._knee = self._find_knee()
+        self._knee, self._ceiling = self._find_knee()
         # The cheapest way to cut any number of positions. Taking 1, 2, 4, … pieces of a size, or not, reaches
         # any number of them.
         drain = ms.copy()
@@ -192,14 +197,16 @@ class LatencyModel:
                 size, cost = 2 * size, 2 * cost + self.launch_ms
         self._drain = drain
 
-    def _find_knee(self) -> int:
+    def _find_knee(self) -> tuple[int, int]:
+        """(knee, ceiling)"""
         times = np.minimum.accumulate(np.exp(self._shortest_log_ms)[::-1])[::-1]
         known = {
             size: float(ms) for size, ms in zip(self._sizes, times, strict=True) if size <= self.max_batch
         }
         if not known:
-            return self.max_batch
+            return self.max_batch, self.max_batch
         quick = {size: ms for size, ms in known.items() if ms <= KNEE_MS} or dict([min(known.items())])
         rates = {size: size / (ms + self.launch_ms) for size, ms in quick.items()}
         enough = (1 - KNEE_TOLERANCE) * max(rates.values())
-        return min(size for size, rate in rates.items() if rate >= enough)
+        good = [size for size, rate in rates.items() if rate >= enough]
+        return min(good), max(good)

@@ -32,7 +32,7 @@ MAX_LOGITS_ERROR = 0.05
 MAX_VALUE_ERROR = 0.05
 
 PAIRED_SECONDS = 0.05
-"""So long after two batches were under way at once, the next is expected to have company too."""
+"""So long after two batches were under way at once, the next one is expected to have company too."""
 
 PAIRED_PARAMETERS = 50_000_000
 """Networks with more weights are not held twice."""
@@ -109,26 +109,25 @@ class OnnxBackend(Backend):
             raise BackendError(f"onnxruntime cannot open the network: {error}") from error
 
     def evaluate(self, batch: PositionBatch) -> EvaluationBatch:
-        with self._chosen_session() as session:
+        with self.chosen_session() as session:
             outputs = self._run(session, batch)
         return evaluation(batch, outputs[0], outputs[1], outputs[2] if len(outputs) > 2 else None)
 
     @contextmanager
-    def _chosen_session(self) -> Iterator[ort.InferenceSession]:
+    def chosen_session(self) -> Iterator[ort.InferenceSession]:
         """The session for one batch, for as long as it is under way."""
         with self._lock:
             if self._session is None:
                 raise BackendError("the onnx backend is closed")
             self._running += 1
-            now = monotonic()
-            if self._running > 1:
-                self._paired_until = now + PAIRED_SECONDS
-            paired = self._paired if now < self._paired_until else None
-            session = paired or self._session
+            paired = self._running > 1 or monotonic() < self._paired_until
+            session = (self._paired if paired else None) or self._session
         try:
             yield session
         finally:
             with self._lock:
+                if self._running > 1:
+                    self._paired_until = monotonic() + PAIRED_SECONDS
                 self._running -= 1
 
     def _run(self, session: ort.InferenceSession, batch: PositionBatch) -> list[Any]:

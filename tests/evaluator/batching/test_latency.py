@@ -53,6 +53,12 @@ def test_the_knee_is_the_smallest_size_near_the_best_throughput() -> None:
     assert model.throughput(256) < 0.95 * model.throughput(1024)
 
 
+def test_the_ceiling_is_the_largest_size_near_the_best_throughput() -> None:
+    model = LatencyModel({8: 4.6, 16: 9.0, 32: 17.5, 48: 26.8, 64: 38.0}, 128, launch_ms=0.5)
+    assert model.ceiling == 48
+    assert LatencyModel(CURVE, 1024).ceiling == 1024
+
+
 def test_a_queue_is_cut_where_the_curve_has_a_cliff() -> None:
     model = LatencyModel({1: 1.0, 32: 2.0, 64: 8.0}, 64, buckets=(1, 32, 64))
     assert model.drain_ms(33) == pytest.approx(3.0 + LAUNCH_MS)
@@ -122,7 +128,7 @@ def test_whatever_was_measured_the_model_is_sound(
     times = [model.milliseconds(size) for size in range(1, max_batch + 1)]
     assert all(time > 0 for time in times)
     assert all(later >= earlier - 1e-9 for earlier, later in pairwise(times))
-    assert 1 <= model.knee <= max_batch
+    assert 1 <= model.knee <= model.ceiling <= max_batch
     if queued <= max_batch:
         assert model.drain_ms(queued) <= model.milliseconds(queued) + 1e-9
 

@@ -39,6 +39,14 @@ def test_a_batch_never_exceeds_what_the_device_takes() -> None:
     assert decision.positions <= 1024
 
 
+def test_batches_that_are_computed_side_by_side_leave_work_for_each_other() -> None:
+    # As a CPU measures it: beyond 32 its caches overflow.
+    model = LatencyModel({8: 4.6, 16: 9.0, 32: 17.5, 64: 38.0}, 128, launch_ms=0.5)
+    queued = [Pending(32, 2, 0.0) for _ in range(4)]
+    assert BatchPolicy(model, side_by_side=True).decide(queued, 0.0) == Launch(32)
+    assert BatchPolicy(model, side_by_side=True).decide([Pending(48, 2, 0.0)], 0.0) == Launch(32)
+
+
 def test_a_few_positions_of_play_do_not_ride_with_a_mass_of_selfplay() -> None:
     queued = [Pending(8, 0, 0.0), *(Pending(4, 2, 0.0) for _ in range(254))]
     assert policy(SMOOTH).decide(queued, 0.0) == Launch(8)

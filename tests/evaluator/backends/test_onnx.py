@@ -1,0 +1,31 @@
+"""Which session the onnx backend computes a batch with."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+import pytest
+
+from evaluator.backends.onnx import backend as module
+from evaluator.backends.onnx.backend import PAIRED_SECONDS, OnnxBackend
+from evaluator.network.random_network import random_network
+
+
+def test_after_two_batches_at_once_the_next_one_is_expected_to_have_company(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 100.0
+    monkeypatch.setattr(module, "monotonic", lambda: now)
+    with OnnxBackend(random_network("tiny-attention"), threads=2) as backend:
+        with backend.chosen_session() as alone:
+            pass
+        with ExitStack() as batches:
+            batches.enter_context(backend.chosen_session())
+            paired = batches.enter_context(backend.chosen_session())
+            now += 10 * PAIRED_SECONDS  # However long they take.
+        assert paired is not alone
+        with backend.chosen_session() as session:
+            assert session is paired
+        now += 2 * PAIRED_SECONDS
+        with backend.chosen_session() as session:
+            assert session is alone
