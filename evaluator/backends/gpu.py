@@ -216,7 +216,8 @@ class GpuBackend(Backend):
             else tuner.choose
         )
         blocks = info.multiprocessors if info.cooperative and not deterministic else 0
-        plan = Plan(network, info.target, precision, choose, weights, blocks)
+        fused = not deterministic
+        plan = Plan(network, info.target, precision, choose, weights, blocks, fused)
         self._executor: Executor | None = None
         while True:
             try:
@@ -232,7 +233,7 @@ class GpuBackend(Backend):
                 buckets = buckets[:-1]
                 log.warning("not enough memory on %s: trying batches up to %d", info.name, buckets[-1])
             except LibraryGivenUp:
-                plan = Plan(network, info.target, precision, choose, weights, blocks)
+                plan = Plan(network, info.target, precision, choose, weights, blocks, fused)
             except (DeviceError, PlanError) as error:
                 raise BackendError(f"{info.name}: {error}") from error
         if tuner is not None:

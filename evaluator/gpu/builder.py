@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from evaluator.gpu.hopper import HEAD_DEPTH, AttentionTile, attention_tile
 from evaluator.gpu.products import Products
 from evaluator.gpu.program import Argument, Buffer, Matrix
-from evaluator.gpu.steps import ACTIVATION_CODES
+from evaluator.gpu.steps import ACTIVATION_CODES, Linear
+from evaluator.gpu.tensor_maps import heads_map, logits_map, rows_map
 from evaluator.network.spec import Activation, FloatArray, SEUnit
 
 _MOST_DEPTH_AT_ONCE = 128
@@ -44,6 +46,46 @@ class Builder(Products):
             (qkv.buffer, None if bias is None else bias.buffer, out.buffer, heads, qkv.stride),
             name,
             shared_bytes=shared,
+        )
+        return out
+
+    def attention_tile(self, depth: int) -> AttentionTile | None:
+        """With what attention and the product before it are best done as one; None for two launches."""
+        return attention_tile(self.positions, depth, self.target, self.precision) if self._fused else None
+
+    def projected_attention(
+        self, layer: Linear, a: Matrix, heads: int, bias: Matrix | None, name: str, tile: AttentionTile
+    ) -> Matrix:
+        """`attention` of what the layer makes of boards: q, k and v are never written to memory."""
+        out = self.matrix("attention", a.rows, heads * HEAD_DEPTH)
+        biases, precision = layer.biases, self.precision
+        assert biases is not None
+        k = layer.weights.shape[1]
+        rows = rows_map(a.buffer, a.rows, k, a.stride, precision)
+        self.launch(
+            "attention_hopper",
+            {
+                "BLOCK_N": tile.block_n,
+                "STAGES": tile.stages,
+                "CLUSTER_M": tile.cluster_m,
+                "CLUSTER_N": tile.cluster_n,
+                "LOGITS": int(bias is not None),
+            },
+            (tile.blocks(a.rows, heads), 1, 1),
+            tile.threads,
+            (
+                rows,
+                heads_map(self.weight(f"{layer.name}.weights", lambda: layer.weights), heads, k, precision),
+                rows if bias is None else logits_map(bias.buffer, a.rows // 64 * heads, precision),
+                self.weight(f"{layer.name}.biases", lambda: biases),
+                out.buffer,
+                a.rows,
+                k,
+                heads,
+            ),
+            name,
+            shared_bytes=tile.shared_bytes,
+            cluster=tile.cluster,
         )
         return out
 

@@ -1,13 +1,14 @@
-"""The host's side of kernels/gemm_hopper.hip: which products it computes, and its tiles.
+"""The host's side of kernels/gemm_hopper.hip and attention_hopper.hip: what they compute, and their tiles.
 
-It is for sm_90 alone, half precision and many rows. Nothing here decides: the tuner measures each candidate
-beside the others, with the passes that it brings along or saves.
+They are for sm_90 alone, half precision and many rows. Of products nothing here decides: the tuner measures
+each candidate beside the others, with the passes that it brings along or saves. Attention together with its
+product is not measured at start: `attention_tile` says where it is faster.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from evaluator.gpu.target import Precision, Target
 
@@ -16,6 +17,14 @@ if TYPE_CHECKING:
 
 BLOCK_M, BLOCK_K = 128, 64
 THREADS = 384
+
+HEAD_DEPTH, HEADS_OF_A_TILE = 32, 2
+"""Of kernels/attention_hopper.hip, which has the depth of a head compiled in."""
+
+FUSED_POSITIONS = 64
+"""From so many positions on attention and the product before it are one kernel, where heads are 32 deep. An
+H200 takes for both, in microseconds as two launches and as one: 40 and 27 for 64 positions of T82's width, 52
+and 43 for BT4's; 129 and 100, 200 and 164 for 256."""
 
 _MIN_ROWS = 1024
 """Below, tiles of 128 rows leave most of the chip idle."""
@@ -97,3 +106,39 @@ def candidates(product: Product, target: Target, precision: Precision) -> list[H
             blocks = product.n // 256
             tiles.append(HopperTile(256, 4, 1, 1 + (blocks + 1) % 2, normalise=True, row_blocks=blocks))
     return [tile for tile in tiles if tile.shared_bytes <= _SHARED_BYTES]
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionTile:
+    """Constants of kernels/attention_hopper.hip, whose tiles have two positions and two heads."""
+
+    stages: int = 4
+    cluster_m: int = 2
+    cluster_n: int = 1
+
+    block_n: ClassVar[int] = HEADS_OF_A_TILE * 3 * HEAD_DEPTH
+    threads: ClassVar[int] = 512
+
+    @property
+    def cluster(self) -> int:
+        return self.cluster_m * self.cluster_n
+
+    @property
+    def shared_bytes(self) -> int:
+        """The stages, their barriers and those of the heads and logits in a kilobyte; q, k and v of two heads
+        for two positions; two boards of logits."""
+        stages = self.stages * (BLOCK_M + self.block_n) * BLOCK_K * 2 + 1024
+        return stages + 2 * HEADS_OF_A_TILE * 3 * 64 * HEAD_DEPTH * 2 + 2 * 64 * 64 * 2
+
+    def blocks(self, rows: int, heads: int) -> int:
+        """One for each tile, in whole clusters."""
+        down = -(-rows // (BLOCK_M * self.cluster_m))
+        across = -(-heads // (HEADS_OF_A_TILE * self.cluster_n))
+        return down * across * self.cluster
+
+
+def attention_tile(positions: int, depth: int, target: Target, precision: Precision) -> AttentionTile | None:
+    """For kernels/attention_hopper.hip, where it is faster than a product and attention by themselves."""
+    if target.name != "sm_90" or precision is Precision.FP32 or depth != HEAD_DEPTH:
+        return None
+    return AttentionTile() if positions >= FUSED_POSITIONS else None

@@ -59,7 +59,8 @@ class Plan:
     """How one network runs on one target. weights: every array for the device, filled by `program`.
 
     packed: the format that the network's weights were rounded to (packed.rounded_network), where they were.
-    blocks: how many can wait for each other in one launch, 0 for none.
+    blocks: how many can wait for each other in one launch, 0 for none. fused: whether attention and the
+    product before it may be one kernel at some batch sizes, by which a position's bits then differ.
     """
 
     network: NetworkSpec
@@ -68,6 +69,7 @@ class Plan:
     choose: Chooser
     packed: WeightFormat | None = None
     blocks: int = 0
+    fused: bool = True
     weights: dict[str, NDArray[Any]] = field(default_factory=dict)
     _linears: dict[str, Linear] = field(default_factory=dict)
 
@@ -88,7 +90,7 @@ class Plan:
         return program if together else None
 
     def _program(self, positions: int, *, persistent: bool) -> Program:
-        builder = Builder(positions, self.target, self.precision, self.choose, self.weights)
+        builder = Builder(positions, self.target, self.precision, self.choose, self.weights, fused=self.fused)
         _Walk(self, builder, persistent=persistent).network()
         return builder.program
 
@@ -280,10 +282,17 @@ class _Walk:
 
     def attention(self, name: str, layer: Attention, alpha: float, x: Matrix) -> tuple[Matrix, Linear]:
         """The mixed values and the output layer. q, k and v are one product; smolgen runs beside it."""
-        b, heads = self.b, layer.heads
-        depth = self.depth(name, layer)
+        b, heads, depth = self.b, layer.heads, self.depth(name, layer)
+        output = self.attention_output(name, layer, alpha)
+        generator, within = layer.smolgen, f"{name}.smolgen"
         bias: Matrix | None = None
-        generator = layer.smolgen
+        tile = b.attention_tile(depth)
+        if tile is not None:
+            # q, k and v are made where they are used.
+            if generator is not None:
+                bias = self.smolgen(within, generator, heads, self.compressed(within, generator, x))
+            products = self.qkv(name, layer)
+            return b.projected_attention(products, x, heads, bias, f"{name}.attention", tile), output
         if generator is None:
             qkv = b.linear(self.qkv(name, layer), x, "qkv")
         elif b.shares_products:
@@ -304,17 +313,18 @@ class _Walk:
             compressed = Matrix(
                 qkv.buffer, b.positions, 64 * (qkv.width - at), qkv.stride, qkv.width - at, at
             )
-            bias = self.smolgen(f"{name}.smolgen", generator, heads, compressed)
+            bias = self.smolgen(within, generator, heads, compressed)
         else:
             b.fork()
-            compress = self.compress(f"{name}.smolgen", generator)
-            compressed = b.view(b.linear(compress, x, "compressed"), b.positions)
-            bias = self.smolgen(f"{name}.smolgen", generator, heads, compressed)
+            bias = self.smolgen(within, generator, heads, self.compressed(within, generator, x))
             b.main()
             qkv = b.linear(self.qkv(name, layer), x, "qkv")
             b.join()
-        mixed = b.attention(qkv, heads, depth, bias, f"{name}.attention")
-        return mixed, self.attention_output(name, layer, alpha)
+        return b.attention(qkv, heads, depth, bias, f"{name}.attention"), output
+
+    def compressed(self, name: str, layer: Smolgen, x: Matrix) -> Matrix:
+        """What smolgen takes of each square, a row for each board."""
+        return self.b.view(self.b.linear(self.compress(name, layer), x, "compressed"), self.b.positions)
 
     def smolgen(self, name: str, layer: Smolgen, heads: int, compressed: Matrix) -> Matrix:
         """[positions * heads, 4096], from [positions, 64 * hidden]."""

@@ -92,13 +92,15 @@ class Steps:
         precision: Precision,
         choose: Chooser,
         known: dict[str, NDArray[Any]] | None = None,
+        *,
+        fused: bool = True,
     ) -> None:
         self.program = Program(positions, weights={} if known is None else known)
         self.positions = positions
         self.target = target
         self.precision = precision
         self._choose = choose
-
+        self._fused = fused
         self._aside = False
         self._forked = False
 

@@ -1,8 +1,8 @@
-"""What kernels/gemm_hopper.hip asks of the copy engine: the boxes of its two operands."""
+"""What the kernels for Hopper ask of the copy engine: the boxes of their operands."""
 
 from __future__ import annotations
 
-from evaluator.gpu.hopper import BLOCK_K, BLOCK_M
+from evaluator.gpu.hopper import BLOCK_K, BLOCK_M, HEAD_DEPTH, HEADS_OF_A_TILE
 from evaluator.gpu.program import Buffer, TensorMap
 from evaluator.gpu.target import Precision
 
@@ -27,4 +27,24 @@ def weights_map(weights: Buffer, n: int, k: int, block_n: int, precision: Precis
         sizes=(k, 2, 4, 4, n // 32),
         strides=(row, 8 * row, 2 * row, 32 * row),
         box=(BLOCK_K, 2, 4, 4, block_n // 32),
+    )
+
+
+def heads_map(weights: Buffer, heads: int, k: int, precision: Precision) -> TensorMap:
+    """Boxes of BLOCK_K columns of what makes q, k and v of HEADS_OF_A_TILE heads, one head after the other,
+    from weights [3, heads, HEAD_DEPTH, k]."""
+    row = k * precision.bytes
+    return TensorMap(
+        weights,
+        precision,
+        sizes=(k, HEAD_DEPTH, 3, heads),
+        strides=(row, heads * HEAD_DEPTH * row, HEAD_DEPTH * row),
+        box=(BLOCK_K, HEAD_DEPTH, 3, HEADS_OF_A_TILE),
+    )
+
+
+def logits_map(logits: Buffer, boards: int, precision: Precision) -> TensorMap:
+    """Boxes of one of the boards of logits [boards, 64 queries, 64 keys]."""
+    return TensorMap(
+        logits, precision, sizes=(64, 64 * boards), strides=(64 * precision.bytes,), box=(64, 64)
     )

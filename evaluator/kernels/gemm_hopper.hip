@@ -6,14 +6,8 @@
 // swizzle); k is a multiple of 8 and above 192, n a multiple of 32. bias, gammas, betas: float [n]. residual,
 // out: rows of ldo elements; they may be the same.
 //
-// Three groups of 4 waves. The first loads: one thread keeps STAGES buffers of both tiles on their way
-// through the tensor memory accelerator. The other two multiply, 64 x BLOCK_N each, all sums in registers.
-// Blocks stay and take tile after tile, columns first, so that a row of tiles is read from memory once.
-//
-// The matrix unit does not wait for the ends of a tile, which take a fifth of the time of its sums (k = 1024,
-// mish): the last OVERLAP steps are first done for the lower half of the columns, then for the upper, during
-// which the lower half is finished and stored; the upper half is, during the first OVERLAP steps of the next
-// tile's lower half.
+// Three groups of 4 waves. The first loads, the others multiply, as hopper_tiles.h says. What is hidden
+// there, the ends of a tile, takes a fifth of the time of its sums (k = 1024, mish).
 //
 // A cluster of CLUSTER_M x CLUSTER_N blocks works on neighbouring tiles: a tile of a goes to all of a row of
 // blocks at once, one of b to all of a column, each block loading in its turn. NORMALISE: CLUSTER_N * BLOCK_N
@@ -30,95 +24,37 @@
 // What is not to be forgotten: a release at cluster scope costs a fence of all memory, stores included. With
 // such ones in `barrier_wait` and `barrier_arrive` this ran at 547 TFLOP/s instead of 640 (n 3072, k 1024).
 #include "activation.h"
-#include "hopper.h"
+#include "hopper_tiles.h"
 
-constexpr int BLOCK_M = 128, BLOCK_K = 64, HALF = BLOCK_N / 2;
-constexpr int GROUP = 128, THREADS = 3 * GROUP;
-constexpr int TILE_A = BLOCK_M * BLOCK_K * 2, TILE_B = BLOCK_N * BLOCK_K * 2, TILES = TILE_A + TILE_B;
-constexpr int CLUSTER = CLUSTER_M * CLUSTER_N;
-constexpr int OVERLAP = 2;  // with 3 everything was slower: too few stages are left to load into
-constexpr int MULTIPLIER_WAVES = 8;
+constexpr int THREADS = 3 * GROUP;
 constexpr bool FAR = NORMALISE && ROW_BLOCKS > CLUSTER_N;
 constexpr int VECTORS = NORMALISE ? 3 : 1;       // bias, gammas, betas
 constexpr int VECTOR_TURNS = NORMALISE ? 1 : 2;  // with a norm every tile of a block has the same columns
 // In shared memory, bytes.
-constexpr int FULL = STAGES * TILES, EMPTY = FULL + 8 * STAGES, EXCHANGED = EMPTY + 8 * STAGES;
+constexpr int EXCHANGED = AFTER_STAGES;
 constexpr int COLUMNS = EXCHANGED + 8 * 4;  // [2 groups][VECTOR_TURNS][VECTORS][BLOCK_N] floats
 constexpr int PARTS =
     COLUMNS + 2 * VECTOR_TURNS * VECTORS * BLOCK_N * 4;  // [2][2][2 * CLUSTER_N][64 rows] x (mean, squares)
-
-struct Place {
-  int m0, n0;
-};
-
-struct Tiles {
-  int across, count, first, stride;
-  uint32 row, column;  // of this block in its cluster
-};
-
-DEVICE Tiles tiles_of(int m, int n) {
-  Tiles tiles;
-  const uint32 rank = CLUSTER == 1 ? 0 : rank_in_cluster();
-  tiles.row = rank / CLUSTER_N;
-  tiles.column = rank % CLUSTER_N;
-  tiles.across = (n + BLOCK_N * CLUSTER_N - 1) / (BLOCK_N * CLUSTER_N);
-  tiles.count = tiles.across * ((m + BLOCK_M * CLUSTER_M - 1) / (BLOCK_M * CLUSTER_M));
-  tiles.first = block_x() / CLUSTER;
-  tiles.stride = gridDim.x / CLUSTER;
-  return tiles;
-}
-DEVICE Place place_of(const Tiles& tiles, int tile) {
-  return {(tile / tiles.across * CLUSTER_M + (int)tiles.row) * BLOCK_M,
-          (tile % tiles.across * CLUSTER_N + (int)tiles.column) * BLOCK_N};
-}
-
-// A position in the ring of stages.
-struct Turn {
-  int stage;
-  uint32 phase;
-};
-DEVICE Turn after(Turn turn) {
-  return turn.stage + 1 == STAGES ? Turn{0, turn.phase ^ 1} : Turn{turn.stage + 1, turn.phase};
-}
 
 // --- loading ---
 
 DEVICE void load(const TensorMap& a, const TensorMap& b, const Element* residual, uint32 shared, int m, int n,
                  int k, int ldo) {
-  const Tiles tiles = tiles_of(m, n);
-  const int lane = thread_index() % WAVE, steps = (k + BLOCK_K - 1) / BLOCK_K;
-  const int row_blocks = ((1 << CLUSTER_N) - 1) << (tiles.row * CLUSTER_N);
-  int column_blocks = 0;
-#pragma unroll
-  for (int i = 0; i < CLUSTER_M; i++) column_blocks |= 1 << (i * CLUSTER_N + tiles.column);
-  Turn turn = {0, 0};
-  for (int tile = tiles.first; tile < tiles.count; tile += tiles.stride) {
-    const Place place = place_of(tiles, tile);
-    for (int step = 0; step < steps; step++, turn = after(turn)) {
-      if (lane == 0) {
-        const uint32 full = shared + FULL + 8 * turn.stage, to = shared + turn.stage * TILES;
-        barrier_wait(shared + EMPTY + 8 * turn.stage, turn.phase ^ 1);
-        barrier_expect(full, TILES);
-        if constexpr (CLUSTER_N == 1)
-          load_box(to, a, full, step * BLOCK_K, place.m0);
-        else if (step % CLUSTER_N == tiles.column)
-          load_box(to, a, full, step * BLOCK_K, place.m0, row_blocks);
-        if constexpr (CLUSTER_M == 1)
-          load_box_5d(to + TILE_A, b, full, step * BLOCK_K, place.n0 / 32);
-        else if (step % CLUSTER_M == tiles.row)
-          load_box_5d(to + TILE_A, b, full, step * BLOCK_K, place.n0 / 32, column_blocks);
-      }
+  const int steps = (k + BLOCK_K - 1) / BLOCK_K;
+  const auto load_b = [&](uint32 to, uint32 full, int x, int n0, auto... blocks) {
+    load_box_5d(to, b, full, x, n0 / 32, blocks...);
+  };
+  load_tiles(tiles_of(m, n), a, shared, steps, load_b, [&](const Place& place, int step) {
 #if RESIDUAL
-      // It comes into the L2 cache a little with each step, and is read from there at the end of the tile.
-      __syncwarp();
-      constexpr int LINE = 64, LINES = BLOCK_N / LINE;
-      for (int index = step * WAVE + lane; index < BLOCK_M * LINES; index += steps * WAVE) {
-        const int row = place.m0 + index / LINES, column = place.n0 + index % LINES * LINE;
-        if (row < m && column < n) prefetch_to_l2(residual + (uint64)row * ldo + column);
-      }
-#endif
+    // It comes into the L2 cache a little with each step, and is read from there at the end of the tile.
+    __syncwarp();
+    constexpr int LINE = 64, LINES = BLOCK_N / LINE;
+    for (int index = step * WAVE + thread_index() % WAVE; index < BLOCK_M * LINES; index += steps * WAVE) {
+      const int row = place.m0 + index / LINES, column = place.n0 + index % LINES * LINE;
+      if (row < m && column < n) prefetch_to_l2(residual + (uint64)row * ldo + column);
     }
-  }
+#endif
+  });
 }
 
 // --- the ends of a half tile: HALF columns, of which a thread has 8 of each 32, in two rows ---
@@ -320,44 +256,6 @@ DEVICE void receive(float (&means)[2], float (&scales)[2], const char* memory, u
 
 // --- multiplying ---
 
-// Tells every block that loads into this one that this wave is done with a stage.
-DEVICE void release(uint32 shared, Turn turn, const Tiles& tiles) {
-  const int lane = thread_index() % WAVE;
-  const uint32 row = lane / CLUSTER_N, column = lane % CLUSTER_N;
-  const bool loads = lane < CLUSTER && (row == tiles.row || column == tiles.column);
-  barrier_arrive_if(shared + EMPTY + 8 * turn.stage, loads ? lane : 0, loads);
-}
-
-struct Operands {
-  uint64 a, b;
-};
-DEVICE Operands operands_of(uint32 shared, Turn turn, int group) {
-  const uint32 at = shared + turn.stage * TILES;
-  return {operand(at + group * (64 * BLOCK_K * 2)), operand(at + TILE_A)};
-}
-
-// One step for half of the columns. The descriptors count 16 bytes: 16 of k are 2, a row of b is 8.
-DEVICE void multiply_half(float (&c)[HALF / 2], uint32 shared, Turn turn, int group, int upper,
-                          bool accumulate) {
-  const Operands of = operands_of(shared, turn, group);
-  wgmma_begin();
-#pragma unroll
-  for (int part = 0; part < BLOCK_K / 16; part++)
-    wgmma<HALF>(c, of.a + 2 * part, of.b + upper * HALF * 8 + 2 * part, accumulate || part > 0);
-  wgmma_commit();
-}
-DEVICE void multiply_whole(float (&low)[HALF / 2], float (&high)[HALF / 2], uint32 shared, Turn turn,
-                           int group) {
-  const Operands of = operands_of(shared, turn, group);
-  wgmma_begin();
-#pragma unroll
-  for (int part = 0; part < BLOCK_K / 16; part++) wgmma<HALF>(low, of.a + 2 * part, of.b + 2 * part, true);
-#pragma unroll
-  for (int part = 0; part < BLOCK_K / 16; part++)
-    wgmma<HALF>(high, of.a + 2 * part, of.b + HALF * 8 + 2 * part, true);
-  wgmma_commit();
-}
-
 // What is left to do for the upper half when the next tile has begun.
 DEVICE void end_upper(const float (&high)[HALF / 2], const Ends& ends, const Spot& spot,
                       const Residuals& residuals, const float (&means)[2], const float (&scales)[2]) {
@@ -408,45 +306,19 @@ DEVICE void multiply(const Ends& ends, char* memory, uint32 shared, int k) {
   Vectors vectors = fetch_vectors(ends, place.n0);
   if constexpr (VECTOR_TURNS == 1) put_vectors(columns, vectors);
 
-#define BEGIN_LOWER                                                         \
-  _Pragma("unroll") for (int i = 0; i < OVERLAP; i++, turn = after(turn)) { \
-    held[i] = turn;                                                         \
-    barrier_wait(shared + FULL + 8 * turn.stage, turn.phase);               \
-    multiply_half(low, shared, turn, group, 0, i > 0);                      \
-  }
-#define BEGIN_UPPER                                                                                          \
-  _Pragma("unroll") for (int i = 0; i < OVERLAP; i++) multiply_half(high, shared, held[i], group, 1, i > 0); \
-  wgmma_wait<1>();                                                                                           \
-  release(shared, held[OVERLAP - 2], tiles);
-
-  BEGIN_LOWER
-  BEGIN_UPPER
+  begin_lower(low, held, turn, shared, group);
+  begin_upper(high, held, shared, group, tiles);
   for (int round = 0;; round++) {
     float* const spots = columns + round % VECTOR_TURNS * VECTORS * BLOCK_N;
     if constexpr (VECTOR_TURNS == 2) put_vectors(spots, vectors);
-    for (int step = OVERLAP; step < steps - OVERLAP; step++, turn = after(turn)) {
-      barrier_wait(shared + FULL + 8 * turn.stage, turn.phase);
-      multiply_whole(low, high, shared, turn, group);
-      wgmma_wait<1>();
-      release(shared, held[OVERLAP - 1], tiles);
-      held[OVERLAP - 1] = turn;
-    }
+    multiply_middle(low, high, held[OVERLAP - 1], turn, steps, shared, group, tiles);
 
     const Spot lower = {place.m0 + 64 * group + local_row, place.n0 + eighth, spots + eighth};
     const Spot upper = {lower.row, lower.column + HALF, lower.vectors + HALF};
     Residuals residuals;
     fetch(residuals, ends, lower, 0, HALF / 32);
     Turn ending[OVERLAP];
-#pragma unroll
-    for (int i = 0; i < OVERLAP; i++, turn = after(turn)) {
-      ending[i] = turn;
-      barrier_wait(shared + FULL + 8 * turn.stage, turn.phase);
-      multiply_half(low, shared, turn, group, 0, true);
-    }
-    wgmma_wait<OVERLAP>();
-    release(shared, held[OVERLAP - 1], tiles);
-#pragma unroll
-    for (int i = 0; i < OVERLAP; i++) multiply_half(high, shared, ending[i], group, 1, true);
+    end_tile(low, high, held[OVERLAP - 1], ending, turn, shared, group, tiles);
     named_sync(1 + group, GROUP);  // the vectors are there
     wgmma_wait<OVERLAP>();
 #if NORMALISE
@@ -491,9 +363,9 @@ DEVICE void multiply(const Ends& ends, char* memory, uint32 shared, int k) {
     }
     place = place_of(tiles, tile);
     if constexpr (VECTOR_TURNS == 2) vectors = fetch_vectors(ends, place.n0);
-    BEGIN_LOWER
+    begin_lower(low, held, turn, shared, group);
     end_upper(high, ends, upper, residuals, means, scales);
-    BEGIN_UPPER
+    begin_upper(high, held, shared, group, tiles);
   }
 }
 
@@ -511,10 +383,7 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
   if (thread_index() == 0) {
     prefetch_map(a);
     prefetch_map(b);
-    for (int stage = 0; stage < STAGES; stage++) {
-      barrier_init(shared + FULL + 8 * stage, 1);
-      barrier_init(shared + EMPTY + 8 * stage, MULTIPLIER_WAVES * (CLUSTER_M + CLUSTER_N - 1));
-    }
+    init_stages(shared);
     for (int i = 0; i < 4; i++) barrier_init(shared + EXCHANGED + 8 * i, 1);
     barrier_init_done();
   }

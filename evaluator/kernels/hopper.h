@@ -46,6 +46,21 @@ DEVICE void barrier_arrive_if(uint32 barrier, uint32 block, bool valid) {
       "r"(block), "r"((int)valid)
       : "memory");
 }
+// An arrival at a barrier of this block, by the threads that have one to make.
+DEVICE void barrier_arrive_here_if(uint32 barrier, bool valid) {
+  asm volatile(
+      "{\n"
+      ".reg .pred p;\n"
+      "setp.ne.b32 p, %1, 0;\n"
+      "@p mbarrier.arrive.shared::cta.b64 _, [%0];\n"
+      "}\n" ::"r"(barrier),
+      "r"((int)valid)
+      : "memory");
+}
+// What this thread has stored to shared memory can be read by wgmma and the copy engine, once they are told.
+DEVICE void stores_for_wgmma() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
 // Two floats into the same place of another block, whose barrier counts their 8 bytes.
 DEVICE void store_pair(uint32 to, uint32 barrier, uint32 block, float first, float second) {
   asm volatile(
@@ -123,6 +138,22 @@ DEVICE void load_box(uint32 to, const TensorMap& map, uint32 barrier, int x, int
       "l"(&map), "r"(barrier), "r"(x), "r"(y), "h"((uint16)blocks)
       : "memory");
 }
+// A box of four dimensions, at (x, 0, 0, z).
+DEVICE void load_box_4d(uint32 to, const TensorMap& map, uint32 barrier, int x, int z) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], "
+      "[%1, {%3, %5, %5, %4}], [%2];" ::"r"(to),
+      "l"(&map), "r"(barrier), "r"(x), "r"(z), "r"(0)
+      : "memory");
+}
+DEVICE void load_box_4d(uint32 to, const TensorMap& map, uint32 barrier, int x, int z, int blocks) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
+      "[%0], "
+      "[%1, {%3, %6, %6, %4}], [%2], %5;" ::"r"(to),
+      "l"(&map), "r"(barrier), "r"(x), "r"(z), "h"((uint16)blocks), "r"(0)
+      : "memory");
+}
 // A box of five dimensions, at (x, 0, 0, 0, z).
 DEVICE void load_box_5d(uint32 to, const TensorMap& map, uint32 barrier, int x, int z) {
   asm volatile(
@@ -174,6 +205,20 @@ DEVICE void store_if(void* to, const Bits128& bits, bool valid) {
       : "memory");
 }
 
+// --- shared memory by its address ---
+
+DEVICE void store_shared(uint32 to, const Bits128& bits) {
+  asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(bits.word[0]), "r"(bits.word[1]),
+               "r"(bits.word[2]), "r"(bits.word[3])
+               : "memory");
+}
+// Two floats that nobody writes while the kernel runs.
+DEVICE float2 load_pair(const float* from) {
+  float2 pair;
+  asm volatile("ld.global.nc.v2.f32 {%0, %1}, [%2];" : "=f"(pair.x), "=f"(pair.y) : "l"(from));
+  return pair;
+}
+
 // --- registers and waves ---
 
 template <int REGISTERS>
@@ -197,6 +242,11 @@ DEVICE void named_sync(int barrier, int threads) {
 // bytes.
 DEVICE uint64 operand(uint32 address) {
   return (uint64)(address >> 4 & 0x3fff) | 1ull << 16 | 64ull << 32 | 1ull << 62;
+}
+// Rows of 64 bytes, their 16-byte parts exchanged: part c of row r lies at part c ^ r / 2 % 4; 8 rows are 512
+// bytes, and the first begins at a multiple of that. A row is one of [N][k], or of [k][N] for b transposed.
+DEVICE uint64 operand_of_64_bytes(uint32 address) {
+  return (uint64)(address >> 4 & 0x3fff) | 32ull << 16 | 32ull << 32 | 2ull << 62;
 }
 DEVICE void wgmma_begin() {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
@@ -225,6 +275,7 @@ DEVICE void wgmma_wait() {
   "+f"(c[i]), "+f"(c[i + 1]), "+f"(c[i + 2]), "+f"(c[i + 3]), "+f"(c[i + 4]), "+f"(c[i + 5]), \
       "+f"(c[i + 6]), "+f"(c[i + 7])
 #define THIRTY_TWO(c, i) EIGHT(c, i), EIGHT(c, i + 8), EIGHT(c, i + 16), EIGHT(c, i + 24)
+#define FORTY_EIGHT(c) THIRTY_TWO(c, 0), EIGHT(c, 32), EIGHT(c, 40)
 #define WGMMA(flag, n, sums, a, b)                                                       \
   "{\n.reg .pred p;\nsetp.ne.b32 p, %" #flag                                             \
   ", 0;\n"                                                                               \
@@ -237,6 +288,10 @@ DEVICE void wgmma(float (&c)[N / 2], uint64 a, uint64 b, bool accumulate) {
   if constexpr (N == 64)
     asm volatile(WGMMA(34, 64, TO_30 "%30, %31", 32, 33)
                  : THIRTY_TWO(c, 0)
+                 : "l"(a), "l"(b), "r"((int)accumulate));
+  if constexpr (N == 96)
+    asm volatile(WGMMA(50, 96, TO_30 TEN(3) "%40, %41, %42, %43, %44, %45, %46, %47", 48, 49)
+                 : FORTY_EIGHT(c)
                  : "l"(a), "l"(b), "r"((int)accumulate));
   if constexpr (N == 128)
     asm volatile(WGMMA(66, 128, TO_60 "%60, %61, %62, %63", 64, 65)
@@ -254,4 +309,14 @@ DEVICE void wgmma(float (&low)[N / 4], float (&high)[N / 4], uint64 a, uint64 b)
     asm volatile(WGMMA(130, 256, TO_120 "%120, %121, %122, %123, %124, %125, %126, %127", 128, 129)
                  : THIRTY_TWO(low, 0), THIRTY_TWO(low, 32), THIRTY_TWO(high, 0), THIRTY_TWO(high, 32)
                  : "l"(a), "l"(b), "r"(1));
+}
+// c [64][32] += a [64][16] b [16][32] with a in registers, as mma.sync has it of 16 rows for each wave, and b
+// transposed.
+DEVICE void wgmma_of_registers(float (&c)[16], const uint32 (&a)[4], uint64 b, bool accumulate) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %21, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n32k16." WGMMA_TYPES " {" TEN() "%10, %11, %12, %13, %14, %15}, "
+      "{%16, %17, %18, %19}, %20, p, 1, 1, 1;\n}\n"
+      : EIGHT(c, 0), EIGHT(c, 8)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"((int)accumulate));
 }

@@ -68,11 +68,14 @@ DEVICE float row_max(float x) {
   x = maximum(x, wave_xor(x, 1));
   return maximum(x, wave_xor(x, 2));
 }
-DEVICE void load_matrices(uint32* word, const Element* row) {
+DEVICE void load_matrices(uint32* word, uint32 row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                : "=r"(word[0]), "=r"(word[1]), "=r"(word[2]), "=r"(word[3])
-               : "r"(shared_address(row))
+               : "r"(row)
                : "memory");
+}
+DEVICE void load_matrices(uint32* word, const Element* row) {
+  load_matrices(word, shared_address(row));
 }
 DEVICE FragmentA load_a(const Element* tile, int stride) {
   FragmentA a;

@@ -5,9 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from evaluator.gpu.discovery import discover, open_device
+from evaluator.gpu.target import nvidia_target
 from tests.evaluator.gpu.libraries import require
 from tests.hip_runtime import blas_standin, standin
 from tests.hip_runtime.blas_standin import Control
@@ -43,6 +46,20 @@ def runtime(rocm: Path) -> Iterator[standin.Runtime]:
     misuse = runtime.report().misuse
     runtime.reset()
     assert misuse == []
+
+
+@pytest.fixture(scope="module")
+def hopper_device() -> Iterator[Any]:
+    """The machine's first GPU of compute capability 9.0. Skips where there is none."""
+    found = discover()
+    devices = [info for info in found.devices if info.target == nvidia_target(9, 0)]
+    if not devices:
+        pytest.skip(
+            f"needs a GPU of compute capability 9.0; {found.problems.get('nvidia', 'there is another')}"
+        )
+    device = open_device(devices[0])
+    yield device
+    device.close()
 
 
 @pytest.fixture(scope="session")
