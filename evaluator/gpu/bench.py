@@ -21,7 +21,7 @@ from evaluator.gpu.builder import Builder
 from evaluator.gpu.compiler import Compiler, KernelKey
 from evaluator.gpu.device import Device
 from evaluator.gpu.gemm import Choice, Product
-from evaluator.gpu.launching import queue
+from evaluator.gpu.launching import multiply, queue
 from evaluator.gpu.library import Library
 from evaluator.gpu.packed import Packed, WeightFormat, rounded
 from evaluator.gpu.packed import pack as pack_codes
@@ -238,22 +238,13 @@ class Bench:
     ) -> None:
         """One run with one copy of the weights; they take turns. first: nothing has been queued that it could
         overlap with."""
+        address = partial(self._address, copy=copy)
         for step in program.steps:
             if isinstance(step, LibraryStep):
-                self._libraries[step.library].multiply(
-                    step.product,
-                    step.algorithm,
-                    a=self._address(step.a, copy),
-                    b=self._address(step.weights, copy),
-                    bias=self._address(step.bias, copy),
-                    residual=self._address(step.residual, copy),
-                    out=self._address(step.out, copy),
-                    workspace=self._workspace,
-                    stream=int(self._stream),
-                )
+                library = self._libraries[step.library]
+                multiply(library, step, address, self._workspace, self._stream)
             elif not isinstance(step, Branch):
                 kernel = kernels[step.kernel, step.shared_bytes]
-                address = partial(self._address, copy=copy)
                 queue(self._device, kernel, step, address, self._stream, overlap=not first)
             first = False
 
@@ -322,9 +313,7 @@ class Bench:
         for values, row in zip(bits, self.rows, strict=True):
             self._device.write(self._buffers[name] + int(row) * values.nbytes, values)
 
-    def _address(self, buffer: Buffer | None, copy: int) -> int:
-        if buffer is None:
-            return 0
+    def _address(self, buffer: Buffer, copy: int) -> int:
         count, stride = self._copies.get(buffer.name, (1, 0))
         return self._buffers[buffer.name] + copy % count * stride
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from evaluator.gpu.device import DeviceError
-from evaluator.gpu.library import Library, LibraryProduct
+from evaluator.gpu.library import Library, LibraryProduct, Operands
 from evaluator.gpu.target import Precision
 from evaluator.network.spec import Activation
 
@@ -80,34 +80,24 @@ class CublasLt(Library):
         return [bytes(each.algorithm) for each in results[: found.value] if each.state == 0]
 
     def multiply(
-        self,
-        product: LibraryProduct,
-        algorithm: bytes,
-        *,
-        a: int,
-        b: int,
-        bias: int,
-        residual: int,
-        out: int,
-        workspace: int,
-        stream: int,
+        self, product: LibraryProduct, algorithm: bytes, operands: Operands, *, workspace: int, stream: int
     ) -> None:
         chosen = (ctypes.c_uint8 * _ALGORITHM_BYTES).from_buffer_copy(algorithm)
-        added = residual if product.residual else out
-        with _Described(self, product, bias=bias) as (operation, layout_a, layout_b, layout_c):
+        added = operands.residual if product.residual else operands.out
+        with _Described(self, product, bias=operands.bias) as (operation, layout_a, layout_b, layout_c):
             self._call(
                 "cublasLtMatmul",
                 self._handle,
                 operation,
                 ctypes.byref(self._alpha),
-                ctypes.c_void_p(b),
+                ctypes.c_void_p(operands.b),
                 layout_a,
-                ctypes.c_void_p(a),
+                ctypes.c_void_p(operands.a),
                 layout_b,
                 ctypes.byref(self._one if product.residual else self._zero),
                 ctypes.c_void_p(added),
                 layout_c,
-                ctypes.c_void_p(out),
+                ctypes.c_void_p(operands.out),
                 layout_c,
                 ctypes.byref(chosen),
                 ctypes.c_void_p(workspace),

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from evaluator.gpu.compiler import Compiler
 from evaluator.gpu.device import Device, DeviceError, HostBuffer
-from evaluator.gpu.launching import queue
+from evaluator.gpu.launching import multiply, queue
 from evaluator.gpu.library import Library, LibraryProduct
 from evaluator.gpu.plan import Plan
 from evaluator.gpu.program import Branch, Buffer, Launch, LibraryStep, Program, Space, Table
@@ -316,29 +316,17 @@ class Executor:
     def _queue(
         self, step: Launch | LibraryStep, exchange: dict[str, int], stream: Any, *, overlap: bool
     ) -> None:
+        address = partial(self._address, exchange)
         if isinstance(step, LibraryStep):
-
-            def address(buffer: Buffer | None) -> int:
-                return 0 if buffer is None else self._address(exchange, buffer)
-
-            self._libraries[step.library].multiply(
-                step.product,
-                step.algorithm,
-                a=address(step.a),
-                b=address(step.weights),
-                bias=address(step.bias),
-                residual=address(step.residual),
-                out=address(step.out),
-                workspace=self._workspaces[step.aside],
-                stream=int(stream),
-            )
+            library, workspace = self._libraries[step.library], self._workspaces[step.aside]
+            multiply(library, step, address, workspace, stream)
             return
         kernel = self._kernels[step.kernel, step.shared_bytes]
         queue(
             self.device,
             kernel,
             step,
-            partial(self._address, exchange),
+            address,
             stream,
             overlap=overlap,
             tables=self._tables,

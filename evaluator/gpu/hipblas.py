@@ -13,7 +13,7 @@ import numpy as np
 from hip import hip, hipblas
 
 from evaluator.gpu.device import DeviceError
-from evaluator.gpu.library import Library, LibraryProduct
+from evaluator.gpu.library import Library, LibraryProduct, Operands
 from evaluator.gpu.target import Precision
 
 TYPES = {
@@ -60,17 +60,7 @@ class HipBlas(Library):
         return [b"default"]
 
     def multiply(
-        self,
-        product: LibraryProduct,
-        algorithm: bytes,
-        *,
-        a: int,
-        b: int,
-        bias: int,
-        residual: int,
-        out: int,
-        workspace: int,
-        stream: int,
+        self, product: LibraryProduct, algorithm: bytes, operands: Operands, *, workspace: int, stream: int
     ) -> None:
         call(hipblas.hipblasSetStream, self._handle, stream)
         call(hipblas.hipblasSetWorkspace, self._handle, workspace, self.workspace)
@@ -83,14 +73,14 @@ class HipBlas(Library):
             product.m,
             product.k,
             self._one,
-            b,
+            operands.b,
             self._type,
             product.k,
-            a,
+            operands.a,
             self._type,
             product.lda,
             self._zero,
-            out,
+            operands.out,
             self._type,
             product.ldo,
             hipblas.hipblasComputeType_t.HIPBLAS_COMPUTE_32F,

@@ -16,7 +16,7 @@ from hip import hip, hipblas, hipblaslt
 
 from evaluator.gpu.device import DeviceError
 from evaluator.gpu.hipblas import TYPES, call
-from evaluator.gpu.library import Library, LibraryProduct
+from evaluator.gpu.library import Library, LibraryProduct, Operands
 from evaluator.gpu.target import Precision
 from evaluator.network.spec import Activation
 
@@ -67,32 +67,22 @@ class HipBlasLt(Library):
         ]
 
     def multiply(
-        self,
-        product: LibraryProduct,
-        algorithm: bytes,
-        *,
-        a: int,
-        b: int,
-        bias: int,
-        residual: int,
-        out: int,
-        workspace: int,
-        stream: int,
+        self, product: LibraryProduct, algorithm: bytes, operands: Operands, *, workspace: int, stream: int
     ) -> None:
-        with self._described(product, bias=bias) as (operation, layout_a, layout_b, layout_c):
+        with self._described(product, bias=operands.bias) as (operation, layout_a, layout_b, layout_c):
             call(
                 hipblaslt.hipblasLtMatmul,
                 self._handle,
                 operation,
                 self._one,
-                b,
+                operands.b,
                 layout_a,
-                a,
+                operands.a,
                 layout_b,
                 self._one if product.residual else self._zero,
-                residual if product.residual else out,
+                operands.residual if product.residual else operands.out,
                 layout_c,
-                out,
+                operands.out,
                 layout_c,
                 bytearray(algorithm),
                 workspace,

@@ -1,4 +1,5 @@
-"""From a Launch of a Program to a kernel in a stream: arguments become values that the driver takes."""
+"""From a step of a Program to work in a stream: its buffers become addresses, its arguments what the driver
+takes."""
 
 from __future__ import annotations
 
@@ -7,7 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from evaluator.gpu.device import Device, DeviceError
-from evaluator.gpu.program import Argument, Buffer, Launch, Table, TensorMap
+from evaluator.gpu.library import Library, Operands
+from evaluator.gpu.program import Argument, Buffer, Launch, LibraryStep, Table, TensorMap
 
 
 def queue(
@@ -39,6 +41,20 @@ def queue(
         overlap=overlap,
         cooperative=launch.cooperative,
     )
+
+
+def multiply(
+    library: Library, step: LibraryStep, address: Callable[[Buffer], int], workspace: int, stream: Any
+) -> None:
+    """Queue one product of a library. address: where a buffer lies; workspace: as of Library.multiply."""
+    operands = Operands(
+        a=address(step.a),
+        b=address(step.weights),
+        bias=0 if step.bias is None else address(step.bias),
+        residual=0 if step.residual is None else address(step.residual),
+        out=address(step.out),
+    )
+    library.multiply(step.product, step.algorithm, operands, workspace=workspace, stream=int(stream))
 
 
 def _value(

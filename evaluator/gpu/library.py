@@ -51,6 +51,18 @@ class LibraryProduct:
     activation: Activation = Activation.NONE
 
 
+@dataclass(frozen=True, slots=True)
+class Operands:
+    """Where the matrices of a product lie, as addresses on the device. 0 for a bias or a residual that it has
+    not."""
+
+    a: int
+    b: int
+    bias: int
+    residual: int
+    out: int
+
+
 def library_product(product: Product, library: str, *, fused: bool, lda: int, ldo: int) -> LibraryProduct:
     """The part of a product that a library computes. fused: with the activation, if it has it."""
     epilogue = EPILOGUES[library]
@@ -88,20 +100,10 @@ class Library(ABC):
 
     @abstractmethod
     def multiply(
-        self,
-        product: LibraryProduct,
-        algorithm: bytes,
-        *,
-        a: int,
-        b: int,
-        bias: int,
-        residual: int,
-        out: int,
-        workspace: int,
-        stream: int,
+        self, product: LibraryProduct, algorithm: bytes, operands: Operands, *, workspace: int, stream: int
     ) -> None:
-        """Queue a product. All but the first two are addresses, and the stream's handle. Raises
-        DeviceError."""
+        """Queue a product. workspace: the address of memory that nothing else uses meanwhile; stream: its
+        handle. Raises DeviceError."""
 
     def abandon(self) -> None:
         """A call does not return, and may be in the library for ever: it is never called again."""

@@ -15,7 +15,7 @@ import pytest
 from evaluator.backends.reference import activate
 from evaluator.gpu import weights as pack
 from evaluator.gpu.device import DeviceError
-from evaluator.gpu.library import EPILOGUES, Library, LibraryProduct
+from evaluator.gpu.library import EPILOGUES, Library, LibraryProduct, Operands
 from evaluator.gpu.target import Precision
 from evaluator.network.spec import Activation
 from tests.evaluator.gpu.libraries import opened, require
@@ -33,7 +33,7 @@ EVERY_PRODUCT = [
 ]
 
 
-class Operands:
+class Arrays:
     """Rows as wide as the strides, NaN in the space between."""
 
     def __init__(self, product: LibraryProduct, precision: Precision) -> None:
@@ -69,17 +69,14 @@ class Operands:
 
     def multiply(self, library: Library, algorithm: bytes) -> Any:
         workspace = np.zeros(library.workspace, np.uint8)
-        library.multiply(
-            self.product,
-            algorithm,
+        operands = Operands(
             a=self.a.ctypes.data,
             b=self.b.ctypes.data,
             bias=self.bias.ctypes.data if self.product.bias else 0,
             residual=self.residual.ctypes.data if self.product.residual else 0,
             out=self.out.ctypes.data,
-            workspace=workspace.ctypes.data,
-            stream=0,
         )
+        library.multiply(self.product, algorithm, operands, workspace=workspace.ctypes.data, stream=0)
         return self.exact(self.out)[:, : self.product.n]
 
 
@@ -98,11 +95,11 @@ def test_computes_the_product_with_all_that_it_fuses(
     library = opened(name, precision)
     algorithms = library.algorithms(product)
     assert len(set(algorithms)) == (3 if name == "hipBLASLt" else 1)
-    operands = Operands(product, precision)
+    arrays = Arrays(product, precision)
     limit = {Precision.FP32: 1e-5, Precision.FP16: 4e-3, Precision.BF16: 3e-2}[precision]
     for algorithm in algorithms:
-        operands.out[:] = 0
-        assert np.abs(operands.multiply(library, algorithm) - operands.expected).max() < limit
+        arrays.out[:] = 0
+        assert np.abs(arrays.multiply(library, algorithm) - arrays.expected).max() < limit
     library.close()
     assert [control.alive for control in controls.values()] == [0, 0]
 
@@ -125,7 +122,7 @@ def test_a_status_is_an_error_that_names_the_call_and_leaks_nothing(
     with pytest.raises(
         DeviceError, match=r"hipblas(GemmEx|LtMatmul) failed with HIPBLAS_STATUS_EXECUTION_FAILED"
     ):
-        Operands(PLAIN, Precision.FP32).multiply(library, algorithm)
+        Arrays(PLAIN, Precision.FP32).multiply(library, algorithm)
     library.close()
     library.close()
     assert control.alive == 0
@@ -152,12 +149,12 @@ for name, why in problems.items():
 
 
 MULTIPLY = """
-from tests.evaluator.gpu.test_libraries import PLAIN, DeviceError, Operands, Precision, opened
+from tests.evaluator.gpu.test_libraries import PLAIN, DeviceError, Arrays, Precision, opened
 
 for name in ("hipBLASLt", "hipBLAS"):
     library = opened(name, Precision.FP32)
     try:
-        Operands(PLAIN, Precision.FP32).multiply(library, library.algorithms(PLAIN)[0])
+        Arrays(PLAIN, Precision.FP32).multiply(library, library.algorithms(PLAIN)[0])
     except DeviceError as error:
         print(error)
 """
