@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from os import PathLike
 from pathlib import Path
 
@@ -59,7 +60,12 @@ def load_network(
 
 
 def _read(
-    net: Message, path: Path, digest: str, size: int, policy_head: str | None, value_head: str | None
+    net: Message,
+    path: Path,
+    digest: Future[str],
+    size: int,
+    policy_head: str | None,
+    value_head: str | None,
 ) -> NetworkSpec:
     header = read_header(net)
     weights = Fields(net.weights, "weights")
@@ -78,7 +84,7 @@ def _read(
         name = name.removesuffix(suffix)
     return NetworkSpec(
         name=name,
-        content_hash=digest,
+        content_hash=digest.result(),
         input_format=header.input,
         body=body,
         policy=policy.head,
