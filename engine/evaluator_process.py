@@ -280,15 +280,16 @@ class EvaluatorLink:
         from protocol.client import EvaluatorClient
         from protocol.errors import EvaluatorError
 
-        address = self._await_ready(process)
+        address = self._await_ready(process, self._log)
         try:
             return EvaluatorClient(address, timeout=30.0, name=f"engine {os.getpid()}")
         except EvaluatorError as error:
             raise NoEvaluatorError(f"the evaluator that was started does not answer: {error}") from None
 
     @staticmethod
-    def _await_ready(process: subprocess.Popen[str]) -> str:
-        """Read the lines in which an embedded evaluator tells its address and that it is ready."""
+    def _await_ready(process: subprocess.Popen[str], log: Callable[[str], None] = lambda text: None) -> str:
+        """Read the lines in which an embedded evaluator tells its address, what it is doing (which is
+        logged) and that it is ready."""
         assert process.stdout is not None
         address = ""
         for line in process.stdout:
@@ -301,6 +302,8 @@ class EvaluatorLink:
             event = message.get("event")
             if event == "error":
                 raise _RefusedError(f"evaluator: {message.get('message', 'it gave no reason')}")
+            if event == "progress":
+                log(f"evaluator: {message.get('message', '')}")
             if event == "bound":
                 address = str(message.get("address", ""))
             if event == "ready" and address:

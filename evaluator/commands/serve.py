@@ -1,8 +1,9 @@
 """`python -m evaluator serve`: the service as a process, on its own or embedded in an engine.
 
 Embedded, it serves one engine: it listens on a private address, tells it on stdout in JSON lines
-({"event": "bound", …}, then {"event": "ready", …} or {"event": "error", …}) and exits when its stdin ends,
-which it does when the engine exits or is killed, on every platform.
+({"event": "bound", …}, then {"event": "ready", …} or {"event": "error", …}; before that, every few seconds
+when it takes long, {"event": "progress", "message": …}) and exits when its stdin ends, which it does when the
+engine exits or is killed, on every platform.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from evaluator.progress import listen
 from evaluator.settings import Settings, SettingsError, add_flags, from_arguments
 
 HELP = "Run the evaluator service until it is interrupted, drained or, with --embedded, its stdin ends."
@@ -89,6 +91,8 @@ def _serve(settings: Settings, embedded: bool) -> int:
     elif not paths:
         paths = [None]
     failure: list[Exception] = []
+    if embedded:
+        listen(lambda text: _tell({"event": "progress", "message": text}))
 
     def ready(networks: Any) -> None:
         # What is there now stays for good; the collector need not look at it again.

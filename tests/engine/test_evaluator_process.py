@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -54,6 +55,19 @@ def served() -> Iterator[str]:
         assert process.stdin is not None
         process.stdin.close()
         assert process.wait(30) == 0
+
+
+def test_what_the_evaluator_does_before_it_is_ready_is_told() -> None:
+    events = (
+        {"event": "bound", "address": "ipc://somewhere"},
+        {"event": "progress", "message": "compiling kernels"},
+        {"event": "ready"},
+    )
+    script = "".join(f"print({json.dumps(json.dumps(event))});" for event in events)
+    told: list[str] = []
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as process:
+        assert EvaluatorLink._await_ready(process, told.append) == "ipc://somewhere"
+    assert told == ["evaluator: compiling kernels"]
 
 
 def test_the_embedded_evaluator_ends_with_quit() -> None:
