@@ -1,16 +1,13 @@
-"""The service: sockets and sessions. One I/O thread owns the ROUTER socket; devices compute on theirs.
+"""The service: sessions and messages. One I/O thread owns the sockets; devices compute on threads of theirs.
 
 The I/O thread decodes requests and queues them with the dispatcher; worker threads hand finished requests to
 `_post`, which encodes the answers there and wakes the I/O thread to send them. Loading and unloading run on
-threads of their own, so that clients of other networks notice nothing.
+threads of their own (evaluator/served_networks.py), so that clients of other networks notice nothing.
 """
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import socket
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -20,10 +17,11 @@ from typing import Any
 import zmq
 
 from evaluator.devices import Dispatcher, ServedNetwork, now_ms
-from evaluator.endpoints import bind, unbind
 from evaluator.loading import Loader
+from evaluator.mailbox import Delivery, Mailbox
 from evaluator.metrics import Metrics
 from evaluator.scheduler import Request
+from evaluator.served_networks import NetworkToLoad, ServedNetworks
 from protocol.codec import Frame, decode_request, encode, max_message_bytes, peek_id
 from protocol.errors import (
     BadRequest,
@@ -31,7 +29,6 @@ from protocol.errors import (
     DeadlineExceeded,
     LoadFailed,
     RemoteError,
-    UnknownNetwork,
     UnsupportedVersion,
 )
 from protocol.errors import Draining as DrainingError
@@ -63,28 +60,13 @@ log = logging.getLogger("evaluator.service")
 
 SERVER = "wavefront-evaluator 0.1.0"
 
-HEARTBEAT_MS = 1000
-"""How often idle connections are checked by the transport, so that vanished machines are forgotten."""
-
 IDLE_CLIENT_S = 600.0
 """A client without requests in flight is forgotten after this long; it may come back at any time."""
 
 MESSAGES_PER_ROUND = 64
 """Messages taken in before answers are sent, so that a flood of requests does not hold answers up."""
 
-SEND_LIMIT = 1024
-"""Answers waiting for one client that does not read; more are dropped."""
-
 RANKS = {name: rank for rank, name in enumerate(PRIORITIES)}
-
-
-@dataclass(frozen=True, slots=True)
-class InitialNetwork:
-    """A network to load at start. path None: none, for backends that need none."""
-
-    path: str | None
-    policy_head: str = ""
-    value_head: str = ""
 
 
 @dataclass(slots=True)
@@ -109,7 +91,7 @@ class EvaluatorService:
     def __init__(
         self,
         loader: Loader,
-        initial: Sequence[InitialNetwork],
+        initial: Sequence[NetworkToLoad],
         *,
         max_request: int = 4096,
         max_queue: int = 65536,
@@ -119,7 +101,6 @@ class EvaluatorService:
         on_failed: Callable[[Exception], None] | None = None,
     ) -> None:
         self.metrics = Metrics()
-        self._loader = loader
         self._initial = initial
         self._max_request = max_request
         self._remote_admin = remote_admin
@@ -128,11 +109,9 @@ class EvaluatorService:
         self._dispatcher = Dispatcher(
             self._post, self.metrics, max_queue=max_queue, max_client_queue=max_client_queue
         )
-        self._context = zmq.Context()
-        self._router = self._new_router()
-        self._addresses: list[str] = []
+        self._mailbox = Mailbox(max_message_bytes(max_request) + 65536)
         self._sessions: dict[bytes, _Session] = {}
-        self._networks: list[ServedNetwork] = []
+        self._networks = ServedNetworks(loader, self._dispatcher, self._call)
         self._waiting_hellos: list[tuple[bytes, int]] = []
         self._drain_waiters: list[tuple[bytes, int]] = []
         self._draining = False
@@ -141,31 +120,20 @@ class EvaluatorService:
         # Filled by other threads, emptied by the I/O thread: answers, and things to do there.
         self._outbox: deque[tuple[bytes, int, list[Frame], str]] = deque()
         self._tasks: deque[Callable[[], None]] = deque()
-        # A pair of plain sockets, since any thread may write to it (a ZeroMQ socket has one owner).
-        self._wake_in, self._wake_out = socket.socketpair()
-        self._wake_in.setblocking(False)
-        self._wake_out.setblocking(False)
-        self._awake = False
         self._next_sweep = time.monotonic() + IDLE_CLIENT_S / 4
 
     # -- for the owner ---------------------------------------------------------------------------------
 
     def bind(self, address: str) -> str:
         """Listen at an address; returns it as clients must name it. Raises AddressError."""
-        bound = bind(self._router, address)
-        self._addresses.append(bound)
-        return bound
+        return self._mailbox.bind(address)
 
     def run(self) -> None:
         """Serve until stopped or drained. Frees everything before it returns."""
-        threading.Thread(target=self._load_initial, name="load", daemon=True).start()
-        poller = zmq.Poller()
-        poller.register(self._router, zmq.POLLIN)
-        poller.register(self._wake_out, zmq.POLLIN)
+        self._networks.load_initial(self._initial, self._become_ready, self._fail_to_start)
         try:
             while not self._stopping:
-                poller.poll(self._poll_timeout())
-                self._drain_wake()
+                self._mailbox.wait(self._poll_timeout())
                 self._run_tasks()
                 self._send_outbox()
                 self._receive()
@@ -179,21 +147,16 @@ class EvaluatorService:
     def stop(self) -> None:
         """Make `run` return soon. Any thread, any number of times, also from a signal handler."""
         self._stopping = True
-        self._awake = False
-        self._wake()
+        self._mailbox.wake_for_certain()
 
     def close(self) -> None:
         """Free everything; `run` does so itself when it ends. Idempotent."""
-        if self._router.closed:
+        if self._mailbox.closed:
             return
-        for address in self._addresses:
-            unbind(self._router, address)
+        self._mailbox.unbind()
         self._stopping = True
         self._dispatcher.stop()
-        self._router.close()
-        self._context.term()
-        self._wake_in.close()
-        self._wake_out.close()
+        self._mailbox.close()
 
     def drain(self) -> None:
         """Take nothing new, finish what is queued, then make `run` return. Any thread."""
@@ -211,16 +174,6 @@ class EvaluatorService:
 
     # -- the I/O thread --------------------------------------------------------------------------------
 
-    def _new_router(self) -> zmq.Socket[bytes]:
-        router = self._context.socket(zmq.ROUTER)
-        router.linger = 200
-        router.setsockopt(zmq.ROUTER_MANDATORY, 1)
-        router.setsockopt(zmq.MAXMSGSIZE, max_message_bytes(self._max_request) + 65536)
-        router.setsockopt(zmq.SNDHWM, SEND_LIMIT)
-        router.setsockopt(zmq.HEARTBEAT_IVL, HEARTBEAT_MS)
-        router.setsockopt(zmq.HEARTBEAT_TIMEOUT, 5 * HEARTBEAT_MS)
-        return router
-
     def _poll_timeout(self) -> int:
         if self._outbox or self._tasks:
             return 0
@@ -231,9 +184,8 @@ class EvaluatorService:
 
     def _receive(self) -> None:
         for _ in range(MESSAGES_PER_ROUND):
-            try:
-                parts = self._router.recv_multipart(zmq.NOBLOCK, copy=False)
-            except zmq.Again:
+            parts = self._mailbox.receive()
+            if parts is None:
                 return
             client = parts[0].bytes
             try:
@@ -247,7 +199,7 @@ class EvaluatorService:
                 failure = BadRequest("the evaluator could not handle this message; its log says more")
                 self._send_error(client, peek_id([part.buffer for part in parts[1:]]), failure)
         # More may be waiting: look again without polling.
-        self._wake()
+        self._mailbox.wake()
 
     def _handle(self, client: bytes, parts: list[zmq.Frame]) -> None:
         message = decode_request([part.buffer for part in parts], self._max_request)
@@ -274,7 +226,7 @@ class EvaluatorService:
             raise DrainingError("this evaluator is shutting down; connect to another one")
         if message.id in session.requests:
             raise BadRequest(f"id {message.id} is in flight already")
-        network = self._find(message.network)
+        network = self._networks.find(message.network)
         now = now_ms()
         deadline = None if message.deadline_ms is None else now + message.deadline_ms
         if deadline is not None and deadline <= now:
@@ -312,34 +264,27 @@ class EvaluatorService:
         elif isinstance(message, Load):
             if self._draining:
                 raise DrainingError("this evaluator is shutting down")
-            threading.Thread(target=self._load, args=(client, message), name="load", daemon=True).start()
+            self._load(client, message)
         else:
-            network = self._find(message.network)
-            if len(self._networks) == 1:
-                raise BadRequest("the last network cannot be unloaded; drain the evaluator instead")
-            self._networks.remove(network)
-            threading.Thread(
-                target=self._unload, args=(client, message.id, network), name="unload", daemon=True
-            ).start()
+            identity = message.id
+            self._networks.unload(message.network, lambda: self._send(client, Unloaded(identity)))
 
-    def _find(self, wanted: str) -> ServedNetwork:
-        if not wanted and self._networks:
-            return self._networks[0]
-        for network in self._networks:
-            if wanted in (network.info.content_hash, network.info.name):
-                return network
-        known = ", ".join(network.info.name for network in self._networks) or "none yet"
-        raise UnknownNetwork(f"no network {wanted!r} here; there is: {known}")
+    def _load(self, client: bytes, message: Load) -> None:
+        def fail(error: Exception) -> None:
+            self._send_error(client, message.id, LoadFailed(f"{message.path}: {error}"))
+
+        self._networks.load(
+            NetworkToLoad(message.path, message.policy_head, message.value_head),
+            lambda info: self._send(client, Loaded(message.id, info)),
+            fail,
+        )
 
     def _welcome(self, identity: int) -> Welcome:
-        infos = self._infos()
+        infos = self._networks.infos()
         return Welcome(identity, SUPPORTED_VERSIONS[-1], SERVER, self._max_request, infos)
 
-    def _infos(self) -> tuple[NetworkInfo, ...]:
-        return tuple(self._dispatcher.info(network) for network in self._networks)
-
     def _status_reply(self, identity: int) -> StatusReply:
-        return StatusReply(identity, True, self._ready, self._draining, self._infos(), self.status())
+        return StatusReply(identity, True, self._ready, self._draining, self._networks.infos(), self.status())
 
     def _expire(self) -> None:
         for request in self._dispatcher.expire():
@@ -389,15 +334,10 @@ class EvaluatorService:
         self._send_frames(client, encode(message))
 
     def _send_frames(self, client: bytes, frames: Sequence[Any]) -> None:
-        try:
-            self._router.send_multipart([client, *frames], zmq.NOBLOCK, copy=False)
-        except zmq.Again:
-            # It does not read its answers; nobody else shall wait for it.
+        delivery = self._mailbox.send(client, frames)
+        if delivery is not Delivery.SENT:
             self.metrics.count("dropped_replies")
-        except zmq.ZMQError as error:
-            if error.errno != zmq.EHOSTUNREACH:
-                raise
-            self.metrics.count("dropped_replies")
+        if delivery is Delivery.GONE:
             self._forget(client)
 
     def _send_outbox(self) -> None:
@@ -412,13 +352,6 @@ class EvaluatorService:
     def _run_tasks(self) -> None:
         while self._tasks:
             self._tasks.popleft()()
-
-    def _drain_wake(self) -> None:
-        # In this order: whoever finds the flag set has put its work where this round will find it.
-        with contextlib.suppress(BlockingIOError):
-            while len(self._wake_out.recv(4096)) == 4096:
-                pass
-        self._awake = False
 
     # -- other threads ---------------------------------------------------------------------------------
 
@@ -435,63 +368,26 @@ class EvaluatorService:
             result = Result(request.id, request.parts, queue_ms, request.compute_ms, request.largest_batch)
             self._outbox.append((request.client, request.id, encode(result), ""))
             self.metrics.answered(request.rank, request.count, queue_ms)
-        self._wake()
-
-    def _wake(self) -> None:
-        # One byte is enough however many are waiting to be heard. A lost race costs a byte too many.
-        if not self._awake:
-            self._awake = True
-            with contextlib.suppress(BlockingIOError, OSError):
-                self._wake_in.send(b"\0")
+        self._mailbox.wake()
 
     def _call(self, task: Callable[[], None]) -> None:
         self._tasks.append(task)
-        self._wake()
+        self._mailbox.wake()
 
-    def _load_initial(self) -> None:
-        loaded: list[ServedNetwork] = []
-        try:
-            for network in self._initial:
-                served = self._loader.load(network.path, network.policy_head, network.value_head)
-                self._dispatcher.add(served)
-                loaded.append(served)
-        except Exception as error:  # reported to the owner, who knows whom to tell
-            if self._on_failed is not None:
-                self._on_failed(error)
-            else:
-                log.error("cannot start: %s", error)
-            self.stop()
-            return
-        self._call(lambda: self._become_ready(loaded))
+    def _fail_to_start(self, error: Exception) -> None:
+        if self._on_failed is not None:
+            self._on_failed(error)
+        else:
+            log.error("cannot start: %s", error)
+        self.stop()
 
-    def _become_ready(self, loaded: list[ServedNetwork]) -> None:
-        self._networks = loaded
+    def _become_ready(self) -> None:
         self._ready = True
         for client, identity in self._waiting_hellos:
             self._send(client, self._welcome(identity))
         self._waiting_hellos.clear()
         if self._on_ready is not None:
-            self._on_ready(self._infos())
-
-    def _load(self, client: bytes, message: Load) -> None:
-        try:
-            served = self._loader.load(message.path, message.policy_head, message.value_head)
-        except Exception as error:  # whatever is wrong with the file, it is the client's to know
-            failure = LoadFailed(f"{message.path}: {error}")
-            self._call(lambda: self._send_error(client, message.id, failure))
-            return
-        self._dispatcher.add(served)
-
-        def publish() -> None:
-            self._networks.append(served)
-            self._send(client, Loaded(message.id, self._dispatcher.info(served)))
-
-        self._call(publish)
-
-    def _unload(self, client: bytes, identity: int, network: ServedNetwork) -> None:
-        self._dispatcher.retire(network)
-        self._loader.forget(network)
-        self._call(lambda: self._send(client, Unloaded(identity)))
+            self._on_ready(self._networks.infos())
 
 
 def _is_local(frame: zmq.Frame) -> bool:

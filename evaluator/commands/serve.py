@@ -67,7 +67,8 @@ def _serve(settings: Settings, embedded: bool) -> int:
     from evaluator.batching import LatencyTargets
     from evaluator.endpoints import AddressError
     from evaluator.loading import Loader, parse_backend
-    from evaluator.service import EvaluatorService, InitialNetwork
+    from evaluator.served_networks import NetworkToLoad
+    from evaluator.service import EvaluatorService
 
     try:
         for backend in settings.backend:
@@ -113,7 +114,7 @@ def _serve(settings: Settings, embedded: bool) -> int:
 
     service = EvaluatorService(
         loader,
-        [InitialNetwork(path, settings.policy_head, settings.value_head) for path in paths],
+        [NetworkToLoad(path, settings.policy_head, settings.value_head) for path in paths],
         max_request=settings.max_request,
         max_queue=settings.max_queue,
         max_client_queue=settings.max_client_queue,

@@ -28,7 +28,8 @@ from evaluator.metrics import prometheus_text
 from evaluator.network import load_network
 from evaluator.network.random_network import NetworkShape, random_network
 from evaluator.network.writer import write_network
-from evaluator.service import EvaluatorService, InitialNetwork
+from evaluator.served_networks import NetworkToLoad
+from evaluator.service import EvaluatorService
 from protocol import EvaluatorClient
 from tests.hip_runtime.command import AMD_NODES
 from tests.hip_runtime.standin import Runtime
@@ -162,7 +163,7 @@ def test_tune_shows_a_table(
 def serving(network_file: Path) -> Iterator[tuple[EvaluatorService, EvaluatorClient]]:
     loader = Loader((BACKEND,), calibration_s=0.01, cache=False)
     ready = threading.Event()
-    network = InitialNetwork(network_file)
+    network = NetworkToLoad(network_file)
     service = EvaluatorService(loader, [network], on_ready=lambda infos: ready.set())
     address = service.bind("tcp://127.0.0.1:0")
     thread = threading.Thread(target=service.run)
@@ -178,7 +179,7 @@ def serving(network_file: Path) -> Iterator[tuple[EvaluatorService, EvaluatorCli
 
 
 def backend_of(service: EvaluatorService) -> gpu.GpuBackend:
-    backend = service._networks[0].runners[0].backend
+    backend = service._networks.find("").runners[0].backend
     assert isinstance(backend, gpu.GpuBackend)
     return backend
 

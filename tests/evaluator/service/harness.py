@@ -15,7 +15,8 @@ import numpy as np
 from evaluator.backends.base import Backend, BackendError
 from evaluator.calibration import sample_batch
 from evaluator.loading import Loader
-from evaluator.service import EvaluatorService, InitialNetwork
+from evaluator.served_networks import NetworkToLoad
+from evaluator.service import EvaluatorService
 from protocol import EvaluatorClient
 from protocol.batch import EvaluationBatch, PositionBatch
 
@@ -132,7 +133,7 @@ def running(
         return {size: 1 + size / 1000 for size in sizes}
 
     loader = Loader(backends, cache=False, open_backend=open_backend)
-    initial = [InitialNetwork(None)] * networks
+    initial = [NetworkToLoad(None)] * networks
     ready = threading.Event()
     service = EvaluatorService(loader, initial, on_ready=lambda infos: ready.set(), **options)
     address = service.bind("tcp://127.0.0.1:0")

@@ -33,7 +33,7 @@ def with_fallback(harness: Harness) -> EchoBackend:
     """Give the only network a fallback that works."""
     fallback = EchoBackend(max_batch=4)
     harness.backends.append(fallback)
-    harness.service._networks[0].fallback = lambda: fallback
+    harness.service._networks.find("").fallback = lambda: fallback
     return fallback
 
 
