@@ -28,7 +28,7 @@ from protocol.batch import PLANES, POLICY_SIZE, POSITION_DTYPE, PositionBatch
 
 log = logging.getLogger("evaluator.calibration")
 
-CODE_VERSION = 2
+CODE_VERSION = 3
 """Raise when the meaning of a cached curve, or the speed of our own code in it, changes."""
 
 FLAT_STEPS = 3
@@ -138,7 +138,8 @@ def latency_model(
     path = _cache_path(backend, content_hash, threads) if use_cache else None
     points = _read(path) if path is not None else None
     if points is None:
-        sizes = sorted({size for size in (*LADDER, *backend.buckets) if size <= backend.max_batch})
+        # A size between the buckets takes as long as the next one, and would look like a step without gain.
+        sizes = backend.buckets or [size for size in LADDER if size <= backend.max_batch]
         before = _processor_seconds()
         points = time_batches(backend, sizes, budget_s)
         if path is not None and _others_share(before, _processor_seconds()) > MAX_OTHERS_SHARE:

@@ -20,6 +20,7 @@ from evaluator.gpu.device import Device, DeviceError, DeviceInfo, OutOfDeviceMem
 from evaluator.gpu.discovery import Discovery, discover, open_device, open_libraries, select, select_all
 from evaluator.gpu.executor import Executor, Layout
 from evaluator.gpu.gemm import Product, model_chooser
+from evaluator.gpu.hopper import filling
 from evaluator.gpu.library import Library
 from evaluator.gpu.packed import WeightFormat, rounded_network
 from evaluator.gpu.plan import Plan
@@ -90,8 +91,8 @@ def open(
 ) -> GpuBackend:
     """device: see `evaluator.gpu.discovery.select`. precision: fp16, bf16 or fp32. weights: int8 or int4 to
     round the encoders' weights to so few bits; empty for those of the precision. deterministic: the same
-    position gives the same bits at every batch size. max_batch: less saves memory; 1024 unless given, 256 on
-    a GPU that shares the CPU's memory.
+    position gives the same bits at every batch size. max_batch: less saves memory; 1024 or a little more if
+    not given, 256 on a GPU that shares the CPU's memory.
     buckets: the batch sizes that are run, as in "1+8+64", in place of the usual ones up to max_batch."""
     stored, form = _formats(precision, weights)
     if max_batch is not None and max_batch < 1:
@@ -376,9 +377,11 @@ class _Expected:
 
 
 def usual_buckets(info: DeviceInfo, max_batch: int | None = None) -> tuple[int, ...]:
-    """The batch sizes that are captured where nobody says otherwise."""
-    most = max_batch or (INTEGRATED_MAX_BATCH if info.integrated else BUCKETS[-1])
-    return (*(size for size in BUCKETS if size < most), most)
+    """The batch sizes that are captured where nobody says otherwise: BUCKETS, or a little more where that
+    makes better use of the device."""
+    sizes = [filling(size, info.target, info.multiprocessors) for size in BUCKETS]
+    most = max_batch or (INTEGRATED_MAX_BATCH if info.integrated else sizes[-1])
+    return (*(size for size in sizes if size < most), most)
 
 
 def _formats(precision: str, weights: str) -> tuple[Precision, WeightFormat | None]:

@@ -84,6 +84,13 @@ def test_no_batch_is_run_far_beyond_the_measured_ones(
     assert model.max_batch == (16 if buckets else 32)
 
 
+def test_no_size_is_measured_that_is_padded_to_another(cache: Path) -> None:
+    backend = EchoBackend(max_batch=30)
+    backend.buckets = (1, 8, 30)
+    latency_model(backend, "hash", None, budget_s=60.0, use_cache=False)
+    assert set(backend.sizes) == {1, 8, 30}
+
+
 def test_without_a_cache_nothing_is_written(cache: Path) -> None:
     latency_model(EchoBackend(), "hash", None, budget_s=0.05, use_cache=False)
     assert not cache.exists()

@@ -9,14 +9,16 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from evaluator.backends import gpu
 from evaluator.gpu import hopper
 from evaluator.gpu import weights as pack
 from evaluator.gpu.builder import Builder
+from evaluator.gpu.device import DeviceInfo
 from evaluator.gpu.gemm import Choice, Product
 from evaluator.gpu.hopper import HopperTile
 from evaluator.gpu.program import Buffer, Matrix, Space
 from evaluator.gpu.steps import After, Linear
-from evaluator.gpu.target import Precision, amd_target, nvidia_target
+from evaluator.gpu.target import Precision, Target, amd_target, nvidia_target
 from evaluator.gpu.tensor_maps import weights_map
 from evaluator.network.spec import Activation, LayerNorm
 from tests.evaluator.gpu.on_device import result_of, widened
@@ -76,6 +78,22 @@ def test_the_grid_covers_every_row_in_whole_clusters(rows: int) -> None:
         blocks = tile.blocks(rows, 768)
         assert blocks % tile.cluster == 0
         assert blocks * 128 * tile.block_n >= rows * 768
+
+
+@pytest.mark.parametrize(
+    ("target", "processors", "sizes"),
+    [
+        (HOPPER, 132, (264, 396, 528, 792, 1056)),
+        (HOPPER, 114, (256, 384, 512, 798, 1026)),
+        (HOPPER, 16, (256, 384, 512, 768, 1024)),
+        (nvidia_target(8, 0), 108, (256, 384, 512, 768, 1024)),
+        (amd_target("gfx942"), 304, (256, 384, 512, 768, 1024)),
+    ],
+)
+def test_large_batches_fill_the_processors(target: Target, processors: int, sizes: tuple[int, ...]) -> None:
+    info = DeviceInfo("", 0, "", target, 0, processors, "", False)
+    assert gpu.usual_buckets(info) == (*(size for size in gpu.BUCKETS if size < 256), *sizes)
+    assert gpu.usual_buckets(info, 300) == (*(size for size in gpu.BUCKETS if size < 256), sizes[0], 300)
 
 
 # -- on the device -------------------------------------------------------------------------------------
