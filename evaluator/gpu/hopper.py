@@ -22,9 +22,10 @@ HEAD_DEPTH, HEADS_OF_A_TILE = 32, 2
 """Of kernels/attention_hopper.hip, which has the depth of a head compiled in."""
 
 FUSED_POSITIONS = 64
-"""From so many positions on attention and the product before it are one kernel, where heads are 32 deep. An
-H200 takes for both, in microseconds as two launches and as one: 40 and 27 for 64 positions of T82's width, 52
-and 43 for BT4's; 129 and 100, 200 and 164 for 256."""
+"""From so many positions on attention and the product before it are one kernel, where heads are 32 deep.
+Whole batches on an H200, in milliseconds as two launches and as one: 64 positions of BT4 2.46 and 2.34, of
+T82 1.61 and 1.53; 256 8.88 and 8.31, 5.42 and 4.73. At 32 BT4 gains 2 % and T82 loses as much, as smolgen
+then needs a product of its own (`Steps.shares_products`)."""
 
 _MIN_ROWS = 1024
 """Below, tiles of 128 rows leave most of the chip idle."""

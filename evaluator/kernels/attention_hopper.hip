@@ -7,11 +7,13 @@
 // 1/sqrt(32) is in the weights and bias of q. logits (LOGITS): [positions * heads][64 queries][64 keys], as a
 // map of boxes of 64 x 64. out: [m][heads * 32].
 //
-// Four groups of 4 waves. Of the first, one wave loads tiles and one loads logits. Two multiply, as
-// hopper_tiles.h says, tiles of 2 positions and 2 heads: each group has one position, whose q, k and v of the
-// first head are the lower half of its columns, those of the second the upper. A half that is finished goes
-// with its bias to shared memory. There the fourth group takes it up, with a whole tile's time for its four
-// heads, two products for each with wgmma: 4 % of the tile's own work, and a softmax that nobody waits for.
+// Four groups of 4 waves. Of the first, one wave loads tiles (hopper_tiles.h) and one loads logits. Two
+// multiply, tiles of 2 positions and 2 heads: a group has one position, with 32 columns each for q, k and v
+// of the one head, then of the other. Their sums are packed as soon as they are complete, and stored to
+// shared memory while the next tile's first step is multiplied. There the fourth group takes them up, with a
+// whole tile's time for its four heads, two products for each with wgmma: 4 % of the tile's own work, and a
+// softmax that nobody waits for. All columns in one instruction read a once for each step, where halves of
+// them (hopper_halves.h) read it twice: 162 us, and 166 (256 positions, 32 heads, k = 1024).
 //
 // Shared memory: the stages, q, k and v of four heads, 12 KB each, and two boxes of logits, 8 KB each: 225 KB
 // with 4 stages. Grid: a multiple of the cluster, at most what is resident. 128 registers at the start, then
@@ -24,9 +26,9 @@
 #include "matrix.h"
 
 constexpr int THREADS = 4 * GROUP;
-constexpr int DEPTH = 32;
+constexpr int DEPTH = 32, COLUMNS = 3 * DEPTH, HEADS = 2;
 constexpr float LOG2_E = 1.4426950408889634f;
-constexpr int UNITS = 4;  // heads of a tile: unit 2 h + g is the position of group g and its head h
+constexpr int UNITS = 2 * HEADS;  // unit 2 h + g is head h of the position of group g
 constexpr int BOXES = 2;
 constexpr int BOX_BYTES = 64 * 64 * 2, PART = 64 * DEPTH * 2, UNIT_BYTES = 3 * PART;
 // In shared memory, bytes: barriers of each unit and each box; units; boxes.
@@ -35,22 +37,20 @@ constexpr int BOX_FULL = FREE + 8 * UNITS, BOX_EMPTY = BOX_FULL + 8 * BOXES;
 constexpr int UNITS_AT = (BOX_EMPTY + 8 * BOXES + 1023) / 1024 * 1024,
               BOXES_AT = UNITS_AT + UNITS * UNIT_BYTES;
 
-static_assert(HALF == 3 * DEPTH, "a half tile is q, k and v of one head");
+static_assert(BLOCK_N == HEADS * COLUMNS, "a tile is q, k and v of two heads");
 
 DEVICE int first_head(const Place& place) {
-  return place.n0 / HALF;
+  return place.n0 / COLUMNS;
 }
-// What is beyond k is loaded as zeros.
 DEVICE int steps_of(int k) {
-  const int steps = (k + BLOCK_K - 1) / BLOCK_K;
-  return steps < 2 * OVERLAP ? 2 * OVERLAP : steps;
+  return (k + BLOCK_K - 1) / BLOCK_K;
 }
 
 // --- loading ---
 
 DEVICE void load(const TensorMap& a, const TensorMap& weights, const Tiles& tiles, uint32 shared, int k) {
   const auto load_b = [&](uint32 to, uint32 full, int x, int n0, auto... blocks) {
-    load_box_4d(to, weights, full, x, n0 / HALF, blocks...);
+    load_box_4d(to, weights, full, x, n0 / COLUMNS, blocks...);
   };
   load_tiles(tiles, a, shared, steps_of(k), load_b, [](const Place&, int) {});
 }
@@ -72,73 +72,103 @@ DEVICE void load_logits(const TensorMap& logits, const Tiles& tiles, uint32 shar
 
 // --- multiplying ---
 
-// Of a thread's columns in half a tile.
+// Of q, for a thread's columns. k's bias would change all logits of a query by the same, and v's is added to
+// the result.
 struct Biases {
-  float2 pair[HALF / 8];
+  float2 pair[HEADS][4];
 };
-DEVICE Biases fetch_biases(const float* bias, int head, int heads) {
+DEVICE Biases fetch_biases(const float* bias, int first, int heads) {
   Biases biases;
-  if (head >= heads) head = heads - 1;  // of an odd number the last tile's second head is nobody's
-  const float* from = bias + head * DEPTH + thread_index() % 4 * 2;
 #pragma unroll
-  for (int j = 0; j < HALF / 8; j++) biases.pair[j] = load_pair(from + j / 4 * heads * DEPTH + j % 4 * 8);
+  for (int h = 0; h < HEADS; h++) {
+    const int head = first + h < heads ? first + h : 0;  // of an odd number the last is nobody's
+#pragma unroll
+    for (int j = 0; j < 4; j++)
+      biases.pair[h][j] = load_pair(bias + head * DEPTH + 8 * j + thread_index() % 4 * 2);
+  }
   return biases;
 }
 
-// q, k and v of one head and position to shared memory, as soon as the attention before has read its own.
-DEVICE void hand_over(const float (&c)[HALF / 2], const Biases& biases, uint32 shared, int unit,
-                      uint32 phase) {
+// A thread's share of q, k and v of a position, as it goes to shared memory.
+struct Products {
+  Bits128 row[HEADS][3][2];
+};
+DEVICE Products packed(const float (&c)[BLOCK_N / 2], const Biases& biases) {
+  Products products;
+#pragma unroll
+  for (int head = 0; head < HEADS; head++)
+#pragma unroll
+    for (int part = 0; part < 3; part++)
+#pragma unroll
+      for (int half = 0; half < 2; half++)
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+          const int at = COLUMNS / 2 * head + DEPTH / 2 * part + 4 * j + 2 * half;
+          float x = c[at], y = c[at + 1];
+          if (part == 0) {
+            x += biases.pair[head][j].x;
+            y += biases.pair[head][j].y;
+          }
+          products.row[head][part][half].word[j] = pack_pair(x, y);
+        }
+  return products;
+}
+// Waits until the attention before has read its own.
+DEVICE void hand_over(const Products& products, uint32 shared, int group, uint32 phase) {
   const int lane = thread_index() % WAVE, row = thread_index() % GROUP / WAVE * 16 + lane / 4;
-  const uint32 to = shared + UNITS_AT + unit * UNIT_BYTES + row * 64 + (lane % 4 ^ row / 2 % 4) * 16;
-  barrier_wait(shared + FREE + 8 * unit, phase);
+  const uint32 to = shared + UNITS_AT + row * 64 + (lane % 4 ^ row / 2 % 4) * 16;
 #pragma unroll
-  for (int part = 0; part < 3; part++)
+  for (int head = 0; head < HEADS; head++) {
+    const int unit = 2 * head + group;
+    barrier_wait(shared + FREE + 8 * unit, phase);
 #pragma unroll
-    for (int half = 0; half < 2; half++) {
-      Bits128 bits;
+    for (int part = 0; part < 3; part++)
 #pragma unroll
-      for (int i = 0; i < 4; i++) {
-        const int j = 4 * part + i;
-        bits.word[i] =
-            pack_pair(c[4 * j + 2 * half] + biases.pair[j].x, c[4 * j + 2 * half + 1] + biases.pair[j].y);
-      }
-      store_shared(to + part * PART + half * 8 * 64, bits);
-    }
-  stores_for_wgmma();
-  __syncwarp();
-  barrier_arrive_here_if(shared + READY + 8 * unit, lane == 0);
+      for (int half = 0; half < 2; half++)
+        store_shared(to + unit * UNIT_BYTES + part * PART + half * 8 * 64, products.row[head][part][half]);
+    stores_for_wgmma();
+    __syncwarp();
+    barrier_arrive_here_if(shared + READY + 8 * unit, lane == 0);
+  }
+}
+
+DEVICE void multiply_step(float (&c)[BLOCK_N / 2], uint32 shared, Turn turn, int group, bool accumulate) {
+  const Operands of = operands_of(shared, turn, group);
+  barrier_wait(shared + FULL + 8 * turn.stage, turn.phase);
+  wgmma_begin();
+#pragma unroll
+  for (int part = 0; part < BLOCK_K / 16; part++)
+    wgmma<BLOCK_N>(c, of.a + 2 * part, of.b + 2 * part, accumulate || part > 0);
+  wgmma_commit();
 }
 
 DEVICE void multiply(const float* bias, const Tiles& tiles, uint32 shared, int k, int heads) {
   int tile = tiles.first;
   if (tile >= tiles.count) return;
   const int steps = steps_of(k), group = thread_index() / GROUP - 1;
-  float low[HALF / 2], high[HALF / 2];
-  Turn turn = {0, 0}, held[OVERLAP], ending[OVERLAP];
-  int head = first_head(place_of(tiles, tile));
-  begin_lower(low, held, turn, shared, group);
-  begin_upper(high, held, shared, group, tiles);
-  for (uint32 phase = 1;; phase ^= 1) {
-    multiply_middle(low, high, held[OVERLAP - 1], turn, steps, shared, group, tiles);
-    Biases biases = fetch_biases(bias, head, heads);
-    end_tile(low, high, held[OVERLAP - 1], ending, turn, shared, group, tiles);
-    wgmma_wait<OVERLAP>();
-    hand_over(low, biases, shared, group, phase);
-    wgmma_wait<1>();
-#pragma unroll
-    for (int i = 0; i < OVERLAP - 1; i++) release(shared, ending[i], tiles);
-    biases = fetch_biases(bias, head + 1, heads);
+  float c[BLOCK_N / 2];
+  Products products;
+  Turn turn = {0, 0};
+  for (uint32 phase = 0;; phase ^= 1) {
+    multiply_step(c, shared, turn, group, false);
+    Turn last = turn;
+    turn = after(turn);
+    if (tile != tiles.first) hand_over(products, shared, group, phase);
+    for (int step = 1; step < steps; step++, turn = after(turn)) {
+      multiply_step(c, shared, turn, group, true);
+      wgmma_wait<1>();
+      release(shared, last, tiles);
+      last = turn;
+    }
+    const Biases biases = fetch_biases(bias, first_head(place_of(tiles, tile)), heads);
     wgmma_wait<0>();
-    release(shared, ending[OVERLAP - 1], tiles);
+    release(shared, last, tiles);
+    products = packed(c, biases);
     tile += tiles.stride;
     if (tile >= tiles.count) {
-      hand_over(high, biases, shared, 2 + group, phase);
+      hand_over(products, shared, group, phase ^ 1);
       return;
     }
-    head = first_head(place_of(tiles, tile));
-    begin_lower(low, held, turn, shared, group);
-    hand_over(high, biases, shared, 2 + group, phase);
-    begin_upper(high, held, shared, group, tiles);
   }
 }
 
@@ -160,7 +190,7 @@ DEVICE void read_logits(float (&s)[32], uint32 box) {
   }
 }
 
-DEVICE void attend(Element* out, const Tiles& tiles, uint32 shared, int m, int heads) {
+DEVICE void attend(const float* bias, Element* out, const Tiles& tiles, uint32 shared, int m, int heads) {
   const int lane = thread_index() % WAVE, row = thread_index() % GROUP / WAVE * 16 + lane / 4;
   uint32 phase = 0, count = 0;
   for (int tile = tiles.first; tile < tiles.count; tile += tiles.stride, phase ^= 1) {
@@ -176,6 +206,9 @@ DEVICE void attend(Element* out, const Tiles& tiles, uint32 shared, int m, int h
       const uint32 at = shared + UNITS_AT + unit * UNIT_BYTES;
       const uint64 q = operand_of_64_bytes(at), k = operand_of_64_bytes(at + PART);
       const uint64 v = operand_of_64_bytes(at + 2 * PART);
+      const int head = first_head(place) + unit / 2;
+      float biases[8];
+      read_floats(biases, bias + (2 * heads + (head < heads ? head : 0)) * DEPTH + lane % 4 * 8);
       barrier_wait(shared + READY + 8 * unit, phase);
       wgmma_begin();
       wgmma<64>(s, q, k, LOGITS);
@@ -211,14 +244,14 @@ DEVICE void attend(Element* out, const Tiles& tiles, uint32 shared, int m, int h
       wgmma_wait<0>();
       barrier_arrive_here_if(shared + FREE + 8 * unit, lane == 0);
 
-      const int head = first_head(place) + unit / 2;
 #pragma unroll
       for (int half = 0; half < 2; half++) {
         const int to_row = place.m0 + unit % 2 * 64 + row + 8 * half;
         Bits128 bits;
 #pragma unroll
         for (int j = 0; j < 4; j++)
-          bits.word[j] = pack_pair(o[4 * j + 2 * half] * sum[half], o[4 * j + 2 * half + 1] * sum[half]);
+          bits.word[j] = pack_pair(o[4 * j + 2 * half] * sum[half] + biases[2 * j],
+                                   o[4 * j + 2 * half + 1] * sum[half] + biases[2 * j + 1]);
         store_if(out + ((uint64)to_row * heads + head) * DEPTH + lane % 4 * 8, bits,
                  to_row < m && head < heads);
       }
@@ -252,7 +285,7 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
     block_sync();
   start_kernel();
   wait_for_previous_kernel();
-  const Tiles tiles = tiles_of(m, heads * HALF);
+  const Tiles tiles = tiles_of(m, heads * COLUMNS);
   const int group = thread_index() / GROUP;
   if (group == 0) {
     fewer_registers<32>();
@@ -264,7 +297,7 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
     more_registers<176>();
     multiply(bias, tiles, shared, k, heads);
   } else {
-    attend(out, tiles, shared, m, heads);
+    attend(bias, out, tiles, shared, m, heads);
   }
   // A block must not end while others of its cluster may still write to its shared memory.
   if constexpr (CLUSTER > 1) cluster_sync();

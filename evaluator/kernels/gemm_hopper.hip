@@ -6,8 +6,8 @@
 // swizzle); k is a multiple of 8 and above 192, n a multiple of 32. bias, gammas, betas: float [n]. residual,
 // out: rows of ldo elements; they may be the same.
 //
-// Three groups of 4 waves. The first loads, the others multiply, as hopper_tiles.h says. What is hidden
-// there, the ends of a tile, takes a fifth of the time of its sums (k = 1024, mish).
+// Three groups of 4 waves. The first loads (hopper_tiles.h), the others multiply (hopper_halves.h). What is
+// hidden there, the ends of a tile, takes a fifth of the time of its sums (k = 1024, mish).
 //
 // A cluster of CLUSTER_M x CLUSTER_N blocks works on neighbouring tiles: a tile of a goes to all of a row of
 // blocks at once, one of b to all of a column, each block loading in its turn. NORMALISE: CLUSTER_N * BLOCK_N
@@ -24,7 +24,7 @@
 // What is not to be forgotten: a release at cluster scope costs a fence of all memory, stores included. With
 // such ones in `barrier_wait` and `barrier_arrive` this ran at 547 TFLOP/s instead of 640 (n 3072, k 1024).
 #include "activation.h"
-#include "hopper_tiles.h"
+#include "hopper_halves.h"
 
 constexpr int THREADS = 3 * GROUP;
 constexpr bool FAR = NORMALISE && ROW_BLOCKS > CLUSTER_N;

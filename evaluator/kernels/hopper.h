@@ -270,12 +270,12 @@ DEVICE void wgmma_wait() {
   "%" #tens "8, %" #tens "9, "
 #define TO_30 TEN() TEN(1) TEN(2)
 #define TO_60 TO_30 TEN(3) TEN(4) TEN(5)
+#define TO_90 TO_60 TEN(6) TEN(7) TEN(8)
 #define TO_120 TO_60 TEN(6) TEN(7) TEN(8) TEN(9) TEN(10) TEN(11)
 #define EIGHT(c, i)                                                                           \
   "+f"(c[i]), "+f"(c[i + 1]), "+f"(c[i + 2]), "+f"(c[i + 3]), "+f"(c[i + 4]), "+f"(c[i + 5]), \
       "+f"(c[i + 6]), "+f"(c[i + 7])
 #define THIRTY_TWO(c, i) EIGHT(c, i), EIGHT(c, i + 8), EIGHT(c, i + 16), EIGHT(c, i + 24)
-#define FORTY_EIGHT(c) THIRTY_TWO(c, 0), EIGHT(c, 32), EIGHT(c, 40)
 #define WGMMA(flag, n, sums, a, b)                                                       \
   "{\n.reg .pred p;\nsetp.ne.b32 p, %" #flag                                             \
   ", 0;\n"                                                                               \
@@ -289,13 +289,13 @@ DEVICE void wgmma(float (&c)[N / 2], uint64 a, uint64 b, bool accumulate) {
     asm volatile(WGMMA(34, 64, TO_30 "%30, %31", 32, 33)
                  : THIRTY_TWO(c, 0)
                  : "l"(a), "l"(b), "r"((int)accumulate));
-  if constexpr (N == 96)
-    asm volatile(WGMMA(50, 96, TO_30 TEN(3) "%40, %41, %42, %43, %44, %45, %46, %47", 48, 49)
-                 : FORTY_EIGHT(c)
-                 : "l"(a), "l"(b), "r"((int)accumulate));
   if constexpr (N == 128)
     asm volatile(WGMMA(66, 128, TO_60 "%60, %61, %62, %63", 64, 65)
                  : THIRTY_TWO(c, 0), THIRTY_TWO(c, 32)
+                 : "l"(a), "l"(b), "r"((int)accumulate));
+  if constexpr (N == 192)
+    asm volatile(WGMMA(98, 192, TO_90 "%90, %91, %92, %93, %94, %95", 96, 97)
+                 : THIRTY_TWO(c, 0), THIRTY_TWO(c, 32), THIRTY_TWO(c, 64)
                  : "l"(a), "l"(b), "r"((int)accumulate));
 }
 // The same with the sums of the lower and the upper N / 2 columns apart.
