@@ -22,7 +22,7 @@ from time import monotonic, perf_counter
 from typing import TYPE_CHECKING
 
 from engine._core import Game, Tree
-from engine.evaluator_process import EvaluatorSettings, NoEvaluatorError
+from engine.evaluator_process import EvaluatorLink, EvaluatorSettings, NoEvaluatorError
 from engine.limits import Limits
 from engine.options import Options
 from engine.pipeline import PipelineError
@@ -102,10 +102,16 @@ class SearchPool:
     """
 
     def __init__(
-        self, *, log: Callable[[str], None] = lambda text: None, priority: Priority = "selfplay"
+        self,
+        *,
+        log: Callable[[str], None] = lambda text: None,
+        priority: Priority = "selfplay",
+        pools: int = 1,
     ) -> None:
+        """pools: how many, in as many processes, run searches on these evaluators, each about as many."""
         self._log = log
         self._priority: Priority = priority
+        self._pools = pools
         # Searches to begin or to stop, and None to end all.
         self._asked: queue.SimpleQueue[_Running | None] = queue.SimpleQueue()
         self._waker = _Waker()
@@ -124,6 +130,10 @@ class SearchPool:
         random: for noise and temperature, used while a search is under way.
         """
         return PoolPlayer(self, options, self._evaluator(EvaluatorSettings.of(options)), random or Random())
+
+    def link(self, options: Options) -> EvaluatorLink:
+        """The connection to the evaluator of these options, which is found or started in the background."""
+        return self._evaluator(EvaluatorSettings.of(options)).link
 
     def recommended_games(self, options: Options) -> int:
         """How many games at once keep the evaluator of these options busy: as many as fill two batches of the
@@ -230,7 +240,7 @@ class SearchPool:
                 self._waker.wait(wait_seconds)
             again: set[_Running] = set()
             for running in due:
-                if running.advance(len(active)):
+                if running.advance(len(active) * self._pools):
                     (watched.add if running.watched else watched.discard)(running)
                     if running.can_go_on:
                         again.add(running)

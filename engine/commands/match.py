@@ -9,6 +9,8 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
+from engine.commands.places import add_place_arguments, place_of_arguments
+
 if TYPE_CHECKING:
     from engine.match.config import MatchConfig
     from engine.match.runner import Ending, MatchRunner
@@ -61,9 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     games.add_argument("--chess960", action="store_true", help="play Chess960")
     games.add_argument("--seed", metavar="N", help="of all random choices (1)")
     games.add_argument("--concurrency", metavar="N", help="games at once (what keeps the evaluator busy)")
-    games.add_argument(
-        "--ray", metavar="ADDRESS", help="play on the nodes of the Ray cluster there (docs/cluster.md)"
-    )
+    add_place_arguments(games)
     games.add_argument(
         "--openings", metavar="FILE", help="EPD, PGN or Polyglot file, or startpos (2000 shipped ones)"
     )
@@ -97,20 +97,16 @@ def run(arguments: argparse.Namespace) -> int:
     from engine.match.adjudication import TablebaseError
     from engine.match.journal import JournalError
     from engine.match.openings import OpeningError
-    from engine.match.place import PlaceError, local_place
+    from engine.match.place import PlaceError
     from engine.match.players import PlayerError
     from engine.match.plot import PlotError, plot_elo
     from engine.match.runner import MatchError, MatchRunner
 
     config = config_of_arguments(arguments)
     view = _view(config, as_json=arguments.json)
-    if arguments.ray is None:
-        runner = MatchRunner(config, view, restart=arguments.restart, make_place=local_place)
-    else:
-        from engine.match.cluster import cluster_place
-
-        make_place = cluster_place(arguments.ray)
-        runner = MatchRunner(config, view, restart=arguments.restart, make_place=make_place)
+    runner = MatchRunner(
+        config, view, restart=arguments.restart, make_place=place_of_arguments(arguments, config.workers)
+    )
     failure = ""
     ending: Ending = "interrupted"
     try:
@@ -154,7 +150,7 @@ def config_of_arguments(arguments: argparse.Namespace) -> MatchConfig:
         name: value for name in ("tc", "movetime", "nodes", "depth") if (value := getattr(arguments, name))
     }
     flags["defaults"].update(limits)
-    for name in ("games", "format", "seed", "concurrency", "output", "event", "plot"):
+    for name in ("games", "format", "seed", "concurrency", "workers", "output", "event", "plot"):
         if getattr(arguments, name) is not None:
             flags[name] = getattr(arguments, name)
     if arguments.no_pairs:

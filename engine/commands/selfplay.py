@@ -11,8 +11,12 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from engine.commands.places import add_place_arguments, place_of_arguments
+
 if TYPE_CHECKING:
+    from engine.match.place import MakePlace
     from engine.selfplay.config import SelfPlayConfig
+    from engine.selfplay.game import PlayedGame
     from engine.selfplay.runner import Ending, SelfPlayRunner
 
 HELP = "play games of one network against itself and write training data; check such data"
@@ -32,6 +36,7 @@ OWN_FLAGS = (
     "nodes",
     "nodes_spread",
     "concurrency",
+    "workers",
     "time_limit_s",
     "seed",
     "output",
@@ -51,6 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     games.add_argument("--nodes", metavar="N", help="nodes per move (800)")
     games.add_argument("--nodes-spread", metavar="S", help="draw each move's nodes from N (1 ± S) (0)")
     games.add_argument("--concurrency", metavar="N", help="games at once (what keeps the evaluator busy)")
+    add_place_arguments(games)
     games.add_argument(
         "--time-limit", dest="time_limit_s", metavar="SECONDS", help="play no longer than that"
     )
@@ -69,9 +75,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     ):
         engine.add_argument(f"--{name}", metavar=name.upper(), help=text)
     engine.add_argument("--engine", metavar="KEY=VALUE,…", help="any options of configs/engine.toml")
-    engine.add_argument(
-        "--ray", metavar="ADDRESS", help="play on the nodes of the Ray cluster there (docs/cluster.md)"
-    )
     output = parser.add_argument_group("output")
     output.add_argument("--output", metavar="FOLDER", help="where everything goes (selfplay)")
     output.add_argument("--restart", action="store_true", help="discard the games played before")
@@ -90,11 +93,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     if arguments.check is not None:
         return _check(arguments.check, as_json=arguments.json)
+    config = config_of_arguments(arguments)
     return _play(
-        config_of_arguments(arguments),
+        config,
         restart=arguments.restart,
         as_json=arguments.json,
-        cluster=arguments.ray,
+        make_place=place_of_arguments(arguments, config.workers),
     )
 
 
@@ -121,12 +125,12 @@ def config_of_arguments(arguments: argparse.Namespace) -> SelfPlayConfig:
     return selfplay_config(document, arguments.config_file or "selfplay")
 
 
-def _play(config: SelfPlayConfig, *, restart: bool, as_json: bool, cluster: str | None) -> int:
+def _play(config: SelfPlayConfig, *, restart: bool, as_json: bool, make_place: MakePlace[PlayedGame]) -> int:
     from rich.console import Console
 
     from engine.match.journal import JournalError
     from engine.match.openings import OpeningError
-    from engine.match.place import PlaceError, local_place
+    from engine.match.place import PlaceError
     from engine.selfplay.display import LiveView, PlainView, pace_line, totals_line
     from engine.selfplay.runner import SelfPlayRunner
 
@@ -136,12 +140,7 @@ def _play(config: SelfPlayConfig, *, restart: bool, as_json: bool, cluster: str 
         view = PlainView(sys.stderr, games=False)
     else:
         view = LiveView(console) if console.is_terminal else PlainView(sys.stdout)
-    if cluster is None:
-        runner = SelfPlayRunner(config, view, restart=restart, make_place=local_place)
-    else:
-        from engine.match.cluster import cluster_place
-
-        runner = SelfPlayRunner(config, view, restart=restart, make_place=cluster_place(cluster))
+    runner = SelfPlayRunner(config, view, restart=restart, make_place=make_place)
     failure = ""
     ending: Ending = "interrupted"
     try:

@@ -15,29 +15,15 @@ import socket
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic
+from typing import Any
 
-from engine.match.place import Game, Job, Log, MakePlace, Place, PlaceError
-
-if TYPE_CHECKING:
-    from engine.pool import PoolStatistics
+from engine.match.crew import Crew, Seat, WorkerLostError
+from engine.match.place import Game, Job, Log, MakePlace, Place, PlaceError, Site
+from engine.match.worker import PlaceWorker, WorkerReport, first_line
 
 PROBE_SECONDS = 5.0
 """How long the cluster's address may take to answer at all."""
-
-OPEN_SECONDS = 600.0
-"""How long a worker may take to start its evaluator; a large network takes minutes the first time."""
-
-WATCH_SECONDS = 2.0
-"""Time between two looks at the cluster: for new nodes, messages and statistics of workers."""
-
-MAX_FAILURES = 3
-"""Workers in a row that may fail on one node before it is left out."""
-
-CLOSE_SECONDS = 10.0
-"""How long a worker may take to end its games and its evaluator."""
 
 MAX_TASKS = 4096
 """Tasks that one worker takes at the same time."""
@@ -52,114 +38,60 @@ def cluster_place(address: str) -> MakePlace[Any]:
     return make
 
 
-@dataclass(eq=False, slots=True)
-class _Worker:
-    """A worker process, as the match sees it. load: games under way there."""
-
-    node: str
-    name: str
-    actor: Any
-    capacity: int = 0
-    load: int = 0
-    statistics: PoolStatistics | None = None
-
-
-@dataclass(slots=True)
-class _Node:
-    """A node of the cluster. starting: a worker is on its way."""
-
-    name: str
-    gpus: float
-    failures: int = 0
-    starting: bool = False
-    worker: _Worker | None = None
-    reason: str = ""
-
-    @property
-    def hopeless(self) -> bool:
-        return self.failures >= MAX_FAILURES
-
-
-class ClusterPlace(Generic[Game]):
-    """All nodes of a Ray cluster as one place."""
+class ClusterPlace(Crew[Game]):
+    """All nodes of a Ray cluster as one place: each is a seat."""
 
     games_per_task = 2
 
     def __init__(self, address: str, job: Job[Game], log: Log) -> None:
+        super().__init__(lambda text: log(f"worker on {text}"))
         self._address = address
         self._job = job
-        self._log = log
-        self._nodes: dict[str, _Node] = {}
-        self._all_workers: list[_Worker] = []
-        self._changed = asyncio.Condition()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._nodes: dict[str, Seat] = {}
+        self._gpus: dict[Seat, tuple[str, float]] = {}
         self._networks: list[Any] = []
         self._names: list[str] = []
         self._connected = False
-        self._closing = False
 
     async def open(self) -> int:
         await asyncio.to_thread(self._connect)
-        await self._look()
-        if not self._nodes:
+        seats = await self._vacant()
+        if not seats:
             raise PlaceError(f"the Ray cluster at {self._address} has no node with a CPU to work on")
-        async with self._changed:
-            await self._changed.wait_for(lambda: not any(node.starting for node in self._nodes.values()))
-        if not self._workers():
-            raise PlaceError(self._no_node_left())
-        self._spawn(self._watch())
-        return sum(worker.capacity for worker in self._workers())
-
-    async def play(self, numbers: Sequence[int]) -> list[Game]:
-        from ray.exceptions import RayError, RayTaskError
-
-        while True:
-            worker = await self._least_loaded()
-            worker.load += len(numbers)
-            try:
-                games: list[Game] = await worker.actor.play.remote(list(numbers))
-                return games
-            except RayTaskError as error:
-                # The worker lives, but its games do not: its evaluator is gone for good, say.
-                await self._lose(worker, str(error.cause))
-            except RayError as error:
-                await self._lose(worker, _first_line(error))
-            finally:
-                worker.load -= len(numbers)
-
-    def statistics(self) -> PoolStatistics:
-        from engine.pool import PoolStatistics
-
-        known = [worker.statistics for worker in self._all_workers if worker.statistics is not None]
-        evaluations = sum(statistics.evaluations for statistics in known)
-        batches = sum(s.evaluations / s.mean_batch for s in known if s.mean_batch)
-        return PoolStatistics(
-            searches=sum(statistics.searches for statistics in known),
-            evaluations=evaluations,
-            seconds=max((statistics.seconds for statistics in known), default=0.0),
-            mean_batch=evaluations / batches if batches else 0.0,
-            moves=sum(statistics.moves for statistics in known),
-        )
+        await self.start(seats)
+        if not self.hands():
+            raise PlaceError(self.nobody_left())
+        return sum(hand.capacity for hand in self.hands())
 
     async def close(self) -> None:
-        self._closing = True
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        if not self._connected:
-            return
+        await super().close()
+        if self._connected:
+            import ray
+
+            await asyncio.to_thread(ray.shutdown)
+            self._connected = False
+
+    async def look(self) -> None:
+        """New nodes get workers, and those that have lost theirs."""
+        for seat in await self._vacant():
+            self.fill(seat, attempts=1)
+
+    async def hire(self, seat: Seat) -> _NodeWorker:
         import ray
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        workers = self._workers()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(CLOSE_SECONDS):
-                await asyncio.gather(*(_ended(worker) for worker in workers), return_exceptions=True)
-        for worker in workers:
-            ray.kill(worker.actor)
-        await asyncio.to_thread(ray.shutdown)
-        self._connected = False
+        # All the node's GPUs: Ray hides from a worker those that it did not ask for.
+        identity, gpus = self._gpus[seat]
+        made = ray.remote(_NodePlace).options(
+            num_cpus=1,
+            num_gpus=gpus,
+            max_concurrency=MAX_TASKS,
+            scheduling_strategy=NodeAffinitySchedulingStrategy(identity, soft=False),
+        )
+        return _NodeWorker(made.remote(self._job, self._names), self._networks)
 
-    # -- nodes and workers -------------------------------------------------------------------------------
+    def nobody_left(self) -> str:
+        return f"no node of the Ray cluster at {self._address} can play ({self.reasons()})"
 
     def _connect(self) -> None:
         try:
@@ -170,7 +102,7 @@ class ClusterPlace(Generic[Game]):
         try:
             ray.init(address=self._address, log_to_driver=False, logging_level=logging.ERROR)
         except Exception as error:  # Ray raises many kinds, ConnectionError and ValueError among them.
-            raise PlaceError(f"no Ray cluster at {self._address}: {_first_line(error)}") from None
+            raise PlaceError(f"no Ray cluster at {self._address}: {first_line(error)}") from None
         self._connected = True
         for path in self._job.networks:
             try:
@@ -188,162 +120,88 @@ class ClusterPlace(Generic[Game]):
         try:
             socket.create_connection((host.strip("[]"), int(port)), PROBE_SECONDS).close()
         except (OSError, OverflowError) as error:
-            raise PlaceError(f"no Ray cluster at {self._address}: {_first_line(error)}") from None
+            raise PlaceError(f"no Ray cluster at {self._address}: {first_line(error)}") from None
 
-    async def _look(self) -> None:
-        """Start a worker on each node that can have one and has none."""
+    async def _vacant(self) -> list[Seat]:
+        """Nodes that can have a worker and have none."""
         import ray
 
+        seats = []
         for entry in await asyncio.to_thread(ray.nodes):
             identity, resources = entry["NodeID"], entry["Resources"]
             if not entry["Alive"] or resources.get("CPU", 0) < 1:
                 continue
-            node = self._nodes.setdefault(
-                identity, _Node(entry["NodeManagerHostname"], resources.get("GPU", 0))
-            )
-            if node.worker is None and not node.starting and not node.hopeless:
-                node.starting = True
-                self._spawn(self._start(identity, node))
-
-    async def _start(self, identity: str, node: _Node) -> None:
-        import ray
-        from ray.exceptions import RayTaskError
-        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-        actor: Any = None
-        try:
-            # All the node's GPUs: Ray hides from a worker those that it did not ask for.
-            made = ray.remote(_NodeWorker).options(
-                num_cpus=1,
-                num_gpus=node.gpus,
-                max_concurrency=MAX_TASKS,
-                scheduling_strategy=NodeAffinitySchedulingStrategy(identity, soft=False),
-            )
-            actor = made.remote(self._job, self._names)
-            async with asyncio.timeout(OPEN_SECONDS):
-                capacity = await actor.open.remote(*self._networks)
-            node.worker = _Worker(identity, node.name, actor, capacity)
-            node.failures = 0
-            self._all_workers.append(node.worker)
-        except TimeoutError:
-            self._failed(node, f"no worker was ready after {OPEN_SECONDS:.0f} s: is the node busy?")
-        except RayTaskError as error:
-            self._failed(node, str(error.cause))
-        except Exception as error:  # Whatever goes wrong on one node, the others play on.
-            self._failed(node, _first_line(error))
-        finally:
-            node.starting = False
-            if node.worker is None and actor is not None:
-                with suppress(Exception):  # It may be dead already.
-                    ray.kill(actor)
-            async with self._changed:
-                self._changed.notify_all()
-
-    async def _lose(self, worker: _Worker, reason: str) -> None:
-        """A worker is of no use any more; its games are played elsewhere."""
-        import ray
-
-        node = self._nodes[worker.node]
-        if node.worker is worker and not self._closing:
-            node.worker = None
-            self._failed(node, reason)
-            with suppress(Exception):  # It may be dead, and its node with it.
-                ray.kill(worker.actor)
-            await self._look()
-        async with self._changed:
-            self._changed.notify_all()
-
-    def _failed(self, node: _Node, reason: str) -> None:
-        node.failures += 1
-        node.reason = reason
-        self._log(f"worker on {node.name} lost: {reason}")
-
-    async def _least_loaded(self) -> _Worker:
-        """The worker with the most room, waiting for one if there is hope. Raises PlaceError."""
-        async with self._changed:
-            await self._changed.wait_for(
-                lambda: self._workers() or not any(node.starting for node in self._nodes.values())
-            )
-        workers = self._workers()
-        if not workers:
-            raise PlaceError(self._no_node_left())
-        return min(workers, key=lambda worker: (worker.load + 1) / max(1, worker.capacity))
-
-    def _workers(self) -> list[_Worker]:
-        return [node.worker for node in self._nodes.values() if node.worker is not None]
-
-    def _no_node_left(self) -> str:
-        reasons = "; ".join(f"{node.name}: {node.reason}" for node in self._nodes.values() if node.reason)
-        return f"no node of the Ray cluster at {self._address} can play ({reasons})"
-
-    async def _watch(self) -> None:
-        while True:
-            await asyncio.sleep(WATCH_SECONDS)
-            await self._look()
-            await asyncio.gather(*(self._ask(worker) for worker in self._workers()))
-
-    async def _ask(self, worker: _Worker) -> None:
-        """Take over a worker's messages and statistics. Whether it is lost shows in its tasks."""
-        from ray.exceptions import RayError
-
-        with suppress(RayError, TimeoutError):
-            async with asyncio.timeout(WATCH_SECONDS):
-                worker.statistics, notes = await worker.actor.report.remote()
-                for note in notes:
-                    self._log(f"{worker.name}: {note}")
-
-    def _spawn(self, work: Any) -> None:
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+            seat = self._nodes.setdefault(identity, Seat(entry["NodeManagerHostname"]))
+            self._gpus[seat] = identity, resources.get("GPU", 0)
+            if seat.hand is None:
+                seats.append(seat)
+        return seats
 
 
-@dataclass(slots=True)
 class _NodeWorker:
-    """Runs in a process on a node, as a Ray actor: a place there, and what it has to say."""
+    """A worker on a node: a Worker."""
 
-    job: Job[Any]
-    names: Sequence[str]
-    notes: list[str] = field(default_factory=list)
-    place: Place[Any] | None = None
-    folder: tempfile.TemporaryDirectory[str] | None = None
+    def __init__(self, actor: Any, networks: Sequence[Any]) -> None:
+        self._actor = actor
+        self._networks = networks
+
+    async def open(self) -> int:
+        capacity: int = await _answer(self._actor.open.remote(*self._networks))
+        return capacity
+
+    async def play(self, numbers: Sequence[int]) -> list[Any]:
+        games: list[Any] = await _answer(self._actor.play.remote(list(numbers)))
+        return games
+
+    async def report(self) -> WorkerReport:
+        report: WorkerReport = await _answer(self._actor.report.remote())
+        return report
+
+    async def close(self) -> WorkerReport:
+        report: WorkerReport = await _answer(self._actor.close.remote())
+        return report
+
+    async def kill(self) -> None:
+        import ray
+
+        with suppress(Exception):  # It may be dead, and its node with it.
+            ray.kill(self._actor)
+
+
+async def _answer(asked: Any) -> Any:
+    """What a worker answers. Raises WorkerLostError."""
+    from ray.exceptions import RayError, RayTaskError
+
+    try:
+        return await asked
+    except RayTaskError as error:
+        # The worker lives, but its games do not: its evaluator is gone for good, say.
+        raise WorkerLostError(str(error.cause)) from None
+    except RayError as error:
+        raise WorkerLostError(first_line(error)) from None
+
+
+class _NodePlace(PlaceWorker):
+    """Runs in a process on a node, as a Ray actor. Network files come to it by content."""
+
+    def __init__(self, job: Job[Any], names: Sequence[str]) -> None:
+        super().__init__(job, Site())
+        self._names = names
+        self._folder = tempfile.TemporaryDirectory(prefix="wavefront-")
 
     async def open(self, *networks: bytes) -> int:
         """Write the network files down and get ready; returns how many games at once are best here."""
-        self.folder = tempfile.TemporaryDirectory(prefix="wavefront-")
         paths: dict[str, str] = {}
-        for name, content in zip(self.names, networks, strict=True):
-            path = Path(self.folder.name, hashlib.sha256(content).hexdigest()[:16], Path(name).name)
+        for name, content in zip(self._names, networks, strict=True):
+            path = Path(self._folder.name, hashlib.sha256(content).hexdigest()[:16], Path(name).name)
             path.parent.mkdir(exist_ok=True)
             path.write_bytes(content)
             paths[name] = str(path)
-        self.place = self.job.place(self.notes.append, paths)
-        return await self.place.open()
+        self.site = Site(networks=paths)
+        return await super().open()
 
-    async def play(self, numbers: Sequence[int]) -> list[Any]:
-        """Play games at the same time."""
-        assert self.place is not None
-        return await self.place.play(numbers)
-
-    async def report(self) -> tuple[PoolStatistics, list[str]]:
-        """Statistics so far, and the messages since the last report."""
-        assert self.place is not None
-        notes = self.notes[:]
-        del self.notes[: len(notes)]
-        return self.place.statistics(), notes
-
-    async def close(self) -> None:
+    async def close(self) -> WorkerReport:
         """End the games and the evaluator."""
-        if self.place is not None:
-            await self.place.close()
-        if self.folder is not None:
-            self.folder.cleanup()
-
-
-async def _ended(worker: _Worker) -> None:
-    worker.statistics, _ = await worker.actor.report.remote()
-    await worker.actor.close.remote()
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().partition("\n")[0] or type(error).__name__
+        report = await super().close()
+        self._folder.cleanup()
+        return report

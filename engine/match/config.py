@@ -17,6 +17,8 @@ from engine.match.timecontrol import TimeControl
 from engine.options import Options
 
 TablebaseResults = Literal["all", "wins", "draws"]
+MAX_WORKERS = 1024
+
 UciValue = str | int | bool | None
 
 
@@ -98,7 +100,8 @@ class MatchConfig:
     """A match.
 
     games: of each pairing. pairs: each opening is played twice, colours reversed. concurrency: games at
-    once, 0 is what the evaluator's curve and the processor suggest. time_margin_ms: overdrawn time that is
+    once, 0 is what the evaluator's curve and the processor suggest. workers: processes of this machine that
+    play them, 0 is as many as the evaluator's curve asks for. time_margin_ms: overdrawn time that is
     forgiven. stall_seconds: how long a player without a limit of time may think about a move. output: base
     name of the files; "" makes one from the match itself.
     """
@@ -111,6 +114,7 @@ class MatchConfig:
     seed: int = 1
     chess960: bool = False
     concurrency: int = 0
+    workers: int = 0
     time_margin_ms: int = 100
     stall_seconds: float = 120.0
     openings: OpeningSettings = field(default_factory=OpeningSettings)
@@ -143,7 +147,7 @@ class MatchConfig:
         identity = {
             name: value
             for name, value in asdict(self).items()
-            if name not in ("event", "games", "concurrency", "stall_seconds", "output", "plot")
+            if name not in ("event", "games", "concurrency", "workers", "stall_seconds", "output", "plot")
         }
         identity["players"] = [_player_identity(player) for player in self.players]
         data: dict[str, Any] = json.loads(json.dumps(identity, sort_keys=True))

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from engine.match.config import (
+    MAX_WORKERS,
     Adjudication,
     DrawRule,
     MatchConfig,
@@ -113,6 +114,12 @@ class Table:
             raise self.error(key, "a whole number", number)
         return int(number)
 
+    def whole_or_auto(self, key: str, high: int) -> int:
+        """The number, 0 for "auto" and if nothing is there."""
+        if self._entries.get(key) == "auto":
+            self._entries[key] = 0
+        return self.whole(key, 0, 0, high)
+
     def number(self, key: str, default: float, low: float, high: float) -> float:
         value = self.value(key)
         if value is None:
@@ -196,6 +203,7 @@ def match_config(document: Mapping[str, Any], place: str) -> MatchConfig:
             seed=root.whole("seed", _MATCH.seed, 0, 2**63),
             chess960=chess960,
             concurrency=root.whole("concurrency", 0, 0, 4096),
+            workers=root.whole_or_auto("workers", MAX_WORKERS),
             time_margin_ms=root.whole("time_margin_ms", _MATCH.time_margin_ms, 0, 10**6),
             stall_seconds=root.number("stall_seconds", _MATCH.stall_seconds, 0.1, 1e6),
             openings=_openings(root.table("openings")),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -12,10 +12,11 @@ from engine.match.adjudication import open_tablebases
 from engine.match.config import MatchConfig
 from engine.match.game import GameRules, play_game
 from engine.match.openings import Opening
-from engine.match.place import Log, together
+from engine.match.place import Log, Site, together
 from engine.match.players import Player
 from engine.match.record import GameRecord
 from engine.match.stock import PlayerStock, evaluators_of, suggested_concurrency
+from engine.options import Options
 
 if TYPE_CHECKING:
     from engine.pool import PoolStatistics, SearchPool
@@ -33,17 +34,19 @@ class MatchJob:
         weights = (player.options.weights for player in self.config.players if not player.is_program)
         return tuple(dict.fromkeys(path for path in weights if path))
 
-    def place(self, log: Log, networks: Mapping[str, str]) -> MatchPlace:
+    @property
+    def engines(self) -> tuple[Options, ...]:
+        return tuple(player.options for player in self.config.players if not player.is_program)
+
+    def games_at_once(self, pool: SearchPool | None) -> int:
+        return _games_at_once(self.config, pool)
+
+    def place(self, log: Log, site: Site) -> MatchPlace:
         players = tuple(
-            replace(
-                player,
-                options=player.options.changed(
-                    weights=networks.get(player.options.weights, player.options.weights)
-                ),
-            )
-            for player in self.config.players
+            replace(player, options=site.options(player.options)) for player in self.config.players
         )
-        return MatchPlace(replace(self.config, players=players), self.openings, log)
+        config = replace(self.config, players=players)
+        return MatchPlace(config, self.openings, log, make_pool=site.search_pool)
 
 
 class MatchPlace:
@@ -57,11 +60,11 @@ class MatchPlace:
         openings: Sequence[Opening],
         log: Log,
         *,
-        make_pool: Callable[[Log], SearchPool] | None = None,
+        make_pool: Callable[[Log], SearchPool],
     ) -> None:
         """make_pool: opens the search pool, if a player needs one."""
         self._config = config
-        self._make_pool = make_pool or _search_pool
+        self._make_pool = make_pool
         self._openings = openings
         self._log = log
         self._resources = ExitStack()
@@ -84,8 +87,7 @@ class MatchPlace:
         )
         if evaluators_of(config.players):
             self._pool = self._make_pool(self._log)
-        concurrency = config.concurrency or await asyncio.to_thread(suggested_concurrency, config, self._pool)
-        concurrency = min(concurrency, len(config.schedule))
+        concurrency = await asyncio.to_thread(_games_at_once, config, self._pool)
         self._stock = PlayerStock(config, self._pool, concurrency)
         await self._stock.check()
         return concurrency
@@ -124,7 +126,5 @@ class MatchPlace:
                 stock.give_back(index, player)
 
 
-def _search_pool(log: Log) -> SearchPool:
-    from engine.pool import SearchPool
-
-    return SearchPool(log=log)
+def _games_at_once(config: MatchConfig, pool: SearchPool | None) -> int:
+    return min(config.concurrency or suggested_concurrency(config, pool), len(config.schedule))

@@ -1,14 +1,18 @@
-"""Where games are played: in this process, or on the nodes of a cluster. Matches and self-play ask a place
-for their games by number and do not know which it is."""
+"""Where games are played: in this process, in several, or on the nodes of a cluster. Matches and self-play
+ask a place for their games by number and do not know which it is."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from engine.evaluator_process import EvaluatorSettings
+from engine.options import Options
+
 if TYPE_CHECKING:
-    from engine.pool import PoolStatistics
+    from engine.pool import PoolStatistics, SearchPool
 
 Game = TypeVar("Game")
 
@@ -44,18 +48,63 @@ class Place(Protocol[Game]):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A network that an evaluator has loaded. network: what the evaluator calls it."""
+
+    address: str
+    network: str
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What a place finds where it is. Can be sent to another process if it has no pool.
+
+    networks: where network files are here, by their paths in the job; those left out are at that path.
+    served: networks that evaluators have loaded already, by the settings that ask for them. processes: how
+    many, each with such a place, feed these evaluators. pool: opened already; the place closes it.
+    """
+
+    networks: Mapping[str, str] = field(default_factory=dict)
+    served: Mapping[EvaluatorSettings, Served] = field(default_factory=dict)
+    processes: int = 1
+    pool: SearchPool | None = None
+
+    def options(self, options: Options) -> Options:
+        """A player's options as they are here."""
+        served = self.served.get(EvaluatorSettings.of(options))
+        if served is None:
+            return options.changed(weights=self.networks.get(options.weights, options.weights))
+        return options.changed(
+            evaluator=served.address, weights=served.network, policy_head="", value_head=""
+        )
+
+    def search_pool(self, log: Log) -> SearchPool:
+        """The pool to play on."""
+        from engine.pool import SearchPool
+
+        return self.pool or SearchPool(log=log, pools=self.processes)
+
+
 class Job(Protocol[Game]):
     """What is to be played, as data that can be sent to another machine.
 
-    networks: paths of the network files it needs.
+    networks: paths of the network files it needs. engines: options of the players that need an evaluator.
     """
 
     @property
     def networks(self) -> tuple[str, ...]: ...
 
-    def place(self, log: Log, networks: Mapping[str, str]) -> Place[Game]:
-        """A place in this process. networks: where the files are here, by their paths in `networks`; those
-        that are left out are at that path."""
+    @property
+    def engines(self) -> tuple[Options, ...]: ...
+
+    def games_at_once(self, pool: SearchPool | None) -> int:
+        """How many are best, if nobody has said how many. Waits for the evaluators. pool: where there are
+        `engines`. Raises NoEvaluatorError."""
+        ...
+
+    def place(self, log: Log, site: Site) -> Place[Game]:
+        """A place in this process."""
         ...
 
 
@@ -71,8 +120,3 @@ async def together(games: Iterable[Coroutine[Any, Any, Game]]) -> list[Game]:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def local_place(job: Job[Game], log: Log) -> Place[Game]:
-    """A place in this process."""
-    return job.place(log, {})

@@ -14,8 +14,9 @@ from typing import Literal, Protocol
 from engine.match.archive import MatchArchive
 from engine.match.config import MatchConfig
 from engine.match.games import MatchJob
+from engine.match.local import machine_place
 from engine.match.openings import read_openings
-from engine.match.place import MakePlace, Place, local_place
+from engine.match.place import MakePlace, Place
 from engine.match.record import GameOutcome, GameRecord, Reason
 from engine.match.speed import Speed
 from engine.match.standings import Standings
@@ -75,13 +76,13 @@ class MatchRunner:
         view: View,
         *,
         restart: bool = False,
-        make_place: MakePlace[GameRecord] = local_place,
+        make_place: MakePlace[GameRecord] | None = None,
     ) -> None:
-        """restart: forget the games played before. make_place: where to play."""
+        """restart: forget the games played before. make_place: where to play, if not on this machine."""
         self._config = config
         self._view = view
         self._restart = restart
-        self._make_place = make_place
+        self._make_place = make_place or machine_place(config.workers)
         self._standings = Standings(config.schedule, config.sprt)
         self.state = MatchState(config, self._standings, [])
         self._place: Place[GameRecord] | None = None

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from engine.match.config import MAX_WORKERS
 from engine.match.configfile import MatchConfigError, Table
 from engine.match.openings import OpeningSettings
 from engine.options import OptionError, Options, spec_of_attribute
@@ -56,7 +57,8 @@ class SelfPlayConfig:
     nodes_as_playouts); nodes_spread: each move's number is drawn evenly from nodes (1 ± nodes_spread).
     reuse_tree: what the last move's search found is kept. max_plies: a longer game is drawn. random_plies:
     at most so many random moves after the opening, how many is drawn for each game. concurrency: games at
-    once, 0 is what keeps the evaluator busy. time_limit_s: seconds after which no more is played, 0 is none.
+    once, 0 is what keeps the evaluator busy. workers: processes of this machine that play them, 0 is as many
+    as the evaluator asks for. time_limit_s: seconds after which no more is played, 0 is none.
     output: folder for training data, PGN, journal and summary.
     """
 
@@ -68,6 +70,7 @@ class SelfPlayConfig:
     max_plies: int = 450
     random_plies: int = 0
     concurrency: int = 0
+    workers: int = 0
     time_limit_s: float = 0.0
     seed: int = 1
     openings: OpeningSettings = field(default_factory=OpeningSettings)
@@ -80,7 +83,7 @@ class SelfPlayConfig:
         How many games, and where and how fast they are played, is no part of it; a network file counts by
         content.
         """
-        left_out = ("games", "concurrency", "time_limit_s", "output", "options")
+        left_out = ("games", "concurrency", "workers", "time_limit_s", "output", "options")
         data: dict[str, Any] = {name: value for name, value in asdict(self).items() if name not in left_out}
         apart = {"backend", "evaluator", "threads", "minibatch_size", "batches_in_flight", "log_file"}
         data["options"] = {
@@ -116,6 +119,7 @@ def selfplay_config(document: Mapping[str, Any], place: str) -> SelfPlayConfig:
         max_plies=root.whole("max_plies", default.max_plies, 1, 10_000),
         random_plies=root.whole("random_plies", default.random_plies, 0, 1000),
         concurrency=root.whole("concurrency", default.concurrency, 0, 4096),
+        workers=root.whole_or_auto("workers", MAX_WORKERS),
         time_limit_s=root.number("time_limit_s", default.time_limit_s, 0, 1e9),
         seed=root.whole("seed", default.seed, 0, 2**63),
         openings=_openings(root.table("openings")),

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from engine.evaluator_process import NoEvaluatorError
 from engine.match.openings import Opening
-from engine.match.place import Log, PlaceError, together
+from engine.match.place import Log, PlaceError, Site, together
+from engine.options import Options
 from engine.pool import PoolStatistics, SearchPool
 from engine.selfplay.config import SelfPlayConfig
 from engine.selfplay.game import PlayedGame, play_game
@@ -26,10 +27,18 @@ class SelfPlayJob:
         weights = self.config.options.weights
         return (weights,) if weights else ()
 
-    def place(self, log: Log, networks: Mapping[str, str]) -> SelfPlayPlace:
-        options = self.config.options
-        options = options.changed(weights=networks.get(options.weights, options.weights))
-        return SelfPlayPlace(replace(self.config, options=options), self.openings, log)
+    @property
+    def engines(self) -> tuple[Options, ...]:
+        return (self.config.options,)
+
+    def games_at_once(self, pool: SearchPool | None) -> int:
+        assert pool is not None
+        games = self.config.concurrency or pool.recommended_games(self.config.options)
+        return min(games, self.config.games or games)
+
+    def place(self, log: Log, site: Site) -> SelfPlayPlace:
+        config = replace(self.config, options=site.options(self.config.options))
+        return SelfPlayPlace(config, self.openings, site.search_pool(log))
 
 
 class SelfPlayPlace:
@@ -37,10 +46,11 @@ class SelfPlayPlace:
 
     games_per_task = 1
 
-    def __init__(self, config: SelfPlayConfig, openings: Sequence[Opening], log: Log) -> None:
+    def __init__(self, config: SelfPlayConfig, openings: Sequence[Opening], pool: SearchPool) -> None:
+        """pool: closed with the place."""
         self._config = config
         self._openings = openings
-        self._pool = SearchPool(log=log)
+        self._pool = pool
 
     async def open(self) -> int:
         try:

@@ -10,8 +10,9 @@ from itertools import count, groupby
 from time import monotonic
 from typing import Literal, Protocol
 
+from engine.match.local import machine_place
 from engine.match.openings import Opening, read_openings
-from engine.match.place import MakePlace, Place, local_place
+from engine.match.place import MakePlace, Place
 from engine.match.summary import write_summary
 from engine.selfplay.archive import Archive, GameEntry
 from engine.selfplay.config import SelfPlayConfig
@@ -53,9 +54,9 @@ class SelfPlayRunner:
         view: View,
         *,
         restart: bool = False,
-        make_place: MakePlace[PlayedGame] = local_place,
+        make_place: MakePlace[PlayedGame] | None = None,
     ) -> None:
-        """restart: discard the games played before. make_place: where to play."""
+        """restart: discard the games played before. make_place: where to play, if not on this machine."""
         self.config = config
         self.totals = Totals()
         self.pace = Pace()
@@ -63,7 +64,7 @@ class SelfPlayRunner:
         self.playing = 0
         self._view = view
         self._restart = restart
-        self._make_place = make_place
+        self._make_place = make_place or machine_place(config.workers)
         self._place: Place[PlayedGame] | None = None
         self._archive: Archive | None = None
         self._writer = ThreadPoolExecutor(1, "selfplay-archive")

@@ -66,7 +66,7 @@ def play(
 
 def match(tmp_path: Path, players: Sequence[PlayerConfig], **values: Any) -> MatchConfig:
     """A small match in a folder."""
-    values.setdefault("games", 2)
+    values = {"games": 2, "workers": 1} | values
     return MatchConfig(tuple(players), output=str(tmp_path / "match"), **values)
 
 

@@ -270,3 +270,13 @@ def test_tables_on_the_command_line(text: str, expected: dict[str, Any]) -> None
 def test_an_open_quote_is_named() -> None:
     with pytest.raises(MatchConfigError, match="--player"):
         parse_pairs('args="x', "--player")
+
+
+def test_the_number_of_processes_is_a_number_or_auto() -> None:
+    assert from_toml(TWO).workers == from_toml('workers = "auto"\n' + TWO).workers == 0
+    flags = ("--player", "nodes=1", "--player", "nodes=2", "--workers")
+    assert from_flags(*flags, "auto").workers == 0
+    assert from_flags(*flags, "3").workers == 3
+    with pytest.raises(MatchConfigError, match=r"workers is a number.*'many'"):
+        from_flags(*flags, "many")
+    assert differences(from_flags(*flags, "3").identity(), from_flags(*flags, "auto").identity()) == []

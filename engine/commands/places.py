@@ -1,0 +1,33 @@
+"""The flags of `match` and `selfplay` that say where games are played."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from engine.match.place import MakePlace
+
+
+def add_place_arguments(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--workers", metavar="N", help="processes that play the games (auto: one, more for fast devices)"
+    )
+    group.add_argument(
+        "--ray", metavar="ADDRESS", help="play on the nodes of the Ray cluster there (docs/cluster.md)"
+    )
+
+
+def place_of_arguments(arguments: argparse.Namespace, workers: int) -> MakePlace[Any]:
+    """Where to play. workers: as configured, 0 is auto. Raises MatchConfigError."""
+    from engine.match.local import machine_place
+
+    if arguments.ray is None:
+        return machine_place(workers)
+    if workers > 1:
+        from engine.match.configfile import MatchConfigError
+
+        raise MatchConfigError("workers are processes of this machine: with --ray leave them out")
+    from engine.match.cluster import cluster_place
+
+    return cluster_place(arguments.ray)
