@@ -1,69 +1,111 @@
 """How much of the evaluator's speed many games of self-play get: their evaluations per second over its best.
 
-    python benchmarks/selfplay_efficiency.py [--games N] [--nodes N] [--weights FILE] [--backend NAME]
-                                             [--seconds S] [--rounds N]
+    python benchmarks/selfplay_efficiency.py [--games N,…] [--workers N,…] [--nodes N] [--weights FILE]
+                                             [--backend NAME] [--seconds S] [--rounds N]
 
 The evaluator's own rate is that of the bare backend, without service and sockets, in batches of the size with
 most positions per second. Games and backend take turns of a few seconds, because other work on the machine
-changes both; the figure is the median of the rounds' ratios.
+changes both; the figure is the median of the rounds' ratios. Each number of games is played by each number of
+worker processes; auto leaves the number to the program.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import statistics
-import time
+import sys
+from dataclasses import dataclass
 
+import psutil
 from figures import Figure, print_figures
 from plain_backend import best_rate, best_sizes
 
 from engine import Engine
+from engine.match.local import machine_place
 from engine.match.openings import OpeningSettings, read_openings
-from engine.pool import PoolStatistics, SearchPool
+from engine.pool import PoolStatistics
 from engine.selfplay.config import SELFPLAY_OPTIONS, SelfPlayConfig
-from engine.selfplay.game import play_game
+from engine.selfplay.place import SelfPlayJob
 from evaluator.backends import open_backend
 from evaluator.network import SHIPPED_NETWORK, load_network
 
-SETTLE_SECONDS = 1.5
+SETTLE_SECONDS = 2.0
 """Until the games have left their first moves behind."""
 
 
-async def play(
-    config: SelfPlayConfig, pool: SearchPool, games: int, seconds: float
-) -> tuple[float, float, float]:
-    """Let games be played for a while: evaluations per second, positions per batch, and the processor seconds
-    that this process took per second."""
+@dataclass(frozen=True)
+class Played:
+    """What games came to. rate: evaluations per second. runner, workers: cores that this process took, and
+    the worker processes together."""
+
+    rate: float
+    mean_batch: float
+    runner: float
+    workers: float
+
+
+async def play(config: SelfPlayConfig, workers: int, seconds: float) -> Played:
+    """Let games be played for a while. workers: processes, 0 for auto."""
+    games = config.concurrency
     openings = read_openings(OpeningSettings(), games, seed=config.seed)
+    place = machine_place(workers)(SelfPlayJob(config, tuple(openings)), _note)
 
     async def one_after_the_other(number: int) -> None:
         while True:
-            await play_game(number, openings[number % games], config, pool)
+            await place.play([number])
             number += games
 
-    tasks = [asyncio.create_task(one_after_the_other(number)) for number in range(games)]
-    await asyncio.sleep(SETTLE_SECONDS)
-    began, processor, before = time.perf_counter(), time.process_time(), pool.statistics()
-    await asyncio.sleep(seconds)
-    passed, spent, after = time.perf_counter() - began, time.process_time() - processor, pool.statistics()
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-    evaluations = after.evaluations - before.evaluations
+    tasks: list[asyncio.Task[None]] = []
+    try:
+        await place.open()
+        tasks += [asyncio.create_task(one_after_the_other(number)) for number in range(games)]
+        await asyncio.sleep(SETTLE_SECONDS)
+        before, cores_before = place.statistics(), _processor_seconds()
+        await asyncio.sleep(seconds)
+        after, cores_after = place.statistics(), _processor_seconds()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await place.close()
+    # Workers report now and then: the time is that between reports.
+    evaluations, passed = after.evaluations - before.evaluations, after.seconds - before.seconds
     batches = _batches(after) - _batches(before)
-    return evaluations / passed, evaluations / max(1.0, batches), spent / passed
+    runner, others = (late - early for late, early in zip(cores_after, cores_before, strict=True))
+    return Played(evaluations / passed, evaluations / max(1.0, batches), runner / seconds, others / seconds)
+
+
+def _note(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+def _processor_seconds() -> tuple[float, float]:
+    """Of this process, and of its workers together."""
+    own = psutil.Process()
+    workers = 0.0
+    for child in own.children():
+        with contextlib.suppress(psutil.Error):
+            if "engine.match.worker_process" in child.cmdline():
+                workers += sum(child.cpu_times()[:2])
+    return sum(own.cpu_times()[:2]), workers
 
 
 def _batches(total: PoolStatistics) -> float:
     return total.evaluations / total.mean_batch if total.mean_batch else 0.0
 
 
+def _numbers(text: str) -> list[int]:
+    return [0 if word == "auto" else int(word) for word in text.split(",")]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--games", type=int, default=64, help="at once (default 64)")
+    parser.add_argument("--games", type=_numbers, default=[64], help="at once (default 64)")
+    parser.add_argument("--workers", type=_numbers, default=[0], help="processes (default auto)")
     parser.add_argument("--nodes", type=int, default=400, help="per move (default 400)")
     parser.add_argument(
         "--weights", default=str(SHIPPED_NETWORK), help="network file (default: the shipped one)"
@@ -75,30 +117,37 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()
 
-    ratios = []
+    ratios: dict[tuple[int, int], list[float]] = {}
     with (
         Engine(weights=arguments.weights, backend=arguments.backend) as engine,
         open_backend(arguments.backend, load_network(arguments.weights)) as backend,
-        SearchPool() as pool,
     ):
         sizes = best_sizes(backend, 0.5)
         print(f"{backend.name} on {backend.device}, fastest in batches of {', '.join(map(str, sizes))}")
         options = SELFPLAY_OPTIONS.changed(evaluator=engine.evaluator_address)
-        config = SelfPlayConfig(options=options, nodes=arguments.nodes)
         own = best_rate(backend, sizes, arguments.seconds / 2)
-        for _ in range(arguments.rounds):
-            played, mean_batch, processor = asyncio.run(
-                play(config, pool, arguments.games, arguments.seconds)
-            )
+        cases = [(games, workers) for games in arguments.games for workers in arguments.workers]
+        for games, workers in cases * arguments.rounds:
+            config = SelfPlayConfig(options=options, nodes=arguments.nodes, games=0, concurrency=games)
+            played = asyncio.run(play(config, workers, arguments.seconds))
             before, own = own, best_rate(backend, sizes, arguments.seconds / 2)
-            ratios.append(2 * played / (before + own))
+            ratios.setdefault((games, workers), []).append(200 * played.rate / (before + own))
             print(
-                f"evaluator {before:7,.0f}/s and {own:7,.0f}/s   {arguments.games} games {played:7,.0f}/s   "
-                f"mean batch {mean_batch:5.1f}   {100 * processor:4.1f} % of a core   "
-                f"{100 * ratios[-1]:5.1f} %",
+                f"evaluator {before:7,.0f}/s and {own:7,.0f}/s   {_case(games, workers)} "
+                f"{played.rate:7,.0f}/s   mean batch {played.mean_batch:6.1f}   cores: runner "
+                f"{played.runner:.2f}, workers {played.workers:.2f}   {ratios[games, workers][-1]:5.1f} %",
                 flush=True,
             )
-    print_figures([Figure("% of the evaluator's best", 100 * statistics.median(ratios), 90)])
+    print_figures(
+        [
+            Figure(f"% of the evaluator's best, {_case(*case)}", statistics.median(found), 90)
+            for case, found in ratios.items()
+        ]
+    )
+
+
+def _case(games: int, workers: int) -> str:
+    return f"{games} games, {workers or 'auto'} workers"
 
 
 if __name__ == "__main__":
