@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache
 from typing import Any
@@ -222,7 +222,14 @@ class GpuBackend(Backend):
         self._executor: Executor | None = None
         while True:
             try:
-                self.executor = Executor(device, compiler, plan, buckets, libraries=self._libraries)
+                self.executor = Executor(
+                    device,
+                    compiler,
+                    plan,
+                    buckets,
+                    libraries=self._libraries,
+                    planned=expected.start if expected is not None else lambda: None,
+                )
                 break
             except OutOfDeviceMemory as error:
                 if len(buckets) == 1:
@@ -368,11 +375,19 @@ class _Expected:
 
     def __init__(self, network: NetworkSpec) -> None:
         self.probe = probe_batch(_CHECKED_POSITIONS, seed=7)
-        thread = ThreadPoolExecutor(1, "reference")
-        self._result = thread.submit(ReferenceBackend(network).evaluate, self.probe)
-        thread.shutdown(wait=False)
+        self._network = network
+        self._result: Future[EvaluationBatch] | None = None
+
+    def start(self) -> None:
+        """Begin to compute, once."""
+        if self._result is None:
+            thread = ThreadPoolExecutor(1, "reference")
+            self._result = thread.submit(ReferenceBackend(self._network).evaluate, self.probe)
+            thread.shutdown(wait=False)
 
     def wait(self) -> EvaluationBatch:
+        self.start()
+        assert self._result is not None
         return self._result.result()
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -101,9 +101,11 @@ class Executor:
         *,
         libraries: Sequence[Library] = (),
         slots: int = 2,
+        planned: Callable[[], None] = lambda: None,
     ) -> None:
-        """buckets: ascending batch sizes; a batch is padded to the next one. Raises DeviceError (among them
-        OutOfDeviceMemory, with nothing left allocated) and PlanError."""
+        """buckets: ascending batch sizes; a batch is padded to the next one. planned: called when the weights
+        are packed, for which all of the CPU was needed. Raises DeviceError (among them OutOfDeviceMemory,
+        with nothing left allocated) and PlanError."""
         self.device = device
         self.buckets = buckets
         self._libraries = {library.name: library for library in libraries}
@@ -114,6 +116,7 @@ class Executor:
             persistent = plan.persistent_program(size)
             if persistent is not None:
                 self.alternatives[size] = (self._programs[size], persistent)
+        planned()
         self._allocated: list[int] = []
         self._host: list[HostBuffer] = []
         self._capturing = threading.Lock()
@@ -376,17 +379,16 @@ class Executor:
             if id(array) not in addresses:
                 addresses[id(array)] = size
                 size += round_up(array.nbytes, _ALIGNMENT)
-        in_place = self.device.info.integrated
-        if in_place:
-            buffer = self._allocate_host(size, cached=True)
-            block, staged = buffer.address, buffer.array
+        if not self.device.info.integrated:
+            block = self._allocate(size)
+            for array in {id(each): each for each in weights.values()}.values():
+                self.device.write(block + addresses[id(array)], array)
         else:
-            block, staged = self._allocate(size), np.zeros(size, np.uint8)
-        for array in weights.values():
-            at = addresses[id(array)]
-            staged[at : at + array.nbytes] = array.reshape(-1).view(np.uint8)
-        if not in_place:
-            self.device.write(block, staged)
+            buffer = self._allocate_host(size, cached=True)
+            block = buffer.address
+            for array in weights.values():
+                at = addresses[id(array)]
+                buffer.array[at : at + array.nbytes] = array.reshape(-1).view(np.uint8)
         return {name: block + addresses[id(array)] for name, array in weights.items()}
 
     def _allocate_work(self) -> dict[str, int]:

@@ -369,7 +369,9 @@ class _Walk:
 
         def make() -> Linear:
             depth = self.depth(name, layer)
-            weights = pack.head_rows(np.ascontiguousarray(layer.output.weights.T), layer.heads, depth).T
+            weights = layer.output.weights
+            if weights.shape[1] != layer.heads * depth:
+                weights = pack.head_rows(np.ascontiguousarray(weights.T), layer.heads, depth).T
             return Linear(
                 f"{name}.output",
                 len(layer.output.biases),

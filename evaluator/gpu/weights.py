@@ -12,6 +12,8 @@ from evaluator.blocks import by_blocks
 from evaluator.gpu.target import Precision
 from evaluator.network.spec import FloatArray
 
+_HALF_INFINITY = 0x7C00
+
 
 class WeightError(Exception):
     """A weight cannot be stored in the precision asked for."""
@@ -46,7 +48,8 @@ def _converted(
 def _to_half(values: FloatArray, out: NDArray[Any]) -> None:
     with np.errstate(over="ignore"):
         out[:] = values
-    if not np.isfinite(out).all():
+    # Without the sign infinity has the largest bits; isfinite costs as much as the conversion.
+    if len(out) and int((out.view(np.uint16) & np.uint16(0x7FFF)).max()) >= _HALF_INFINITY:
         largest = float(np.abs(values).max())
         raise WeightError(f"a weight of {largest:.3g} does not fit into fp16; use bf16 or fp32")
 
@@ -91,8 +94,6 @@ def head_rows(weights: FloatArray, heads: int, depth: int) -> FloatArray:
     """[heads * d, ...] -> [heads * depth, ...]: every head's rows padded with zeros to `depth`; the array
     itself where nothing is missing."""
     own = weights.shape[0] // heads
-    if own == depth:
-        return weights
     if own == depth:
         return weights
     result = np.zeros((heads, depth, *weights.shape[1:]), np.float32)
