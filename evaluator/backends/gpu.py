@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
-from functools import cache
+from dataclasses import replace
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from evaluator.backends.agreement import BF16, FP16, FP32, INT4, INT8
 from evaluator.backends.base import Backend, BackendError
 from evaluator.backends.probe import probe_batch
 from evaluator.backends.reference import ReferenceBackend
-from evaluator.gpu.compiler import Compiler
+from evaluator.gpu.compiler import Compiler, KernelKey
 from evaluator.gpu.device import Device, DeviceError, DeviceInfo, OutOfDeviceMemory
 from evaluator.gpu.discovery import Discovery, discover, open_device, open_libraries, select, select_all
 from evaluator.gpu.executor import Executor, Layout
@@ -26,7 +26,15 @@ from evaluator.gpu.packed import WeightFormat, rounded_network
 from evaluator.gpu.plan import Plan
 from evaluator.gpu.steps import PlanError
 from evaluator.gpu.target import Precision
-from evaluator.gpu.tune import Chooses, Collector, LibraryGivenUp, Measured, Tuner
+from evaluator.gpu.tune import (
+    PRODUCT_KERNELS,
+    Chooses,
+    Collector,
+    LibraryGivenUp,
+    Measured,
+    Needs,
+    Tuner,
+)
 from evaluator.network.spec import AttentionBody, NetworkSpec
 from protocol.batch import EvaluationBatch, PositionBatch
 
@@ -153,18 +161,14 @@ def tune(
         for name, why in problems.items():
             progress(f"without {name}: {why}")
         tuner = Tuner(taken, Compiler(taken), stored, libraries, progress=progress)
-        wanted = Collector(info.target, stored, info.multiprocessors)
-        plan = Plan(_rounded(network, form), info.target, stored, wanted, form)
-        for size in usual_buckets(info):
-            plan.program(size)
+        plan = Plan(_rounded(network, form), info.target, stored, tuner.choose, form)
+        needs = _needs(plan, info, usual_buckets(info))
         if rebuild:
-            for product in wanted.products:
+            for product in needs.products:
                 tuner.known.pop(product, None)
-        for product in wanted.products:
-            with suppress(LibraryGivenUp):  # nothing is built yet that would have to be built anew
-                tuner.choose(product)
+        tuner.measure_all(needs)
         tuner.save()
-        return [(product, tuner.known[product]) for product in wanted.products]
+        return [(product, tuner.known[product]) for product in needs.products]
     except PlanError as error:
         raise BackendError(str(error)) from error
     finally:
@@ -222,6 +226,8 @@ class GpuBackend(Backend):
         self._executor: Executor | None = None
         while True:
             try:
+                if tuner is not None:
+                    tuner.expect(partial(_needs, plan, info, buckets))
                 self.executor = Executor(
                     device,
                     compiler,
@@ -389,6 +395,18 @@ class _Expected:
         self.start()
         assert self._result is not None
         return self._result.result()
+
+
+def _needs(plan: Plan, info: DeviceInfo, buckets: tuple[int, ...]) -> Needs:
+    """The matrix products of all batch sizes, and the kernels of everything but them."""
+    collector = Collector(info.target, plan.precision, info.multiprocessors)
+    plan = replace(plan, choose=collector, weights={})  # shares the packed layers
+    kernels: dict[tuple[KernelKey, int], None] = {}
+    for size in buckets:
+        for program in (plan.program(size), plan.persistent_program(size)):
+            if program is not None:
+                kernels |= {key: None for key in program.kernels() if key[0].file not in PRODUCT_KERNELS}
+    return Needs(tuple(collector.products), tuple(kernels))
 
 
 def usual_buckets(info: DeviceInfo, max_batch: int | None = None) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
@@ -23,20 +23,15 @@ from evaluator.gpu.device import Device
 from evaluator.gpu.gemm import Choice, Product
 from evaluator.gpu.launching import multiply, queue
 from evaluator.gpu.library import Library
-from evaluator.gpu.packed import Packed, WeightFormat, rounded
-from evaluator.gpu.packed import pack as pack_codes
+from evaluator.gpu.packed import Packed
 from evaluator.gpu.products import ROW_COUNTERS
 from evaluator.gpu.program import Branch, Buffer, LibraryStep, Matrix, Program, Space
+from evaluator.gpu.samples import RESIDUAL_AT, Copies, Samples, exact
 from evaluator.gpu.steps import After, Linear
-from evaluator.gpu.target import Precision
+from evaluator.gpu.target import Precision, Target
 from evaluator.network.spec import LayerNorm
 
 T = TypeVar("T")
-
-_WEIGHTS_BYTES = 96 << 20
-"""Copies of the weights that are read in turn: more than the L2 of any GPU."""
-
-_MOST_COPIES = 64
 
 _WEIGHTS = ("weights", "codes", "scales", "biases", "library_biases", "gammas", "betas")
 """Of a product: what the Builder need not make, because it is on the device already."""
@@ -51,7 +46,20 @@ _LIMITS = {Precision.FP16: (0.02, 0.2), Precision.BF16: (0.02, 0.2), Precision.F
 _STORED = {Precision.FP16: np.float16, Precision.BF16: np.uint16, Precision.FP32: np.float32}
 _BITS = {Precision.FP16: np.int16, Precision.BF16: np.int16, Precision.FP32: np.int32}
 
-_MEASURE_MS = 1.0
+_FIRST_RUNS, _FIRST_US = 6, 200.0
+"""Of a choice at a first look: runs in one graph, fewer where these take longer together. Two at least."""
+
+_MOST_RUNS, _MEASURE_US = 64, 500.0
+"""The same of a second look."""
+
+_FAR_BEHIND = 1.4
+"""A choice so many times slower than the best at a first look is not looked at again. What a graph costs by
+itself is in it, so that it is off by less than the choice."""
+
+_LEAST_US = 1.0
+
+_TURNS, _TURN_US = 4, 2000.0
+"""Of choices that are compared in turns, and how long one is."""
 
 _EPSILON = 1e-3
 
@@ -73,27 +81,28 @@ class Errors:
 
 
 class Bench:
-    """Memory and random operands for one product; the choices are run on the same ones."""
+    """Memory for one product; the choices are run on the same random operands."""
 
     def __init__(
         self,
         device: Device,
         compiler: Compiler,
-        precision: Precision,
         libraries: Sequence[Library],
         product: Product,
+        samples: Samples,
     ) -> None:
-        self._device, self._compiler, self._precision = device, compiler, precision
+        """samples: the operands, in the precision of the product. A bench that is abandoned takes them
+        along."""
+        self._device, self._compiler, self._precision = device, compiler, samples.precision
         self._libraries = {library.name: library for library in libraries}
         self._product = product
+        self._samples = samples
         self._allocated: list[int] = []
         self._buffers: dict[str, int] = {}
         self._sizes: dict[str, int] = {}
-        self._copies: dict[str, tuple[int, int]] = {}
-        self._packed: Packed | None = None
-        self._rng = np.random.default_rng(1)
+        self._copies: dict[str, Copies] = {}
         self._handles: list[Any] = []
-        self._abandoned = False
+        self._first_best = math.inf
         self.rows = np.unique(np.linspace(0, product.m - 1, _CHECKED_ROWS).astype(int))
         """Those that are compared."""
 
@@ -106,26 +115,21 @@ class Bench:
         return self
 
     def _prepare(self) -> None:
-        product, precision = self._product, self._precision
-        width = product.k // 9 if product.convolution else product.k
-        inputs = self._fill("a", (product.m, width), 1.0)
-        weights = self._random((product.n, product.k), product.k**-0.5)
-        if product.weight_bits:
-            form = next(each for each in WeightFormat if each.bits == product.weight_bits)
-            weights = pack.stored(rounded(weights.astype(np.float32), form), precision)
-            self._packed = pack_codes(weights, form, self._device.info.target.matrix_unit(precision))
-            assert self._packed is not None
-            self._buffers["product.scales"] = self._allocate(self._packed.scales.nbytes)
-            self._device.write(self._buffers["product.scales"], self._packed.scales)
-            self._copy("product.codes", self._packed.codes)
-        self._copy("product.weights", weights)
-        skip = self._fill("residual", (product.m, product.n), 1.0) if product.residual else None
-        biases = self._rng.standard_normal((64 if product.bias_by_square else 1, product.n)).astype(
-            np.float32
-        )
+        product = self._product
+        elements = product.m * _width(product)
+        if product.residual:
+            elements = max(elements, RESIDUAL_AT + product.m * product.n)
+        self._buffers["a"] = self._samples.inputs(elements)
+        self._buffers["residual"] = self._buffers["a"] + RESIDUAL_AT * self._precision.bytes
+        self._weights = weights = self._samples.weights(product.n, product.k, product.weight_bits)
+        self._copies["product.weights"] = weights.plain
+        if weights.codes is not None and weights.scales is not None:
+            self._copies |= {"product.codes": weights.codes, "product.scales": weights.scales}
+        shape = (64 if product.bias_by_square else 1, product.n)
+        biases = np.random.default_rng(2).standard_normal(shape).astype(np.float32)
         for name, values in (
             ("product.biases", biases),
-            ("product.library_biases", pack.stored(biases, precision)),
+            ("product.library_biases", pack.stored(biases, self._precision)),
             ("product.gammas", biases),
             ("product.betas", biases),
             ("row_counters", np.zeros(ROW_COUNTERS, np.uint32)),
@@ -136,14 +140,14 @@ class Bench:
         self._workspace = self._allocate(space)
         self._stream = self._kept(self._device.create_stream())
         self._start, self._end = (self._kept(self._device.create_event(timing=True)) for _ in range(2))
-        self._expected = self._reference(inputs, weights, biases, skip)
+        self._expected = self._reference(biases)
 
     def _kept(self, handle: Any) -> Any:
         self._handles.append(handle)
         return handle
 
     def __exit__(self, *_: object) -> None:
-        if self._abandoned:  # what still runs would write into memory that is somebody else's by then
+        if self._samples.abandoned:  # what still runs would write into memory that is somebody else's by then
             return
         for handle in self._handles:
             self._device.release(handle)
@@ -172,11 +176,25 @@ class Bench:
         )
 
     def microseconds(self, choice: Choice) -> float:
-        """Of one run among many, the best of three measurements. `errors` must have come before."""
+        """Of one run among many, the best of two measurements; of a few if others have been far faster.
+        `errors` must have come before."""
         program = self._program(choice)
-        once = self._time(program, 2) / 2
-        repeats = int(min(64, max(4, _MEASURE_MS * 1000 / max(once, 1.0))))
-        return min(self._time(program, repeats) / repeats for _ in range(2))
+        best = self._first_best
+        once = self._time(program, _FIRST_RUNS if math.isinf(best) else _runs(best, _FIRST_US, _FIRST_RUNS))
+        self._first_best = min(best, once)
+        if once > _FAR_BEHIND * self._first_best:
+            return once
+        return self._time(program, _runs(once, _MEASURE_US, _MOST_RUNS))
+
+    def in_turns(self, choices: Sequence[Choice], about_us: float) -> list[float]:
+        """Microseconds of a run of each, one after the other and again and again. A chip at its limit of
+        power lowers its clock while it is measured, which would favour what comes first. about_us: of a
+        run."""
+        graphs = [self._graph(self._program(each), _runs(about_us, _TURN_US, _MOST_RUNS)) for each in choices]
+        turns = [[self._run_graph(graph) for graph in graphs] for _ in range(1 + _TURNS)]
+        for graph, _ in graphs:
+            self._device.release(graph)
+        return [sum(times) / _TURNS for times in zip(*turns[1:], strict=True)]
 
     def within(self, seconds: float, work: Callable[[], T]) -> T:
         """What work returns or raises, done by a thread of its own. Raises TooSlow after so many seconds; the
@@ -195,7 +213,7 @@ class Bench:
         thread.start()
         thread.join(seconds)
         if thread.is_alive():
-            self._abandoned = True
+            self._samples.abandoned = True
             raise TooSlow(f"no answer within {seconds:g} s")
         if errors:
             raise errors[0]
@@ -206,32 +224,38 @@ class Bench:
         self._device.record(self._end, self._stream)
         self._device.synchronize(self._end)
 
-    def compile(self, choices: Iterable[Choice]) -> None:
-        """All their kernels at once, on all cores."""
-        self._compiler.load([key for choice in choices for key in self._program(choice).kernels()])
-
     def _kernels(self, program: Program) -> dict[tuple[KernelKey, int], Any]:
         return self._compiler.load(list(program.kernels()))
 
-    def _time(self, program: Program, repeats: int) -> float:
-        """Microseconds of `repeats` runs in one graph, after one that warms up."""
+    def _time(self, program: Program, runs: int) -> float:
+        """Microseconds of a run: a graph of so many is launched once to warm up, then the better of two
+        measurements counts."""
+        graph = self._graph(program, runs)
+        times = [self._run_graph(graph) for _ in range(3)]
+        self._device.release(graph[0])
+        return max(min(times[1:]), _LEAST_US)
+
+    def _graph(self, program: Program, runs: int) -> tuple[Any, int]:
+        """So many runs as a graph, and how many."""
         device, stream = self._device, self._stream
         kernels = self._kernels(program)
         device.begin_capture(stream)
         try:
-            for repeat in range(repeats):
-                self._queue(program, kernels, repeat, first=repeat == 0)
+            for run in range(runs):
+                self._queue(program, kernels, run, first=run == 0)
         except BaseException:
             device.abandon_capture(stream)
             raise
-        graph = device.end_capture(stream)
-        for _ in range(2):
-            device.record(self._start, stream)
-            device.launch_graph(graph, stream)
-            device.record(self._end, stream)
-            device.synchronize(self._end)
-        device.release(graph)
-        return device.milliseconds(self._start, self._end) * 1000
+        return device.end_capture(stream), runs
+
+    def _run_graph(self, graph: tuple[Any, int]) -> float:
+        """Microseconds of a run of it."""
+        device, stream = self._device, self._stream
+        device.record(self._start, stream)
+        device.launch_graph(graph[0], stream)
+        device.record(self._end, stream)
+        device.synchronize(self._end)
+        return device.milliseconds(self._start, self._end) * 1000 / graph[1]
 
     def _queue(
         self, program: Program, kernels: dict[tuple[KernelKey, int], Any], copy: int, *, first: bool
@@ -249,56 +273,33 @@ class Bench:
             first = False
 
     def _program(self, choice: Choice) -> Program:
-        product = self._product
-        known = dict.fromkeys([f"product.{name}" for name in _WEIGHTS], np.zeros(0))
-        builder = Builder(product.m, self._device.info.target, self._precision, lambda _: choice, known)
-        inputs = product.k // 9 if product.convolution else product.k
-        a = Matrix(Buffer(Space.WORK, "a"), product.m, inputs, inputs)
-        if product.segment:
-            a = replace(a, stride=product.segment, segment=product.segment)
-        rows = (64, product.n) if product.bias_by_square else (product.n,)
-        layer = Linear(
-            "product",
-            product.n,
-            np.broadcast_to(np.float32(0), (product.n, product.k)),
-            np.broadcast_to(np.float32(0), rows) if product.bias else None,
-            product.activation,
-            product.convolution,
-            self._packed,
-        )
-        residual = Matrix(Buffer(Space.WORK, "residual"), product.m, product.n, product.n)
-        ones = np.ones(0, np.float32)
-        builder.linear(
-            layer,
-            a,
-            "out",
-            residual=residual if product.residual else None,
-            after=After(LayerNorm(ones, ones, _EPSILON)) if product.followed else None,
-        )
-        for name, size in builder.program.work.items():
+        target = self._device.info.target
+        program = trial(self._product, choice, target, self._precision, self._weights.packed)
+        for name, size in program.work.items():
             if self._sizes.get(name, 0) < size:
                 self._buffers[name] = self._allocate(size)
                 self._sizes[name] = size
-        return builder.program
+        return program
 
-    def _reference(self, inputs: Any, weights: Any, biases: Any, skip: Any) -> Any:
+    def _reference(self, biases: Any) -> Any:
         """The rows that are compared, in float64 from the very same operands."""
-        product, precision, rows = self._product, self._precision, self.rows
+        product, rows = self._product, self.rows
+        width = _width(product)
         if product.convolution:
-            x = np.zeros((len(rows), 3, 3, inputs.shape[1]))
+            x: Any = np.zeros((len(rows), 3, 3, width))
             for index, row in enumerate(rows):
-                board = _exact(inputs[row - row % 64 : row - row % 64 + 64], precision)
+                board = self._samples.rows(row - row % 64 + np.arange(64), width)
                 padded = np.pad(board.reshape(8, 8, -1), ((1, 1), (1, 1), (0, 0)))
                 rank, file = divmod(row % 64, 8)
                 x[index] = padded[rank : rank + 3, file : file + 3]
             x = x.reshape(len(rows), -1)
         else:
-            x = _exact(inputs[rows], precision)
-        x = x @ _exact(weights, precision).T
+            x = self._samples.rows(rows, width)
+        x = x @ self._weights.exact.T
         if product.bias:
             x += biases[rows % 64] if product.bias_by_square else biases
-        if skip is not None:
-            x += _exact(skip[rows], precision)
+        if product.residual:
+            x += self._samples.rows(rows, product.n, RESIDUAL_AT)
         x = activate(product.activation, x)
         return layer_norm(LayerNorm(biases[0], biases[0], _EPSILON), x) if product.followed else x
 
@@ -307,44 +308,60 @@ class Bench:
         found = np.empty(self._expected.shape, _BITS[self._precision])
         for values, row in zip(found, self.rows, strict=True):
             self._device.read(self._buffers[name] + int(row) * values.nbytes, values)
-        return _exact(found.view(_STORED[self._precision]), self._precision)
+        return exact(found.view(_STORED[self._precision]), self._precision)
 
     def _write_rows(self, name: str, bits: Any) -> None:
         for values, row in zip(bits, self.rows, strict=True):
             self._device.write(self._buffers[name] + int(row) * values.nbytes, values)
 
     def _address(self, buffer: Buffer, copy: int) -> int:
-        count, stride = self._copies.get(buffer.name, (1, 0))
-        return self._buffers[buffer.name] + copy % count * stride
-
-    def _copy(self, name: str, weights: Any) -> None:
-        """Several copies of weights."""
-        stride = pack.round_up(weights.nbytes, 256)
-        count = max(1, min(_MOST_COPIES, _WEIGHTS_BYTES // stride))
-        self._copies[name] = count, stride
-        self._buffers[name] = self._allocate(count * stride)
-        for copy in range(count):
-            self._device.write(self._buffers[name] + copy * stride, weights)
+        copies = self._copies.get(buffer.name)
+        return self._buffers[buffer.name] if copies is None else copies[copy]
 
     def _allocate(self, size: int) -> int:
         address = self._device.allocate(size)
         self._allocated.append(address)
         return address
 
-    def _random(self, shape: tuple[int, int], scale: float) -> Any:
-        """Random elements; a block of them over and over, of a length that leaves no two rows the same."""
-        block = self._rng.standard_normal((1 << 18) + 1, np.float32) * np.float32(scale)
-        return np.resize(pack.stored(block, self._precision), shape)
 
-    def _fill(self, name: str, shape: tuple[int, int], scale: float) -> Any:
-        values = self._random(shape, scale)
-        self._buffers[name] = self._allocate(values.nbytes)
-        self._device.write(self._buffers[name], values)
-        return values
+def trial(
+    product: Product, choice: Choice, target: Target, precision: Precision, packed: Packed | None = None
+) -> Program:
+    """The launches that compute a product alone by a choice. packed: its weights as codes, where there
+    are any. Buffers are named "a", "residual", "out" and "product.…"."""
+    known = dict.fromkeys([f"product.{name}" for name in _WEIGHTS], np.zeros(0))
+    builder = Builder(product.m, target, precision, lambda _: choice, known)
+    inputs = _width(product)
+    a = Matrix(Buffer(Space.WORK, "a"), product.m, inputs, inputs)
+    if product.segment:
+        a = replace(a, stride=product.segment, segment=product.segment)
+    rows = (64, product.n) if product.bias_by_square else (product.n,)
+    layer = Linear(
+        "product",
+        product.n,
+        np.broadcast_to(np.float32(0), (product.n, product.k)),
+        np.broadcast_to(np.float32(0), rows) if product.bias else None,
+        product.activation,
+        product.convolution,
+        packed,
+    )
+    residual = Matrix(Buffer(Space.WORK, "residual"), product.m, product.n, product.n)
+    ones = np.ones(0, np.float32)
+    builder.linear(
+        layer,
+        a,
+        "out",
+        residual=residual if product.residual else None,
+        after=After(LayerNorm(ones, ones, _EPSILON)) if product.followed else None,
+    )
+    return builder.program
 
 
-def _exact(values: Any, precision: Precision) -> Any:
-    """Stored elements in float64."""
-    if precision is Precision.BF16:
-        values = (values.astype(np.uint32) << np.uint32(16)).view(np.float32)
-    return values.astype(np.float64)
+def _runs(once: float, together: float, most: int) -> int:
+    """How many runs of so many microseconds to put into a graph that should take `together`."""
+    return int(min(most, max(2, together / once)))
+
+
+def _width(product: Product) -> int:
+    """Of a row of inputs, in elements."""
+    return product.k // 9 if product.convolution else product.k

@@ -89,8 +89,9 @@ class Compiler:
         """Kernels that were not in the cache."""
 
     def load(self, wanted: Sequence[tuple[KernelKey, int]]) -> dict[tuple[KernelKey, int], Any]:
-        """Kernels with their dynamic shared memory in bytes, loaded. Raises CompilationError."""
-        new = {key for key, shared_bytes in wanted if (key, shared_bytes) not in self._loaded}
+        """Kernels with their dynamic shared memory in bytes, loaded. They are compiled side by side, in their
+        order: those that take longest are best named first. Raises CompilationError."""
+        new = dict.fromkeys(key for key, shared_bytes in wanted if (key, shared_bytes) not in self._loaded)
         codes: dict[KernelKey, bytes] = {}
         if new:  # Compilers release the GIL.
             with ThreadPoolExecutor(max_workers=min(16, os.cpu_count() or 1)) as pool:

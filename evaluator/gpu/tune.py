@@ -2,7 +2,9 @@
 
 Candidates are our own kernel with the likeliest tiles, and whatever the vendor's libraries offer. Each is
 compared with float64 on the host and timed (bench.py). Libraries are not trusted: what is wrong, fails or
-does not return in time is dropped and named in the log, and one that is nothing but trouble is given up.
+does not return in time is dropped and named in the log, and one that is nothing but trouble is given up. As
+soon as one product is not known all that will be asked for are measured, so that their kernels compile side
+by side and they share their operands.
 
 The cache file is keyed by device, driver, precision and code (the kernels, the modules that choose, the
 libraries' versions). Of the network it is keyed by what matters: inside the file every product is found by
@@ -17,22 +19,26 @@ import json
 import logging
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
 import platformdirs
 
 from evaluator.gpu import hopper
-from evaluator.gpu.bench import Bench, TooSlow
-from evaluator.gpu.compiler import KERNELS, Compiler, source
+from evaluator.gpu.bench import Bench, TooSlow, trial
+from evaluator.gpu.compiler import KERNELS, Compiler, KernelKey, source
 from evaluator.gpu.device import Device, DeviceError
 from evaluator.gpu.gemm import Choice, Product, Tile, candidates, estimate
 from evaluator.gpu.hopper import HopperTile
 from evaluator.gpu.library import EPILOGUES, Library, library_product
-from evaluator.gpu.target import Precision
+from evaluator.gpu.packed import Packed, WeightFormat
+from evaluator.gpu.samples import Samples
+from evaluator.gpu.target import Precision, Target
 from evaluator.network.spec import Activation
+from evaluator.progress import announce
 
 log = logging.getLogger(__name__)
 
@@ -45,12 +51,19 @@ CANDIDATE_S = 5.0
 """What a library may take for its first answer. Some compile for minutes for each shape; the ones that load
 code from disk need a fraction of a second."""
 
+_POWER_US, _CLOSE = 40.0, 1.06
+"""From so many microseconds on a product may take the chip to its limit of power; what is then as close to
+the best as the second says is measured again, in turns."""
+
 _PATIENCE = 3
 """A library that got everything wrong for so many products in a row is not asked again."""
 
+_SAVE_S = 5.0
+"""Between writes of the cache while much is measured."""
+
 _CODE = (
     *("bench", "cublaslt", "gemm", "hipblas", "hipblaslt", "hopper", "library", "packed", "products"),
-    *("steps", "tensor_maps", "tune"),
+    *("samples", "steps", "tensor_maps", "tune"),
 )
 """Modules that the meaning of a cached choice depends on."""
 
@@ -67,8 +80,22 @@ class Measured:
     microseconds: float
 
 
+PRODUCT_KERNELS = ("gemm", "gemm_hopper", "rows")
+"""What products become, as chosen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What a network's programs are made of: products, and the kernels of everything else."""
+
+    products: Collection[Product]
+    kernels: Collection[tuple[KernelKey, int]] = ()
+
+
 class Chooses(Protocol):
     """What a backend asks of a Tuner."""
+
+    def expect(self, needs: Callable[[], Needs]) -> None: ...
 
     def choose(self, product: Product) -> Choice: ...
 
@@ -100,14 +127,18 @@ class Tuner:
         self._chosen: set[str] = set()
         self._failures: dict[str, int] = {}
         self._given_up: set[str] = set()
+        self._needs: Callable[[], Needs] = lambda: Needs(())
+
+    def expect(self, needs: Callable[[], Needs]) -> None:
+        """Say what `choose` is going to be asked for. needs: called if something of it must be measured."""
+        self._needs = needs
 
     def choose(self, product: Product) -> Choice:
         """The fastest correct way, measured now if it is not known. Raises DeviceError if there is none, and
         LibraryGivenUp once when earlier answers no longer hold."""
         if product not in self.known:
-            self.known[product] = self.measure(product)
-            self.measured += 1
-            self._forget_given_up()
+            needs = self._needs()
+            self.measure_all(Needs({product: None, **dict.fromkeys(needs.products)}, needs.kernels))
         choice = self.known[product][0].choice
         self._chosen.add(choice.library)
         return choice
@@ -117,9 +148,52 @@ class Tuner:
         if self._path is not None and self.measured:
             _write(self._path, _read(self._path) | self.known)
 
-    def measure(self, product: Product) -> list[Measured]:
-        """Every candidate that computes the right thing, the fastest first. Raises DeviceError if there is
-        none."""
+    def measure_all(self, needs: Needs) -> None:
+        """Measure what is not known yet. Raises as `choose` does."""
+        # One shape after the other, as it keeps its weights.
+        unknown = sorted(
+            (product for product in needs.products if product not in self.known),
+            key=lambda each: (each.n, each.k, each.weight_bits, each.m),
+        )
+        self._compile(unknown, needs.kernels)
+        samples = Samples(self._device, self._precision)
+        save_at = time.monotonic() + _SAVE_S
+        try:
+            for done, product in enumerate(unknown):
+                if time.monotonic() > save_at:  # whoever ends the program now need not start anew
+                    self.save()
+                    save_at = time.monotonic() + _SAVE_S
+                announce(
+                    f"measuring matrix products on {self._device.info.name}, {done} of {len(unknown)} done; "
+                    "the next start needs none of it"
+                )
+                self.known[product] = self.measure(product, samples)
+                self.measured += 1
+                if samples.abandoned:
+                    samples = Samples(self._device, self._precision)
+        finally:
+            samples.close()
+        self._forget_given_up()
+
+    def _compile(self, products: Sequence[Product], others: Collection[tuple[KernelKey, int]]) -> None:
+        """All kernels at once, on all cores."""
+        target, precision = self._device.info.target, self._precision
+        keys = dict.fromkeys(others)
+        for product in products:
+            form = next((each for each in WeightFormat if each.bits == product.weight_bits), None)
+            packed = None if form is None else Packed(form, np.zeros(0, np.uint8), np.zeros(0))
+            libraries = [
+                Choice(None, library=library.name, fused=fused)
+                for library in self._libraries
+                for fused in (True, False)
+            ]
+            for choice in (*self._own(product), *libraries):
+                keys |= trial(product, choice, target, precision, packed).kernels()
+        announce(f"compiling kernels for {self._device.info.name}; they are kept for the next start")
+        self._compiler.load(list(keys))
+
+    def _own(self, product: Product) -> list[Choice]:
+        """Our own kernels for a product, with the likeliest tiles."""
         info = self._device.info
         count = _OWN_CANDIDATES_OF_FEW if product.m <= _FEW_ROWS else _OWN_CANDIDATES
         own: list[Choice] = []
@@ -127,14 +201,19 @@ class Tuner:
             ranked = candidates(product, info.target, self._precision, packed=packed)
             ranked.sort(key=lambda choice: estimate(product, choice, info.multiprocessors))
             own += [next(choice for choice in ranked if choice.splits == 1), *ranked[:count]]
-        possible = list(dict.fromkeys(own))
         tiles = hopper.candidates(product, info.target, self._precision)
-        possible += [Choice(None, hopper=tile) for tile in tiles]
+        return [*dict.fromkeys(own), *(Choice(None, hopper=tile) for tile in tiles)]
+
+    def measure(self, product: Product, samples: Samples | None = None) -> list[Measured]:
+        """Every candidate that computes the right thing, the fastest first. Raises DeviceError if there is
+        none."""
+        if samples is None:
+            with Samples(self._device, self._precision) as samples:
+                return self.measure(product, samples)
         start = time.perf_counter()
         measured: list[Measured] = []
-        with Bench(self._device, self._compiler, self._precision, self._libraries, product) as bench:
-            bench.compile(possible)
-            for choice in possible:
+        with Bench(self._device, self._compiler, self._libraries, product, samples) as bench:
+            for choice in self._own(product):
                 try:
                     errors = bench.errors(choice)
                 except DeviceError as error:
@@ -149,9 +228,14 @@ class Tuner:
             for library in self._libraries:
                 if library.name not in self._given_up:
                     measured += self._of_library(bench, library, product)
-        if not measured:
-            raise DeviceError(f"nothing computes {product} correctly")
-        measured.sort(key=lambda each: each.microseconds)
+            if not measured:
+                raise DeviceError(f"nothing computes {product} correctly")
+            measured.sort(key=lambda each: each.microseconds)
+            best_us = measured[0].microseconds
+            close = [each.choice for each in measured if each.microseconds < _CLOSE * best_us]
+            if best_us > _POWER_US and len(close) > 1 and not samples.abandoned:
+                again = map(Measured, close, bench.in_turns(close, best_us))
+                measured = sorted(again, key=lambda each: each.microseconds) + measured[len(close) :]
         best = ", ".join(f"{each.choice} {each.microseconds:.1f} us" for each in measured[:4])
         self._progress(
             f"{product.m} x {product.n} x {product.k}: {best} "
@@ -232,7 +316,7 @@ def offers(library: Library, product: Product) -> list[Choice]:
 class Collector:
     """A Chooser that only notes what it is asked for."""
 
-    def __init__(self, target: Any, precision: Precision, multiprocessors: int) -> None:
+    def __init__(self, target: Target, precision: Precision, multiprocessors: int) -> None:
         self.products: dict[Product, None] = {}
         self._of = (target, precision, multiprocessors)
 

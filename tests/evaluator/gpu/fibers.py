@@ -3,6 +3,7 @@ what runs on an AMD GPU."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from evaluator.backends.gpu import GpuBackend
@@ -12,6 +13,7 @@ from evaluator.gpu.discovery import open_device
 from evaluator.gpu.gemm import Choice, Product, model_chooser
 from evaluator.gpu.packed import WeightFormat
 from evaluator.gpu.target import Precision
+from evaluator.gpu.tune import Needs
 from evaluator.network import NetworkSpec
 from tests.hip_runtime.standin import Runtime
 
@@ -21,6 +23,9 @@ class ModelTuner:
 
     def __init__(self, device: Device, precision: Precision) -> None:
         self._choose = model_chooser(device.info.target, precision, device.info.multiprocessors)
+
+    def expect(self, needs: Callable[[], Needs]) -> None:
+        pass
 
     def choose(self, product: Product) -> Choice:
         return self._choose(product)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from evaluator.gpu.packed import GROUP, Packed, WeightFormat, pack, rounded, rou
 from evaluator.gpu.plan import Plan
 from evaluator.gpu.program import Launch
 from evaluator.gpu.target import MatrixUnit, Precision, Target, amd_target, nvidia_target
-from evaluator.gpu.tune import Tuner
+from evaluator.gpu.tune import Needs, Tuner
 from evaluator.network.random_network import NetworkShape, random_network
 from evaluator.network.spec import Activation, FloatArray
 from protocol.batch import PositionBatch
@@ -187,6 +188,9 @@ class PlainTuner:
 
     def __init__(self, target: Target) -> None:
         self._target = target
+
+    def expect(self, needs: Callable[[], Needs]) -> None:
+        pass
 
     def choose(self, product: Product) -> Choice:
         return candidates(product, self._target, Precision.FP16)[0]

@@ -5,9 +5,11 @@ from __future__ import annotations
 import io
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from rich.console import Console
 
@@ -18,8 +20,10 @@ from evaluator.gpu.bench import Bench, Errors
 from evaluator.gpu.compiler import Compiler
 from evaluator.gpu.device import Device, DeviceError
 from evaluator.gpu.gemm import Choice, Product, candidates, model_chooser
+from evaluator.gpu.program import Program
+from evaluator.gpu.samples import Samples
 from evaluator.gpu.target import Precision, amd_target, nvidia_target
-from evaluator.gpu.tune import Measured, Tuner
+from evaluator.gpu.tune import Measured, Needs, Tuner
 from evaluator.network.spec import Activation
 from tests.evaluator.gpu.fibers import open_amd
 from tests.hip_runtime.standin import Runtime
@@ -59,6 +63,82 @@ def test_what_disagrees_is_dropped_and_what_is_known_is_not_measured_again(
     assert again.measured == 0
 
 
+def test_as_soon_as_one_is_not_known_all_that_are_needed_are_measured(
+    device: Device, kernel_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tune.platformdirs, "user_cache_dir", lambda *_: str(tmp_path))
+    other = Product(8, 16, 32, Activation.NONE)
+    first = tuner(device, kernel_cache)
+    first.expect(lambda: Needs((PRODUCT, other)))
+    first.choose(PRODUCT)
+    assert set(first.known) == {PRODUCT, other}
+    first.choose(other)
+    assert first.measured == 2
+    first.save()
+    again = tuner(device, kernel_cache)
+    again.expect(lambda: pytest.fail("everything is known"))
+    again.choose(PRODUCT)
+    again.choose(other)
+
+
+def test_what_a_first_look_shows_to_be_far_behind_is_not_looked_at_again(
+    device: Device, kernel_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs: list[int] = []
+    looks = iter([10.0, 9.0, 20.0, 12.0, 11.0])
+
+    def timed(bench: Bench, program: Program, count: int) -> float:
+        runs.append(count)
+        return next(looks)
+
+    monkeypatch.setattr(Bench, "_time", timed)
+    compiler = Compiler(device, cache_folder=kernel_cache)
+    choice = candidates(PRODUCT, device.info.target, Precision.FP32)[0]
+    with Samples(device, Precision.FP32) as samples, Bench(device, compiler, (), PRODUCT, samples) as bench:
+        assert [bench.microseconds(choice) for _ in range(3)] == [9.0, 20.0, 11.0]
+    assert runs == [6, 50, 6, 6, 41]
+
+
+def test_what_is_close_to_the_best_of_a_long_product_is_measured_again_in_turns(
+    device: Device, kernel_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = iter(range(100, 200, 4))
+    monkeypatch.setattr(Bench, "microseconds", lambda bench, choice: float(next(looks)))
+    honest, close = Bench.in_turns, []
+
+    def in_turns(bench: Bench, choices: Sequence[Choice], about_us: float) -> list[float]:
+        assert len(honest(bench, choices, about_us)) == len(choices)
+        close.extend(choices)
+        return [float(len(choices) - index) for index in range(len(choices))]
+
+    monkeypatch.setattr(Bench, "in_turns", in_turns)
+    measured = tuner(device, kernel_cache, use_cache=False).measure(PRODUCT)
+    assert len(close) == 2  # 100 and 104; the next is 1.08 times the best
+    assert [each.choice for each in measured[:2]] == close[::-1]
+    assert [each.microseconds for each in measured[:3]] == [1.0, 2.0, 108.0]
+
+
+def test_the_host_knows_the_rows_of_the_inputs(device: Device) -> None:
+    elements = 5 * 262145 + 77  # the block is written several times at once, and not in whole
+    with Samples(device, Precision.FP16) as samples:
+        found = np.empty(elements, np.float16)
+        device.read(samples.inputs(elements), found)
+        rows = elements // 1000 - np.arange(3) - 1
+        expected = found[: elements // 1000 * 1000].reshape(-1, 1000)[rows]
+        assert (samples.rows(rows, 1000) == expected).all()
+        assert (samples.rows([0], 77, at=elements - 77) == found[-77:]).all()
+
+
+def test_weights_of_one_shape_are_made_once(device: Device) -> None:
+    with Samples(device, Precision.FP16) as samples:
+        first = samples.weights(32, 64, 0)
+        assert samples.weights(32, 64, 0) is first
+        stored = np.empty((32, 64), np.float16)
+        device.read(first.plain[first.plain.count + 1], stored)
+        assert (stored == first.exact).all()
+        assert samples.weights(32, 64, 8).exact.shape == (32, 64)
+
+
 def test_nothing_right_is_an_error(
     device: Device, kernel_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -84,7 +164,7 @@ def test_our_kernel_agrees_with_the_reference_on_the_host(
 ) -> None:
     compiler = Compiler(device, cache_folder=kernel_cache)
     choice = next(each for each in candidates(product, device.info.target, precision) if each.splits == 1)
-    with Bench(device, compiler, precision, (), product) as bench:
+    with Samples(device, precision) as samples, Bench(device, compiler, (), product, samples) as bench:
         errors = bench.errors(choice)
     assert errors.within(precision), errors
 

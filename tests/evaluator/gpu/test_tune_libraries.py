@@ -20,6 +20,7 @@ from evaluator.gpu.discovery import open_libraries
 from evaluator.gpu.gemm import Choice, Product
 from evaluator.gpu.library import Library
 from evaluator.gpu.program import LibraryStep
+from evaluator.gpu.samples import Samples
 from evaluator.gpu.target import Precision
 from evaluator.gpu.tune import LibraryGivenUp, Measured, Tuner
 from evaluator.network import NetworkSpec
@@ -255,11 +256,11 @@ def test_a_backend_opens_with_what_is_left_when_a_library_stops_returning(
     monkeypatch.setattr(tune, "CANDIDATE_S", 0.2)
     measure, products = Tuner.measure, []
 
-    def measure_then_hang(tuner: Tuner, product: Product) -> list[Measured]:
+    def measure_then_hang(tuner: Tuner, product: Product, samples: Samples) -> list[Measured]:
         products.append(product)
         if len(products) == 4:
             controls["hipblaslt"].fail("hang")
-        return measure(tuner, product)
+        return measure(tuner, product, samples)
 
     monkeypatch.setattr(Tuner, "measure", measure_then_hang)
     network = random_network(NETWORK)
