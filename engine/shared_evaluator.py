@@ -11,13 +11,10 @@ from collections.abc import Callable
 from time import monotonic, sleep
 from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-
-from engine._core import Batch, Tree
+from engine._core import Batch
 from engine.evaluator_process import EvaluatorLink, EvaluatorSettings, NoEvaluatorError
+from engine.joint_request import Piece, SharedPipeline, hand_out, joined
 from engine.pipeline import PipelineError
-from protocol.batch import POSITION_DTYPE, PositionBatch
 from protocol.errors import (
     DeviceFailed,
     Draining,
@@ -39,92 +36,12 @@ fill another one. Full is what the evaluator recommends, or a quarter of all pos
 OVERLOADED_SECONDS = 0.01
 """Pause when the evaluator's queue is full of others' work: there is nothing to wait on."""
 
-Floats = NDArray[np.float32]
-
 NetworkKey = tuple[str, str, str]
 """Weights, policy head and value head, as the options name them."""
 
 
 def network_key(settings: EvaluatorSettings) -> NetworkKey:
     return settings.weights, settings.policy_head, settings.value_head
-
-
-class SharedPipeline:
-    """The batches of one search among those of others: the Pipeline of a pool's searches.
-
-    Answers come through SharedEvaluator.receive. failure: why the evaluator will not evaluate what this
-    search sent; it is over then.
-    """
-
-    def __init__(
-        self, tree: Tree, evaluator: SharedEvaluator, network: NetworkKey, content_hash: str, capacity: int
-    ) -> None:
-        """content_hash: of the network whose evaluations the tree holds."""
-        self.evaluations = 0
-        self.batches = 0
-        self.network = network
-        self.content_hash = content_hash
-        self.failure: PipelineError | NoEvaluatorError | None = None
-        self._tree = tree
-        self._evaluator = evaluator
-        self._capacity = capacity
-        self._on_their_way: list[Batch] = []
-        self._free: list[Batch] = []
-
-    @property
-    def in_flight(self) -> int:
-        return len(self._on_their_way)
-
-    @property
-    def in_flight_positions(self) -> int:
-        return sum(batch.size for batch in self._on_their_way)
-
-    def take(self) -> Batch:
-        return self._free.pop() if self._free else Batch(self._capacity)
-
-    def give_back(self, batch: Batch) -> None:
-        self._free.append(batch)
-
-    def submit(self, batch: Batch) -> None:
-        self.evaluations += batch.size
-        self.batches += 1
-        self._on_their_way.append(batch)
-        self._evaluator.add(self, batch)
-
-    def poll(self, timeout_ms: float) -> bool:
-        return False  # The pool waits for all searches at once.
-
-    def abandon(self) -> None:
-        for batch in self._on_their_way:
-            self._tree.cancel(batch)
-        self._on_their_way.clear()
-
-    def waits_for(self, batch: Batch) -> bool:
-        """Whether a batch is still wanted."""
-        return any(each is batch for each in self._on_their_way)
-
-    def apply(self, batch: Batch, logits: Floats, wdl: Floats, moves_left: Floats) -> None:
-        """Take the evaluations of a batch."""
-        self._on_their_way.remove(batch)
-        try:
-            self._tree.apply(batch, logits, wdl, moves_left)
-        except ValueError as error:
-            self._tree.cancel(batch)
-            self.failure = PipelineError(f"the evaluator sent what cannot be used: {error}")
-            return
-        self._free.append(batch)
-
-
-class _Piece:
-    """A batch of a search in a request, or on its way into one."""
-
-    __slots__ = ("batch", "moves", "owner", "size")
-
-    def __init__(self, owner: SharedPipeline, batch: Batch) -> None:
-        self.owner = owner
-        self.batch = batch
-        self.size: int = batch.size
-        self.moves = 0
 
 
 class SharedEvaluator:
@@ -154,8 +71,8 @@ class SharedEvaluator:
         self._own_network = network_key(settings)
         self._client: EvaluatorClient | None = None
         self._networks: dict[NetworkKey, NetworkInfo] = {}
-        self._unsent: dict[NetworkKey, list[_Piece]] = {}
-        self._sent: dict[int, tuple[NetworkKey, list[_Piece]]] = {}
+        self._unsent: dict[NetworkKey, list[Piece]] = {}
+        self._sent: dict[int, tuple[NetworkKey, list[Piece]]] = {}
         self._sent_positions: dict[NetworkKey, int] = {}
 
     @property
@@ -199,7 +116,7 @@ class SharedEvaluator:
 
     def add(self, owner: SharedPipeline, batch: Batch) -> None:
         """Have a batch sent with the next `flush`. It must stay as it is until then."""
-        self._unsent.setdefault(owner.network, []).append(_Piece(owner, batch))
+        self._unsent.setdefault(owner.network, []).append(Piece(owner, batch))
 
     def flush(self) -> set[SharedPipeline]:
         """Send what the searches have collected, unless the evaluator has plenty and more may join it.
@@ -242,7 +159,7 @@ class SharedEvaluator:
                 size, end = size + pieces[end].size, end + 1
             request = pieces[start:end]
             try:
-                identity = client.submit(_merged(request), priority=self._priority, network=network.name)
+                identity = client.submit(joined(request), priority=self._priority, network=network.name)
             except EvaluatorLost as error:
                 self._unsent[key] = pieces[start:]
                 self._lost(client, str(error))
@@ -276,7 +193,7 @@ class SharedEvaluator:
                 self._sent_positions[key] -= sum(piece.size for piece in pieces)
             if completed.evaluation is not None:
                 self._count(completed)
-                served |= _hand_out(completed, pieces)
+                served |= hand_out(completed.evaluation, pieces)
             elif key is not None:
                 served |= self._refused(client, completed.error, key, pieces)
 
@@ -288,7 +205,7 @@ class SharedEvaluator:
         self.device_batches += len(completed.evaluation) / max(1, completed.batch_rode)
 
     def _refused(
-        self, client: EvaluatorClient, error: RemoteError | None, key: NetworkKey, pieces: list[_Piece]
+        self, client: EvaluatorClient, error: RemoteError | None, key: NetworkKey, pieces: list[Piece]
     ) -> set[SharedPipeline]:
         if isinstance(error, Overloaded | Draining | DeviceFailed | EvaluatorTimeout):
             self._unsent.setdefault(key, []).extend(pieces)
@@ -319,46 +236,8 @@ def _load(client: EvaluatorClient, weights: str, policy_head: str, value_head: s
     return client.load(path, policy_head=policy_head, value_head=value_head, timeout=600.0)
 
 
-def _fail(pieces: list[_Piece], error: PipelineError | NoEvaluatorError) -> set[SharedPipeline]:
+def _fail(pieces: list[Piece], error: PipelineError | NoEvaluatorError) -> set[SharedPipeline]:
     owners = {piece.owner for piece in pieces if piece.owner.waits_for(piece.batch)}
     for owner in owners:
         owner.failure = error
     return owners
-
-
-def _hand_out(completed: Completed, pieces: list[_Piece]) -> set[SharedPipeline]:
-    """Give each search its part of an answer, those that no longer want it left out; returns the others."""
-    served: set[SharedPipeline] = set()
-    evaluation = completed.evaluation
-    assert evaluation is not None
-    position = move = 0
-    for piece in pieces:
-        if piece.owner.waits_for(piece.batch):
-            piece.owner.apply(
-                piece.batch,
-                evaluation.logits[move : move + piece.moves],
-                evaluation.wdl[position : position + piece.size],
-                evaluation.moves_left[position : position + piece.size],
-            )
-            served.add(piece.owner)
-        position += piece.size
-        move += piece.moves
-    return served
-
-
-def _merged(pieces: list[_Piece]) -> PositionBatch:
-    """The pieces' positions as one batch, copied."""
-    offsets = np.zeros(sum(piece.size for piece in pieces) + 1, np.uint32)
-    position = move = 0
-    for piece in pieces:
-        own = piece.batch.move_offsets
-        piece.moves = int(own[-1])
-        np.add(own[1:], move, out=offsets[position + 1 : position + piece.size + 1], casting="unsafe")
-        position += piece.size
-        move += piece.moves
-    positions = np.concatenate([piece.batch.positions for piece in pieces])
-    return PositionBatch(
-        positions.view(POSITION_DTYPE).reshape(position),
-        offsets,
-        np.concatenate([piece.batch.moves for piece in pieces]),
-    )

@@ -21,7 +21,8 @@ from engine.selfplay.record import Encoding, GameEnd, Records, finish_game, make
 
 if TYPE_CHECKING:
     from engine.encoding import HistoryFill
-    from engine.pool import PoolPlayer, SearchPool
+    from engine.pool import SearchPool
+    from engine.pool_player import PoolPlayer
 
 Side = Literal["white", "black"]
 

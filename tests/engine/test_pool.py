@@ -13,7 +13,9 @@ import pytest
 from engine._core import Game, Tree
 from engine.limits import Clock, Limits
 from engine.options import Options
-from engine.pool import PoolPlayer, SearchPool, positions_per_step
+from engine.pool import SearchPool
+from engine.pool_player import PoolPlayer
+from engine.pooled_search import positions_per_step
 from protocol.messages import NetworkInfo
 
 RANDOM = Options(backend="random", hash=1, tree_memory=16, smart_pruning_factor=0.0)
