@@ -19,17 +19,17 @@ from evaluator.gpu.compiler import KernelKey
 from evaluator.gpu.program import Buffer, Launch, Matrix, Table
 from evaluator.gpu.steps import ACTIVATION_CODES, Linear, PlanError
 from evaluator.gpu.target import MatrixUnit, Precision, Target
-from evaluator.network.spec import Activation, LayerNorm
+from evaluator.network.spec import Activation, FloatArray, LayerNorm
 
 MAX_POSITIONS = 2
 """From 4 on many launches are as fast on an H200, and the kernel, which could take 8, spills registers."""
 
-_WAVES, _PHASES = 8, 10
+_WAVES, _PHASES, _SQUARES = 8, 8, 4
 _SUM_GAP = 8
-_COMMON_BYTES = 784
+_COMMON_BYTES = 2128
 """As in the kernel; the last is the size of `Shared`."""
 
-_SHAPES = ((64, 32), (32, 48), (32, 32), (32, 16), (16, 64), (16, 48), (16, 32), (16, 16))
+_SHAPES = ((64, 32), (32, 64), (32, 48), (32, 32), (32, 16), (16, 64), (16, 48), (16, 32), (16, 16))
 """Tiles of a product, rows by columns; statistics are made by tiles whose columns are a power of two."""
 
 _TILE_US, _INPUT_BYTES_PER_US, _WEIGHT_BYTES_PER_US, _IN_PARTS_US = 0.8, 1.0e5, 2.5e5, 1.0
@@ -68,9 +68,9 @@ class Space:
 
 
 def space(target: Target) -> Space:
-    """On 227 KB all weights of a tile of 48 columns are there at once if k = 1024."""
+    """On 227 KB all weights of a tile of 64 columns are there at once if k = 1024."""
     for shared, choice in (
-        (227 << 10, Space(14848, 12672, 64)),
+        (227 << 10, Space(11264, 16512, 64)),
         (163 << 10, Space(10240, 9216, 64)),
         (99 << 10, Space(5120, 4608, 64)),
         (64 << 10, Space(5120, 2560, 32)),
@@ -94,7 +94,10 @@ class SmolgenLayers:
 
 @dataclass(frozen=True, slots=True)
 class Layers:
-    """One encoder, packed."""
+    """One encoder, packed. before: the norm that its input still wants, which is the last one of the layer
+    before. The gammas of `before` and norm1 are in the weights of qkv and ffn1, the betas in their biases."""
+
+    before: LayerNorm | None
 
     qkv: Linear
     smolgen: SmolgenLayers | None
@@ -102,7 +105,14 @@ class Layers:
     norm1: LayerNorm
     ffn1: Linear
     ffn2: Linear
-    norm2: LayerNorm
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """What follows an embedding, packed: y = x + ffn2(ffn1(x)). Its norm is the first layer's `before`."""
+
+    ffn1: Linear
+    ffn2: Linear
 
 
 class Encoders:
@@ -118,19 +128,25 @@ class Encoders:
             raise PlanError(f"the persistent kernel takes at most {MAX_POSITIONS} positions")
         self._b = builder
         self._blocks = blocks
-        self._heads, self._depth = heads, depth
+        self._heads, self._depth, self._width = heads, depth, 0
         self._space = space(builder.target)
 
-    def launch(self, layers: Sequence[Layers], x: Matrix) -> Matrix:
-        """x: the embedded board; the result is in another buffer of the same shape. Raises PlanError."""
+    def launch(self, layers: Sequence[Layers], end: LayerNorm, x: Matrix, tail: Tail | None = None) -> Matrix:
+        """end: the last layer's second norm. x: the embedded board; the result is in another buffer of the
+        same shape. Raises PlanError."""
         b, heads, where = self._b, self._heads, self._space
+        self._width = x.width
         if len({repr(self._constants(layer, x)) for layer in layers}) != 1:
             raise PlanError("the persistent kernel wants encoders of one shape")
         constants = self._constants(layers[0], x)
+        constants["TAIL"] = int(tail is not None)
         rows, positions, size = x.rows, b.positions, b.precision.bytes
-        table = Table(
-            f"persistent.{positions}.layers", tuple(w for each in layers for w in self._words(each))
-        )
+        words = [word for each in layers for word in self._words(each)]
+        if tail is not None:
+            self._check_tail(tail, layers[0])
+            words = [*self._tail_words(tail, len(words) // len(layers)), *words]
+        table = Table(f"persistent.{positions}.layers", tuple(words))
+        count = len(layers) + (tail is not None)
         shared = _WAVES * (where.input_bytes + where.weight_bytes) + _COMMON_BYTES + 8 * len(table.words)
         chunk = b.precision.chunk
         attention = 64 * (3 * (self._depth + chunk) + 64 + chunk) * size
@@ -142,7 +158,7 @@ class Encoders:
 
         out = b.matrix("persistent.x", rows, x.width)
         s1, s2 = constants.get("DENSE1_WIDTH", 0), heads * constants.get("GENERATED", 0)
-        counters = len(layers) * _PHASES + 2
+        counters = count * _PHASES + 1
         b.program.steps.append(
             Launch(
                 KernelKey("persistent", b.precision, tuple(constants.items())),
@@ -151,19 +167,23 @@ class Encoders:
                 shared,
                 (
                     table,
-                    len(layers),
+                    count,
+                    self._vector("persistent.end.gammas", end.gammas),
+                    self._vector("persistent.end.betas", end.betas),
+                    float(end.epsilon),
                     x.buffer,
                     out.buffer,
                     work("y", rows * x.width),
+                    work("z", rows * x.width),
                     work("qkv", rows * 3 * heads * self._depth),
                     work("mixed", rows * heads * self._depth),
                     work("hidden", rows * constants["HIDDEN"]),
-                    work("compressed", rows * constants.get("COMPRESSED", 0)),
-                    work("s1", positions * s1),
+                    b.work("persistent.parts", 4 * positions * (64 // _SQUARES) * max(s1, 1)),
                     work("s2", positions * s2),
                     work("logits", positions * heads * 4096 if s1 else 0),
-                    b.work("persistent.statistics1", 8 * positions * max(s1, 1)),
-                    b.work("persistent.statistics2", 8 * positions * max(s2, 1)),
+                    b.work("persistent.statistics", 8 * positions * max(s2, 1)),
+                    b.work("persistent.rows0", 8 * rows),
+                    b.work("persistent.rows1", 8 * rows),
                     # Written to by the kernel, which leaves zeros as it finds them.
                     b.weight(f"persistent.{positions}.counters", lambda: np.zeros(counters, np.uint32)),
                     self._blocks,
@@ -195,10 +215,9 @@ class Encoders:
             "B_BYTES": where.weight_bytes,
             "FFN_ACTIVATION": ACTIVATION_CODES[layer.ffn1.activation],
         }
-        for norm in (layer.norm1, layer.norm2):
-            if len(norm.gammas) != width:
-                raise PlanError("the persistent kernel wants a residual of one width")
-        constants |= self._tile("QKV", layer.qkv, rows, 3 * model, width)
+        # The blocks that squeeze have no part in it, where there are others.
+        squeezing = 64 // _SQUARES * self._b.positions if smolgen else 0
+        constants |= self._tile("QKV", layer.qkv, rows, 3 * model, width, blocks=self._blocks - squeezing)
         constants |= self._tile("OUTPUT", layer.output, rows, width, model)
         constants |= self._tile("FFN1", layer.ffn1, rows, hidden, width)
         constants |= self._tile("FFN2", layer.ffn2, rows, width, hidden)
@@ -213,7 +232,9 @@ class Encoders:
             raise PlanError("the persistent kernel wants smolgen's layers without padding")
         if max(first, generated) > _WAVES * min(where.chunk_of(first), where.chunk_of(generated)):
             raise PlanError("smolgen's layers are too wide for the persistent kernel")
-        constants |= self._tile("DENSE1", smolgen.dense1, positions, first, 64 * compressed)
+        if smolgen.dense1.weights.shape != (first, 64 * compressed):
+            raise PlanError(f"{smolgen.dense1.name}: weights of {smolgen.dense1.weights.shape}")
+        self._check_squeeze(compressed, first, width)
         constants |= self._tile(
             "DENSE2", smolgen.dense2, positions, heads * generated, first, normalised=True
         )
@@ -228,10 +249,32 @@ class Encoders:
             "DENSE2_ACTIVATION": ACTIVATION_CODES[smolgen.dense2.activation],
         }
 
+    def _check_tail(self, tail: Tail, layer: Layers) -> None:
+        """Whether it looks like the second half of a layer."""
+        for own, other in ((tail.ffn1, layer.ffn1), (tail.ffn2, layer.ffn2)):
+            if own.weights.shape != other.weights.shape or own.activation is not other.activation:
+                raise PlanError(
+                    "the persistent kernel wants an embedding's end as wide as the encoders' ends"
+                )
+
+    def _check_squeeze(self, compressed: int, outputs: int, width: int) -> None:
+        """Whether the kernel can take four squares at once, as kernels/persistent_squeeze.h says."""
+        chunk, size, where = self._b.precision.chunk, self._b.precision.bytes, self._space
+        squeezed = _SQUARES * compressed
+        if width % 16 or squeezed % 16:
+            raise PlanError("the persistent kernel wants widths in steps of 16 where smolgen begins")
+        row = (width + chunk) * size
+        weights = pack.round_up(compressed, 16) * row
+        slices, vectors = outputs * (squeezed + chunk) * size, 8 * width
+        rows = max(16 * row, _SQUARES * row + (4 * _WAVES + 2) * squeezed)
+        if weights + vectors + rows > _WAVES * where.weight_bytes or slices > _WAVES * where.input_bytes:
+            raise PlanError("smolgen's first layers do not fit the persistent kernel's shared memory")
+
     def _tile(
-        self, name: str, layer: Linear, m: int, n: int, k: int, *, normalised: bool = False
+        self, name: str, layer: Linear, m: int, n: int, k: int, *, normalised: bool = False, blocks: int = 0
     ) -> dict[str, int]:
-        """The tile that the model likes best for a product."""
+        """The tile that the model likes best for a product. blocks: that work on it, if not all."""
+        blocks = blocks if blocks > 0 else self._blocks
         precision = self._b.precision
         if layer.weights.shape != (n, k) or layer.convolution:
             raise PlanError(f"{layer.name}: weights of {layer.weights.shape} where {(n, k)} are expected")
@@ -245,13 +288,14 @@ class Encoders:
             once = _TILE_US + inputs / _INPUT_BYTES_PER_US + weights / _WEIGHT_BYTES_PER_US
             if not self._space.holds(shape, k, precision, normalised=normalised):
                 once += _IN_PARTS_US
-            return -(-tiles // self._blocks) * once + tiles * 1e-4 + bm * 1e-6
+            return -(-tiles // blocks) * once + tiles * 1e-4 + bm * 1e-6
 
         possible = [
             each
             for each in _SHAPES
             if self._space.fits(each, k, precision, normalised=normalised)
-            and not (name in ("DENSE1", "DENSE2") and each[1] == 48)
+            and not (name == "DENSE2" and each[1] == 48)
+            and not (name in ("QKV", "FFN1") and each[0] == 64)  # with the rows' sums it spills registers
         ]
         if not possible:
             raise PlanError(f"{layer.name}: no tile fits")
@@ -261,20 +305,20 @@ class Encoders:
     def _words(self, layer: Layers) -> list[Buffer | int | float | None]:
         """`Layer` of the kernel, word by word."""
         words: list[Buffer | int | float | None] = []
-        for linear in (layer.qkv, layer.output, layer.ffn1, layer.ffn2):
+        for linear in (layer.ffn1, layer.ffn2, layer.qkv, layer.output):
             words += self._dense(linear)
-        for linear, norm in ((layer.output, layer.norm1), (layer.ffn2, layer.norm2)):
-            words += [self._vector(f"{linear.name}.gammas", norm.gammas)]
-            words += [self._vector(f"{linear.name}.betas", norm.betas)]
-        words += [float(layer.norm1.epsilon), float(layer.norm2.epsilon)]
+        words += [self._sums(layer.ffn1), self._sums(layer.qkv)]
+        words += self._norm(layer.output.name, layer.norm1)
+        words += self._norm(f"{layer.qkv.name}.before", layer.before)
         smolgen = layer.smolgen
         if smolgen is not None:
-            words += [self._dense(smolgen.compress)[0], self._dense(smolgen.generate)[0]]
-            words += [*self._dense(smolgen.dense1), *self._dense(smolgen.dense2)]
-            words += [self._norm(smolgen.dense1.name, smolgen.norm1)]
-            words += [self._norm(smolgen.dense2.name, smolgen.norm2)]
+            compress, slices = self._dense(smolgen.compress)[0], self._slices(smolgen)
+            words += [compress, slices, self._dense(smolgen.dense1)[1], self._dense(smolgen.generate)[0]]
+            words += self._dense(smolgen.dense2)
+            words += [self._pairs(smolgen.dense1.name, smolgen.norm1)]
+            words += [self._pairs(smolgen.dense2.name, smolgen.norm2)]
             words += [float(smolgen.norm1.epsilon), float(smolgen.norm2.epsilon)]
-        return words
+        return words  # an even number, as a layer is a multiple of 16 bytes
 
     def _dense(self, layer: Linear) -> tuple[Buffer, Buffer | None]:
         b, biases = self._b, layer.biases
@@ -283,10 +327,47 @@ class Encoders:
             None if biases is None else b.weight(f"{layer.name}.biases", lambda: biases),
         )
 
+    def _tail_words(self, tail: Tail, count: int) -> list[Buffer | int | float | None]:
+        """The same of what has no more than its last two products."""
+        words: list[Buffer | int | float | None] = [*self._dense(tail.ffn1), *self._dense(tail.ffn2)]
+        words += [None, None, None, None, self._sums(tail.ffn1), None, *self._norm("tail.between", None)]
+        return words + [None] * (count - len(words))
+
+    def _sums(self, layer: Linear) -> Buffer:
+        """Of the rows of its weights as they are stored."""
+
+        def make() -> FloatArray:
+            values = pack.floats(layer.weights, self._b.precision)
+            return np.asarray(values.sum(axis=1, dtype=np.float64), np.float32)
+
+        return self._b.weight(f"{layer.name}.sums", make)
+
+    def _slices(self, smolgen: SmolgenLayers) -> Buffer:
+        """The weights of dense1 as its tiles take them: [16 groups of squares][outputs][their inputs, and a
+        chunk that keeps rows in shared memory apart]."""
+        chunk = self._b.precision.chunk
+
+        def make() -> NDArray[Any]:
+            weights = smolgen.dense1.weights
+            slices = weights.reshape(len(weights), 64 // _SQUARES, -1).swapaxes(0, 1)
+            return np.pad(slices, ((0, 0), (0, 0), (0, chunk)))
+
+        return self._b.weight(f"{smolgen.dense1.name}.slices", make)
+
     def _vector(self, name: str, values: Any) -> Buffer:
         return self._b.weight(name, lambda: pack.vector(values, self._b.precision))
 
-    def _norm(self, name: str, norm: LayerNorm) -> Buffer:
+    def _norm(self, name: str, norm: LayerNorm | None) -> list[Buffer | float]:
+        """`Norm` of the kernel; None leaves a row as it is."""
+        if norm is None:
+            norm = LayerNorm(np.ones(self._width, np.float32), np.zeros(self._width, np.float32), -1.0)
+        return [
+            self._vector(f"{name}.gammas", norm.gammas),
+            self._vector(f"{name}.betas", norm.betas),
+            float(norm.epsilon),
+        ]
+
+    def _pairs(self, name: str, norm: LayerNorm) -> Buffer:
         """Gammas and betas in turns, a chunk of each."""
 
         def make() -> NDArray[Any]:

@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from evaluator.gpu import weights as pack
 from evaluator.gpu.builder import Builder
 from evaluator.gpu.gemm import Chooser
+from evaluator.gpu.layers import PackedLayers
 from evaluator.gpu.packed import WeightFormat
 from evaluator.gpu.packed import pack as pack_codes
-from evaluator.gpu.persistent import MAX_POSITIONS, Encoders, Layers, SmolgenLayers
+from evaluator.gpu.persistent import MAX_POSITIONS, Encoders, Layers, SmolgenLayers, Tail
 from evaluator.gpu.program import Launch, Matrix, Program
 from evaluator.gpu.steps import After, Linear, PlanError
 from evaluator.gpu.target import Precision, Target
-from evaluator.gpu.weights import round_up
 from evaluator.network.policy_tables import (
     attention_map,
     convolution_map,
@@ -39,9 +39,9 @@ from evaluator.network.spec import (
     ConvBlock,
     ConvolutionPolicyHead,
     Dense,
+    DenseEmbeddingTail,
     EncoderLayer,
     FloatArray,
-    LayerNorm,
     MovesLeftHead,
     NetworkSpec,
     ResidualTower,
@@ -111,60 +111,12 @@ class Plan:
         return replace(linear, packed=pack_codes(linear.weights, self.packed, unit))
 
 
-class _Walk:
+class _Walk(PackedLayers):
     def __init__(self, plan: Plan, builder: Builder, *, persistent: bool) -> None:
+        super().__init__(plan.linear, plan.precision)
         self.plan = plan
         self.persistent = persistent
         self.b = builder
-        self.precision = plan.precision
-
-    # -- packed layers ---------------------------------------------------------------------------------
-
-    def dense(self, name: str, layer: Dense, *, scale: float = 1.0) -> Linear:
-        """scale: a factor on the output before the activation, which must then be NONE."""
-
-        def make() -> Linear:
-            return Linear(
-                name,
-                len(layer.biases),
-                pack.matrix(_times(layer.weights, np.float32(scale)), self.precision),
-                pack.vector(_times(layer.biases, np.float32(scale)), self.precision),
-                layer.activation,
-            )
-
-        return self.plan.linear(name, make)
-
-    def convolution(self, name: str, layer: ConvBlock, *, outputs: int | None = None) -> Linear:
-        """outputs: only the first so many."""
-
-        def make() -> Linear:
-            weights, biases = layer.weights[:outputs], layer.biases[:outputs]
-            size = weights.shape[2]
-            packed = pack.convolution(weights, self.precision)
-            return Linear(
-                name,
-                len(biases),
-                packed,
-                pack.vector(biases, self.precision),
-                layer.activation,
-                convolution=size == 3,
-            )
-
-        return self.plan.linear(name, make)
-
-    def flattened(self, name: str, layer: Dense, *, channels_first: bool) -> Linear:
-        """A dense layer on a whole flattened board."""
-
-        def make() -> Linear:
-            return Linear(
-                name,
-                len(layer.biases),
-                pack.after_flatten(layer.weights, self.precision, channels_first=channels_first),
-                pack.vector(layer.biases, self.precision),
-                layer.activation,
-            )
-
-        return self.plan.linear(name, make)
 
     # -- the network -----------------------------------------------------------------------------------
 
@@ -175,10 +127,12 @@ class _Walk:
                 x = self.residual_tower(tower)
             case AttentionBody() as body:
                 x = self.attention_body(body)
-        self.policy(network.policy, x)
-        value = self.head_hidden("value", network.value, x)
+        self.b.fork()
         moves_left = network.moves_left
-        moves = None if moves_left is None else self.head_hidden("moves_left", moves_left, x)
+        value, moves = self.heads_hidden(network.value, moves_left, x)
+        self.b.main()
+        self.policy(network.policy, x)
+        self.b.join()
         self.b.outputs(
             value,
             _last(network.value.dense2),
@@ -207,20 +161,24 @@ class _Walk:
         b = self.b
         after = After(norm=None if body.tail is None else body.tail.norm1, gating=body.gating)
         x = b.linear(*self.embedding(body), "x", after=after)
-        if body.tail is not None:
-            y = b.linear(self.dense("tail.dense1", body.tail.ffn.dense1), x, "hidden")
-            dense2 = self.dense("tail.dense2", body.tail.ffn.dense2, scale=body.tail.alpha)
-            x = b.linear(dense2, y, "x", residual=x, after=After(body.tail.norm2))
         if self.persistent:
             return self.persistent_encoders(body, x)
+        if body.tail is not None:
+            dense1, dense2 = self.tail(body.tail)
+            x = b.linear(dense2, b.linear(dense1, x, "hidden"), "x", residual=x, after=After(body.tail.norm2))
         for index, layer in enumerate(body.encoders):
             x = self.encoder(f"encoder{index}", layer, x)
         return x
+
+    def tail(self, tail: DenseEmbeddingTail) -> tuple[Linear, Linear]:
+        dense2 = self.dense("tail.dense2", tail.ffn.dense2, scale=tail.alpha)
+        return self.dense("tail.dense1", tail.ffn.dense1), dense2
 
     def persistent_encoders(self, body: AttentionBody, x: Matrix) -> Matrix:
         """All of them in one launch."""
         layers = []
         depths = set()
+        before = None if body.tail is None else body.tail.norm2
         for index, layer in enumerate(body.encoders):
             name, attention = f"encoder{index}", layer.attention
             depths.add((attention.heads, self.depth(name, attention), attention.smolgen is None))
@@ -234,19 +192,21 @@ class _Walk:
                 smolgen = SmolgenLayers(compress, dense1, generator.norm1, dense2, norm2, generate)
             layers.append(
                 Layers(
-                    self.qkv(name, attention),
+                    before,
+                    self.qkv(name, attention, before),
                     smolgen,
                     self.attention_output(name, attention, layer.alpha),
                     layer.norm1,
-                    self.dense(f"{name}.ffn1", layer.ffn.dense1),
+                    self.dense_of_norm(f"{name}.ffn1", layer.ffn.dense1, layer.norm1),
                     self.dense(f"{name}.ffn2", layer.ffn.dense2, scale=layer.alpha),
-                    layer.norm2,
                 )
             )
-        if len(depths) != 1:
+            before = layer.norm2
+        if len(depths) != 1 or before is None:
             raise PlanError("the persistent kernel wants encoders of one form")
         ((heads, depth, _),) = depths
-        return Encoders(self.b, self.plan.blocks, heads, depth).launch(layers, x)
+        tail = None if body.tail is None else Tail(*self.tail(body.tail))
+        return Encoders(self.b, self.plan.blocks, heads, depth).launch(layers, before, x, tail)
 
     def embedding(self, body: AttentionBody) -> tuple[Linear, Matrix]:
         """The embedding layer and what it takes. PE_MAP's constant part becomes a bias for each square."""
@@ -262,7 +222,7 @@ class _Walk:
                     weights = pack.matrix(layer.weights[:, :PLANES], self.precision)
                     return Linear("embedding", len(layer.biases), weights, biases, layer.activation)
 
-                return self.plan.linear("embedding", make), b.expand(appended=None, pieces=False)
+                return self.linear("embedding", make), b.expand(appended=None, pieces=False)
             case InputEmbedding.PE_DENSE:
                 assert body.preprocess is not None
                 pieces = b.expand(appended=None, pieces=True)
@@ -297,18 +257,7 @@ class _Walk:
             qkv = b.linear(self.qkv(name, layer), x, "qkv")
         elif b.shares_products:
             # What smolgen takes of each square is computed with q, k and v: one kernel less in the chain.
-            def make_both() -> Linear:
-                parts, compress = self.qkv(name, layer), pack.matrix(generator.compress, self.precision)
-                assert parts.biases is not None
-                return Linear(
-                    f"{name}.qkv_compress",
-                    parts.width + len(compress),
-                    np.concatenate([parts.weights, compress]),
-                    np.concatenate([parts.biases, np.zeros(len(compress), np.float32)]),
-                    Activation.NONE,
-                )
-
-            qkv = b.linear(self.plan.linear(f"{name}.qkv_compress", make_both), x, "qkv_compress")
+            qkv = b.linear(self.qkv_compress(name, layer, generator), x, "qkv_compress")
             at = 3 * heads * depth
             compressed = Matrix(
                 qkv.buffer, b.positions, 64 * (qkv.width - at), qkv.stride, qkv.width - at, at
@@ -335,85 +284,6 @@ class _Walk:
         after = After(norm2, parts=(width, own) if width != own else (0, 0))
         generated = b.linear(dense2, hidden, "smolgen2", after=after)
         return b.linear(generate, b.view(generated, b.positions * heads), "smolgen_logits")
-
-    # -- packed layers of an encoder -------------------------------------------------------------------
-
-    def depth(self, name: str, layer: Attention) -> int:
-        """Of a head, padded to what the attention kernel multiplies."""
-        for part in (layer.q, layer.k, layer.v, layer.output):
-            if part.activation is not Activation.NONE:
-                raise PlanError(f"{name}: activations of queries, keys and values are not supported")
-        return round_up(len(layer.q.biases) // layer.heads, 16)
-
-    def qkv(self, name: str, layer: Attention) -> Linear:
-        """One product, with 1/sqrt(depth) in q."""
-        heads, depth = layer.heads, self.depth(name, layer)
-
-        def make() -> Linear:
-            scale = np.float32((len(layer.q.biases) // heads) ** -0.5)
-            parts = [(layer.q, scale), (layer.k, np.float32(1)), (layer.v, np.float32(1))]
-            weights = [pack.head_rows(_times(part.weights, factor), heads, depth) for part, factor in parts]
-            biases = [pack.head_rows(_times(part.biases, factor), heads, depth) for part, factor in parts]
-            return Linear(
-                f"{name}.qkv",
-                3 * heads * depth,
-                pack.matrix(np.concatenate(weights), self.precision),
-                pack.vector(np.concatenate(biases), self.precision),
-                Activation.NONE,
-            )
-
-        return self.plan.linear(f"{name}.qkv", make)
-
-    def attention_output(self, name: str, layer: Attention, alpha: float) -> Linear:
-        """Takes the heads' padded values; alpha is in it."""
-
-        def make() -> Linear:
-            depth = self.depth(name, layer)
-            weights = layer.output.weights
-            if weights.shape[1] != layer.heads * depth:
-                weights = pack.head_rows(np.ascontiguousarray(weights.T), layer.heads, depth).T
-            return Linear(
-                f"{name}.output",
-                len(layer.output.biases),
-                pack.matrix(weights * np.float32(alpha), self.precision),
-                pack.vector(layer.output.biases * np.float32(alpha), self.precision),
-                Activation.NONE,
-            )
-
-        return self.plan.linear(f"{name}.output", make)
-
-    def compress(self, name: str, layer: Smolgen) -> Linear:
-        def make() -> Linear:
-            weights = pack.matrix(layer.compress, self.precision)
-            return Linear(f"{name}.compress", len(layer.compress), weights, None, Activation.NONE)
-
-        return self.plan.linear(f"{name}.compress", make)
-
-    def smolgen_layers(
-        self, name: str, layer: Smolgen, heads: int
-    ) -> tuple[Linear, Linear, LayerNorm, Linear]:
-        """dense1, dense2 and its norm, and what makes the logits of a head, which all layers share."""
-        own = len(layer.dense2.biases) // heads
-        width = round_up(own, self.precision.chunk)  # of a head, so that each begins with a chunk
-
-        def per_head(values: FloatArray) -> FloatArray:
-            return pack.head_rows(values, heads, width)
-
-        def make_dense2() -> Linear:
-            weights = pack.matrix(per_head(layer.dense2.weights), self.precision)
-            biases = pack.vector(per_head(layer.dense2.biases), self.precision)
-            return Linear(f"{name}.dense2", heads * width, weights, biases, layer.dense2.activation)
-
-        def make_generate() -> Linear:
-            weights = pack.matrix(layer.position_weights, self.precision)
-            return Linear("smolgen.generate", len(layer.position_weights), weights, None, Activation.NONE)
-
-        return (
-            self.flattened(f"{name}.dense1", layer.dense1, channels_first=False),
-            self.plan.linear(f"{name}.dense2", make_dense2),
-            LayerNorm(per_head(layer.norm2.gammas), per_head(layer.norm2.betas), layer.norm2.epsilon),
-            self.plan.linear("smolgen.generate", make_generate),
-        )
 
     # -- heads -----------------------------------------------------------------------------------------
 
@@ -446,21 +316,31 @@ class _Walk:
         dense2 = self.dense(f"{name}.ffn2", layer.ffn.dense2, scale=layer.alpha)
         return b.linear(dense2, hidden, "policy1", residual=y, after=After(layer.norm2))
 
-    def policy_products(self, head: AttentionPolicyHead) -> Linear:
-        """q and k as one product, each padded to whole chunks; 1/sqrt(D) is in q."""
-        width = len(head.q.biases)
-        stride = round_up(width, self.precision.chunk)
+    def heads_hidden(
+        self, value: ValueHead, moves: MovesLeftHead | None, x: Matrix
+    ) -> tuple[Matrix, Matrix | None]:
+        """The hidden layers of the value and moves-left heads, [positions, width]."""
+        b = self.b
+        if moves is None:
+            return self.head_hidden("value", value, x), None
+        first, second = value.embedding, moves.embedding
+        if (
+            b.chained
+            or isinstance(first, ConvBlock)
+            or isinstance(second, ConvBlock)
+            or first.activation is not second.activation
+        ):
+            return self.head_hidden("value", value, x), self.head_hidden("moves_left", moves, x)
+        # For few positions a product that both share is a kernel less.
+        width = pack.round_up(len(first.biases), self.precision.chunk)
 
-        def make() -> Linear:
-            scale = np.float32(width**-0.5)
-            weights = np.zeros((2 * stride, head.q.weights.shape[1]), np.float32)
-            biases = np.zeros(2 * stride, np.float32)
-            weights[:width], biases[:width] = head.q.weights * scale, head.q.biases * scale
-            weights[stride : stride + width], biases[stride : stride + width] = head.k.weights, head.k.biases
-            packed = pack.matrix(weights, self.precision)
-            return Linear("policy.qk", 2 * stride, packed, biases, Activation.NONE)
-
-        return self.plan.linear("policy.qk", make)
+        y = b.linear(self.side_by_side("heads.embedding", (first, second)), x, "heads1")
+        hidden = []
+        for name, head, at, end in (("value", value, 0, width), ("moves_left", moves, width, y.width)):
+            dense1 = self.flattened(f"{name}.dense1", head.dense1, channels_first=False)
+            board = Matrix(y.buffer, b.positions, 64 * (end - at), y.stride, end - at, at)
+            hidden.append(b.linear(dense1, board, f"{name}2"))
+        return hidden[0], hidden[1]
 
     def head_hidden(self, name: str, head: ValueHead | MovesLeftHead, x: Matrix) -> Matrix:
         """The hidden layer of a value or moves-left head, [positions, width]."""
@@ -474,11 +354,6 @@ class _Walk:
             f"{name}.dense1", head.dense1, channels_first=isinstance(head.embedding, ConvBlock)
         )
         return b.linear(dense1, b.view(y, b.positions), f"{name}2")
-
-
-def _times(values: FloatArray, factor: np.float32) -> FloatArray:
-    """Without a copy where there is nothing to do: networks are large."""
-    return values if factor == 1 else values * factor
 
 
 def _last(layer: Dense) -> tuple[FloatArray, FloatArray, Activation]:

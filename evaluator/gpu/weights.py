@@ -60,6 +60,13 @@ def _to_bfloat(values: FloatArray, out: NDArray[Any]) -> None:
     out[:] = rounded >> np.uint32(16)
 
 
+def floats(values: NDArray[Any], precision: Precision) -> FloatArray:
+    """What `stored` has made, as float32."""
+    if precision is Precision.BF16:
+        return (values.astype(np.uint32) << 16).view(np.float32)
+    return values.astype(np.float32)
+
+
 def matrix(values: FloatArray, precision: Precision) -> NDArray[Any]:
     """[out, in] -> stored [out padded, in padded], zeros in the padding."""
     return stored(padded(values, precision.chunk, precision.chunk), precision)

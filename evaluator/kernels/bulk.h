@@ -13,6 +13,10 @@ DEVICE void bulk_init(uint64* barrier) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(barrier)) : "memory");
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
+// Before the copy engine writes where the block has written itself: by all threads, followed by a block_sync.
+DEVICE void bulk_fence() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
 DEVICE void bulk_expect(uint64* barrier, uint32 bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
                "r"(bytes)
@@ -39,6 +43,7 @@ DEVICE void bulk_wait(uint64* barrier, uint32 parity) {
 #else
 #define BULK_COPY 0
 DEVICE void bulk_init(uint64*) {}
+DEVICE void bulk_fence() {}
 DEVICE void bulk_expect(uint64*, uint32) {}
 DEVICE void bulk_copy(uint64*, void*, const void*, uint32) {}
 DEVICE void bulk_wait(uint64*, uint32) {}

@@ -6,113 +6,7 @@
 // weights, a row at a time: otherwise the loads of a multiprocessor come back in the order in which they were
 // asked for, and the first poll of a counter waits for weights from memory.
 #pragma once
-#include "activation.h"
-#include "bulk.h"
-#include "grid.h"
-#include "matrix.h"
-
-constexpr int WAVES = 8;
-constexpr int THREADS = WAVES * WAVE;
-constexpr int MAX_GROUPS = 8;
-constexpr int MAX_BN = 64;
-constexpr int SUM_GAP = 8;
-
-struct Shared {
-  uint64 barrier[2];  // of the weights; the second only keeps what follows aligned
-  float bias[MAX_BN];
-  float mean[WAVES][MAX_GROUPS], scale[WAVES][MAX_GROUPS];
-};
-
-// Where things lie in shared memory. The weights' space is a wave's own; that of the inputs belongs to the
-// whole block while a tile is finished and in an attention.
-struct Block {
-  char* shared;
-  uint32 parity;  // of the next round of the weights' barrier
-};
-DEVICE Element* weights_of(Block& block, int wave) {
-  return (Element*)(block.shared + wave * B_BYTES);
-}
-DEVICE Element* inputs_of(Block& block, int wave) {
-  return (Element*)(block.shared + WAVES * B_BYTES + wave * A_BYTES);
-}
-DEVICE Element* norms_of(Block& block, int wave) {
-  return (Element*)(block.shared + WAVES * B_BYTES + wave * A_BYTES + A_BYTES / 2);
-}
-DEVICE Shared& common_of(Block& block) {
-  return *(Shared*)(block.shared + WAVES * (A_BYTES + B_BYTES));
-}
-
-// 16 bytes, or zeros.
-DEVICE void copy_ahead(void* to, const void* from, bool valid) {
-#if ASYNC_COPY
-  copy_async(to, from, valid);
-#else
-  if (valid)
-    copy_chunk((Element*)to, (const Element*)from);
-  else
-    zero_chunk((Element*)to);
-#endif
-}
-DEVICE void commit_ahead() {
-#if ASYNC_COPY
-  copy_commit();
-#endif
-}
-// All but the last PENDING groups of copies have arrived, for the whole wave.
-template <int PENDING>
-DEVICE void wave_loaded() {
-#if ASYNC_COPY
-  copy_wait<PENDING>();
-#endif
-  wave_sync();
-}
-
-// out[m][n] = activation(a[m][k] weights[n][k]^T + bias + residual), in tiles of BM x BN.
-//
-// GROUP_ROWS: if not 0, so many rows of a are one vector that is normalised first, by statistics in PARTS
-// parts of PART_WIDTH elements, which the product before has left.
-template <int M_, int N_, int K_, int BM_, int BN_, int ACTIVATION_ = ACTIVATION_NONE, int GROUP_ROWS_ = 0,
-          int PARTS_ = 0, int PART_WIDTH_ = 0>
-struct Product {
-  static constexpr int M = M_, N = N_, K = K_, BM = BM_, BN = BN_, ACTIVATION = ACTIVATION_;
-  static constexpr int GROUP_ROWS = GROUP_ROWS_, PARTS = PARTS_, PART_WIDTH = PART_WIDTH_;
-  static constexpr int TILES_N = (N + BN - 1) / BN, TILES = (M + BM - 1) / BM * TILES_N;
-  // Chunks of which every wave gets equally many, where there are such.
-  static constexpr int KC = MAX_KC == 64 && K % (64 * WAVES) == 0 ? 64 : 32;
-  static constexpr int CHUNKS = (K + KC - 1) / KC, SHARES = CHUNKS < WAVES ? CHUNKS : WAVES;
-  static constexpr int STRIDE = KC + CHUNK, A_SLOT = BM * STRIDE, B_SLOT = BN * STRIDE;
-  static constexpr int NORMS_STRIDE = 2 * KC + CHUNK, SUM_STRIDE = BN + SUM_GAP;
-  static constexpr int A_SLOTS = A_BYTES / (GROUP_ROWS ? 2 : 1) / (A_SLOT * (int)sizeof(Element));
-  static constexpr int B_SLOTS = B_BYTES / (B_SLOT * (int)sizeof(Element));
-  static constexpr bool EXACT_M = M % BM == 0, EXACT_N = N % BN == 0, EXACT_K = K % KC == 0;
-  // All weights of a tile come at once, by the copy engine, as rows of K that the waves share.
-  static constexpr int WHOLE_STRIDE = K + CHUNK;
-  // A norm of single rows has one row of gammas and betas: asked for 16 times by every block, it is a hot
-  // spot.
-  static constexpr int NORM_ROWS = GROUP_ROWS < BM ? GROUP_ROWS == 1 ? 1 : GROUP_ROWS ? BM : 0 : BM;
-  static constexpr int WHOLE_NORM_STRIDE = 2 * K + CHUNK, WHOLE_NORMS = NORM_ROWS * WHOLE_NORM_STRIDE;
-  static constexpr bool WHOLE = BULK_COPY && EXACT_N && EXACT_K &&
-                                (BN * WHOLE_STRIDE + WHOLE_NORMS) * (int)sizeof(Element) <= WAVES * B_BYTES;
-  static constexpr int SLOTS = WHOLE || A_SLOTS < B_SLOTS ? A_SLOTS : B_SLOTS;
-  static constexpr int ROUNDS = (CHUNKS + WAVES - 1) / WAVES;
-  static_assert(SLOTS > 0 && BM * SUM_STRIDE * 4 <= A_BYTES, "shared memory is too small for this tile");
-  static_assert(!GROUP_ROWS || (ROUNDS == 1 && BM * NORMS_STRIDE * (int)sizeof(Element) <= A_BYTES / 2), "");
-  static_assert(BM * BN / CHUNK <= THREADS && BN <= MAX_BN, "a thread finishes one chunk at most");
-};
-
-// Operands; null for what a product has not. norms: gammas and betas in turns, a chunk of each. statistics
-// and made: [rows or groups][parts] pairs of a mean and the sum of squared differences from it.
-struct Operands {
-  const Element* a;
-  const Element* weights;
-  const float* bias;
-  const Element* residual;
-  Element* out;
-  const Element* norms;
-  float epsilon;
-  const float* statistics;
-  float* made;
-};
+#include "persistent_norms.h"
 
 // A wave's copy of COUNT rows of COLUMNS elements; those that are not `valid` become zeros.
 template <int COUNT, int COLUMNS, int FROM_STRIDE, int TO_STRIDE, class Valid>
@@ -154,13 +48,19 @@ DEVICE bool takes_part(int round) {
 template <class P>
 DEVICE void prefetch(Block& block, const Operands& o, int tile) {
   const int wave = thread_index() / WAVE, m0 = tile / P::TILES_N * P::BM, n0 = tile % P::TILES_N * P::BN;
+  block.set ^= 1;
+  Vectors& vectors = common_of(block).vectors[block.set];
   if constexpr (P::WHOLE) {
     if (thread_index() % WAVE != 0) return;
     uint64* barrier = common_of(block).barrier;
     constexpr uint32 ROW_BYTES = P::K * sizeof(Element), NORM_BYTES = P::GROUP_ROWS ? 2 * ROW_BYTES : 0;
     if (wave == 0) {
-      bulk_expect(barrier, P::BN * ROW_BYTES + P::NORM_ROWS * NORM_BYTES + (o.bias ? P::BN * 4 : 0));
-      if (o.bias) bulk_copy(barrier, common_of(block).bias, o.bias + n0, P::BN * 4);
+      constexpr int VECTORS = (P::ROW_NORM != NO_ROW_NORM) + (P::ROW_NORM == OF_RESIDUAL);
+      const int count = VECTORS + (o.bias ? 1 : 0);
+      bulk_expect(barrier, P::BN * ROW_BYTES + P::NORM_ROWS * NORM_BYTES + count * P::BN * 4);
+      if (o.bias) bulk_copy(barrier, vectors.bias, o.bias + n0, P::BN * 4);
+      if (VECTORS > 0) bulk_copy(barrier, vectors.factors, o.factors + n0, P::BN * 4);
+      if (VECTORS > 1) bulk_copy(barrier, vectors.offsets, o.offsets + n0, P::BN * 4);
     }
     Element* to = weights_of(block, 0);
 #pragma unroll
@@ -188,74 +88,22 @@ DEVICE void prefetch(Block& block, const Operands& o, int tile) {
       }
     }
   }
-  if (o.bias && thread_index() < P::BN / 4)
-    copy_ahead(common_of(block).bias + 4 * thread_index(), o.bias + n0 + 4 * thread_index(),
-               P::EXACT_N || n0 + 4 * thread_index() < P::N);
+  auto load_vector = [&](float* to, const float* from) {
+    if (from && thread_index() < P::BN / 4)
+      copy_ahead(to + 4 * thread_index(), from + n0 + 4 * thread_index(),
+                 P::EXACT_N || n0 + 4 * thread_index() < P::N);
+  };
+  load_vector(vectors.bias, o.bias);
+  if constexpr (P::ROW_NORM != NO_ROW_NORM) load_vector(vectors.factors, o.factors);
+  if constexpr (P::ROW_NORM == OF_RESIDUAL) load_vector(vectors.offsets, o.offsets);
   commit_ahead();
 }
 
-// Mean and scale of the groups that the rows from m0 on belong to, put together from their parts.
-template <class P>
-DEVICE void combine_statistics(Block& block, const Operands& o, int m0) {
-  constexpr int LENGTH = P::GROUP_ROWS * P::K;
-  const int wave = thread_index() / WAVE, lane = thread_index() % WAVE;
-  const int last_row = m0 + P::BM < P::M ? m0 + P::BM - 1 : P::M - 1;
-#pragma unroll 1
-  for (int group = m0 / P::GROUP_ROWS; group <= last_row / P::GROUP_ROWS; group++) {
-    constexpr int OWN = (P::PARTS + WAVE - 1) / WAVE;
-    float mean[OWN], count[OWN], sum = 0.0f, squares = 0.0f;
-#pragma unroll
-    for (int i = 0; i < OWN; i++) {
-      const int part = lane + i * WAVE, left = LENGTH - part * P::PART_WIDTH;
-      const bool inside = P::PARTS % WAVE == 0 || part < P::PARTS;
-      const float* pair = o.statistics + (group * P::PARTS + part) * 2;
-      mean[i] = inside ? pair[0] : 0.0f;
-      squares += inside ? pair[1] : 0.0f;
-      count[i] = !inside ? 0.0f : (float)(left < P::PART_WIDTH ? left : P::PART_WIDTH);
-      sum += mean[i] * count[i];
-    }
-    const float middle = wave_sum(sum) / LENGTH;
-#pragma unroll
-    for (int i = 0; i < OWN; i++) squares += (mean[i] - middle) * (mean[i] - middle) * count[i];
-    squares = wave_sum(squares);
-    if (lane == 0) {
-      common_of(block).mean[wave][group] = middle;
-      common_of(block).scale[wave][group] = reciprocal_sqrt(squares / LENGTH + o.epsilon);
-    }
-  }
-  wave_sync();
-}
-
-// Normalises the wave's one chunk of inputs in shared memory.
-template <class P>
-DEVICE void normalise_inputs(Block& block, int m0) {
-  constexpr int ROW_CHUNKS = P::KC / CHUNK, STEP = WAVE / ROW_CHUNKS;
-  const int wave = thread_index() / WAVE, lane = thread_index() % WAVE, column = lane % ROW_CHUNKS * CHUNK;
-  const Shared& common = common_of(block);
-#pragma unroll 2
-  for (int row = lane / ROW_CHUNKS; row < P::BM; row += STEP) {
-    if (!P::EXACT_M && m0 + row >= P::M) break;
-    const int group = (m0 + row) / P::GROUP_ROWS;
-    Element* chunk = inputs_of(block, wave) + row * P::STRIDE + column;
-    const int norm_row = P::NORM_ROWS == 1 ? 0 : row;
-    const Element* whole = weights_of(block, 0) + P::BN * P::WHOLE_STRIDE + norm_row * P::WHOLE_NORM_STRIDE;
-    const Element* norm = P::WHOLE ? whole + 2 * (wave * P::KC + column)
-                                   : norms_of(block, wave) + norm_row * P::NORMS_STRIDE + 2 * column;
-    float x[CHUNK], factor[CHUNK], offset[CHUNK];
-    read_chunk(x, chunk);
-    read_chunk(factor, norm);
-    read_chunk(offset, norm + CHUNK);
-#pragma unroll
-    for (int e = 0; e < CHUNK; e++)
-      x[e] = (x[e] - common.mean[wave][group]) * common.scale[wave][group] * factor[e] + offset[e];
-    write_chunk(chunk, x);
-  }
-  wave_sync();
-}
-
-// One tile, whose `prefetch` has run. Everything that it reads of other blocks is complete.
-template <class P>
-DEVICE void multiply_and_finish(Block& block, const Operands& o, int tile) {
+// One tile, whose `prefetch` has run. Everything that it reads of other blocks is complete. GATHERED: its
+// inputs are in shared memory already. next: asks for the next weights as soon as the space of these is free.
+template <class P, bool GATHERED = false, class Next>
+DEVICE void multiply_and_finish(Block& block, const Operands& o, int tile, Next next) {
+  const Vectors& vectors = common_of(block).vectors[block.set];
   const int wave = thread_index() / WAVE, m0 = tile / P::TILES_N * P::BM, n0 = tile % P::TILES_N * P::BN;
   constexpr int ROW_THREADS = P::BN / CHUNK;
   const int row = thread_index() / ROW_THREADS, column = thread_index() % ROW_THREADS * CHUNK;
@@ -264,13 +112,21 @@ DEVICE void multiply_and_finish(Block& block, const Operands& o, int tile) {
 
 #pragma unroll
   for (int round = 0; round < P::SLOTS; round++) {
-    if (round < P::ROUNDS && takes_part<P>(round)) load_inputs<P>(block, o.a, m0, round);
+    if (!GATHERED && round < P::ROUNDS && takes_part<P>(round)) load_inputs<P>(block, o.a, m0, round);
     commit_ahead();
   }
   Bits128 skip{};  // asked for now, to be there when the sums are
   if (o.residual && inside) skip = *(const Bits128*)(o.residual + at);
+  float mean = 0.0f, scale = 1.0f;  // of the thread's row
+  if constexpr (P::ROW_NORM == OF_RESIDUAL)
+    if (inside) {
+      mean = o.rows[2 * (m0 + row)];
+      scale = o.rows[2 * (m0 + row) + 1];
+    }
   if constexpr (P::GROUP_ROWS > 0) combine_statistics<P>(block, o, m0);
 
+  RowSums<P> row_sums;
+  begin_row_sums<P>(row_sums, block);
   Accumulator c[P::BM / 16][P::BN / 16];
 #pragma unroll
   for (int i = 0; i < P::BM / 16; i++)
@@ -290,7 +146,9 @@ DEVICE void multiply_and_finish(Block& block, const Operands& o, int tile) {
                                     : weights_of(block, wave) + slot * P::B_SLOT;
     constexpr int RIGHT_STRIDE = P::WHOLE ? P::WHOLE_STRIDE : P::STRIDE;
     if (takes_part<P>(round)) {
-      UNROLL_PRODUCTS
+      // All at once spills registers with 32 rows and their sums.
+      constexpr int TOGETHER = P::ROW_NORM != OF_INPUTS || P::BM == 16 ? 4 : P::BN > 48 ? 1 : 2;
+#pragma unroll TOGETHER
       for (int step = 0; step < P::KC; step += 16) {
         FragmentB fragments[P::BN / 16];
 #pragma unroll
@@ -301,6 +159,7 @@ DEVICE void multiply_and_finish(Block& block, const Operands& o, int tile) {
           FragmentA fragment = load_a(left + i * 16 * P::STRIDE + step, P::STRIDE);
 #pragma unroll
           for (int j = 0; j < P::BN / 16; j++) multiply(c[i][j], fragment, fragments[j]);
+          add_row_sums<P>(row_sums, i, fragment, left + i * 16 * P::STRIDE + step);
         }
       }
     }
@@ -326,22 +185,47 @@ DEVICE void multiply_and_finish(Block& block, const Operands& o, int tile) {
         for (int e = 0; e < ACCUMULATORS; e++)
           sums[(16 * i + accumulator_row(e)) * P::SUM_STRIDE + 16 * j + accumulator_column(e)] =
               c[i][j].value[e];
+    store_row_sums<P>(row_sums, sums);
   }
   block_sync();
+  next();
   float x[CHUNK], other[CHUNK];
 #pragma unroll
   for (int e = 0; e < CHUNK; e++) x[e] = 0.0f;
   if (inside) {
-    if (o.bias) read_floats(x, common_of(block).bias + column);
-    const float* sums = (const float*)inputs_of(block, 0) + row * P::SUM_STRIDE + column;
-#pragma unroll
+    const float* sums = (const float*)inputs_of(block, 0) + row * P::SUM_STRIDE;
+    // All at once spills registers in large tiles.
+    constexpr int AT_ONCE = P::BM * P::BN > 768 ? 4 : WAVES;
+#pragma unroll AT_ONCE
     for (int share = 0; share < P::SHARES; share++) {
-      read_floats(other, sums + share * (A_BYTES / 4));
+      read_floats(other, sums + share * (A_BYTES / 4) + column);
+#pragma unroll
+      for (int e = 0; e < CHUNK; e++) x[e] += other[e];
+    }
+    if constexpr (P::ROW_NORM == OF_INPUTS) {
+      read_row_sums<P>(sums, o.epsilon, mean, scale);
+      read_floats(other, vectors.factors + column);
+#pragma unroll
+      for (int e = 0; e < CHUNK; e++) x[e] = (x[e] - mean * other[e]) * scale;
+      if (n0 == 0 && column == 0) {
+        o.rows[2 * (m0 + row)] = mean;
+        o.rows[2 * (m0 + row) + 1] = scale;
+      }
+    }
+    if (o.bias) {
+      read_floats(other, vectors.bias + column);
 #pragma unroll
       for (int e = 0; e < CHUNK; e++) x[e] += other[e];
     }
     if (o.residual) {
       read_chunk(other, (const Element*)&skip);
+      if constexpr (P::ROW_NORM == OF_RESIDUAL) {
+        float factors[CHUNK], offsets[CHUNK];
+        read_floats(factors, vectors.factors + column);
+        read_floats(offsets, vectors.offsets + column);
+#pragma unroll
+        for (int e = 0; e < CHUNK; e++) other[e] = (other[e] - mean) * scale * factors[e] + offsets[e];
+      }
 #pragma unroll
       for (int e = 0; e < CHUNK; e++) x[e] += other[e];
     }
