@@ -97,8 +97,8 @@ constexpr bool COMES_EARLY = P::WHOLE || P::GROUP_ROWS == 0;
 
 // Asks for the weights of the block's first tile.
 template <class P>
-DEVICE void prefetch_first(Block& block, const Operands& o, int tile) {
-  if (tile < P::TILES) prefetch<P>(block, o, tile);
+DEVICE void prefetch_first(Block& block, const Operands& o, int tile, int from = 0) {
+  if (tile < P::TILES) prefetch<P>(block, o, tile, from);
 }
 // The tiles of a product that are this block's, of which the first is `tile`, its weights asked for already.
 // after: null if what they wait for is there. gather: makes the inputs, if they are GATHERED. next: asks for
@@ -107,21 +107,21 @@ template <class P, class Q, bool GATHERED = false, class Gather, class Next>
 DEVICE void tiles_of(Block& block, const Operands& o, int tile, int blocks, const uint32* after, int tiles,
                      uint32* done, Gather gather, Next next) {
   constexpr bool EARLY = COMES_EARLY<P> && COMES_EARLY<Q>;
-  if (tile >= P::TILES) next();
+  if (tile >= P::TILES) next(0);
   for (; tile < P::TILES; tile += blocks) {
-    auto more = [&] {
+    auto more = [&](int from) {
       if (tile + blocks < P::TILES)
-        prefetch<P>(block, o, tile + blocks);
+        prefetch<P>(block, o, tile + blocks, from);
       else
-        next();
+        next(from);
     };
     if (after) begin(after, tiles);
     gather();
-    multiply_and_finish<P, GATHERED>(block, o, tile, [&] {
-      if (EARLY) more();
+    multiply_and_finish<P, GATHERED>(block, o, tile, [&](int from) {
+      if (EARLY) more(from);
     });
     signal(done);
-    if (!EARLY) more();
+    if (!EARLY) more(0);
   }
 }
 
@@ -182,7 +182,7 @@ KERNEL(persistent, ALONE(THREADS))
       to_z.factors = layer.before.gammas;
       to_z.offsets = layer.before.betas;
       to_z.rows = rows0;
-      auto output_next = [&] { prefetch_first<Output>(block, to_z, own); };
+      auto output_next = [&](int from) { prefetch_first<Output>(block, to_z, own, from); };
 #if BIAS
       if (squeezes) prefetch_squeeze(block, layer.before, layer.compress, layer.slices, from_end);
 #endif
@@ -198,7 +198,7 @@ KERNEL(persistent, ALONE(THREADS))
       Operands to_s2 = {nullptr, layer.dense2.weights, layer.dense2.bias, s2};
       to_s2.made = statistics;
       tiles_of<Qkv, Dense2>(block, to_qkv(index), own, blocks, nullptr, 0, phase(QKV), nothing,
-                            [&] { prefetch_first<Dense2>(block, to_s2, own); });
+                            [&](int from) { prefetch_first<Dense2>(block, to_s2, own, from); });
       Operands to_logits = {s2, layer.generate, nullptr, logits};
       to_logits.norms = layer.smolgen_norm2;
       to_logits.epsilon = layer.smolgen_epsilon2.value;
@@ -210,7 +210,7 @@ KERNEL(persistent, ALONE(THREADS))
           [&] {
             gather_squeezed<Dense2, DENSE1_ACTIVATION>(block, squeezed, parts, layer.smolgen_epsilon1.value);
           },
-          [&] { prefetch_first<Generate>(block, to_logits, own); });
+          [&](int from) { prefetch_first<Generate>(block, to_logits, own, from); });
       tiles_of<Generate, Output>(block, to_logits, own, blocks, phase(DENSE2), Dense2::TILES, phase(GENERATE),
                                  nothing, output_next);
       const uint32* generated = phase(GENERATE);
@@ -228,7 +228,8 @@ KERNEL(persistent, ALONE(THREADS))
         signal(phase(ATTENTION));
       }
       tiles_of<Output, Ffn1>(block, to_z, own, blocks, phase(ATTENTION), POSITIONS * HEADS, phase(OUTPUT),
-                             nothing, [&] { prefetch_first<Ffn1>(block, to_hidden(index), own); });
+                             nothing,
+                             [&](int from) { prefetch_first<Ffn1>(block, to_hidden(index), own, from); });
     }
 
     Operands to_y = {hidden, layer.ffn2.weights, layer.ffn2.bias, y, halved ? input : z};
@@ -237,10 +238,12 @@ KERNEL(persistent, ALONE(THREADS))
     to_y.rows = rows1;
     tiles_of<Ffn1, Ffn2>(block, to_hidden(index), own, blocks, halved ? nullptr : phase(OUTPUT),
                          Output::TILES, phase(FFN1), nothing,
-                         [&] { prefetch_first<Ffn2>(block, to_y, own); });
-    tiles_of<Ffn2, Qkv>(block, to_y, own, blocks, phase(FFN1), Ffn1::TILES, phase(FFN2), nothing, [&] {
-      if (index + 1 < layers && !squeezes) prefetch_first<Qkv>(block, to_qkv(index + 1), own);
-    });
+                         [&](int from) { prefetch_first<Ffn2>(block, to_y, own, from); });
+    tiles_of<Ffn2, Qkv>(block, to_y, own, blocks, phase(FFN1), Ffn1::TILES, phase(FFN2), nothing,
+                        [&](int from) {
+                          if (index + 1 < layers && !squeezes)
+                            prefetch_first<Qkv>(block, to_qkv(index + 1), own, from);
+                        });
   }
 
   uint32* end = counters + layers * PHASES;

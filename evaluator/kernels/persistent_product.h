@@ -44,17 +44,19 @@ DEVICE bool takes_part(int round) {
   return P::CHUNKS % WAVES == 0 || thread_index() / WAVE + round * WAVES < P::CHUNKS;
 }
 
-// Asks for what a tile needs that no other tile makes.
+// Asks for what a tile needs that no other tile makes. The copy engine is told by the waves from `from` on:
+// each order takes a wave some 0.1 us.
 template <class P>
-DEVICE void prefetch(Block& block, const Operands& o, int tile) {
+DEVICE void prefetch(Block& block, const Operands& o, int tile, int from) {
   const int wave = thread_index() / WAVE, m0 = tile / P::TILES_N * P::BM, n0 = tile % P::TILES_N * P::BN;
   block.set ^= 1;
   Vectors& vectors = common_of(block).vectors[block.set];
   if constexpr (P::WHOLE) {
-    if (thread_index() % WAVE != 0) return;
+    if (thread_index() % WAVE != 0 || wave < from) return;
+    const int first = wave - from, orders = WAVES - from;
     uint64* barrier = common_of(block).barrier;
     constexpr uint32 ROW_BYTES = P::K * sizeof(Element), NORM_BYTES = P::GROUP_ROWS ? 2 * ROW_BYTES : 0;
-    if (wave == 0) {
+    if (first == 0) {
       constexpr int VECTORS = (P::ROW_NORM != NO_ROW_NORM) + (P::ROW_NORM == OF_RESIDUAL);
       const int count = VECTORS + (o.bias ? 1 : 0);
       bulk_expect(barrier, P::BN * ROW_BYTES + P::NORM_ROWS * NORM_BYTES + count * P::BN * 4);
@@ -64,11 +66,11 @@ DEVICE void prefetch(Block& block, const Operands& o, int tile) {
     }
     Element* to = weights_of(block, 0);
 #pragma unroll
-    for (int row = wave; row < P::BN; row += WAVES)
+    for (int row = first; row < P::BN; row += orders)
       bulk_copy(barrier, to + row * P::WHOLE_STRIDE, o.weights + (n0 + row) * P::K, ROW_BYTES);
     if constexpr (P::GROUP_ROWS > 0)
 #pragma unroll
-      for (int row = wave; row < P::NORM_ROWS; row += WAVES)
+      for (int row = first; row < P::NORM_ROWS; row += orders)
         bulk_copy(barrier, to + P::BN * P::WHOLE_STRIDE + row * P::WHOLE_NORM_STRIDE,
                   o.norms + (m0 + row) % P::GROUP_ROWS * 2 * P::K, NORM_BYTES);
     return;
@@ -188,7 +190,9 @@ DEVICE void multiply_and_finish(Block& block, const Operands& o, int tile, Next 
     store_row_sums<P>(row_sums, sums);
   }
   block_sync();
-  next();
+  // Few waves finish a tile; the others, if they are enough, ask for the next weights.
+  constexpr int FINISHING = (P::BM * P::BN / CHUNK + WAVE - 1) / WAVE;
+  next(2 * FINISHING <= WAVES ? FINISHING : 0);
   float x[CHUNK], other[CHUNK];
 #pragma unroll
   for (int e = 0; e < CHUNK; e++) x[e] = 0.0f;
