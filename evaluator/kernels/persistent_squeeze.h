@@ -117,6 +117,7 @@ DEVICE void squeeze(Block& block, const Element* board, float epsilon, int tile,
     for (int i = 0; i < WAVES; i++) sum += sums[i * SQUEEZED + at];
     squeezed[at] = to_element(sum);
   }
+  bulk_fence();  // the weights that come next may come where rows and sums have been written
   block_sync();
   for (int first = wave * 16; first < DENSE1_WIDTH; first += WAVES * 16) {
     Accumulator outputs;
