@@ -262,7 +262,7 @@ def evaluator(weights: str, name: str, nodes: int, seconds: float, rounds: int) 
     players = [PlayerConfig(name, TimeControl(nodes=nodes), options=options) for name in ("a", "b")]
     ratios = []
     with open_backend(name, load_network(weights or SHIPPED_NETWORK)) as backend:
-        sizes = best_sizes(backend, 0.5)
+        sizes = best_sizes(backend, 0.8)
         print(f"evaluator: fastest in batches of {', '.join(map(str, sizes))}")
         own = best_rate(backend, sizes, 3.0)
         for _ in range(rounds):

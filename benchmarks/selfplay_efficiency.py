@@ -122,7 +122,7 @@ def main() -> None:
         Engine(weights=arguments.weights, backend=arguments.backend) as engine,
         open_backend(arguments.backend, load_network(arguments.weights)) as backend,
     ):
-        sizes = best_sizes(backend, 0.5)
+        sizes = best_sizes(backend, 0.8)
         print(f"{backend.name} on {backend.device}, fastest in batches of {', '.join(map(str, sizes))}")
         options = SELFPLAY_OPTIONS.changed(evaluator=engine.evaluator_address)
         own = best_rate(backend, sizes, arguments.seconds / 2)
