@@ -57,6 +57,15 @@ def test_games_share_one_evaluator_and_their_batches_are_merged(pool: SearchPool
     assert statistics.positions_per_second > 0
 
 
+def test_a_pool_leaves_room_for_the_searches_of_other_processes(pool: SearchPool) -> None:
+    with SearchPool(pools=256) as one_of_many:
+        means = []
+        for each in (pool, one_of_many):
+            each.player(RANDOM).search(Game(), Limits(nodes=20_000)).result(timeout=60)
+            means.append(each.statistics().mean_batch)
+    assert means[1] < means[0] / 4
+
+
 @pytest.mark.parametrize(
     ("recommended", "milliseconds", "searches", "positions"),
     [

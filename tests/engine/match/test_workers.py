@@ -14,6 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
+from engine import Engine
 from engine.evaluator_process import evaluator_environment
 from engine.match.config import Adjudication
 from engine.match.local import MachinePlace, workers_for
@@ -23,12 +24,14 @@ from engine.match.runner import MatchRunner, MatchState
 from engine.match.sprt import Sprt
 from engine.selfplay.archive import Folder
 from engine.selfplay.runner import SelfPlayRunner
+from protocol.client import EvaluatorClient
 from protocol.messages import Curve
 from tests.engine.match.matches import Recorder, engine, match, play, replay
 from tests.engine.match.scripted_job import ScriptedJob
 from tests.engine.match.test_resume import assert_complete, journal_numbers, read_games, runner_process
 from tests.engine.selfplay.test_selfplay import Notes, check_folder
 from tests.engine.selfplay.test_selfplay import config as selfplay
+from tests.paths import DATA
 
 GAMES = 16
 
@@ -134,6 +137,18 @@ def test_players_with_other_networks_and_backends_are_served_in_all_processes(tm
     assert ending == "finished", view.notes
     assert len(view.records) == 6
     assert own_processes() == []
+
+
+def test_an_evaluator_that_runs_is_used_by_all_and_loads_each_network_once(tmp_path: Path) -> None:
+    nets = [str(DATA / "lc0" / "nets" / name) for name in ("enc_mixed.pb.gz", "attn_128x4_smolgen.pb.gz")]
+    with Engine(backend="random") as running:
+        address = running.evaluator_address
+        players = [engine(name, weights=net, evaluator=address) for name, net in zip("ab", nets, strict=True)]
+        config = match(tmp_path, players, games=4, concurrency=4, workers=2)
+        ending, _, view = play(config)
+        assert ending == "finished", view.notes
+        with EvaluatorClient(address) as client:
+            assert len(client.networks) == 3  # its own, and two for the match
 
 
 def test_a_killed_worker_s_games_are_played_again(tmp_path: Path) -> None:
