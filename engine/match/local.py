@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 
 POSITIONS_PER_PROCESS = 80_000
 """Positions per second that one process feeds an evaluator with: its search thread takes 9 to 10 µs for each.
-(64 games with the shipped network on an H200, which computes 650,000, came to 100,000 to 150,000.)"""
-
-MAX_WORKERS = 256
+(64 games with the shipped network on an H200, which computes 655,000, came to 107,000 to 110,000.)"""
 
 
 def machine_place(workers: int) -> MakePlace[Any]:
