@@ -8,6 +8,7 @@ what came back counts, so nothing is there twice.
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from time import monotonic
@@ -86,7 +87,7 @@ class Seat:
         return self.failures >= MAX_FAILURES
 
 
-class Crew(Generic[Game]):
+class Crew(ABC, Generic[Game]):
     """A place whose games are played by workers. Subclasses say what seats there are and hire for them."""
 
     games_per_task = 1
@@ -103,16 +104,16 @@ class Crew(Generic[Game]):
 
     # -- what subclasses know ----------------------------------------------------------------------------
 
+    @abstractmethod
     async def hire(self, seat: Seat) -> Worker:
         """Start a worker for a seat. Raises WorkerLostError."""
-        raise NotImplementedError
 
     async def look(self) -> None:
         """Look at what the workers need, every now and then."""
 
+    @abstractmethod
     def nobody_left(self) -> str:
         """Why nobody can play."""
-        raise NotImplementedError
 
     # -- a place -----------------------------------------------------------------------------------------
 

@@ -77,8 +77,7 @@ struct alignas(16) Layer {
 #endif
 };
 
-// --- the walk
-// ----------------------------------------------------------------------------------------------------------
+// --- the walk ---
 
 // Until a phase is complete; null for one that was complete before the launch.
 DEVICE void begin(const uint32* phase, int tiles, const uint32* other = nullptr, int other_tiles = 0) {

@@ -136,19 +136,22 @@ def test_a_killed_evaluator_is_started_again_and_no_game_is_lost_by_it(tmp_path:
 
 
 class Killer(Recorder):
-    """Kills the programs of the second player once, as soon as one game is over."""
+    """Kills both programs of the second player once, as soon as a game is over and both have been started."""
 
     def __init__(self) -> None:
         super().__init__()
         self.killed: list[int] = []
 
-    def game_over(self, state: Any, record: Any) -> None:
-        super().game_over(state, record)
-        if not self.killed:
-            for child in psutil.Process().children():
-                if "uci_program.py" in " ".join(child.cmdline()) and "hang" in child.cmdline():
-                    child.kill()
-                    self.killed.append(child.pid)
+    def tick(self, state: Any) -> None:
+        super().tick(state)
+        if not self.records or self.killed:
+            return
+        children = psutil.Process().children()
+        victims = [child for child in children if "hang" in child.cmdline()]
+        if len(victims) == 2:
+            for victim in victims:
+                victim.kill()
+                self.killed.append(victim.pid)
 
 
 def test_a_killed_program_loses_its_game_and_the_match_goes_on(tmp_path: Path) -> None:
