@@ -36,6 +36,9 @@ fill another one. Full is what the evaluator recommends, or a quarter of all pos
 OVERLOADED_SECONDS = 0.01
 """Pause when the evaluator's queue is full of others' work: there is nothing to wait on."""
 
+LOAD_SECONDS = 600.0
+"""How long an evaluator may take to load a further network."""
+
 NetworkKey = tuple[str, str, str]
 """Weights, policy head and value head, as the options name them."""
 
@@ -105,7 +108,7 @@ class SharedEvaluator:
         network = self._networks.get(key)
         if network is None:
             try:
-                network = client.network if key == self._own_network else _load(client, *key)
+                network = client.network if key == self._own_network else served_network(client, *key)
             except EvaluatorLost as error:
                 self._lost(client, str(error))
                 return None
@@ -226,14 +229,18 @@ class SharedEvaluator:
         self.link.lost(client, reason)
 
 
-def _load(client: EvaluatorClient, weights: str, policy_head: str, value_head: str) -> NetworkInfo:
+def served_network(client: EvaluatorClient, weights: str, policy_head: str, value_head: str) -> NetworkInfo:
+    """The network that options name so, loaded unless the evaluator serves one of that name or hash.
+
+    Raises EvaluatorError.
+    """
     from pathlib import Path
 
     for network in client.networks:
         if weights in (network.name, network.content_hash):
             return network
     path = str(Path(weights).expanduser().resolve()) if weights else ""
-    return client.load(path, policy_head=policy_head, value_head=value_head, timeout=600.0)
+    return client.load(path, policy_head=policy_head, value_head=value_head, timeout=LOAD_SECONDS)
 
 
 def _fail(pieces: list[Piece], error: PipelineError | NoEvaluatorError) -> set[SharedPipeline]:

@@ -9,22 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.evaluator_process import EvaluatorSettings, NoEvaluatorError
 from engine.match.crew import Crew, Seat, WorkerLostError
 from engine.match.place import Game, Job, Log, PlaceError, Served, Site
 from engine.match.worker_process import WorkerProcess
-from engine.shared_evaluator import network_key
+from engine.shared_evaluator import network_key, served_network
 
 if TYPE_CHECKING:
     from engine.evaluator_process import EvaluatorLink
     from engine.pool import SearchPool
     from protocol.client import EvaluatorClient
-
-LOAD_SECONDS = 600.0
-"""How long an evaluator may take to load a further network."""
 
 CONNECT_ATTEMPTS = 3
 """Evaluators in a row that may be gone as soon as a worker is to be sent there."""
@@ -142,12 +138,7 @@ def _network(client: EvaluatorClient, link: EvaluatorLink, settings: EvaluatorSe
     first = link.client
     if first is not None and network_key(link.settings) == network_key(settings):
         return first.network.name
-    for network in client.networks:
-        if settings.weights in (network.name, network.content_hash):
-            return network.name
-    path = str(Path(settings.weights).expanduser().resolve()) if settings.weights else ""
-    heads = {"policy_head": settings.policy_head, "value_head": settings.value_head}
     try:
-        return client.load(path, **heads, timeout=LOAD_SECONDS).name
+        return served_network(client, *network_key(settings)).name
     except EvaluatorError as error:
         raise NoEvaluatorError(f"the evaluator cannot serve {settings.weights!r}: {error}") from None
