@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from engine._core import Batch, Tree
 from engine.evaluator_process import NoEvaluatorError
-from engine.pipeline import PipelineError
+from engine.pipeline import PipelineError, SpareBatches
 from protocol.batch import POSITION_DTYPE, EvaluationBatch, PositionBatch
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float32]
 
 
-class SharedPipeline:
+class SharedPipeline(SpareBatches):
     """The batches of one search among those of others: the Pipeline of a pool's searches.
 
     Answers come through SharedEvaluator.receive. failure: why the evaluator will not evaluate what this
@@ -29,6 +29,7 @@ class SharedPipeline:
         self, tree: Tree, evaluator: SharedEvaluator, network: NetworkKey, content_hash: str, capacity: int
     ) -> None:
         """content_hash: of the network whose evaluations the tree holds."""
+        super().__init__(capacity)
         self.evaluations = 0
         self.batches = 0
         self.network = network
@@ -36,9 +37,7 @@ class SharedPipeline:
         self.failure: PipelineError | NoEvaluatorError | None = None
         self._tree = tree
         self._evaluator = evaluator
-        self._capacity = capacity
         self._on_their_way: list[Batch] = []
-        self._free: list[Batch] = []
 
     @property
     def in_flight(self) -> int:
@@ -47,12 +46,6 @@ class SharedPipeline:
     @property
     def in_flight_positions(self) -> int:
         return sum(batch.size for batch in self._on_their_way)
-
-    def take(self) -> Batch:
-        return self._free.pop() if self._free else Batch(self._capacity)
-
-    def give_back(self, batch: Batch) -> None:
-        self._free.append(batch)
 
     def submit(self, batch: Batch) -> None:
         self.evaluations += batch.size

@@ -96,7 +96,21 @@ class InstantPipeline:
         pass
 
 
-class RemotePipeline:
+class SpareBatches:
+    """Batches of one capacity that are used again."""
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._free: list[Batch] = []
+
+    def take(self) -> Batch:
+        return self._free.pop() if self._free else Batch(self._capacity)
+
+    def give_back(self, batch: Batch) -> None:
+        self._free.append(batch)
+
+
+class RemotePipeline(SpareBatches):
     """Sends batches to the evaluator of a link.
 
     When the evaluator is lost, the batches in flight stay as they are and are sent again as soon as the link
@@ -114,18 +128,17 @@ class RemotePipeline:
         priority: Priority = "play",
         log: Callable[[str], None],
     ) -> None:
+        super().__init__(capacity)
         self.evaluations = 0
         self.batches = 0
         self._tree = tree
         self._link = link
-        self._capacity = capacity
         self._input_format = input_format
         self._priority: Priority = priority
         self._log = log
         self._client: EvaluatorClient | None = None
         self._sent: dict[int, Batch] = {}
         self._unsent: list[Batch] = []
-        self._free: list[Batch] = []
 
     @property
     def in_flight(self) -> int:
@@ -134,12 +147,6 @@ class RemotePipeline:
     @property
     def in_flight_positions(self) -> int:
         return sum(batch.size for batch in (*self._sent.values(), *self._unsent))
-
-    def take(self) -> Batch:
-        return self._free.pop() if self._free else Batch(self._capacity)
-
-    def give_back(self, batch: Batch) -> None:
-        self._free.append(batch)
 
     def submit(self, batch: Batch) -> None:
         self.evaluations += batch.size
