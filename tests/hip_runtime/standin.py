@@ -16,6 +16,7 @@ import platform
 import shutil
 import subprocess
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -62,7 +63,7 @@ class _CStrategy(ctypes.Structure):
     )
 
 
-class Strategy:
+class Strategy(ABC):
     """How kernels are compiled and run; subclass it and pass it to `Runtime.set_strategy`.
 
     Modules and kernels are any Python objects. An exception in `compile` is a source that does not compile,
@@ -70,18 +71,19 @@ class Strategy:
     device. Every method is called without locks, from whatever thread compiles or waits.
     """
 
+    @abstractmethod
     def compile(self, source: str, name: str, options: list[str]) -> tuple[bytes, str]:
         """Machine code (an ELF file) and the log."""
-        raise NotImplementedError
 
+    @abstractmethod
     def load(self, code: bytes, target: str) -> Any:
         """A module. target: of the device it is loaded on, as "gfx1100"."""
-        raise NotImplementedError
 
+    @abstractmethod
     def function(self, module: Any, name: str) -> Any:
         """A kernel of a module."""
-        raise NotImplementedError
 
+    @abstractmethod
     def launch(
         self,
         function: Any,
@@ -91,7 +93,6 @@ class Strategy:
         arguments: bytes,
     ) -> None:
         """Run a kernel to its end. arguments: packed, addresses of this process among them."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)

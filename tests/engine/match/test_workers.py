@@ -151,8 +151,8 @@ def test_an_evaluator_that_runs_is_used_by_all_and_loads_each_network_once(tmp_p
             assert len(client.networks) == 3  # its own, and two for the match
 
 
-def test_a_killed_worker_s_games_are_played_again(tmp_path: Path) -> None:
-    view = Kills("engine.match.worker_process", after=3)
+def play_all(tmp_path: Path, view: Kills) -> None:
+    """Play a match that something is killed in: each game is to be counted once, and nobody left behind."""
     config = match(
         tmp_path,
         [engine("a", nodes=12), engine("b", nodes=6)],
@@ -163,27 +163,21 @@ def test_a_killed_worker_s_games_are_played_again(tmp_path: Path) -> None:
     )
     ending, _, _ = play(config, view)
     assert ending == "finished"
-    assert len(view.killed) == 1
-    assert any("lost: its process" in note for note in view.notes)
     assert sorted(record.number for record in view.records) == list(range(GAMES))
     assert own_processes() == []
+
+
+def test_a_killed_worker_s_games_are_played_again(tmp_path: Path) -> None:
+    view = Kills("engine.match.worker_process", after=3)
+    play_all(tmp_path, view)
+    assert len(view.killed) == 1
+    assert any("lost: its process" in note for note in view.notes)
 
 
 def test_a_killed_evaluator_is_started_again_for_all_workers(tmp_path: Path) -> None:
     view = Kills("evaluator", after=3)
-    config = match(
-        tmp_path,
-        [engine("a", nodes=12), engine("b", nodes=6)],
-        games=GAMES,
-        concurrency=4,
-        workers=2,
-        adjudication=Adjudication(max_moves=40),
-    )
-    ending, _, _ = play(config, view)
-    assert ending == "finished"
+    play_all(tmp_path, view)
     assert any("evaluator lost" in note for note in view.notes)
-    assert sorted(record.number for record in view.records) == list(range(GAMES))
-    assert own_processes() == []
 
 
 def test_an_sprt_ends_the_games_of_all_workers(tmp_path: Path) -> None:
