@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from io import TextIOWrapper
 
 COMMANDS = ("analyse", "bench", "evaluate", "match", "options", "perft", "selfplay")
 """Modules of engine.commands. Each has HELP, add_arguments(parser) and run(arguments) -> exit status."""
@@ -28,6 +29,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         return run()
 
+    for stream in (sys.stdout, sys.stderr):
+        # What the console or a log cannot show becomes "?": no reason to end a match.
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
     import argparse
     from importlib import import_module
 
@@ -49,7 +55,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if chosen in (None, name):
             module = import_module(f"engine.commands.{name}")
             subparser = subparsers.add_parser(
-                name, help=module.HELP, description=module.HELP, allow_abbrev=False
+                name,
+                prog=f"{parser.prog} {name}",
+                help=module.HELP,
+                description=module.HELP,
+                allow_abbrev=False,
             )
             module.add_arguments(subparser)
             subparser.set_defaults(run=module.run)

@@ -36,7 +36,6 @@ The same command again goes on with a match that was interrupted.
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = EPILOG
-    parser.prog = "wavefront match"
     parser.usage = "%(prog)s [CONFIG.toml] [--player KEY=VALUE,… …] [flags]"
     parser.add_argument(
         "config_file", nargs="?", metavar="CONFIG.toml", help="the match; configs/match.toml shows every key"
@@ -227,36 +226,39 @@ class _Quiet:
 def _view(config: MatchConfig, *, as_json: bool) -> Any:
     from rich.console import Console
 
-    from engine.match.display import LiveView, PlainView
+    from engine.match.display import LiveView, PlainView, shows_tables
 
     if as_json:
         return _Quiet()
     console = Console()
-    return LiveView(config, console) if console.is_terminal else PlainView(config, sys.stdout)
+    return LiveView(config, console) if shows_tables(console) else PlainView(config, sys.stdout)
 
 
 def _print_result(config: MatchConfig, runner: MatchRunner, *, as_json: bool) -> None:
     from rich.console import Console
 
-    from engine.match.display import reasons_line, speed_line, sprt_line, standings_lines, standings_table
+    from engine.match import display
     from engine.match.summary import summary
 
     state = runner.state
+    standings = state.standings
     if as_json:
-        print(json.dumps(summary(config, state.standings, state.speed), ensure_ascii=False))
+        print(json.dumps(summary(config, standings, state.speed), ensure_ascii=False))
         return
     if not state.outcomes:
         return
     console = Console()
-    if console.is_terminal:
-        console.print(standings_table(config, state.standings))
-        if state.standings.sprt is not None:
-            console.print(sprt_line(state.standings))
+    if display.shows_tables(console):
+        console.print(display.standings_table(config, standings, console.width))
+        lines = display.pairs_lines(config, standings)
+        if standings.sprt is not None:
+            lines.append(display.sprt_line(standings))
     else:
-        for line in standings_lines(config, state.standings):
-            print(line)
-    print(reasons_line(state.standings))
+        lines = display.standings_lines(config, standings)
+    lines.append(display.reasons_line(standings))
     if state.speed.games:
-        print(speed_line(state))
-    files = config.files
-    print(f"games {files.pgn}, journal {files.journal}, summary {files.summary}")
+        lines.append(display.speed_line(state))
+    lines.append(f"games {config.files.pgn}, journal {config.files.journal}, summary {config.files.summary}")
+    for line in lines:
+        # A terminal's lines are broken between words, those of a log stay whole.
+        console.print(line, markup=False, highlight=False, soft_wrap=not display.shows_tables(console))

@@ -48,6 +48,7 @@ ENGINE_FLAGS = ("weights", "backend", "evaluator", "threads")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = EPILOG
+    parser.usage = "%(prog)s [CONFIG.toml] [flags] | %(prog)s --check PATH …"
     parser.add_argument(
         "config_file", nargs="?", metavar="CONFIG.toml", help="the run; configs/selfplay.toml shows every key"
     )

@@ -62,6 +62,22 @@ def sprt_line(standings: Standings) -> str:
     )
 
 
+def pairs_lines(config: MatchConfig, standings: Standings) -> list[str]:
+    """How often the first of two players got which points of a pair, and the share of draws; nothing before
+    the first pair, or of more players."""
+    if len(config.players) != 2 or not standings.tally(0, 1).finished_pairs:
+        return []
+    tally = standings.tally(0, 1)
+    pairs = " ".join(str(count) for count in tally.pairs)
+    name = config.players[0].name
+    return [f"pairs by points of {name} (0, ½, 1, 1½, 2): {pairs}; draws {100 * tally.draw_ratio:.0f} %"]
+
+
+def shows_tables(console: Console) -> bool:
+    """Whether the console is a terminal that can draw anew what it shows."""
+    return console.is_terminal and not console.is_dumb_terminal
+
+
 def reasons_line(standings: Standings) -> str:
     """How often games ended in which way."""
     return "ends: " + ", ".join(f"{reason} {count}" for reason, count in standings.reasons.most_common())
@@ -170,40 +186,58 @@ class LiveView:
         lines.append(speed_line(state))
         if standings.sprt is not None:
             lines.append(sprt_line(standings))
-        if len(self._config.players) == 2 and standings.tally(0, 1).finished_pairs:
-            pairs = " ".join(str(count) for count in standings.tally(0, 1).pairs)
-            lines.append(f"pairs by points of {self._config.players[0].name} (0 to 2): {pairs}")
+        lines += pairs_lines(self._config, standings)
         if self._last_game:
             lines.append(self._last_game)
-        return Group(standings_table(self._config, standings), Text("\n".join(lines)))
+        table = standings_table(self._config, standings, self._live.console.width)
+        return Group(table, Text("\n".join(lines)))
 
 
-def standings_table(config: MatchConfig, standings: Standings) -> RenderableType:
-    """The standings as a table of rich."""
+def standings_table(config: MatchConfig, standings: Standings, width: int) -> RenderableType:
+    """The standings as a table of rich, with as many of its columns as `width` characters have room for."""
     from rich.table import Table
 
+    columns = _columns(config, standings)
+    for dispensable in ("limits", "normalised", "games", "LOS"):
+        if _width(columns) > width:
+            columns.pop(dispensable, None)
     table = Table(title=config.event)
-    table.add_column("player")
-    headings = ("limits", "games", "won", "drawn", "lost", "score", "Elo", "normalised", "LOS", "faults")
-    for heading in headings:
-        table.add_column(heading, justify="right")
-    for player in ranking(standings):
-        tally = standings.total(player)
-        played = bool(tally.games)
-        table.add_row(
-            config.players[player].name,
-            str(config.players[player].time),
-            str(tally.games),
-            str(tally.wins),
-            str(tally.draws),
-            str(tally.losses),
-            f"{100 * tally.score:.1f} %" if played else "–",
-            str(elo(tally)),
-            str(normalised_elo(tally)),
-            f"{100 * likelihood_of_superiority(tally):.1f} %" if played else "–",
-            str(standings.players[player].faults.total() or ""),
-        )
+    for heading, cells in columns.items():
+        if heading == "player":
+            table.add_column(heading, overflow="ellipsis", no_wrap=True, min_width=8)
+        else:
+            table.add_column(heading, justify="right", no_wrap=True, min_width=max(map(len, cells)))
+    for row in zip(*columns.values(), strict=True):
+        table.add_row(*row)
     return table
+
+
+def _columns(config: MatchConfig, standings: Standings) -> dict[str, list[str]]:
+    """The cells of the table by heading, best player first."""
+    order = ranking(standings)
+    players = [config.players[player] for player in order]
+    tallies = [standings.total(player) for player in order]
+    columns = {
+        "player": [player.name for player in players],
+        "limits": [str(player.time) for player in players],
+        "games": [str(tally.games) for tally in tallies],
+        "results": [f"+{tally.wins} ={tally.draws} -{tally.losses}" for tally in tallies],
+        "score": [f"{100 * tally.score:.1f} %" if tally.games else "–" for tally in tallies],
+        "Elo": [str(elo(tally)) for tally in tallies],
+        "normalised": [str(normalised_elo(tally)) for tally in tallies],
+        "LOS": [
+            f"{100 * likelihood_of_superiority(tally):.1f} %" if tally.games else "–" for tally in tallies
+        ],
+    }
+    faults = [standings.players[player].faults.total() for player in order]
+    if any(faults):
+        columns["faults"] = [str(count or "") for count in faults]
+    return columns
+
+
+def _width(columns: dict[str, list[str]]) -> int:
+    """What a table with these columns takes: a border and two blanks for each, and a last border."""
+    return 1 + sum(3 + max(len(heading), *map(len, cells)) for heading, cells in columns.items())
 
 
 def _duration(seconds: float) -> str:

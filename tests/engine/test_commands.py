@@ -207,6 +207,16 @@ def test_help_and_version() -> None:
     assert run("--version")[0].startswith("Wavefront ")
 
 
+def test_each_command_s_help_names_it_as_it_is_called() -> None:
+    assert run("selfplay", "--help")[0].startswith("usage: wavefront selfplay [CONFIG.toml]")
+    assert run("bench", "--help")[0].startswith("usage: wavefront bench [")
+
+
+def test_output_that_the_terminal_cannot_show_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    assert "KEY=VALUE,?" in run("match", "--help")[0]
+
+
 def test_the_version_is_the_package_s() -> None:
     import tomllib
 

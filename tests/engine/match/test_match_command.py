@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from engine.match.config import Adjudication, MatchConfig, PlayerConfig
-from engine.match.display import LiveView, PlainView, speed_line
+from engine.match.display import LiveView, PlainView, shows_tables, speed_line, standings_table
 from engine.match.plot import PlotError, elo_history, plot_elo
 from engine.match.record import GameRecord, MoveRecord, Reason, Result
 from engine.match.runner import MatchState
@@ -126,6 +126,28 @@ def test_a_terminal_gets_a_table() -> None:
     text = console.file.getvalue()
     for part in ("first", "second", "LOS", "mean batch 31.5", "LLR", "a note", "game 12", "12 of 40 games"):
         assert part in text
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_the_table_leaves_out_columns_instead_of_cutting_numbers(width: int) -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=width, color_system=None)
+    state, _ = state_after(20)
+    console.print(standings_table(CONFIG, state.standings, console.width))
+    assert isinstance(console.file, io.StringIO)
+    text = console.file.getvalue()
+    assert "…" not in text
+    for part in ("first", "second", "+10 =0 -10", "50.0 %", "Elo"):
+        assert part in text
+    assert ("normalised" in text) == (width > 60)
+    assert len(text.splitlines()) == 7  # No cell takes two lines.
+
+
+def test_a_terminal_that_cannot_draw_anew_gets_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    assert not shows_tables(Console(force_terminal=True))
+    monkeypatch.setenv("TERM", "xterm")
+    assert shows_tables(Console(force_terminal=True))
+    assert not shows_tables(Console(file=io.StringIO()))
 
 
 def test_speed_says_nothing_of_an_evaluator_that_there_is_not() -> None:
