@@ -129,11 +129,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def config_of_arguments(arguments: argparse.Namespace) -> MatchConfig:
-    """The match that the file and the flags describe. Raises MatchConfigError."""
+    """The match that the file and the flags describe. Raises SettingsError."""
     from dataclasses import fields
     from pathlib import Path
 
-    from engine.match.configfile import match_config, merge, parse_pairs, read_document
+    from engine.match.configfile import match_config
+    from engine.match.tables import merge, parse_pairs, read_document
     from engine.options import Options, options_of_arguments
 
     place = arguments.config_file or "match"
@@ -183,20 +184,20 @@ def config_of_arguments(arguments: argparse.Namespace) -> MatchConfig:
 
 
 def _rule(text: str, flag: str) -> dict[str, Any]:
-    from engine.match.configfile import parse_pairs
+    from engine.match.tables import parse_pairs
 
     return {"enabled": True, **parse_pairs(text, flag)}
 
 
 def _player(text: str, entries: dict[str, str]) -> dict[str, Any]:
     """A first part without a key is a network or a program."""
-    from engine.match.configfile import MatchConfigError
+    from engine.match.tables import SettingsError
 
     short = entries.pop("", None)
     if short is not None:
         key = "weights" if short.endswith((".pb.gz", ".pb")) else "program"
         if key in entries:
-            raise MatchConfigError(f"--player {text}: {key} is given twice")
+            raise SettingsError(f"--player {text}: {key} is given twice")
         return {key: short, **entries}
     return dict(entries)
 

@@ -19,15 +19,15 @@ def add_place_arguments(group: argparse._ArgumentGroup) -> None:
 
 
 def place_of_arguments(arguments: argparse.Namespace, workers: int) -> MakePlace[Any]:
-    """Where to play. workers: as configured, 0 is auto. Raises MatchConfigError."""
+    """Where to play. workers: as configured, 0 is auto. Raises SettingsError."""
     from engine.match.local import machine_place
 
     if arguments.ray is None:
         return machine_place(workers)
     if workers > 1:
-        from engine.match.configfile import MatchConfigError
+        from engine.match.tables import SettingsError
 
-        raise MatchConfigError("workers are processes of this machine: with --ray leave them out")
+        raise SettingsError("workers are processes of this machine: with --ray leave them out")
     from engine.match.cluster import cluster_place
 
     return cluster_place(arguments.ray)

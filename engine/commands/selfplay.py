@@ -105,7 +105,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def config_of_arguments(arguments: argparse.Namespace) -> SelfPlayConfig:
     """The run that the file and the flags describe. Raises OptionError."""
-    from engine.match.configfile import merge, parse_pairs, read_document
+    from engine.match.tables import merge, parse_pairs, read_document
     from engine.selfplay.config import selfplay_config
 
     document: dict[str, Any] = read_document(arguments.config_file) if arguments.config_file else {}

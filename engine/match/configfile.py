@@ -1,18 +1,16 @@
 """A match's configuration from TOML and from flags. Both become one tree of tables, which is checked here.
 
-`configs/match.toml` shows every key. On the command line a table is written `key=value,key=value`.
+`configs/match.toml` shows every key.
 """
 
 from __future__ import annotations
 
 import os
 import shlex
-import tomllib
-from collections.abc import Mapping, MutableMapping, Sequence
-from dataclasses import replace
-from difflib import get_close_matches
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 from engine.match.config import (
     MAX_WORKERS,
@@ -28,6 +26,7 @@ from engine.match.config import (
 from engine.match.openings import OpeningSettings, Order
 from engine.match.schedule import Format
 from engine.match.sprt import EloModel, Sprt
+from engine.match.tables import SettingsError, Table
 from engine.match.timecontrol import TimeControl
 from engine.options import OptionError, Options, spec_of_attribute
 
@@ -37,155 +36,18 @@ DEFAULT_TIME = TimeControl(nodes=400)
 # What is not written down has the value of these.
 _MATCH, _RESIGN, _DRAW = MatchConfig(players=()), ResignRule(), DrawRule()
 
+MAX_DISTINCTION = 40
+"""Characters of options in a name that was not given; more say less than a number."""
+
+UNTOLD = ("weights", "evaluator", "threads", "log_file")
+"""Options that are no part of a name: long, or not what a player is."""
+
 LIMITS = ("tc", "movetime", "nodes", "depth")
-
-T = TypeVar("T", bound=str)
-
-
-class MatchConfigError(OptionError):
-    """A match that cannot be played as it is written down. The message names file or flag and key."""
-
-
-class Table:
-    """One table of the configuration, read key by key; `end` complains about keys that nobody read."""
-
-    def __init__(self, place: str, entries: object) -> None:
-        self.place = place
-        if not isinstance(entries, Mapping):
-            raise MatchConfigError(f"{place} is a table of key = value, not {entries!r}")
-        self._entries: dict[str, object] = dict(entries)
-        self._known: list[str] = []
-
-    def value(self, key: str) -> object:
-        """Whatever stands under a key, None if nothing does."""
-        self._known.append(key)
-        return self._entries.pop(key, None)
-
-    def has(self, key: str) -> bool:
-        return key in self._entries
-
-    def rest(self) -> dict[str, object]:
-        """All that was not read yet."""
-        rest, self._entries = self._entries, {}
-        return rest
-
-    def table(self, key: str) -> Table | None:
-        """A table inside this one, None if it is not there."""
-        value = self.value(key)
-        return None if value is None else Table(f"{self.place}: [{key}]", value)
-
-    def text(self, key: str, default: str = "") -> str:
-        value = self.value(key)
-        if value is None:
-            return default
-        if not isinstance(value, str):
-            raise self.error(key, "a text", value)
-        return value
-
-    def texts(self, key: str) -> tuple[str, ...]:
-        """A list of texts; a single one stands for a list of one."""
-        value = self.value(key)
-        values = value if isinstance(value, list) else [] if value is None else [value]
-        if not all(isinstance(text, str) for text in values):
-            raise self.error(key, "a text or a list of texts", value)
-        return tuple(values)
-
-    def choice(self, key: str, choices: Sequence[T], default: T) -> T:
-        value = self.value(key)
-        if value is None:
-            return default
-        if value not in choices:
-            raise self.error(key, "one of " + ", ".join(choices), value)
-        return cast("T", value)
-
-    def flag(self, key: str, default: bool) -> bool:
-        value = self.value(key)
-        if isinstance(value, str) and value.lower() in ("true", "false"):
-            value = value.lower() == "true"
-        if value is None:
-            return default
-        if not isinstance(value, bool):
-            raise self.error(key, "true or false", value)
-        return value
-
-    def whole(self, key: str, default: int, low: int, high: int = 10**9) -> int:
-        number = self.number(key, default, low, high)
-        if number != int(number):
-            raise self.error(key, "a whole number", number)
-        return int(number)
-
-    def whole_or_auto(self, key: str, high: int) -> int:
-        """The number, 0 for "auto" and if nothing is there."""
-        if self._entries.get(key) == "auto":
-            self._entries[key] = 0
-        return self.whole(key, 0, 0, high)
-
-    def number(self, key: str, default: float, low: float, high: float) -> float:
-        value = self.value(key)
-        if value is None:
-            return default
-        if isinstance(value, str):
-            try:
-                value = int(value) if value.strip().lstrip("+-").isdigit() else float(value)
-            except ValueError:
-                raise self.error(key, "a number", value) from None
-        if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
-            raise self.error(key, f"a number from {low:g} to {high:g}", value)
-        return value
-
-    def error(self, key: str, wanted: str, value: object) -> MatchConfigError:
-        return MatchConfigError(f"{self.place}: {key} is {wanted}, not {value!r}")
-
-    def end(self) -> None:
-        for key in self._entries:
-            near = get_close_matches(key, self._known, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else f" (known are {', '.join(self._known)})"
-            raise MatchConfigError(f"{self.place}: no such key: {key!r}{hint}")
-
-
-def read_document(path: str | Path) -> dict[str, Any]:
-    """The tables of a TOML file. Raises MatchConfigError."""
-    try:
-        with Path(path).open("rb") as file:
-            return tomllib.load(file)
-    except OSError as error:
-        raise MatchConfigError(f"cannot read {path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise MatchConfigError(f"{path} is not TOML: {error}") from None
-
-
-def parse_pairs(text: str, place: str) -> dict[str, str]:
-    """`key=value,key=value` as a table. Quotes keep commas: `args="a,b"`. A first part without = is kept
-    under "".
-
-    Raises MatchConfigError.
-    """
-    lexer = shlex.shlex(text, posix=True, punctuation_chars="")
-    lexer.whitespace, lexer.whitespace_split, lexer.escape, lexer.commenters = ",", True, "", ""
-    entries: dict[str, str] = {}
-    try:
-        for part in lexer:
-            key, equals, value = part.partition("=")
-            if not equals:
-                key, value = ("", key) if not entries else (key, "true")
-            entries[key.strip()] = value.strip()
-    except ValueError as error:
-        raise MatchConfigError(f"{place}: {text!r}: {error}") from None
-    return entries
-
-
-def merge(base: MutableMapping[str, Any], over: Mapping[str, Any]) -> None:
-    """Put `over` on top of `base`, table by table."""
-    for key, value in over.items():
-        if isinstance(value, Mapping) and isinstance(base.get(key), dict):
-            merge(base[key], value)
-        else:
-            base[key] = value
 
 
 def match_config(document: Mapping[str, Any], place: str) -> MatchConfig:
     """The configuration that tables stand for. place: names their source in messages. Raises
-    MatchConfigError."""
+    SettingsError."""
     root = Table(place, document)
     defaults = root.table("defaults") or Table(f"{place}: [defaults]", {})
     players_given = root.value("player")
@@ -206,7 +68,7 @@ def match_config(document: Mapping[str, Any], place: str) -> MatchConfig:
             workers=root.whole_or_auto("workers", MAX_WORKERS),
             time_margin_ms=root.whole("time_margin_ms", _MATCH.time_margin_ms, 0, 10**6),
             stall_seconds=root.number("stall_seconds", _MATCH.stall_seconds, 0.1, 1e6),
-            openings=_openings(root.table("openings")),
+            openings=opening_settings(root.table("openings")),
             adjudication=_adjudication(root.table("adjudication")),
             sprt=_sprt(root.table("sprt")),
             output=root.text("output"),
@@ -214,23 +76,25 @@ def match_config(document: Mapping[str, Any], place: str) -> MatchConfig:
         )
         root.end()
         config.schedule  # noqa: B018 - raises if the numbers do not fit
-    except MatchConfigError:
+    except SettingsError:
         raise
     except ValueError as error:
-        raise MatchConfigError(f"{place}: {error}") from None
+        raise SettingsError(f"{place}: {error}") from None
     if config.sprt is not None and len(players) != 2:
-        raise MatchConfigError(f"{place}: an SPRT decides between two players, not {len(players)}")
+        raise SettingsError(f"{place}: an SPRT decides between two players, not {len(players)}")
     return config
 
 
-def _openings(table: Table | None) -> OpeningSettings:
+def opening_settings(table: Table | None) -> OpeningSettings:
+    """What a table [openings] says; the defaults without one. Raises SettingsError."""
+    default = OpeningSettings()
     if table is None:
-        return OpeningSettings()
+        return default
     settings = OpeningSettings(
-        file=table.text("file"),
-        order=cast("Order", table.choice("order", ("random", "sequential"), "random")),
-        plies=table.whole("plies", 0, 0, 1000),
-        start=table.whole("start", 1, 1),
+        file=table.text("file", default.file),
+        order=cast("Order", table.choice("order", ("random", "sequential"), default.order)),
+        plies=table.whole("plies", default.plies, 0, 1000),
+        start=table.whole("start", default.start, 1),
     )
     table.end()
     return settings
@@ -239,42 +103,65 @@ def _openings(table: Table | None) -> OpeningSettings:
 def _adjudication(table: Table | None) -> Adjudication:
     if table is None:
         return Adjudication()
-    resign, draw, tablebase = table.table("resign"), table.table("draw"), table.table("tablebase")
-    max_moves = table.whole("max_moves", 0, 0, 10000)
+    adjudication = Adjudication(
+        resign=_resign(table.table("resign")),
+        draw=_draw(table.table("draw")),
+        max_moves=table.whole("max_moves", 0, 0, 10000) or None,
+        tablebase=_tablebase(table.table("tablebase")),
+    )
     table.end()
-    adjudication = Adjudication(max_moves=max_moves or None)
-    changes: dict[str, Any] = {}
-    if resign is not None and resign.flag("enabled", True):
-        changes["resign"] = ResignRule(
-            score=resign.whole("score", _RESIGN.score, 0, 100_000),
-            moves=resign.whole("moves", _RESIGN.moves, 1),
-            two_sided=resign.flag("two_sided", _RESIGN.two_sided),
-        )
-        resign.end()
-    if draw is not None and draw.flag("enabled", True):
-        changes["draw"] = DrawRule(
-            from_move=draw.whole("from_move", _DRAW.from_move, 0),
-            moves=draw.whole("moves", _DRAW.moves, 1),
-            score=draw.whole("score", _DRAW.score, 0, 100_000),
-        )
-        draw.end()
-    if tablebase is not None and tablebase.flag("enabled", True):
-        rule = TablebaseRule(
-            paths=tablebase.texts("paths"),
-            men=tablebase.whole("men", 0, 0, 7),
-            results=cast("TablebaseResults", tablebase.choice("results", ("all", "wins", "draws"), "all")),
-            ignore_fifty_moves=tablebase.flag("ignore_fifty_moves", False),
-        )
-        tablebase.end()
-        if not rule.paths:
-            raise MatchConfigError(f"{tablebase.place}: paths names no folder with Syzygy tables")
-        changes["tablebase"] = rule
-    return Adjudication(max_moves=adjudication.max_moves, **changes)
+    return adjudication
+
+
+# A rule that is written down but not enabled is read all the same: a mistake in it would show when it is.
+
+
+def _resign(table: Table | None) -> ResignRule | None:
+    if table is None:
+        return None
+    enabled = table.flag("enabled", True)
+    rule = ResignRule(
+        score=table.whole("score", _RESIGN.score, 0, 100_000),
+        moves=table.whole("moves", _RESIGN.moves, 1),
+        two_sided=table.flag("two_sided", _RESIGN.two_sided),
+    )
+    table.end()
+    return rule if enabled else None
+
+
+def _draw(table: Table | None) -> DrawRule | None:
+    if table is None:
+        return None
+    enabled = table.flag("enabled", True)
+    rule = DrawRule(
+        from_move=table.whole("from_move", _DRAW.from_move, 0),
+        moves=table.whole("moves", _DRAW.moves, 1),
+        score=table.whole("score", _DRAW.score, 0, 100_000),
+    )
+    table.end()
+    return rule if enabled else None
+
+
+def _tablebase(table: Table | None) -> TablebaseRule | None:
+    if table is None:
+        return None
+    enabled = table.flag("enabled", True)
+    rule = TablebaseRule(
+        paths=table.texts("paths"),
+        men=table.whole("men", 0, 0, 7),
+        results=cast("TablebaseResults", table.choice("results", ("all", "wins", "draws"), "all")),
+        ignore_fifty_moves=table.flag("ignore_fifty_moves", False),
+    )
+    table.end()
+    if enabled and not rule.paths:
+        raise SettingsError(f"{table.place}: paths names no folder with Syzygy tables")
+    return rule if enabled else None
 
 
 def _sprt(table: Table | None) -> Sprt | None:
-    if table is None or not table.flag("enabled", True):
+    if table is None:
         return None
+    enabled = table.flag("enabled", True)
     try:
         sprt = Sprt(
             elo0=table.number("elo0", 0.0, -1000, 1000),
@@ -283,33 +170,29 @@ def _sprt(table: Table | None) -> Sprt | None:
             beta=table.number("beta", 0.05, 0, 1),
             model=cast("EloModel", table.choice("model", ("logistic", "normalised"), "logistic")),
         )
-    except MatchConfigError:
+    except SettingsError:
         raise
     except ValueError as error:
-        raise MatchConfigError(f"{table.place}: {error}") from None
+        raise SettingsError(f"{table.place}: {error}") from None
     table.end()
-    return sprt
+    return sprt if enabled else None
 
 
 def _players(
     place: str, given: Sequence[object], defaults: Table, *, chess960: bool
 ) -> tuple[PlayerConfig, ...]:
     if len(given) < 2:
-        raise MatchConfigError(
-            f"{place}: a match needs two players, [[player]] or --player, not {len(given)}"
-        )
-    default_time = _time(defaults) or DEFAULT_TIME
-    default_options = defaults.rest()
-    players = []
-    for number, entries in enumerate(given, 1):
-        table = Table(f"{place}: player {number}", entries)
-        players.append(_player(table, default_time, default_options, chess960=chess960))
-    return _named(players)
+        raise SettingsError(f"{place}: a match needs two players, [[player]] or --player, not {len(given)}")
+    time = _time(defaults) or DEFAULT_TIME
+    options = with_options(Options(chess960=chess960), defaults.rest(), defaults.place)
+    players = [
+        _player(Table(f"{place}: player {number}", entries), time, options)
+        for number, entries in enumerate(given, 1)
+    ]
+    return _named(place, players)
 
 
-def _player(
-    table: Table, default_time: TimeControl, default_options: Mapping[str, object], *, chess960: bool
-) -> PlayerConfig:
+def _player(table: Table, default_time: TimeControl, default_options: Options) -> PlayerConfig:
     name = table.text("name")
     command = table.texts("program")
     time = _time(table) or default_time
@@ -319,26 +202,28 @@ def _player(
     given = table.rest() | (own_table.rest() if own_table is not None else {})
     if command or arguments:
         if not command:
-            raise MatchConfigError(f"{table.place}: args belong to a program, and none is given")
+            raise SettingsError(f"{table.place}: args belong to a program, and none is given")
         if len(arguments) == 1:
             arguments = tuple(shlex.split(arguments[0], posix=os.name != "nt"))
         bad = [key for key, value in given.items() if not isinstance(value, str | int | float | bool)]
         if bad:
-            raise MatchConfigError(f"{table.place}: {bad[0]} is a text, a number, true or false")
+            raise SettingsError(f"{table.place}: {bad[0]} is a text, a number, true or false")
         values = {key: cast("UciValue", str(v) if isinstance(v, float) else v) for key, v in given.items()}
         return PlayerConfig(name, time, command=command + arguments, uci_options=values, directory=directory)
     if directory:
-        raise MatchConfigError(f"{table.place}: directory belongs to a program, and none is given")
-    options = Options(chess960=chess960)
-    for source, values_given in (("[defaults]", default_options), (table.place, given)):
-        for key, value in values_given.items():
-            try:
-                spec = spec_of_attribute(key)
-                parsed = spec.parse(value) if isinstance(value, str) else value
-                options = options.changed(**{key: parsed})
-            except OptionError as error:
-                raise MatchConfigError(f"{source}: {error}") from None
-    return PlayerConfig(name, time, options=options)
+        raise SettingsError(f"{table.place}: directory belongs to a program, and none is given")
+    return PlayerConfig(name, time, options=with_options(default_options, given, table.place))
+
+
+def with_options(options: Options, given: Mapping[str, object], place: str) -> Options:
+    """The options with some changed, by attribute; texts are parsed. Raises SettingsError, naming place."""
+    for name, value in given.items():
+        try:
+            spec = spec_of_attribute(name)
+            options = options.changed(**{name: spec.parse(value) if isinstance(value, str) else value})
+        except OptionError as error:
+            raise SettingsError(f"{place}: {error}") from None
+    return options
 
 
 def _time(table: Table) -> TimeControl | None:
@@ -351,7 +236,7 @@ def _time(table: Table) -> TimeControl | None:
         try:
             clock = TimeControl.parse_clock(text)
         except ValueError as error:
-            raise MatchConfigError(f"{table.place}: tc: {error}") from None
+            raise SettingsError(f"{table.place}: tc: {error}") from None
     time = TimeControl(
         base_ms=clock[0],
         increment_ms=clock[1],
@@ -361,30 +246,53 @@ def _time(table: Table) -> TimeControl | None:
         depth=table.whole("depth", 0, 1, 1000) if table.has("depth") else None,
     )
     if time.base_ms is not None and time.movetime_ms is not None:
-        raise MatchConfigError(f"{table.place}: tc and movetime exclude each other")
+        raise SettingsError(f"{table.place}: tc and movetime exclude each other")
     return time
 
 
-def _named(players: Sequence[PlayerConfig]) -> tuple[PlayerConfig, ...]:
+def _named(place: str, players: Sequence[PlayerConfig]) -> tuple[PlayerConfig, ...]:
     """Give a name to those without one, and make all names different."""
-    bases = [player.name or _base_name(player) for player in players]
-    names = list(bases)
-    for number, player in enumerate(players):
-        if not player.name and bases.count(bases[number]) > 1:
-            others = [p for i, p in enumerate(players) if i != number and not p.name]
-            if all(p.time != player.time for p in others):
-                names[number] = f"{names[number]} {player.time}"
-    seen: set[str] = set()
+    given = [player.name for player in players if player.name]
+    for name in given:
+        if given.count(name) > 1:
+            raise SettingsError(f"{place}: two players are called {name!r}: give them different names")
+    bases = [_base_name(player) for player in players]
+    seen = set(given)
     result = []
-    for player, base in zip(players, names, strict=True):
-        name, copy = base, 2
-        while name in seen:
-            if player.name:
-                raise MatchConfigError(f"two players are called {player.name!r}: give them different names")
-            name, copy = f"{base} #{copy}", copy + 1
-        seen.add(name)
+    for player, base in zip(players, bases, strict=True):
+        name = player.name
+        if not name:
+            alike = [
+                other for other, its in zip(players, bases, strict=True) if its == base and not other.name
+            ]
+            name = numbered = f"{base} {_distinction(player, alike)}".strip()
+            copy = 2
+            while name in seen:
+                name, copy = f"{numbered} #{copy}", copy + 1
+            seen.add(name)
         result.append(replace(player, name=name))
     return tuple(result)
+
+
+def _distinction(player: PlayerConfig, alike: Sequence[PlayerConfig]) -> str:
+    """What the player has that differs among those which would have the same name; "" if that is much."""
+    traits = [_traits(other) for other in alike]
+    differing = {
+        key for trait in traits for key in trait if any(other.get(key) != trait[key] for other in traits)
+    }
+    text = " ".join(value for key, value in _traits(player).items() if key in differing)
+    return text if len(text) <= MAX_DISTINCTION else ""
+
+
+def _traits(player: PlayerConfig) -> dict[str, str]:
+    """The limits and the options of a player in words, by key. Options at their default are there too, for
+    the player that is compared with another one."""
+    options: Mapping[str, object] = player.uci_options if player.is_program else asdict(player.options)
+    return {"": str(player.time)} | {
+        key: f"{key}={value:g}" if isinstance(value, float) else f"{key}={value}"
+        for key, value in options.items()
+        if key not in UNTOLD
+    }
 
 
 def _base_name(player: PlayerConfig) -> str:

@@ -45,7 +45,10 @@ class Schedule:
         if self.games < 1:
             raise ValueError("a match needs at least one game")
         if self.pairs and self.games % 2:
-            raise ValueError(f"games come in pairs with colours reversed: {self.games} is odd")
+            raise ValueError(
+                f"games come in pairs with colours reversed, and {self.games} is odd: take an even "
+                "number, or play without pairs (pairs = false, --no-pairs)"
+            )
 
     @property
     def pairings(self) -> tuple[tuple[int, int], ...]:

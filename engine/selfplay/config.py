@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from engine.match.config import MAX_WORKERS
-from engine.match.configfile import MatchConfigError, Table
+from engine.match.configfile import opening_settings, with_options
 from engine.match.openings import OpeningSettings
-from engine.options import OptionError, Options, spec_of_attribute
+from engine.match.tables import SettingsError, Table
+from engine.options import Options
 
 SELFPLAY_OPTIONS = Options(
     hash=2,
@@ -108,7 +109,7 @@ def selfplay_config(document: Mapping[str, Any], place: str) -> SelfPlayConfig:
     options = SELFPLAY_OPTIONS
     engine = root.table("engine")
     if engine is not None:
-        options = _with_options(options, engine.rest(), engine.place)
+        options = with_options(options, engine.rest(), engine.place)
     default = SelfPlayConfig()
     config = SelfPlayConfig(
         options=options,
@@ -122,39 +123,14 @@ def selfplay_config(document: Mapping[str, Any], place: str) -> SelfPlayConfig:
         workers=root.whole_or_auto("workers", MAX_WORKERS),
         time_limit_s=root.number("time_limit_s", default.time_limit_s, 0, 1e9),
         seed=root.whole("seed", default.seed, 0, 2**63),
-        openings=_openings(root.table("openings")),
+        openings=opening_settings(root.table("openings")),
         resign=_resignation(root.table("resign")),
         output=root.text("output", default.output),
     )
     root.end()
     if not config.output.strip():
-        raise MatchConfigError(f"{place}: output is the name of a folder, not empty")
+        raise SettingsError(f"{place}: output is the name of a folder, not empty")
     return config
-
-
-def _with_options(options: Options, given: Mapping[str, object], place: str) -> Options:
-    for name, value in given.items():
-        try:
-            spec = spec_of_attribute(name)
-            options = options.changed(**{name: spec.parse(value) if isinstance(value, str) else value})
-        except OptionError as error:
-            raise MatchConfigError(f"{place}: {error}") from None
-    return options
-
-
-def _openings(table: Table | None) -> OpeningSettings:
-    default = OpeningSettings()
-    if table is None:
-        return default
-    order = table.choice("order", ("random", "sequential"), "random")
-    settings = OpeningSettings(
-        file=table.text("file", default.file),
-        order="sequential" if order == "sequential" else "random",
-        plies=table.whole("plies", default.plies, 0, 1000),
-        start=table.whole("start", default.start, 1),
-    )
-    table.end()
-    return settings
 
 
 def _resignation(table: Table | None) -> Resignation:

@@ -18,9 +18,10 @@ from engine.match.config import (
     TablebaseRule,
     differences,
 )
-from engine.match.configfile import DEFAULT_TIME, MatchConfigError, match_config, parse_pairs, read_document
+from engine.match.configfile import DEFAULT_TIME, match_config
 from engine.match.openings import OpeningSettings
 from engine.match.sprt import Sprt
+from engine.match.tables import SettingsError, parse_pairs, read_document
 from engine.match.timecontrol import TimeControl
 from engine.options import Options
 from tests.paths import REPOSITORY
@@ -172,7 +173,7 @@ def test_players_without_a_name_get_different_ones() -> None:
     names = [player.name for player in from_toml(TWO).players]
     assert names == ["wavefront 400 nodes", "wavefront 100 nodes"]
     config = from_flags("--player", "cpuct=1", "--player", "cpuct=2")
-    assert [player.name for player in config.players] == ["wavefront", "wavefront #2"]
+    assert [player.name for player in config.players] == ["wavefront cpuct=1", "wavefront cpuct=2"]
 
 
 def test_the_files_are_named_after_the_match_if_nothing_else_is_said() -> None:
@@ -217,37 +218,41 @@ def test_the_file_in_configs_shows_the_defaults() -> None:
         ("games = 10", "two players"),
         ("gamse = 10\n" + TWO, "no such key: 'gamse'; did you mean 'games'"),
         ("games = 3\n" + TWO, "3 is odd"),
-        ("games = 0\n" + TWO, "games is a number from 1"),
-        ("games = true\n" + TWO, "games is a number"),
+        ("games = 0\n" + TWO, "games is a whole number from 1 on, not 0"),
+        ("games = 20_000_000_000\n" + TWO, "from 1 to 1,000,000,000"),
+        ("games = true\n" + TWO, "games is a whole number"),
         ("games = 2.5\n" + TWO, "whole number"),
         ('format = "swiss"\n' + TWO, "round-robin, gauntlet"),
         ("pairs = 1\n" + TWO, "pairs is true or false"),
         ("[openings]\nfiles = 1\n" + TWO, r"\[openings\]: no such key: 'files'; did you mean 'file'"),
         ("openings = 3\n" + TWO, r"\[openings\] is a table"),
         ("[sprt]\nelo0 = 5\nelo1 = 0\n" + TWO, r"\[sprt\]: elo0 must be below"),
-        ("[adjudication.tablebase]\n" + TWO, "paths names no folder"),
+        ("[adjudication.tablebase]\n" + TWO, r"\[adjudication.tablebase\]: paths names no folder"),
+        ("[adjudication.draw]\nenabled = false\nmovse = 3\n" + TWO, "did you mean 'moves'"),
+        ("[sprt]\nenabled = false\nelo2 = 3\n" + TWO, "did you mean 'elo[01]'"),
+        ("[defaults]\nhash = -5\n" + TWO, r"match.toml: \[defaults\]: Hash is from 1"),
         ("[[player]]\n[[player]]\ncpukt = 2", "player 2: no such option: 'cpukt'; did you mean 'cpuct'"),
         ("[[player]]\n[[player]]\ncpuct = 2000", "player 2: CPuct is from 0 to 100"),
         ('[[player]]\n[[player]]\ntc = "soon"', "player 2: tc: 'soon' is not a clock"),
         ('[[player]]\n[[player]]\ntc = "1+1"\nmovetime = 5', "exclude each other"),
-        ("[[player]]\n[[player]]\nnodes = 0", "nodes is a number from 1"),
+        ("[[player]]\n[[player]]\nnodes = 0", "nodes is a whole number from 1"),
         ('[[player]]\n[[player]]\nargs = "x"', "args belong to a program"),
-        ('[[player]]\nname = "x"\n[[player]]\nname = "x"', "two players are called 'x'"),
+        ('[[player]]\nname = "x"\n[[player]]\nname = "x"', "match.toml: two players are called 'x'"),
         ("player = 5", "player 1 is a table|two players"),
         ("[sprt]\n" + TWO + "[[player]]\n", "between two players, not 3"),
     ],
 )
 def test_mistakes_are_named(text: str, message: str) -> None:
-    with pytest.raises(MatchConfigError, match=message):
+    with pytest.raises(SettingsError, match=message):
         from_toml(text)
 
 
 def test_files_that_are_no_toml_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "bad.toml"
     path.write_text("games = = 3", "utf-8")
-    with pytest.raises(MatchConfigError, match=r"bad\.toml is not TOML"):
+    with pytest.raises(SettingsError, match=r"bad\.toml is not TOML"):
         read_document(path)
-    with pytest.raises(MatchConfigError, match=r"cannot read .*nowhere\.toml"):
+    with pytest.raises(SettingsError, match=r"cannot read .*nowhere\.toml"):
         read_document(tmp_path / "nowhere.toml")
 
 
@@ -268,7 +273,7 @@ def test_tables_on_the_command_line(text: str, expected: dict[str, Any]) -> None
 
 
 def test_an_open_quote_is_named() -> None:
-    with pytest.raises(MatchConfigError, match="--player"):
+    with pytest.raises(SettingsError, match="--player"):
         parse_pairs('args="x', "--player")
 
 
@@ -277,6 +282,6 @@ def test_the_number_of_processes_is_a_number_or_auto() -> None:
     flags = ("--player", "nodes=1", "--player", "nodes=2", "--workers")
     assert from_flags(*flags, "auto").workers == 0
     assert from_flags(*flags, "3").workers == 3
-    with pytest.raises(MatchConfigError, match=r"workers is a number.*'many'"):
+    with pytest.raises(SettingsError, match=r"workers is auto or a whole number.*'many'"):
         from_flags(*flags, "many")
     assert differences(from_flags(*flags, "3").identity(), from_flags(*flags, "auto").identity()) == []

@@ -53,7 +53,7 @@ def test_flags_win_over_the_file(tmp_path: Path) -> None:
     ("document", "message"),
     [
         ({"gmaes": 3}, "did you mean 'games'"),
-        ({"games": -1}, "games is a number from 0"),
+        ({"games": -1}, "games is a whole number from 0"),
         ({"nodes": 2.5}, "nodes is a whole number"),
         ({"nodes_spread": 2}, "nodes_spread is a number from 0 to 1"),
         ({"resign": {"percent": 80}}, "percent is a number from 0 to 50"),
