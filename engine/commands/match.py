@@ -9,6 +9,7 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
+from engine.commands.engine_flags import add_engine_flags, given_options
 from engine.commands.places import add_place_arguments, place_of_arguments
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--each", metavar="KEY=VALUE,…", help="options and limits of players without their own"
     )
+    add_engine_flags(parser.add_argument_group("this engine's players without their own"))
     limits = parser.add_argument_group("limits of players without their own (400 nodes)")
     limits.add_argument("--tc", metavar="CLOCK", help="[moves/][minutes:]seconds[+increment], e.g. 60+0.6")
     limits.add_argument("--movetime", metavar="MS", help="milliseconds per move")
@@ -130,20 +132,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 def config_of_arguments(arguments: argparse.Namespace) -> MatchConfig:
     """The match that the file and the flags describe. Raises SettingsError."""
-    from dataclasses import fields
     from pathlib import Path
 
     from engine.match.configfile import match_config
     from engine.match.tables import merge, parse_pairs, read_document
-    from engine.options import Options, options_of_arguments
 
     place = arguments.config_file or "match"
     document: dict[str, Any] = read_document(arguments.config_file) if arguments.config_file else {}
-    # Options before the word `match` are every player's.
-    options = options_of_arguments(arguments)
-    given = {entry.name: getattr(options, entry.name) for entry in fields(options)}
-    changed = {name: value for name, value in given.items() if value != getattr(Options(), name)}
-    flags: dict[str, Any] = {"defaults": changed, "openings": {}, "adjudication": {}}
+    flags: dict[str, Any] = {"defaults": given_options(arguments), "openings": {}, "adjudication": {}}
     if arguments.each:
         flags["defaults"].update(parse_pairs(arguments.each, "--each"))
     limits = {

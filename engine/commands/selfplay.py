@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from engine.commands.engine_flags import add_engine_flags, given_options
 from engine.commands.places import add_place_arguments, place_of_arguments
 
 if TYPE_CHECKING:
@@ -42,7 +43,6 @@ OWN_FLAGS = (
     "output",
     "random_plies",
 )
-ENGINE_FLAGS = ("weights", "backend", "evaluator", "threads")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -68,13 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     games.add_argument("--random-plies", metavar="N", help="up to N random moves after the opening (0)")
     engine = parser.add_argument_group("engine")
-    for name, text in (
-        ("weights", "network file; the shipped one if not given"),
-        ("backend", "what computes it"),
-        ("evaluator", "address of a running evaluator"),
-        ("threads", "threads of the evaluator's CPU backend"),
-    ):
-        engine.add_argument(f"--{name}", metavar=name.upper(), help=text)
+    add_engine_flags(engine)
     engine.add_argument("--engine", metavar="KEY=VALUE,…", help="any options of configs/engine.toml")
     output = parser.add_argument_group("output")
     output.add_argument("--output", metavar="FOLDER", help="where everything goes (selfplay)")
@@ -112,8 +106,9 @@ def config_of_arguments(arguments: argparse.Namespace) -> SelfPlayConfig:
     flags: dict[str, Any] = {
         name: value for name in OWN_FLAGS if (value := getattr(arguments, name)) is not None
     }
-    engine: dict[str, Any] = parse_pairs(arguments.engine, "--engine") if arguments.engine else {}
-    engine |= {name: value for name in ENGINE_FLAGS if (value := getattr(arguments, name)) is not None}
+    engine = given_options(arguments)
+    if arguments.engine:
+        engine |= parse_pairs(arguments.engine, "--engine")
     if arguments.chess960:
         engine["chess960"] = True
     if engine:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from functools import cache
 from pathlib import Path
@@ -173,16 +173,22 @@ def _player_identity(player: PlayerConfig) -> dict[str, Any]:
     identity: dict[str, Any] = {"name": player.name, "time": str(player.time)}
     if player.is_program:
         return identity | {"command": player.command, "options": dict(player.uci_options)}
+    # Where the evaluator runs does not matter; threads and backends do, to a player with a clock.
+    return identity | {"options": options_identity(player.options, apart={"evaluator", "log_file"})}
+
+
+def options_identity(options: Options, *, apart: Collection[str]) -> dict[str, Any]:
+    """The options that are not at their default, without those in `apart`; a network file counts by content."""
     changed = {
-        entry.name: getattr(player.options, entry.name)
-        for entry in fields(player.options)
-        if getattr(player.options, entry.name) != entry.default
+        entry.name: getattr(options, entry.name)
+        for entry in fields(options)
+        if entry.name not in apart and getattr(options, entry.name) != entry.default
     }
-    weights = Path(str(changed.get("weights", ""))).expanduser()
+    weights = Path(options.weights).expanduser()
     if weights.is_file():
         status = weights.stat()
         changed["weights"] = "sha256 " + _content_hash(weights, status.st_size, status.st_mtime_ns)
-    return identity | {"options": changed}
+    return changed
 
 
 @cache

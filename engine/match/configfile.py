@@ -23,7 +23,7 @@ from engine.match.config import (
     TablebaseRule,
     UciValue,
 )
-from engine.match.openings import OpeningSettings, Order
+from engine.match.openings import OpeningSettings
 from engine.match.schedule import Format
 from engine.match.sprt import EloModel, Sprt
 from engine.match.tables import SettingsError, Table
@@ -92,7 +92,7 @@ def opening_settings(table: Table | None) -> OpeningSettings:
         return default
     settings = OpeningSettings(
         file=table.text("file", default.file),
-        order=cast("Order", table.choice("order", ("random", "sequential"), default.order)),
+        order=table.choice("order", ("random", "sequential"), default.order),
         plies=table.whole("plies", default.plies, 0, 1000),
         start=table.whole("start", default.start, 1),
     )

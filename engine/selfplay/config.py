@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
-from pathlib import Path
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from engine.match.config import MAX_WORKERS
+from engine.match.config import MAX_WORKERS, options_identity
 from engine.match.configfile import opening_settings, with_options
 from engine.match.openings import OpeningSettings
 from engine.match.tables import SettingsError, Table
@@ -33,6 +31,9 @@ SELFPLAY_OPTIONS = Options(
 )
 """Where self-play's options differ from the engine's: as lc0's, and a temperature that falls from move 20 on.
 The evaluation cache and the tree are each game's own, hence small."""
+
+WITHOUT_NETWORK = ("random", "uniform")
+"""Backends whose evaluations are not the network's; all others compute the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,16 +87,10 @@ class SelfPlayConfig:
         """
         left_out = ("games", "concurrency", "workers", "time_limit_s", "output", "options")
         data: dict[str, Any] = {name: value for name, value in asdict(self).items() if name not in left_out}
-        apart = {"backend", "evaluator", "threads", "minibatch_size", "batches_in_flight", "log_file"}
-        data["options"] = {
-            entry.name: getattr(self.options, entry.name)
-            for entry in fields(self.options)
-            if entry.name not in apart and getattr(self.options, entry.name) != entry.default
-        }
-        weights = Path(self.options.weights).expanduser()
-        if self.options.weights and weights.is_file():
-            with weights.open("rb") as file:
-                data["options"]["weights"] = "sha256 " + hashlib.file_digest(file, "sha256").hexdigest()
+        apart = {"evaluator", "threads", "minibatch_size", "batches_in_flight", "log_file"}
+        if self.options.backend not in WITHOUT_NETWORK:
+            apart.add("backend")
+        data["options"] = options_identity(self.options, apart=apart)
         identity: dict[str, Any] = json.loads(json.dumps(data))
         return identity
 

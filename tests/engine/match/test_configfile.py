@@ -163,6 +163,11 @@ def test_options_before_the_command_are_every_players() -> None:
     assert [player.options.cpuct for player in config.players] == [2.5, 3.0]
 
 
+def test_options_after_the_command_are_those_of_players_without_their_own() -> None:
+    config = from_flags("--backend", "random", "--player", "name=a", "--player", "backend=uniform,threads=2")
+    assert [player.options.backend for player in config.players] == ["random", "uniform"]
+
+
 def test_one_line_with_two_networks(tmp_path: Path) -> None:
     config = from_flags("--player", "nets/a.pb.gz", "--player", "weights=nets/b.pb.gz,nodes=800")
     assert [player.name for player in config.players] == ["a", "b"]
@@ -188,6 +193,8 @@ def test_what_changes_results_is_part_of_the_identity_and_is_named(tmp_path: Pat
     assert differences(one.identity(), from_toml("games = 8\nconcurrency = 3\n" + TWO).identity()) == []
     (line,) = differences(one.identity(), from_toml("[openings]\nplies = 2\n" + TWO).identity())
     assert line == "openings plies: 0 then, 2 now"
+    elsewhere = from_toml('[defaults]\nevaluator = "tcp://127.0.0.1:5"\n' + TWO)
+    assert differences(one.identity(), elsewhere.identity()) == []
     network = tmp_path / "net.pb.gz"
     network.write_bytes(b"one")
     first = from_flags("--player", str(network), "--player", "nodes=1").identity()

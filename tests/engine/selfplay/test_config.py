@@ -11,7 +11,7 @@ import pytest
 
 from engine.commands.selfplay import add_arguments, config_of_arguments
 from engine.match.openings import OpeningSettings
-from engine.options import OptionError, Options
+from engine.options import OptionError, Options, add_flags
 from engine.selfplay.config import SELFPLAY_OPTIONS, Resignation, SelfPlayConfig, selfplay_config
 from tests.paths import REPOSITORY
 
@@ -49,6 +49,15 @@ def test_flags_win_over_the_file(tmp_path: Path) -> None:
     assert of_flags("--chess960", "--output", "x").options.chess960
 
 
+def test_options_before_the_command_hold() -> None:
+    parser = argparse.ArgumentParser()
+    add_flags(parser)
+    add_arguments(parser.add_subparsers().add_parser("selfplay"))
+    words = ["--backend", "random", "--temperature", "0.5", "selfplay", "--engine", "temperature=0.9"]
+    options = config_of_arguments(parser.parse_args(words)).options
+    assert (options.backend, options.temperature) == ("random", 0.9)
+
+
 @pytest.mark.parametrize(
     ("document", "message"),
     [
@@ -77,6 +86,8 @@ def test_what_games_depend_on_is_their_identity(tmp_path: Path) -> None:
         options=SELFPLAY_OPTIONS.changed(backend="reference", evaluator="tcp://127.0.0.1:5", threads=2),
     )
     assert same.identity() == base.identity()
+    nonsense = SelfPlayConfig(options=SELFPLAY_OPTIONS.changed(backend="random"))
+    assert nonsense.identity() != base.identity()
     assert SelfPlayConfig(nodes=3).identity() != base.identity()
     assert SelfPlayConfig(options=SELFPLAY_OPTIONS.changed(cpuct=2.0)).identity() != base.identity()
 
