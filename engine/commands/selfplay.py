@@ -124,6 +124,7 @@ def config_of_arguments(arguments: argparse.Namespace) -> SelfPlayConfig:
 def _play(config: SelfPlayConfig, *, restart: bool, as_json: bool, make_place: MakePlace[PlayedGame]) -> int:
     from rich.console import Console
 
+    from engine.match.display import shows_tables
     from engine.match.journal import JournalError
     from engine.match.openings import OpeningError
     from engine.match.place import PlaceError
@@ -135,7 +136,7 @@ def _play(config: SelfPlayConfig, *, restart: bool, as_json: bool, make_place: M
     if as_json:
         view = PlainView(sys.stderr, games=False)
     else:
-        view = LiveView(console) if console.is_terminal else PlainView(sys.stdout)
+        view = LiveView(console) if shows_tables(console) else PlainView(sys.stdout)
     runner = SelfPlayRunner(config, view, restart=restart, make_place=make_place)
     failure = ""
     ending: Ending = "interrupted"
@@ -146,8 +147,18 @@ def _play(config: SelfPlayConfig, *, restart: bool, as_json: bool, make_place: M
         failure = str(error)
     if as_json:
         print(json.dumps(runner.data(), ensure_ascii=False))
-    elif runner.totals.games:
-        print(f"{totals_line(runner)}\n{pace_line(runner)}\neverything is in {config.output}")
+    else:
+        lines = []
+        if runner.totals.games:
+            lines.append(totals_line(runner))
+        if runner.pace.games:
+            lines.append(pace_line(runner))
+        if ending == "time":
+            lines.append("the time is over; the same command goes on with the games")
+        if runner.totals.games:
+            lines.append(f"everything is in {config.output}")
+        for line in lines:
+            console.print(line, markup=False, highlight=False, soft_wrap=not shows_tables(console))
     return _status(runner, ending, failure)
 
 
@@ -192,10 +203,13 @@ def _check(paths: list[Path], *, as_json: bool) -> int:
 
 def _print_statistics(data: dict[str, Any]) -> None:
     plies = data["plies"]
-    print(f"{data['files']} files, {len(data['broken'])} broken; {data['games']} games, all replayed")
+    print(f"{data['files']} files, {len(data['broken'])} broken; {data['games']} games without a fault")
+    if not data["games"]:
+        return
+    formats = ", ".join(str(number) for number in data["input_formats"])
     print(
         f"{data['positions']:,} positions, {plies['mean']:.1f} per game "
-        f"({plies['shortest']} to {plies['longest']}), input format {data['input_formats']}"
+        f"({plies['shortest']} to {plies['longest']}), input format {formats}"
     )
     print(
         f"White +{data['white_wins']} ={data['draws']} -{data['black_wins']}; "

@@ -115,7 +115,7 @@ class Adjudicator:
         if verdict is None and self._tablebases is not None:
             verdict = self._tablebases.judge(board)
         limit = self._rules.max_moves
-        if verdict is None and limit is not None and board.ply() >= 2 * limit:
+        if verdict is None and limit is not None and len(board.move_stack) >= 2 * limit:
             verdict = Verdict("1/2-1/2", Reason.MOVE_LIMIT)
         return verdict
 

@@ -76,8 +76,8 @@ class TablebaseRule:
 
 @dataclass(frozen=True, slots=True)
 class Adjudication:
-    """What ends a game before the rules do; None leaves it out. max_moves: full moves after which it is
-    drawn."""
+    """What ends a game before the rules do; None leaves it out. max_moves: full moves, those of the opening
+    included, after which it is drawn."""
 
     resign: ResignRule | None = None
     draw: DrawRule | None = None
@@ -178,7 +178,7 @@ def _player_identity(player: PlayerConfig) -> dict[str, Any]:
 
 
 def options_identity(options: Options, *, apart: Collection[str]) -> dict[str, Any]:
-    """The options that are not at their default, without those in `apart`; a network file counts by content."""
+    """The options not at their default, without those in `apart`; a network file counts by its content."""
     changed = {
         entry.name: getattr(options, entry.name)
         for entry in fields(options)

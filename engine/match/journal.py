@@ -42,7 +42,7 @@ class Journal:
             raise JournalError(f"cannot open {self.path}: {error.strerror}") from None
         try:
             if not _lock(self._file.fileno()):
-                raise JournalError(f"{self.path} is in use: another process is playing this match")
+                raise JournalError(f"{self.path} is in use: another process plays these games")
             if restart:
                 self._file.truncate(0)
             self._load()

@@ -90,7 +90,8 @@ def read_openings(
     else:
         source = _source(settings.file, path, settings.plies, chess960=chess960)
         if not len(source):
-            raise OpeningError(f"{path} holds no openings")
+            hint = ': a game begins with tags, such as [Event "…"]' if path.suffix.lower() == ".pgn" else ""
+            raise OpeningError(f"{path} holds no openings{hint}")
         openings = _in_order(source, settings, rounds, seed)
     checked: dict[Opening, None] = {}
     for opening in openings:
@@ -107,7 +108,7 @@ def _source(name: str, path: Path, plies: int, *, chess960: bool) -> _Source:
         return _Chess960Starts()
     path = path if name else SHIPPED_BOOK
     try:
-        text = path.read_text("utf-8", errors="replace")
+        text = path.read_text("utf-8-sig", errors="replace")
     except OSError as error:
         raise OpeningError(f"cannot read the openings {path}: {error.strerror}") from None
     suffix = path.suffix.lower()
@@ -167,14 +168,35 @@ class _EpdLines:
         place = f"{self._path.name}:{number}"
         fields = line.split()
         board = chess.Board(None, chess960=self._chess960)
+        name = place
         try:
             if len(fields) == 6 and fields[4].isdigit() and fields[5].isdigit():
                 board.set_fen(line)
-                return Opening(place, board.fen())
-            operations = board.set_epd(line)
+            else:
+                name = str(board.set_epd(line).get("id") or place)
         except (ValueError, IndexError) as error:
             raise OpeningError(f"{place}: {error}") from None
-        return Opening(str(operations.get("id") or place), board.fen())
+        _check_castling(board, place)
+        return Opening(name, board.fen())
+
+
+def _check_castling(board: chess.Board, place: str) -> None:
+    """Rights that only Chess960 knows would be lost in silence. Raises OpeningError."""
+    if board.chess960:
+        return
+    other = board.copy(stack=False)
+    other.chess960 = True
+    if other.clean_castling_rights() != board.clean_castling_rights():
+        raise OpeningError(
+            f"{place}: castling in {other.fen()} is that of Chess960, which is not played (--chess960)"
+        )
+
+
+class _QuietGameBuilder(chess.pgn.GameBuilder[chess.pgn.Game]):
+    """Leaves what is wrong with a game in its `errors`, and says nothing about it on standard error."""
+
+    def handle_error(self, error: Exception) -> None:
+        self.game.errors.append(error)
 
 
 class _PgnGames:
@@ -203,7 +225,7 @@ class _PgnGames:
     def __getitem__(self, index: int) -> Opening:
         line, text = self._games[index]
         place = f"{self._path.name}:{line}"
-        game = chess.pgn.read_game(io.StringIO(text))
+        game = chess.pgn.read_game(io.StringIO(text), Visitor=_QuietGameBuilder)
         if game is None:
             raise OpeningError(f"{place}: no game here")
         if game.errors:
@@ -273,10 +295,12 @@ def _polyglot_lines(path: Path, rounds: int, plies: int, *, seed: int, chess960:
                 seen.add(moves)
                 lines.append(Opening(f"{path.name} line {round + 1}", None, moves))
             return lines
+    except OpeningError:
+        raise
     except (OSError, ValueError) as error:
-        if isinstance(error, OpeningError):
-            raise
-        raise OpeningError(f"cannot read the openings {path}: {error}") from None
+        if isinstance(error, OSError) and error.strerror:
+            raise OpeningError(f"cannot read the openings {path}: {error.strerror}") from None
+        raise OpeningError(f"{path} is no Polyglot book: its size is no multiple of 16 bytes") from None
 
 
 def _walk(

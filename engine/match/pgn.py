@@ -82,5 +82,5 @@ def _set_headers(
 
 
 def _tag(text: str) -> str:
-    """PGN tags are one line."""
-    return " ".join(text.split()) or "?"
+    """The value of a tag: one line, without the characters that only some readers take escaped."""
+    return " ".join(text.split()).replace("\\", "/").replace('"', "'") or "?"

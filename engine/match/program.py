@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from pathlib import Path
 
 import chess
 
@@ -46,6 +47,10 @@ class ProgramPlayer:
         try:
             client = self._client = await UciClient.start(command, self.config.directory or None)
         except OSError as error:
+            if self.config.directory and not Path(self.config.directory).is_dir():
+                raise PlayerError(
+                    f"{self.config.name}: there is no directory {self.config.directory} to start it in"
+                ) from None
             raise PlayerError(
                 f"{self.config.name}: cannot start {command[0]}: {error.strerror}; is it installed, and the "
                 "path right?"

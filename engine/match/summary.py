@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -69,8 +70,13 @@ def tally_data(tally: Tally) -> dict[str, Any]:
 def write_summary(path: Path, data: dict[str, Any]) -> None:
     """Replace the file by one with this data; a reader never sees half of it. Raises OSError."""
     unfinished = path.with_name(path.name + ".new")
-    unfinished.write_text(json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n", "utf-8")
-    unfinished.replace(path)
+    try:
+        unfinished.write_text(json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n", "utf-8")
+        unfinished.replace(path)
+    except OSError:
+        with suppress(OSError):
+            unfinished.unlink(missing_ok=True)
+        raise
 
 
 def _player(config: MatchConfig, standings: Standings, number: int) -> dict[str, Any]:

@@ -31,7 +31,7 @@ def pace_line(runner: SelfPlayRunner) -> str:
 def totals_line(runner: SelfPlayRunner) -> str:
     """What was played."""
     totals = runner.totals
-    wanted = f" of {runner.config.games}" if runner.config.games else ""
+    wanted = f" of {runner.config.games}" if totals.games <= runner.config.games else ""
     line = (
         f"{totals.games}{wanted} games, White +{totals.results['1-0']} ={totals.results['1/2-1/2']} "
         f"-{totals.results['0-1']}, {totals.plies / max(1, totals.games):.0f} plies each"
@@ -85,7 +85,7 @@ class LiveView:
         from rich.live import Live
 
         self._notes: list[str] = []
-        self._live = Live(console=console, auto_refresh=False)
+        self._live = Live(console=console, auto_refresh=False, transient=True)
 
     def __enter__(self) -> LiveView:
         self._live.__enter__()
@@ -110,28 +110,26 @@ class LiveView:
         from rich.console import Group
         from rich.text import Text
 
-        lines = [totals_line(runner), pace_line(runner), *self._notes]
-        return Group(totals_table(runner), Text("\n".join(lines)))
+        return Group(totals_table(runner), Text("\n".join(self._notes)))
 
 
 def totals_table(runner: SelfPlayRunner) -> RenderableType:
-    """The totals as a table of rich."""
+    """The totals as a table of rich: a line for each, which fits any terminal."""
     from rich.table import Table
 
     totals, pace = runner.totals, runner.pace
-    table = Table(title=f"self-play in {runner.config.output}")
-    cells = {
-        "games": f"{totals.games:,}",
-        "under way": str(runner.playing),
-        "white won": str(totals.results["1-0"]),
-        "drawn": str(totals.results["1/2-1/2"]),
-        "black won": str(totals.results["0-1"]),
-        "positions": f"{totals.positions:,}",
-        "games/h": f"{pace.games_per_hour:,.0f}",
-        "positions/s": f"{pace.evaluations_per_second:,.0f}",
-        "mean batch": f"{pace.mean_batch:.1f}",
+    wanted = f" of {runner.config.games:,}" if runner.config.games else ""
+    rows = {
+        "games": f"{totals.games:,}{wanted}, {runner.playing:,} under way",
+        "results": f"White +{totals.results['1-0']} ={totals.results['1/2-1/2']} -{totals.results['0-1']}, "
+        f"{totals.plies / max(1, totals.games):.0f} plies each",
+        "written": f"{totals.positions:,} positions",
+        "speed": f"{pace.games_per_hour:,.0f} games/h, {pace.evaluations_per_second:,.0f} positions/s",
+        "batches": f"mean {pace.mean_batch:,.1f}, of {pace.concurrency:,} games at once",
     }
-    for heading in cells:
-        table.add_column(heading, justify="right")
-    table.add_row(*cells.values())
+    if totals.resign_checked:
+        rows["resigning"] = f"wrong in {totals.resign_wrong} of {totals.resign_checked} games played on"
+    table = Table(title=f"self-play in {runner.config.output}", show_header=False)
+    for heading, cell in rows.items():
+        table.add_row(heading, cell)
     return table

@@ -97,6 +97,13 @@ def test_the_move_limit() -> None:
     ]
 
 
+def test_the_move_limit_counts_from_where_the_game_began() -> None:
+    board = chess.Board("4k3/8/8/8/8/8/4P3/4K3 w - - 0 70")
+    board.push_uci("e2e4")
+    adjudicator = Adjudicator(Adjudication(max_moves=60))
+    assert adjudicator.judge(board, MoveRecord("e2e4")) is None
+
+
 def test_without_rules_nothing_is_adjudicated() -> None:
     assert judged(Adjudication(), [-10_000, 10_000] * 6) == [None] * 12
 

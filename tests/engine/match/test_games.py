@@ -139,6 +139,9 @@ def test_a_program_that_cannot_be_started_ends_the_match_before_it_begins(tmp_pa
     missing = PlayerConfig("missing", TimeControl(nodes=1), command=("no-such-engine",))
     with pytest.raises(PlayerError, match="missing: cannot start no-such-engine"):
         play(match(tmp_path, [program("good"), missing]))
+    lost = PlayerConfig("lost", command=("no-such-engine",), directory=str(tmp_path / "nowhere"))
+    with pytest.raises(PlayerError, match=r"lost: there is no directory .*nowhere"):
+        play(match(tmp_path, [program("good"), lost]))
     no_engine = PlayerConfig("python", TimeControl(nodes=1), command=(program("x").command[0], "-c", ""))
     with pytest.raises(PlayerError, match="python: "):
         play(match(tmp_path, [program("good"), no_engine]))

@@ -144,15 +144,24 @@ def test_the_initial_position_alone() -> None:
         ("empty.epd", "\n# nothing\n", "no openings"),
         ("illegal.pgn", '[Event "x"]\n\n1. e5 *\n', r"illegal\.pgn:1: illegal"),
         ("variant.pgn", '[Event "x"]\n[Variant "Atomic"]\n\n1. e4 *\n', "Atomic"),
+        ("moves.pgn", "1. e4 e5 *\n", "no openings: a game begins with tags"),
+        ("960.epd", "1k5r/8/8/8/8/8/8/1K5R w Hh - 0 1\n", r"960\.epd:1: castling .* that of Chess960"),
         ("book.doc", "anything", r"\.epd, \.fen, \.txt, \.pgn or \.bin"),
-        ("short.bin", "x", r"no openings|cannot read"),
+        ("short.bin", "x", r"short\.bin is no Polyglot book"),
     ],
 )
 def test_unusable_files_are_refused_with_the_place(
-    tmp_path: Path, name: str, text: str, message: str
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str, text: str, message: str
 ) -> None:
     with pytest.raises(OpeningError, match=message):
         sequential(book(tmp_path, name, text), 1)
+    assert not caplog.records  # The message is the exception's alone.
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_opening(tmp_path: Path) -> None:
+    for name, text in (("a.epd", chess.STARTING_FEN), ("a.pgn", '[Event "x"]\n\n1. e4 *\n')):
+        (opening,) = sequential(book(tmp_path, name, "\ufeff" + text), 1)
+        assert opening.board(chess960=False).is_valid()
 
 
 def test_a_file_that_is_not_there_is_named() -> None:

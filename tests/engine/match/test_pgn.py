@@ -61,7 +61,7 @@ def test_a_game_is_read_back_with_everything_said_about_it() -> None:
         "UTCDate": "2026.01.02",
         "UTCTime": "03:04:05",
         "Round": "2.2",
-        "White": 'se"cond',
+        "White": "se'cond",
         "Black": "first",
         "Result": "0-1",
         "GameNumber": "4",
@@ -94,6 +94,13 @@ def test_chess960_castling_and_the_start_position_survive() -> None:
 def test_what_is_unknown_is_left_out() -> None:
     assert comment(MoveRecord("e2e4", 0.5)) == "0.500s"
     assert comment(MoveRecord("e2e4", 0.5, mate=-2, depth=9)) == "-M2/9 0.500s"
+
+
+def test_tags_hold_no_quotes_that_readers_take_differently() -> None:
+    record = GameRecord(0, 0, 0, 1, "1-0", Reason.CHECKMATE, 'a "good"\nopening')
+    text = pgn_text(record, PLAYERS, event='the "cup"')
+    for tag in ("[Event \"the 'cup'\"]", '[Black "se\'cond"]', "[Opening \"a 'good' opening\"]"):
+        assert tag in text
 
 
 def test_every_end_is_explained() -> None:

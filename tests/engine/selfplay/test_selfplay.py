@@ -367,7 +367,7 @@ def test_the_checker_names_broken_files(tmp_path: Path) -> None:
     checked = subprocess.run(
         command("--check", str(folder.root)), capture_output=True, text=True, timeout=60, check=True
     )
-    assert "3 files, 0 broken; 3 games, all replayed" in checked.stdout
+    assert "3 files, 0 broken; 3 games without a fault" in checked.stdout
     data = folder.chunk(1).read_bytes()
     folder.chunk(1).write_bytes(data[: len(data) // 2])
     checked = subprocess.run(
@@ -384,7 +384,7 @@ def test_the_checker_names_broken_files(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (("--check", "no-such-folder"), "No such file"),
-        (("--games", "some"), "games is a number"),
+        (("--games", "some"), "games is a whole number"),
         (("--engine", "tempreature=1"), "did you mean 'temperature'"),
         (("--openings", "no-such-book.pgn"), "cannot read the openings"),
         (("no-such-config.toml",), "cannot read no-such-config.toml"),
