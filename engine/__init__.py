@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path as _Path
 from typing import TYPE_CHECKING
 
-from engine.native import locate_core as _locate_core
+from protocol.native import locate_core as _locate_core
 
 if TYPE_CHECKING:
     from engine._core import Game as Game

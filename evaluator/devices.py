@@ -20,11 +20,12 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from evaluator.backends.base import Backend, BackendError
+from evaluator.backends.base import Backend, BackendError, NotFiniteError
 from evaluator.batching import BatchPolicy, LatencyTargets, Launch
 from evaluator.latency import LatencyModel
 from evaluator.metrics import Metrics
-from evaluator.scheduler import Request, Scheduler, Segment, cut, distribute, merge
+from evaluator.parts import cut, joined
+from evaluator.scheduler import Request, Scheduler, Segment, distribute, parts_of
 from protocol.batch import EvaluationBatch, PositionBatch
 from protocol.errors import DeviceFailed, Overloaded, RemoteError
 from protocol.messages import NetworkInfo
@@ -116,7 +117,7 @@ class ServedNetwork:
                 self._fallback_backend = self.fallback()
             most = self._fallback_backend.max_batch
             pieces = [
-                _checked(self._fallback_backend, cut(batch, start, min(start + most, len(batch))))
+                _checked(self._fallback_backend, [cut(batch, start, min(start + most, len(batch)))])
                 for start in range(0, len(batch), most)
             ]
         return EvaluationBatch(
@@ -159,6 +160,7 @@ class Dispatcher:
         self._threads: list[threading.Thread] = []
         self._devices: list[Device] = []
         self._queued_of: dict[Hashable, int] = {}
+        self._unannounced = False
         self._stopping = False
 
     # -- networks --------------------------------------------------------------------------------------
@@ -203,7 +205,8 @@ class Dispatcher:
     # -- requests --------------------------------------------------------------------------------------
 
     def submit(self, network: ServedNetwork, request: Request) -> None:
-        """Queue a request. Raises Overloaded when the queue, or the client's share of it, is full."""
+        """Queue a request; the devices hear of it with the next `announce`. Raises Overloaded when the queue,
+        or the client's share of it, is full."""
         with self._changed:
             queued = network.scheduler.positions
             if queued + request.count > self._max_queue:
@@ -215,7 +218,15 @@ class Dispatcher:
             network.scheduler.add(request)
             for runner in network.runners:
                 runner.policy.arrived(request.client, request.count, request.rank, request.arrived_ms)
-            self._changed.notify_all()
+            self._unannounced = True
+
+    def announce(self) -> None:
+        """Let the devices look at what was queued, once for all requests that came together: each look takes
+        the interpreter from the I/O thread."""
+        if self._unannounced:
+            with self._changed:
+                self._unannounced = False
+                self._changed.notify_all()
 
     def cancel(self, network: ServedNetwork, request: Request) -> bool:
         """Drop a request; False when it is answered already. What runs of it runs on, unreported."""
@@ -325,28 +336,28 @@ class Dispatcher:
         return None, None, again
 
     def _run(self, job: _Job, runner: Runner) -> None:
-        batch = merge(job.segments)
+        parts = parts_of(job.segments)
         start = now_ms()
         evaluation: EvaluationBatch | None = None
         error: RemoteError | None = None
         try:
             if runner.device not in job.tried and runner.left_out_until_ms <= start:
-                evaluation = _checked(runner.backend, batch)
+                evaluation = _checked(runner.backend, parts)
                 runner.failures = 0
-        except Exception as failure:  # whatever a device does, the service goes on
-            if self._failed(job, runner, failure):
-                return
-        if evaluation is not None and not _finite(evaluation):
+        except NotFiniteError:
+            runner.failures = 0
             self._metrics.count("not_finite")
             log.warning(
                 "%s: %s gave NaN or infinity; evaluating again with the fallback",
                 runner.device.name,
                 runner.backend.name,
             )
-            evaluation = None
+        except Exception as failure:  # whatever a device does, the service goes on
+            if self._failed(job, runner, failure):
+                return
         healthy = evaluation is not None
         if evaluation is None:
-            evaluation, error = self._fall_back(job, batch)
+            evaluation, error = self._fall_back(job, joined(parts))
         end = now_ms()
         finished: list[tuple[Request, RemoteError | None]] = []
         with self._changed:
@@ -397,13 +408,12 @@ class Dispatcher:
     ) -> tuple[EvaluationBatch | None, RemoteError | None]:
         self._metrics.count("fallback_batches")
         try:
-            evaluation = job.network.evaluate_by_fallback(batch)
+            return job.network.evaluate_by_fallback(batch), None
+        except NotFiniteError:
+            return None, DeviceFailed("the network's output for this request is not finite")
         except Exception as failure:  # the last resort failed too: its clients must hear of it
             log.error("the fallback failed: %s", failure)
             return None, DeviceFailed(f"no device could evaluate the request: {failure}")
-        if not _finite(evaluation):
-            return None, DeviceFailed("the network's output for this request is not finite")
-        return evaluation, None
 
     def _release(self, request: Request) -> None:
         left = self._queued_of.get(request.client, 0) - request.count
@@ -443,16 +453,18 @@ def _idle(network: ServedNetwork) -> bool:
     )
 
 
-def _checked(backend: Backend, batch: PositionBatch) -> EvaluationBatch:
-    """Evaluate and check the shapes that come back."""
-    count = len(batch.positions)
-    evaluation = backend.evaluate(batch)
+def _checked(backend: Backend, parts: Sequence[PositionBatch]) -> EvaluationBatch:
+    """Evaluate and check what comes back. Raises BackendError, among them NotFiniteError."""
+    count = sum(len(part.positions) for part in parts)
+    evaluation = backend.evaluate_parts(parts)
     if (
-        evaluation.logits.shape != (len(batch.moves),)
+        evaluation.logits.shape != (sum(len(part.moves) for part in parts),)
         or evaluation.wdl.shape != (count, 3)
         or evaluation.moves_left.shape != (count,)
     ):
         raise BackendError(f"{backend.name} answered with arrays of another size")
+    if not backend.finite and not _finite(evaluation):
+        raise NotFiniteError(f"{backend.name} gave NaN or infinity")
     return evaluation
 
 

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evaluator.batching import Pending
+from evaluator.parts import cut
 from protocol.batch import EvaluationBatch, PositionBatch
 
 STARVATION_MS = (float("inf"), 1000.0, 3000.0)
@@ -205,35 +206,14 @@ class Scheduler:
         return order
 
 
-def merge(segments: list[Segment]) -> PositionBatch:
-    """One batch of several requests' positions. A single whole request is passed on as it is."""
-    if len(segments) == 1:
-        return _part(segments[0])
-    cuts = [_part(segment) for segment in segments]
-    counts = np.concatenate([np.diff(cut.move_offsets) for cut in cuts])
-    offsets = np.zeros(len(counts) + 1, np.uint32)
-    np.cumsum(counts, out=offsets[1:])
-    return PositionBatch(
-        positions=np.concatenate([cut.positions for cut in cuts]),
-        move_offsets=offsets,
-        moves=np.concatenate([cut.moves for cut in cuts]),
-    )
-
-
-def cut(batch: PositionBatch, start: int, stop: int) -> PositionBatch:
-    """Positions start to stop of a batch, as a batch of its own."""
-    first, last = batch.move_offsets[start], batch.move_offsets[stop]
-    return PositionBatch(
-        positions=batch.positions[start:stop],
-        move_offsets=batch.move_offsets[start : stop + 1] - first,
-        moves=batch.moves[first:last],
-    )
-
-
-def _part(segment: Segment) -> PositionBatch:
-    if segment.stop - segment.start == segment.request.count:
-        return segment.request.batch
-    return cut(segment.request.batch, segment.start, segment.stop)
+def parts_of(segments: list[Segment]) -> list[PositionBatch]:
+    """The positions of each segment, without a copy."""
+    return [
+        segment.request.batch
+        if segment.stop - segment.start == segment.request.count
+        else cut(segment.request.batch, segment.start, segment.stop)
+        for segment in segments
+    ]
 
 
 def distribute(segments: list[Segment], evaluation: EvaluationBatch) -> list[Request]:

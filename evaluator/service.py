@@ -137,6 +137,7 @@ class EvaluatorService:
                 self._run_tasks()
                 self._send_outbox()
                 self._receive()
+                self._dispatcher.announce()
                 self._expire()
                 self._housekeeping()
                 if self._draining and not self._stopping:

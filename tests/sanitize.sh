@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds the core with AddressSanitizer and UndefinedBehaviorSanitizer and runs its tests on it. Linux with GCC and
-# the test extra installed. Arguments go to pytest; without any, the tests of the core are run.
+# Builds the cores with AddressSanitizer and UndefinedBehaviorSanitizer and runs its tests on it. Linux with GCC and
+# the test extra installed. Arguments go to pytest; without any, the tests of the cores are run.
 #
 #     tests/sanitize.sh [PYTEST ARGUMENTS]
 set -euo pipefail
@@ -14,7 +14,7 @@ python -m pip install --quiet --no-deps --upgrade --target "$site" \
 
 # -S keeps the hook of an editable install out, so that the core is found in $site; other packages come by path.
 packages=$(python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
-[ $# -gt 0 ] || set -- -q tests/engine/core --ignore=tests/engine/core/test_native.py
+[ $# -gt 0 ] || set -- -q tests/engine/core tests/evaluator/core
 LD_PRELOAD="$("$compiler" -print-file-name=libasan.so) $("$compiler" -print-file-name=libstdc++.so)" \
   ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
   PYTHONPATH="$site:$packages" python -S -m pytest -p no:cacheprovider "$@"

@@ -7,15 +7,21 @@ from at most `max_in_flight` threads at a time, and closed once.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
 from evaluator.backends.agreement import FP32, Tolerance
+from evaluator.parts import joined
 from protocol.batch import EvaluationBatch, PositionBatch
 
 
 class BackendError(Exception):
     """A backend could not be opened or failed to evaluate. The message says what to do about it."""
+
+
+class NotFiniteError(BackendError):
+    """The device works, but what it computed is infinite or not a number."""
 
 
 class Backend(ABC):
@@ -25,7 +31,8 @@ class Backend(ABC):
     one call takes. max_in_flight: how many threads may be inside `evaluate` at once (1 unless uploads,
     compute and downloads of several batches overlap). side_by_side: whether these compute at the same time,
     each with a part of the processor's `threads`, and not one after the other. buckets: the sizes the
-    device really runs, a batch being padded to the next one; empty if any size runs as it is. tolerance:
+    device really runs, a batch being padded to the next one; empty if any size runs as it is. finite:
+    `evaluate` returns finite numbers only, and raises NotFiniteError where others would come out. tolerance:
     how far results may be from the float64 reference, which `verify` and the conformance suite hold the
     backend to.
     """
@@ -37,6 +44,7 @@ class Backend(ABC):
     side_by_side: bool = False
     threads: int = 1
     buckets: tuple[int, ...] = ()
+    finite: bool = False
     tolerance: Tolerance = FP32
 
     @abstractmethod
@@ -46,6 +54,13 @@ class Backend(ABC):
         The inputs are checked already (offsets ascending, indices in range). Raises BackendError when the
         device fails; the caller may try another backend with the same batch.
         """
+
+    def evaluate_parts(self, parts: Sequence[PositionBatch]) -> EvaluationBatch:
+        """The same for a batch that comes in parts: what they say one after the other.
+
+        To be overridden by who copies its input anyway, and can put it together there.
+        """
+        return self.evaluate(joined(parts))
 
     def memory(self) -> tuple[int, int] | None:
         """Bytes of the device's memory that are in use, by whomever, and that it has; None for a device that

@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 
 from evaluator.backends.agreement import BF16, FP16, FP32, INT4, INT8
-from evaluator.backends.base import Backend, BackendError
+from evaluator.backends.base import Backend, BackendError, NotFiniteError
 from evaluator.backends.probe import probe_batch
 from evaluator.backends.reference import ReferenceBackend
 from evaluator.gpu.compiler import Compiler, KernelKey
-from evaluator.gpu.device import Device, DeviceError, DeviceInfo, OutOfDeviceMemory
+from evaluator.gpu.device import Device, DeviceError, DeviceInfo, NotFiniteOutput, OutOfDeviceMemory
 from evaluator.gpu.discovery import Discovery, discover, open_device, open_libraries, select, select_all
-from evaluator.gpu.executor import Executor, Layout
+from evaluator.gpu.exchange import Layout
+from evaluator.gpu.executor import Executor
 from evaluator.gpu.gemm import Product, model_chooser
 from evaluator.gpu.hopper import filling
 from evaluator.gpu.library import Library
@@ -36,6 +37,7 @@ from evaluator.gpu.tune import (
     Tuner,
 )
 from evaluator.network.spec import AttentionBody, NetworkSpec
+from evaluator.parts import cut, joined
 from protocol.batch import EvaluationBatch, PositionBatch
 
 log = logging.getLogger(__name__)
@@ -183,6 +185,7 @@ class GpuBackend(Backend):
 
     name = "gpu"
     max_in_flight = 2
+    finite = True
 
     def __init__(
         self,
@@ -271,13 +274,18 @@ class GpuBackend(Backend):
                 raise
 
     def evaluate(self, batch: PositionBatch) -> EvaluationBatch:
+        return self.evaluate_parts([batch])
+
+    def evaluate_parts(self, parts: Sequence[PositionBatch]) -> EvaluationBatch:
         if self._executor is None:
             raise BackendError("the gpu backend is closed")
-        if len(batch.moves) > Layout(self.max_batch).max_moves:
+        if sum(len(part.moves) for part in parts) > Layout(self.max_batch).max_moves:
             # Only somebody who asks for whole policy vectors gets here.
-            return self._in_halves(batch)
+            return self._in_halves(joined(parts))
         try:
-            return self._executor.evaluate(batch)
+            return self._executor.evaluate(parts)
+        except NotFiniteOutput as error:
+            raise NotFiniteError(f"{self.device}: {error}") from error
         except (DeviceError, ValueError) as error:
             raise BackendError(f"{self.device}: {error}") from error
 
@@ -285,11 +293,7 @@ class GpuBackend(Backend):
         if len(batch) == 1:
             raise BackendError(f"one position with {len(batch.moves)} moves is more than fits")
         middle = len(batch) // 2
-        at = int(batch.move_offsets[middle])
-        first = PositionBatch(batch.positions[:middle], batch.move_offsets[: middle + 1], batch.moves[:at])
-        rest = batch.move_offsets[middle:] - np.uint32(at)
-        second = PositionBatch(batch.positions[middle:], rest, batch.moves[at:])
-        halves = self.evaluate(first), self.evaluate(second)
+        halves = self.evaluate(cut(batch, 0, middle)), self.evaluate(cut(batch, middle, len(batch)))
         return EvaluationBatch(
             np.concatenate([half.logits for half in halves]),
             np.concatenate([half.wdl for half in halves]),
@@ -347,7 +351,10 @@ class GpuBackend(Backend):
         probe, expected = reference.probe, reference.wait()
         logits_limit, wdl_limit = _SELF_CHECK_LIMITS[self.precision]
         spread = float(expected.logits.std()) or 1.0
-        result = self.evaluate(_repeated(probe, size))
+        try:
+            result = self.evaluate(_repeated(probe, size))
+        except NotFiniteError:
+            return "infinite or not a number"
         copies = -(-size // _CHECKED_POSITIONS)
         wanted = np.tile(expected.logits, copies)[: len(result.logits)]
         error = float(np.sqrt(np.square(result.logits - wanted).mean())) / spread

@@ -6,8 +6,8 @@ import ctypes
 import logging
 import os
 from collections.abc import Callable, Sequence
-from functools import cache
-from typing import Any
+from functools import cache, partial
+from typing import Any, NoReturn
 
 import numpy as np
 from hip import hip, hiprtc
@@ -16,12 +16,15 @@ from numpy.typing import NDArray
 from evaluator.gpu.compiler import AMD_FLAGS
 from evaluator.gpu.device import (
     Argument,
+    Call,
+    Calls,
     CompilationError,
     Device,
     DeviceError,
     DeviceInfo,
     HostBuffer,
     OutOfDeviceMemory,
+    function_address,
 )
 from evaluator.gpu.target import amd_target
 
@@ -100,6 +103,9 @@ class AmdDevice(Device):
 
     def activate(self) -> None:
         _call(hip.hipSetDevice, self._index)
+
+    def calls(self) -> AmdCalls:
+        return AmdCalls(self._index)
 
     # -- memory ----------------------------------------------------------------------------------------
 
@@ -260,6 +266,44 @@ class AmdDevice(Device):
         return handle
 
 
+class AmdCalls(Calls):
+    """Of the runtime that hip-python has loaded."""
+
+    def __init__(self, index: int) -> None:
+        self._index = index
+        self._address = partial(function_address, _library())
+
+    def activate(self) -> Call:
+        return self._call("hipSetDevice", self._index)
+
+    def upload(self, address: int, host_address: int, size: int, stream: Any) -> Call:
+        kind = hip.hipMemcpyKind.hipMemcpyHostToDevice
+        return self._call("hipMemcpyAsync", address, host_address, size, kind, stream)
+
+    def download(self, host_address: int, address: int, size: int, stream: Any) -> Call:
+        kind = hip.hipMemcpyKind.hipMemcpyDeviceToHost
+        return self._call("hipMemcpyAsync", host_address, address, size, kind, stream)
+
+    def record(self, event: Any, stream: Any) -> Call:
+        return self._call("hipEventRecord", event, stream)
+
+    def wait_for(self, stream: Any, event: Any) -> Call:
+        return self._call("hipStreamWaitEvent", stream, event, 0)
+
+    def synchronize(self, event: Any) -> Call:
+        return self._call("hipEventSynchronize", event)
+
+    def launch_graph(self, graph: Any, stream: Any) -> Call:
+        return self._call("hipGraphLaunch", graph, stream)
+
+    def raise_failure(self, call: Call, status: int) -> NoReturn:
+        _raise(hip.hipError_t(status), call.name)
+        raise AssertionError(call)
+
+    def _call(self, name: str, *arguments: Any) -> Call:
+        return Call(name, self._address(name), tuple(map(int, arguments)))
+
+
 def _text(value: Any) -> str:
     return value.split(b"\0")[0].decode() if isinstance(value, bytes) else str(value)
 
@@ -278,8 +322,12 @@ def _searched() -> str:
 
 @cache
 def _library() -> Any:
-    """The library that hip-python 7.x has loaded, for calls that must not keep the GIL."""
-    return ctypes.CDLL("libamdhip64.so")
+    """The library that hip-python has loaded, for calls that must not keep the GIL."""
+    if _VERSION_7:
+        return ctypes.CDLL("libamdhip64.so")
+    from rocm.bindings.util.paths import get_library_path
+
+    return ctypes.CDLL(os.fsdecode(get_library_path("amdhip64")))
 
 
 def _attempt(function: Callable[..., Any], *arguments: Any) -> tuple[Any, ...]:

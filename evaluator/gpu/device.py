@@ -8,10 +8,11 @@ the driver's own handles, opaque here. A device may be used from several threads
 
 from __future__ import annotations
 
+import ctypes
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +32,10 @@ class DeviceError(Exception):
 
 class OutOfDeviceMemory(DeviceError):  # noqa: N818 - named for what happened
     """The device has not enough memory left."""
+
+
+class NotFiniteOutput(DeviceError):  # noqa: N818 - named for what happened
+    """What was computed is infinite or not a number."""
 
 
 class CompilationError(DeviceError):
@@ -65,6 +70,54 @@ class HostBuffer:
     address: int
 
 
+class Call(NamedTuple):
+    """A function of the driver, to be called later: its name, its address, and its arguments as integers."""
+
+    name: str
+    function: int
+    arguments: tuple[int, ...]
+
+
+class Calls(ABC):
+    """The calls that run a captured batch, to be made where there is no interpreter (evaluator._core).
+
+    Each method is that of `Device` of the same name, but makes a Call of it.
+    """
+
+    @abstractmethod
+    def activate(self) -> Call: ...
+
+    @abstractmethod
+    def upload(self, address: int, host_address: int, size: int, stream: Any) -> Call: ...
+
+    @abstractmethod
+    def download(self, host_address: int, address: int, size: int, stream: Any) -> Call: ...
+
+    @abstractmethod
+    def record(self, event: Any, stream: Any) -> Call: ...
+
+    @abstractmethod
+    def wait_for(self, stream: Any, event: Any) -> Call: ...
+
+    @abstractmethod
+    def synchronize(self, event: Any) -> Call: ...
+
+    @abstractmethod
+    def launch_graph(self, graph: Any, stream: Any) -> Call: ...
+
+    @abstractmethod
+    def raise_failure(self, call: Call, status: int) -> NoReturn:
+        """Raise DeviceError for what a call returned."""
+
+
+def function_address(library: ctypes.CDLL, name: str) -> int:
+    """Where a function of a library is. Raises DeviceError."""
+    try:
+        return int(ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0)
+    except AttributeError:
+        raise DeviceError(f"{library._name} has no function {name}: update the driver") from None
+
+
 class Device(ABC):
     """One GPU. Closed once; every handle dies with it."""
 
@@ -73,6 +126,10 @@ class Device(ABC):
     @abstractmethod
     def activate(self) -> None:
         """Make this the calling thread's device."""
+
+    @abstractmethod
+    def calls(self) -> Calls:
+        """This device's calls."""
 
     # -- memory ----------------------------------------------------------------------------------------
 

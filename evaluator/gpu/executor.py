@@ -1,10 +1,9 @@
 """Runs a Plan on a Device: weights uploaded once, one captured graph per batch size and slot.
 
-A slot is what one batch in flight needs of its own: page-locked inputs and outputs, their twins on the
-device, a stream for copies and the graphs. All slots compute in one stream on one workspace, so that batches
-do not slow each other down; the copies of one batch run beside the computation of another. Small batches are
-not copied at all: the kernels read and write the page-locked memory directly, as they always do on a device
-that shares the CPU's memory.
+Each batch in flight has a slot (evaluator/gpu/exchange.py). All slots compute in one stream on one workspace,
+so that batches do not slow each other down; the copies of one batch run beside the computation of another.
+Small batches are not copied at all: the kernels read and write the page-locked memory directly, as they
+always do on a device that shares the CPU's memory.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -21,72 +19,17 @@ from numpy.typing import NDArray
 
 from evaluator.gpu.compiler import Compiler
 from evaluator.gpu.device import Device, DeviceError, HostBuffer
+from evaluator.gpu.exchange import DIRECT_POSITIONS, Exchange, Layout, Slot
 from evaluator.gpu.launching import multiply, queue
 from evaluator.gpu.library import Library, LibraryProduct
 from evaluator.gpu.plan import Plan
 from evaluator.gpu.program import Branch, Buffer, Launch, LibraryStep, Program, Space, Table
 from evaluator.gpu.weights import round_up
-from protocol.batch import MAX_LEGAL_MOVES, POLICY_SIZE, POSITION_DTYPE, EvaluationBatch, PositionBatch
+from protocol.batch import EvaluationBatch, PositionBatch
 
 log = logging.getLogger(__name__)
 
-DIRECT_POSITIONS = 16
-"""Batches up to this size are read and written in page-locked memory without copies: 15 KB over PCIe cost
-less than the two copies and their events."""
-
 _ALIGNMENT = 256
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """Where the parts of a batch's inputs and outputs lie, in bytes from their blocks' starts.
-
-    The moves come last, so that what is not used of their space is not copied.
-    """
-
-    positions: int
-
-    @property
-    def offsets_at(self) -> int:
-        return round_up(self.positions * POSITION_DTYPE.itemsize, _ALIGNMENT)
-
-    @property
-    def moves_at(self) -> int:
-        return self.offsets_at + round_up(4 * (self.positions + 1), _ALIGNMENT)
-
-    @property
-    def max_moves(self) -> int:
-        """Room for every legal move, and for one whole policy vector, which tests ask for."""
-        return self.positions * MAX_LEGAL_MOVES + POLICY_SIZE
-
-    @property
-    def input_bytes(self) -> int:
-        return self.moves_at + 2 * self.max_moves
-
-    @property
-    def moves_left_at(self) -> int:
-        return round_up(12 * self.positions, _ALIGNMENT)
-
-    @property
-    def logits_at(self) -> int:
-        return self.moves_left_at + round_up(4 * self.positions, _ALIGNMENT)
-
-    @property
-    def output_bytes(self) -> int:
-        return self.logits_at + 4 * self.max_moves
-
-
-@dataclass(slots=True)
-class _Slot:
-    stream: Any
-    uploaded: Any
-    computed: Any
-    downloaded: Any
-    host_input: HostBuffer
-    host_output: HostBuffer
-    device_input: int
-    device_output: int
-    graphs: dict[int, Any] = field(default_factory=dict)
 
 
 class Executor:
@@ -120,7 +63,6 @@ class Executor:
         self._allocated: list[int] = []
         self._host: list[HostBuffer] = []
         self._capturing = threading.Lock()
-        self._launching = threading.Lock()
         self._direct = buckets[-1] if device.info.integrated else DIRECT_POSITIONS
         try:
             self._kernels = compiler.load(
@@ -138,6 +80,7 @@ class Executor:
             space = max((self._libraries[name].workspace for name in used), default=0)
             self._workspaces = [self._allocate(space) for _ in range(2)]  # main branch, second branch
             self.compute = device.create_stream()
+            self.exchange = Exchange(device.calls(), self.compute, self._direct)
             self._aside = device.create_stream()
             # For captures; a graph keeps nothing of the events but the order that they stood for.
             self._recorder = device.create_stream()
@@ -152,44 +95,19 @@ class Executor:
 
     # -- evaluating ------------------------------------------------------------------------------------
 
-    def evaluate(self, batch: PositionBatch) -> EvaluationBatch:
-        """Raises DeviceError; ValueError for more moves than max_moves."""
-        self.device.activate()
+    def evaluate(self, parts: Sequence[PositionBatch]) -> EvaluationBatch:
+        """A batch that comes in parts. Raises DeviceError, among them NotFiniteOutput; ValueError for more
+        moves than max_moves."""
         with self._freed:
             self._freed.wait_for(lambda: bool(self._free))
             slot = self._free.pop()
         try:
-            return self._evaluate(slot, batch)
+            size = self.bucket(sum(map(len, parts)), sum(len(part.moves) for part in parts))
+            return self.exchange.run(slot, Layout(size), self._graph(slot, size), parts)
         finally:
             with self._freed:
                 self._free.append(slot)
                 self._freed.notify()
-
-    def _evaluate(self, slot: _Slot, batch: PositionBatch) -> EvaluationBatch:
-        count, moves = len(batch), len(batch.moves)
-        size = self.bucket(count, moves)
-        layout = Layout(size)
-        fill(slot.host_input.array, layout, batch)
-        graph = self._graph(slot, size)
-        device = self.device
-        if size <= self._direct:
-            with self._launching:
-                device.launch_graph(graph, self.compute)
-                device.record(slot.downloaded, self.compute)
-        else:
-            used = layout.moves_at + 2 * moves
-            device.upload(slot.device_input, slot.host_input.host_address, used, slot.stream)
-            device.record(slot.uploaded, slot.stream)
-            with self._launching:
-                device.wait_for(self.compute, slot.uploaded)
-                device.launch_graph(graph, self.compute)
-                device.record(slot.computed, self.compute)
-            device.wait_for(slot.stream, slot.computed)
-            used = layout.logits_at + 4 * moves
-            device.download(slot.host_output.host_address, slot.device_output, used, slot.stream)
-            device.record(slot.downloaded, slot.stream)
-        device.synchronize(slot.downloaded)
-        return results(slot.host_output.array, layout, count, moves)
 
     def bucket(self, positions: int, moves: int) -> int:
         """The batch size that runs so many. Raises ValueError if there is none."""
@@ -230,7 +148,7 @@ class Executor:
             best = min(best, self.device.milliseconds(start, end) / repeats)
         return best
 
-    def _cleared_slot(self) -> _Slot:
+    def _cleared_slot(self) -> Slot:
         """A slot whose input is a batch without moves at every bucket. Nothing may be in flight."""
         slot = self.slots[0]
         slot.host_input.array[:] = 0
@@ -263,7 +181,7 @@ class Executor:
 
     # -- graphs ----------------------------------------------------------------------------------------
 
-    def _graph(self, slot: _Slot, size: int) -> Any:
+    def _graph(self, slot: Slot, size: int) -> Any:
         graph = slot.graphs.get(size)
         if graph is None:
             with self._capturing:
@@ -286,8 +204,9 @@ class Executor:
             self.device.record(done, self.compute)
             self.device.synchronize(done)
 
-    def _capture(self, slot: _Slot, size: int) -> Any:
+    def _capture(self, slot: Slot, size: int) -> Any:
         device, stream = self.device, self._recorder
+        device.activate()
         device.begin_capture(stream)
         try:
             self._record(slot, size)
@@ -296,7 +215,7 @@ class Executor:
             raise
         return device.end_capture(stream)
 
-    def _record(self, slot: _Slot, size: int) -> None:
+    def _record(self, slot: Slot, size: int) -> None:
         addresses = self._exchange_addresses(slot, size)
         device, stream, forked, joined = self.device, self._recorder, self._forked, self._joined
         fresh = {stream: True, self._aside: True}  # nothing queued yet that a kernel could overlap with
@@ -344,7 +263,7 @@ class Executor:
             case Space.EXCHANGE:
                 return exchange[buffer.name]
 
-    def _exchange_addresses(self, slot: _Slot, size: int) -> dict[str, int]:
+    def _exchange_addresses(self, slot: Slot, size: int) -> dict[str, int]:
         layout = Layout(size)
         direct = size <= self._direct
         inputs = slot.host_input.address if direct else slot.device_input
@@ -416,7 +335,7 @@ class Executor:
                 self.device.write(tables[table.name], words)
         return tables
 
-    def _create_slot(self, layout: Layout) -> _Slot:
+    def _create_slot(self, layout: Layout) -> Slot:
         device = self.device
         host_input = self._allocate_host(layout.input_bytes)
         host_output = self._allocate_host(layout.output_bytes)
@@ -425,7 +344,7 @@ class Executor:
         device_input = self._allocate(layout.input_bytes) if copied else 0
         if copied:
             device.write(device_input, host_input.array)
-        return _Slot(
+        return Slot(
             device.create_stream(),
             device.create_event(),
             device.create_event(),
@@ -449,22 +368,3 @@ class Executor:
         except DeviceError as error:
             # After a kernel has failed every call does; the driver frees the rest with the context.
             log.warning("%s: %s while freeing memory", self.device.info.name, error)
-
-
-def fill(block: NDArray[np.uint8], layout: Layout, batch: PositionBatch) -> None:
-    """Write a batch into an input block; positions that only fill up the bucket get no moves."""
-    count, moves = len(batch), len(batch.moves)
-    positions = block[: count * POSITION_DTYPE.itemsize].view(POSITION_DTYPE)
-    positions[:] = batch.positions
-    offsets = block[layout.offsets_at : layout.offsets_at + 4 * (layout.positions + 1)].view(np.uint32)
-    offsets[: count + 1] = batch.move_offsets
-    offsets[count + 1 :] = moves
-    block[layout.moves_at : layout.moves_at + 2 * moves].view(np.uint16)[:] = batch.moves
-
-
-def results(block: NDArray[np.uint8], layout: Layout, count: int, moves: int) -> EvaluationBatch:
-    """What an output block says about the first `count` positions, copied out."""
-    wdl = block[: 12 * count].view(np.float32).reshape(count, 3)
-    moves_left = block[layout.moves_left_at : layout.moves_left_at + 4 * count].view(np.float32)
-    logits = block[layout.logits_at : layout.logits_at + 4 * moves].view(np.float32)
-    return EvaluationBatch(logits.copy(), wdl.copy(), moves_left.copy())

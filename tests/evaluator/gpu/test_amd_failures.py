@@ -16,7 +16,7 @@ from evaluator.backends.probe import probe_batch
 from evaluator.backends.reference import ReferenceBackend
 from evaluator.gpu.compiler import Compiler
 from evaluator.gpu.device import DeviceError, OutOfDeviceMemory
-from evaluator.gpu.executor import DIRECT_POSITIONS
+from evaluator.gpu.exchange import DIRECT_POSITIONS
 from evaluator.gpu.gemm import Product
 from evaluator.gpu.target import Precision
 from evaluator.gpu.tune import Tuner

@@ -15,7 +15,7 @@ from evaluator.backends.probe import probe_batch
 from evaluator.backends.reference import ReferenceBackend
 from evaluator.gpu import discovery
 from evaluator.gpu.discovery import discover
-from evaluator.gpu.executor import DIRECT_POSITIONS
+from evaluator.gpu.exchange import DIRECT_POSITIONS
 from evaluator.network.random_network import NetworkShape, random_network
 from tests.evaluator.gpu.fibers import open_again, open_on_fibers
 from tests.hip_runtime.command import AMD_NODES

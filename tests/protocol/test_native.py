@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 import engine._core as core
-from engine.native import DIGEST_FILE, check_core, installed_core, locate_core, source_digest
+import evaluator._core as evaluator_core
+from protocol.native import DIGEST_FILE, check_core, installed_core, locate_core, source_digest
 from tests.paths import REPOSITORY
 
 SUFFIX = importlib.machinery.EXTENSION_SUFFIXES[0]
@@ -41,6 +42,7 @@ def installed(tmp_path: Path, checkout: Path) -> Path:
 
 def test_cmake_and_python_compute_the_same_digest() -> None:
     assert source_digest(REPOSITORY / "engine" / "core") == core.CORE_DIGEST
+    assert source_digest(REPOSITORY / "evaluator" / "core") == evaluator_core.CORE_DIGEST
 
 
 def test_a_core_elsewhere_on_the_path_is_found(tmp_path: Path, installed: Path) -> None:
@@ -84,11 +86,10 @@ def test_an_installed_package_has_no_sources_to_compare(tmp_path: Path, installe
 
 
 def test_a_missing_core_is_reported_with_what_to_do(tmp_path: Path) -> None:
-    """A copy of the package's two files stands in for a checkout after `git clone`."""
-    package = tmp_path / "engine"
-    package.mkdir()
-    for name in ("__init__.py", "native.py"):
-        (package / name).write_text((REPOSITORY / "engine" / name).read_text("utf-8"), "utf-8")
+    """A copy of the files that look for it stands in for a checkout after `git clone`."""
+    for name in ("engine/__init__.py", "protocol/__init__.py", "protocol/native.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text((REPOSITORY / name).read_text("utf-8"), "utf-8")
     run = subprocess.run(
         [
             sys.executable,

@@ -1,6 +1,6 @@
-"""Finds the compiled core (engine._core) for a checkout that runs beside an installed package.
+"""Finds the compiled cores (engine._core, evaluator._core) for a checkout beside an installed package.
 
-In a checkout `import engine` finds the source folder first, whose core lies in the installed package, in
+In a checkout `import engine` finds the source folder first. Its core lies in the installed package, in
 site-packages (a plain `pip install .`) or behind an import hook (an editable install). The core is located,
 not loaded: that is left to the modules that need it.
 """
