@@ -46,7 +46,8 @@ class Mailbox:
         self._wake_in, self._wake_out = socket.socketpair()
         self._wake_in.setblocking(False)
         self._wake_out.setblocking(False)
-        self._awake = False
+        self._waiting = False
+        self._woken = False
         self._poller = zmq.Poller()
         self._poller.register(self._router, zmq.POLLIN)
         self._poller.register(self._wake_out, zmq.POLLIN)
@@ -59,19 +60,24 @@ class Mailbox:
 
     def wait(self, timeout_ms: int) -> None:
         """Wait for a message or for `wake`."""
-        self._poller.poll(timeout_ms)
-        # In this order: whoever finds the flag set has put its work where this round will find it.
-        with contextlib.suppress(BlockingIOError):
-            while len(self._wake_out.recv(4096)) == 4096:
-                pass
-        self._awake = False
+        # In this order: either this sees that somebody woke it, or that somebody sees that it waits.
+        self._waiting = True
+        ready = self._poller.poll(0 if self._woken else timeout_ms)
+        self._waiting = False
+        self._woken = False
+        if (self._wake_out.fileno(), zmq.POLLIN) in ready:
+            with contextlib.suppress(BlockingIOError):
+                while len(self._wake_out.recv(4096)) == 4096:
+                    pass
 
     def wake(self) -> None:
         """End a `wait`, or the next one at once. Any thread, also after `close`."""
-        # One byte is enough however many are waiting to be heard. A lost race costs a byte too many.
-        if not self._awake:
-            self._awake = True
-            self.wake_for_certain()
+        # Whoever is not waiting needs no byte: writing one gives up the interpreter. One byte is enough
+        # however many want to be heard. A lost race costs a byte too many.
+        if not self._woken:
+            self._woken = True
+            if self._waiting:
+                self.wake_for_certain()
 
     def wake_for_certain(self) -> None:
         """The same from a signal handler, which may interrupt `wait` at any point."""
@@ -81,9 +87,13 @@ class Mailbox:
     def receive(self) -> list[zmq.Frame] | None:
         """The next message, its first frame the client's identity; None if none is there."""
         try:
-            return self._router.recv_multipart(zmq.NOBLOCK, copy=False)
+            frames = [self._router.recv(zmq.NOBLOCK, copy=False)]
         except zmq.Again:
             return None
+        # recv_multipart would ask the socket after each frame whether another one follows.
+        while frames[-1].more:
+            frames.append(self._router.recv(copy=False))
+        return frames
 
     def send(self, client: bytes, frames: Sequence[Any]) -> Delivery:
         """Send without waiting: nobody waits for a client that does not read."""
