@@ -63,7 +63,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             )
             module.add_arguments(subparser)
             subparser.set_defaults(run=module.run)
-    parsed = parser.parse_args(words)
+    parsed, unknown = parser.parse_known_args(words)
+    if unknown:
+        (subparsers.choices[parsed.command] if parsed.command else parser).error(
+            f"unrecognized arguments: {' '.join(unknown)} (--help shows what there is)"
+        )
     if parsed.help_all:
         parser.print_help()
         return 0

@@ -135,13 +135,13 @@ def config_of_arguments(arguments: argparse.Namespace) -> MatchConfig:
     from pathlib import Path
 
     from engine.match.configfile import match_config
-    from engine.match.tables import merge, parse_pairs, read_document
+    from engine.match.tables import merge, parse_pairs, parse_settings, read_document
 
     place = arguments.config_file or "match"
     document: dict[str, Any] = read_document(arguments.config_file) if arguments.config_file else {}
     flags: dict[str, Any] = {"defaults": given_options(arguments), "openings": {}, "adjudication": {}}
     if arguments.each:
-        flags["defaults"].update(parse_pairs(arguments.each, "--each"))
+        flags["defaults"].update(parse_settings(arguments.each, "--each"))
     limits = {
         name: value for name in ("tc", "movetime", "nodes", "depth") if (value := getattr(arguments, name))
     }
@@ -180,9 +180,9 @@ def config_of_arguments(arguments: argparse.Namespace) -> MatchConfig:
 
 
 def _rule(text: str, flag: str) -> dict[str, Any]:
-    from engine.match.tables import parse_pairs
+    from engine.match.tables import parse_settings
 
-    return {"enabled": True, **parse_pairs(text, flag)}
+    return {"enabled": True, **parse_settings(text, flag)}
 
 
 def _player(text: str, entries: dict[str, str]) -> dict[str, Any]:

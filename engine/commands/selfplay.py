@@ -99,7 +99,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def config_of_arguments(arguments: argparse.Namespace) -> SelfPlayConfig:
     """The run that the file and the flags describe. Raises OptionError."""
-    from engine.match.tables import merge, parse_pairs, read_document
+    from engine.match.tables import merge, parse_settings, read_document
     from engine.selfplay.config import selfplay_config
 
     document: dict[str, Any] = read_document(arguments.config_file) if arguments.config_file else {}
@@ -108,7 +108,7 @@ def config_of_arguments(arguments: argparse.Namespace) -> SelfPlayConfig:
     }
     engine = given_options(arguments)
     if arguments.engine:
-        engine |= parse_pairs(arguments.engine, "--engine")
+        engine |= parse_settings(arguments.engine, "--engine")
     if arguments.chess960:
         engine["chess960"] = True
     if engine:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from functools import cache
@@ -103,7 +104,7 @@ class MatchConfig:
     once, 0 is what the evaluator's curve and the processor suggest. workers: processes of this machine that
     play them, 0 is as many as the evaluator's curve asks for. time_margin_ms: overdrawn time that is
     forgiven. stall_seconds: how long a player without a limit of time may think about a move. output: base
-    name of the files; "" makes one from the match itself.
+    name of the files, also with .pgn; "" and the end of a folder's name make one from the match itself.
     """
 
     players: tuple[PlayerConfig, ...]
@@ -130,7 +131,9 @@ class MatchConfig:
 
     @property
     def files(self) -> OutputFiles:
-        base = self.output or f"match-{self.fingerprint}"
+        base = self.output.removesuffix(".pgn")
+        if not base or base.endswith(("/", os.sep)):  # In a folder.
+            base += f"match-{self.fingerprint}"
         return OutputFiles(
             journal=Path(base + ".jsonl"),
             pgn=Path(base + ".pgn"),

@@ -13,6 +13,8 @@ All functions take any number of histograms at once: arrays of shape [..., k] gi
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -24,8 +26,12 @@ UNSEEN = 1e-3
 NEWTON_STEPS = 60
 """Bound on the steps to the unknown number; about six are needed."""
 
-T_VALUE_STEPS = 20
-"""Bound on the rounds of the fixed point iteration in `likeliest_with_t_value`."""
+T_VALUE_STEPS = 60
+"""Bound on the rounds of the fixed point iteration in `likeliest_with_t_value`; about six are needed, but for
+hypotheses far from the results."""
+
+BISECTIONS = 50
+"""Steps to a distribution with a given t-value."""
 
 
 def regularised(counts: Floats) -> Floats:
@@ -64,10 +70,10 @@ def likeliest_with_t_value(frequencies: Floats, scores: Floats, reference: float
     """The distribution with (mean - reference) / standard deviation = t_value under which `frequencies` are
     likeliest.
 
-    The constraint is made linear around the last distribution found, until it stays.
+    The constraint is made linear around the last distribution found, until it stays. scores: of shape [k].
     """
-    # Any distribution can be the first; an even one has a variance wherever the frequencies lie.
-    found = np.full_like(frequencies, 1.0 / frequencies.shape[-1])
+    first = _distribution_with_t_value(tuple(scores.tolist()), reference, t_value)
+    found = np.broadcast_to(first, frequencies.shape)
     for _ in range(T_VALUE_STEPS):
         mean = (found * scores).sum(axis=-1, keepdims=True)
         deviation = np.sqrt((found * (scores - mean) ** 2).sum(axis=-1, keepdims=True))
@@ -75,4 +81,20 @@ def likeliest_with_t_value(frequencies: Floats, scores: Floats, reference: float
         before, found = found, likeliest_with_mean(frequencies, tangent, 0.0)
         if np.abs(found - before).max() < 1e-9:
             break
+    return found
+
+
+@cache
+def _distribution_with_t_value(scores: tuple[float, ...], reference: float, t_value: float) -> Floats:
+    """Some distribution [k] with (mean - reference) / standard deviation = t_value: of those that are as even
+    as their mean allows. Around one that is far from the constraint there may be no solution of the linear
+    one."""
+    bins = np.array(scores)
+    even = np.full(len(scores), 1.0 / len(scores))
+    low, high = min(scores), max(scores)
+    for _ in range(BISECTIONS):
+        middle = (low + high) / 2
+        found = likeliest_with_mean(even, bins, middle)
+        deviation = float(np.sqrt((found * (bins - middle) ** 2).sum()))
+        low, high = (middle, high) if middle - reference < t_value * deviation else (low, middle)
     return found

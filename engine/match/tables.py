@@ -157,6 +157,12 @@ def parse_pairs(text: str, place: str) -> dict[str, str]:
     return entries
 
 
+def parse_settings(text: str, place: str) -> dict[str, str]:
+    """`key=value,key=value` as a table, in which every key without a value, also the first, is true."""
+    entries = parse_pairs(text, place)
+    return {key or entries[""]: value if key else "true" for key, value in entries.items()}
+
+
 def merge(base: MutableMapping[str, Any], over: Mapping[str, Any]) -> None:
     """Put `over` on top of `base`, table by table."""
     for key, value in over.items():

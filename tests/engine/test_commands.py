@@ -189,6 +189,7 @@ def test_analyse_of_a_finished_game() -> None:
         (["bench", "--batch", "0"], 2, "batch"),
         (["bench", "--fen", "rubbish", "--in-process"], 1, "bench"),
         (["nonsense"], 2, "nonsense"),
+        (["match", "--plyer", "x"], 2, "wavefront match: error: unrecognized arguments: --plyer"),
         (["--cpuct", "many"], 2, "--cpuct: CPuct is a number"),
         (["--config", "missing.toml"], 2, "missing.toml"),
     ],

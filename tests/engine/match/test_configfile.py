@@ -186,6 +186,9 @@ def test_the_files_are_named_after_the_match_if_nothing_else_is_said() -> None:
     assert one.files == same.files
     assert one.files.pgn != other.files.pgn
     assert one.files.journal.name == f"match-{one.fingerprint}.jsonl"
+    inside = from_toml('output = "folder/"\n' + TWO)
+    assert inside.files.pgn == Path("folder") / one.files.pgn
+    assert from_toml('output = "a.pgn"\n' + TWO).files == from_toml('output = "a"\n' + TWO).files
 
 
 def test_what_changes_results_is_part_of_the_identity_and_is_named(tmp_path: Path) -> None:
@@ -277,6 +280,13 @@ def test_files_that_are_no_toml_are_refused(tmp_path: Path) -> None:
 )
 def test_tables_on_the_command_line(text: str, expected: dict[str, Any]) -> None:
     assert parse_pairs(text, "--player") == expected
+
+
+def test_a_flag_s_first_key_may_have_no_value() -> None:
+    config = from_flags("--player", "name=a", "--player", "name=b", "--resign", "two_sided,moves=3")
+    assert config.adjudication.resign == ResignRule(moves=3, two_sided=True)
+    with pytest.raises(SettingsError, match=r"\[sprt\]: no such key: 'elo'; did you mean 'elo[01]'"):
+        from_flags("--player", "name=a", "--player", "name=b", "--sprt", "elo")
 
 
 def test_an_open_quote_is_named() -> None:

@@ -45,6 +45,17 @@ def test_it_decides_also_when_one_player_wins_everything() -> None:
     assert sprt.decide(sprt.llr(Tally(pairs=(200, 0, 0, 0, 0)))) == "H0"
 
 
+@pytest.mark.parametrize("elo0", [-1000, -300, -100, 0, 200, 900])
+def test_hypotheses_far_from_few_results_have_a_finite_ratio(elo0: float) -> None:
+    equal = 4 * np.eye(5)
+    few = np.random.default_rng(4).multinomial(3, np.full(5, 0.2), size=40)
+    for counts in (equal, few):
+        ratio = Sprt(elo0, elo0 + 100, model="normalised").llr_of_counts(counts)
+        assert np.isfinite(ratio).all()
+    lost, *_, won = Sprt(elo0, elo0 + 100, model="normalised").llr_of_counts(equal)
+    assert lost < won
+
+
 def test_the_bounds_are_walds() -> None:
     sprt = Sprt(0, 5, alpha=0.05, beta=0.1)
     assert sprt.upper == pytest.approx(log(0.9 / 0.05))
