@@ -100,10 +100,16 @@ def run(arguments: argparse.Namespace) -> int:
     from engine.match.openings import OpeningError
     from engine.match.place import PlaceError
     from engine.match.players import PlayerError
-    from engine.match.plot import PlotError, plot_elo
+    from engine.match.plot import PlotError, check_plot, plot_elo
     from engine.match.runner import MatchError, MatchRunner
 
     config = config_of_arguments(arguments)
+    if config.files.plot is not None:
+        try:
+            check_plot(config.files.plot)
+        except PlotError as error:
+            print(f"wavefront match: {error}", file=sys.stderr)
+            return 2
     view = _view(config, as_json=arguments.json)
     runner = MatchRunner(
         config, view, restart=arguments.restart, make_place=place_of_arguments(arguments, config.workers)

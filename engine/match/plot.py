@@ -14,7 +14,6 @@ from engine.match.statistics import Estimate, elo
 POINTS = 400
 """Points of a curve: more are not seen."""
 
-
 LARGEST = 1000.0
 """Elo beyond this, such as that of wins only, is drawn here."""
 
@@ -37,16 +36,31 @@ def elo_history(config: MatchConfig, outcomes: Sequence[GameOutcome]) -> list[tu
     return history
 
 
+def check_plot(path: Path) -> None:
+    """See before the first game that a plot can be made after the last one; makes its folder. Raises
+    PlotError."""
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+    except ImportError:
+        raise PlotError("--plot needs matplotlib: pip install '.[plot]'") from None
+    formats = FigureCanvasAgg.get_supported_filetypes()
+    if path.suffix.lower().removeprefix(".") not in formats:
+        raise PlotError(f"{path} is no image file: its name ends with .png, .svg, .pdf or the like")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise PlotError(f"cannot make the folder {path.parent}: {error.strerror}") from None
+
+
 def plot_elo(path: Path, config: MatchConfig, outcomes: Sequence[GameOutcome]) -> None:
     """Draw Elo with its 95 % interval over the games into an image file; the suffix names the format.
 
-    Of two players only the first is drawn. Raises PlotError.
+    Of two players only the first is drawn. `check_plot` comes before. Raises PlotError.
     """
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise PlotError("--plot needs matplotlib: pip install 'wavefront-chess[plot]'") from None
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
+
     if not outcomes:
         raise PlotError("there is nothing to plot before the first game")
     history = elo_history(config, outcomes)
@@ -81,16 +95,19 @@ def plot_elo(path: Path, config: MatchConfig, outcomes: Sequence[GameOutcome]) -
         margin = 0.1 * (max(settled) - min(settled)) or 1.0
         axes.set_ylim(min(*settled, 0) - margin, max(*settled, 0) + margin)
     axes.set_xlabel("games")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     if len(config.players) == 2:
-        axes.set_ylabel(f"Elo of {config.players[0].name} over {config.players[1].name}")
+        first, second = (player.name for player in config.players)
+        axes.set_ylabel("Elo")
+        axes.set_title(f"{config.event}\n{first} against {second}")
     else:
         axes.set_ylabel("Elo against the field")
+        axes.set_title(config.event)
         axes.legend()
-    axes.set_title(config.event)
     try:
         figure.savefig(path, dpi=120)
-    except (OSError, ValueError) as error:
-        raise PlotError(f"cannot write {path}: {error}") from None
+    except OSError as error:
+        raise PlotError(f"cannot write {path}: {error.strerror}") from None
 
 
 def _drawn(value: float) -> float:

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from engine.match.config import Adjudication, MatchConfig, PlayerConfig
 from engine.match.display import LiveView, PlainView, shows_tables, speed_line, standings_table
-from engine.match.plot import PlotError, elo_history, plot_elo
+from engine.match.plot import PlotError, check_plot, elo_history, plot_elo
 from engine.match.record import GameRecord, MoveRecord, Reason, Result
 from engine.match.runner import MatchState
 from engine.match.speed import Speed
@@ -168,13 +168,22 @@ def test_the_history_of_elo_ends_with_the_final_value() -> None:
 def test_a_plot_that_cannot_be_made_says_why(tmp_path: Path) -> None:
     state, _ = state_after(10)
     plot_elo(tmp_path / "elo.svg", CONFIG, state.outcomes)
-    assert "Elo of first over second" in (tmp_path / "elo.svg").read_text("utf-8")
+    assert "first against second" in (tmp_path / "elo.svg").read_text("utf-8")
     with pytest.raises(PlotError, match="before the first game"):
         plot_elo(tmp_path / "x.png", CONFIG, [])
     with pytest.raises(PlotError, match="cannot write"):
         plot_elo(tmp_path / "no" / "x.png", CONFIG, state.outcomes)
-    with pytest.raises(PlotError, match="cannot write"):
-        plot_elo(tmp_path / "x.nonsense", CONFIG, state.outcomes)
+
+
+def test_a_plot_that_cannot_be_made_is_refused_before_the_match(tmp_path: Path) -> None:
+    check_plot(tmp_path / "new" / "elo.png")
+    assert (tmp_path / "new").is_dir()
+    for name in ("elo.nonsense", "elo"):
+        with pytest.raises(PlotError, match="is no image file"):
+            check_plot(tmp_path / name)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(PlotError, match="cannot make the folder"):
+        check_plot(tmp_path / "file" / "elo.png")
 
 
 def test_syzygy_ends_games(tmp_path: Path) -> None:
