@@ -6,7 +6,6 @@ PGN is cut back to the last end in the journal: both hold the same games, each o
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
@@ -15,6 +14,7 @@ from engine import __version__
 from engine.match.config import MatchConfig, differences
 from engine.match.journal import Journal, JournalError
 from engine.match.pgn import pgn_text
+from engine.match.pgn_file import PgnFile
 from engine.match.record import GameOutcome, GameRecord, Reason
 
 FORMAT = 1
@@ -57,7 +57,7 @@ class MatchArchive:
         try:
             self._check_header()
             self.outcomes = [self._outcome(entry) for entry in self._journal.entries]
-            self._open_pgn(log)
+            self._pgn = PgnFile(files.pgn, self._journal.last("pgn_end"), log)
         except BaseException:
             self._journal.close()
             raise
@@ -70,15 +70,10 @@ class MatchArchive:
             event=self._config.event,
             games_per_pair=self._config.schedule.games_per_pair,
         )
-        try:
-            self._pgn.write(text.encode("utf-8"))
-            self._pgn.flush()
-            os.fsync(self._pgn.fileno())
-        except OSError as error:
-            raise JournalError(f"cannot write {self._config.files.pgn}: {error.strerror}") from None
+        pgn_end = self._pgn.append(text)
         entry = asdict(record.outcome)
         entry["seconds"] = round(record.seconds, 3)
-        entry |= {"opening": record.opening, "detail": record.detail, "pgn_end": self._pgn.tell()}
+        entry |= {"opening": record.opening, "detail": record.detail, "pgn_end": pgn_end}
         self._journal.append(entry)
 
     def close(self) -> None:
@@ -115,18 +110,3 @@ class MatchArchive:
             raise JournalError(
                 f"{self._journal.path}: a game is damaged ({error}): move the file away"
             ) from None
-
-    def _open_pgn(self, log: Callable[[str], None]) -> None:
-        path = self._config.files.pgn
-        end = self._journal.entries[-1].get("pgn_end", 0) if self._journal.entries else 0
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._pgn = path.open("r+b" if path.exists() else "w+b")
-            size = self._pgn.seek(0, os.SEEK_END)
-            if size < end:
-                log(f"{path} is shorter than the journal says: games of before are missing in it")
-                end = size
-            self._pgn.truncate(end)
-            self._pgn.seek(end)
-        except OSError as error:
-            raise JournalError(f"cannot open {path}: {error.strerror}") from None

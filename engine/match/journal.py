@@ -45,17 +45,15 @@ class Journal:
                 raise JournalError(f"{self.path} is in use: another process plays these games")
             if restart:
                 self._file.truncate(0)
-            self._load()
+            lines = self._load()
         except BaseException:
             self._file.close()
             raise
-        self.is_new = not self._lines
-        if self.is_new:
+        if lines:
+            self.header, *self.entries = lines
+        else:
             self.header = dict(header)
             self.append(header)
-        else:
-            self.header, *self.entries = self._lines
-        del self._lines
 
     def append(self, entry: Mapping[str, Any]) -> None:
         """Write an entry; when this returns it is on the disk. Raises JournalError."""
@@ -70,6 +68,15 @@ class Journal:
                 self._file.truncate(end)
             raise JournalError(f"cannot write {self.path}: {error.strerror}") from None
 
+    def last(self, key: str) -> int:
+        """A number in the last of `entries`; 0 without any, or if that does not have it. Raises JournalError."""
+        value = self.entries[-1].get(key, 0) if self.entries else 0
+        if not isinstance(value, int):
+            raise JournalError(
+                f"{self.path}: the last line is damaged ({key} is {value!r}): move the file away"
+            )
+        return value
+
     def close(self) -> None:
         """Idempotent."""
         self._file.close()
@@ -82,8 +89,9 @@ class Journal:
     ) -> None:
         self.close()
 
-    def _load(self) -> None:
-        self._lines: list[dict[str, Any]] = []
+    def _load(self) -> list[dict[str, Any]]:
+        """The whole lines; what was cut off behind them is dropped."""
+        lines: list[dict[str, Any]] = []
         self._file.seek(0)
         whole = 0
         for number, line in enumerate(self._file, 1):
@@ -98,9 +106,10 @@ class Journal:
                     f"{self.path}, line {number}, is damaged ({error}): repair it, "
                     "or move the file away to start anew"
                 ) from None
-            self._lines.append(entry)
+            lines.append(entry)
             whole += len(line)
         self._file.truncate(whole)
+        return lines
 
 
 def _lock(descriptor: int) -> bool:

@@ -81,7 +81,3 @@ class Schedule:
 
     def __iter__(self) -> Iterator[ScheduledGame]:
         return (self[number] for number in range(len(self)))
-
-    def games_of_pair(self, pair: int) -> range:
-        """The numbers of a pair's games."""
-        return range(pair * self.games_per_pair, (pair + 1) * self.games_per_pair)

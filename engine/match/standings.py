@@ -13,7 +13,7 @@ from engine.match.statistics import Tally, combined
 
 @dataclass(slots=True)
 class PlayerTotals:
-    """One player's games by colour, and what it lost by a fault. plies: of all its games."""
+    """One player's games by colour, and what it lost by a fault."""
 
     as_white: Tally = field(default_factory=Tally)
     as_black: Tally = field(default_factory=Tally)
@@ -28,8 +28,6 @@ class Standings:
         self.sprt = sprt
         self.reasons: Counter[Reason] = Counter()
         self.players = [PlayerTotals() for _ in range(schedule.players)]
-        self.plies = 0
-        self.game_seconds = 0.0
         self._numbers: set[int] = set()
         self._half_pairs: dict[int, float] = {}
         self._decision: Decision = "continue"
@@ -61,8 +59,6 @@ class Standings:
         self._numbers.add(game.number)
         self._count_pairing(game)
         self.reasons[game.reason] += 1
-        self.plies += game.plies
-        self.game_seconds += game.seconds
         white, black = self.players[game.white], self.players[game.black]
         white.as_white = white.as_white.with_game(game.white_points)
         black.as_black = black.as_black.with_game(1 - game.white_points)

@@ -45,11 +45,6 @@ class TimeControl:
             raise ValueError(f"{text!r} is more than a hundred days")
         return base_ms, increment_ms, int(match["moves"]) if match["moves"] else None
 
-    @property
-    def unlimited(self) -> bool:
-        """Nothing says when to move."""
-        return all(limit is None for limit in (self.base_ms, self.movetime_ms, self.nodes, self.depth))
-
     def __str__(self) -> str:
         parts = []
         if self.base_ms is not None:

@@ -12,7 +12,6 @@ game's next attempt: no game is there twice, and no file is broken.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from engine import __version__
 from engine.match.config import PlayerConfig, differences
 from engine.match.journal import Journal, JournalError
 from engine.match.pgn import pgn_text
+from engine.match.pgn_file import PgnFile
 from engine.match.record import Reason, Result
 from engine.match.timecontrol import TimeControl
 from engine.selfplay.chunk import UNFINISHED, write_chunk
@@ -130,7 +130,8 @@ class Archive:
         try:
             self._check_header(identity)
             self.entries = [self._entry(data) for data in self._journal.entries]
-            self._open_files(log, restart=restart)
+            self._clear(everything=restart)
+            self._pgn = PgnFile(self.folder.pgn, self._journal.last("pgn_end"), log)
         except BaseException:
             self._journal.close()
             raise
@@ -141,14 +142,12 @@ class Archive:
         text = pgn_text(record, [self._player], event="Wavefront self-play", games_per_pair=2)
         try:
             write_chunk(self.folder.chunk(record.number), game.training)
-            self._pgn.write(text.encode("utf-8"))
-            self._pgn.flush()
-            os.fsync(self._pgn.fileno())
         except OSError as error:
-            raise JournalError(f"cannot write in {self.folder.root}: {error.strerror}") from None
+            raise JournalError(f"cannot write in {self.folder.training}: {error.strerror}") from None
+        pgn_end = self._pgn.append(text)
         entry = GameEntry.of(game)
         self._journal.append(
-            {name: getattr(entry, name) for name in GameEntry.__slots__} | {"pgn_end": self._pgn.tell()}
+            {name: getattr(entry, name) for name in GameEntry.__slots__} | {"pgn_end": pgn_end}
         )
         return entry
 
@@ -176,22 +175,15 @@ class Archive:
                 f"{self._journal.path}: a game is damaged ({error}): move the folder away"
             ) from None
 
-    def _open_files(self, log: Callable[[str], None], *, restart: bool) -> None:
-        folder = self.folder
-        end = self._journal.entries[-1].get("pgn_end", 0) if self._journal.entries else 0
+    def _clear(self, *, everything: bool) -> None:
+        """Make the folder of training data, or delete what a killed run left of a file, or all files."""
+        folder = self.folder.training
         try:
-            folder.training.mkdir(exist_ok=True)
-            for left_over in folder.training.glob("*.gz" if restart else f"*{UNFINISHED}"):
+            folder.mkdir(exist_ok=True)
+            for left_over in folder.glob("*.gz" if everything else f"*{UNFINISHED}"):
                 left_over.unlink()
-            self._pgn = folder.pgn.open("r+b" if folder.pgn.exists() else "w+b")
-            size = self._pgn.seek(0, os.SEEK_END)
-            if size < end:
-                log(f"{folder.pgn} is shorter than the journal says: games of before are missing in it")
-                end = size
-            self._pgn.truncate(end)
-            self._pgn.seek(end)
         except OSError as error:
-            raise JournalError(f"cannot write in {folder.root}: {error.strerror}") from None
+            raise JournalError(f"cannot write in {folder}: {error.strerror}") from None
 
 
 def _name(config: SelfPlayConfig) -> str:

@@ -24,11 +24,10 @@ HEADER = {"what": "a test"}
 def test_entries_are_there_when_the_journal_is_opened_again(tmp_path: Path) -> None:
     path = tmp_path / "folder" / "journal.jsonl"
     with Journal(path, HEADER) as journal:
-        assert journal.is_new
+        assert journal.header == HEADER
         journal.append({"number": 1, "name": "Ünïcode\nline"})
         journal.append({"number": 2})
     with Journal(path, {"what": "ignored"}) as journal:
-        assert not journal.is_new
         assert journal.header == HEADER
         assert journal.entries == [{"number": 1, "name": "Ünïcode\nline"}, {"number": 2}]
 
@@ -51,7 +50,21 @@ def test_a_cut_header_begins_anew(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
     path.write_bytes(b'{"wha')
     with Journal(path, HEADER) as journal:
-        assert journal.is_new
+        assert (journal.header, journal.entries) == (HEADER, [])
+    assert json.loads(path.read_text("utf-8")) == HEADER
+
+
+def test_the_last_entry_s_numbers(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    with Journal(path, HEADER) as journal:
+        assert journal.last("end") == 0
+        journal.append({"end": 7})
+        journal.append({"end": 9})
+    with Journal(path, HEADER) as journal:
+        assert (journal.last("end"), journal.last("other")) == (9, 0)
+        journal.append({"end": "many"})
+    with Journal(path, HEADER) as journal, pytest.raises(JournalError, match="the last line is damaged"):
+        journal.last("end")
 
 
 def test_a_damaged_line_in_the_middle_is_named(tmp_path: Path) -> None:

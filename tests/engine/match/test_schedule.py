@@ -26,7 +26,7 @@ def test_in_a_gauntlet_the_first_plays_all_others() -> None:
 def test_a_pair_has_one_opening_and_reversed_colours() -> None:
     schedule = Schedule(3, games=4)
     for pair in range(len(schedule) // 2):
-        first, second = (schedule[number] for number in schedule.games_of_pair(pair))
+        first, second = (schedule[2 * pair], schedule[2 * pair + 1])
         assert first.pair == second.pair == pair
         assert first.round == second.round
         assert (first.white, first.black) == (second.black, second.white)
