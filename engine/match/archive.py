@@ -15,7 +15,7 @@ from engine.match.config import MatchConfig, differences
 from engine.match.journal import Journal, JournalError
 from engine.match.pgn import pgn_text
 from engine.match.pgn_file import PgnFile
-from engine.match.record import GameOutcome, GameRecord, Reason
+from engine.match.record import GameOutcome, GameRecord, Reason, as_result
 
 FORMAT = 1
 """Version of the journal's lines."""
@@ -97,16 +97,16 @@ class MatchArchive:
     def _outcome(self, entry: dict[str, Any]) -> GameOutcome:
         try:
             return GameOutcome(
-                number=entry["number"],
-                pair=entry["pair"],
-                white=entry["white"],
-                black=entry["black"],
-                result=entry["result"],
+                number=int(entry["number"]),
+                pair=int(entry["pair"]),
+                white=int(entry["white"]),
+                black=int(entry["black"]),
+                result=as_result(entry["result"]),
                 reason=Reason(entry["reason"]),
-                plies=entry["plies"],
-                seconds=entry["seconds"],
+                plies=int(entry["plies"]),
+                seconds=float(entry["seconds"]),
             )
-        except (KeyError, ValueError) as error:
+        except (KeyError, TypeError, ValueError) as error:
             raise JournalError(
                 f"{self._journal.path}: a game is damaged ({error}): move the file away"
             ) from None

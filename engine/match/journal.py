@@ -69,11 +69,12 @@ class Journal:
             raise JournalError(f"cannot write {self.path}: {error.strerror}") from None
 
     def last(self, key: str) -> int:
-        """A number in the last of `entries`; 0 without any, or if that does not have it. Raises JournalError."""
+        """A number in the last of `entries`, 0 if it is not there. Raises JournalError."""
         value = self.entries[-1].get(key, 0) if self.entries else 0
-        if not isinstance(value, int):
+        if not isinstance(value, int) or value < 0:
             raise JournalError(
-                f"{self.path}: the last line is damaged ({key} is {value!r}): move the file away"
+                f"{self.path}: the last line is damaged ({key} is {value!r}): repair it, or move the file "
+                "away to start anew"
             )
         return value
 

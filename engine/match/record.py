@@ -11,6 +11,13 @@ Result = Literal["1-0", "0-1", "1/2-1/2"]
 POINTS_OF_WHITE: dict[str, float] = {"1-0": 1.0, "1/2-1/2": 0.5, "0-1": 0.0}
 
 
+def as_result(value: object) -> Result:
+    """The value, if it is a result. Raises ValueError."""
+    if value == "1-0" or value == "0-1" or value == "1/2-1/2":
+        return value
+    raise ValueError(f"{value!r} is no result")
+
+
 class Reason(StrEnum):
     """Why a game ended."""
 

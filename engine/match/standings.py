@@ -54,8 +54,8 @@ class Standings:
         if not 0 <= game.number < len(self.schedule):
             raise ValueError(f"game {game.number + 1} is beyond the {len(self.schedule)} games of this match")
         scheduled = self.schedule[game.number]
-        if (game.white, game.black) != (scheduled.white, scheduled.black):
-            raise ValueError(f"game {game.number + 1} was played by others than the schedule says")
+        if (game.pair, game.white, game.black) != (scheduled.pair, scheduled.white, scheduled.black):
+            raise ValueError(f"game {game.number + 1} is another one than the schedule says")
         self._numbers.add(game.number)
         self._count_pairing(game)
         self.reasons[game.reason] += 1

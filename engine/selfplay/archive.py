@@ -15,14 +15,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from engine import __version__
 from engine.match.config import PlayerConfig, differences
 from engine.match.journal import Journal, JournalError
 from engine.match.pgn import pgn_text
 from engine.match.pgn_file import PgnFile
-from engine.match.record import Reason, Result
+from engine.match.record import Reason, Result, as_result
 from engine.match.timecontrol import TimeControl
 from engine.selfplay.chunk import UNFINISHED, write_chunk
 from engine.selfplay.config import SelfPlayConfig
@@ -65,7 +65,7 @@ class GameEntry:
         """Raises KeyError and ValueError."""
         return cls(
             number=int(data["number"]),
-            result=cast("Result", data["result"]),
+            result=as_result(data["result"]),
             reason=Reason(data["reason"]),
             plies=int(data["plies"]),
             positions=int(data["positions"]),

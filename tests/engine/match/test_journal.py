@@ -123,6 +123,29 @@ def test_an_archive_knows_its_games(tmp_path: Path) -> None:
     assert games_in(config.files.pgn) == ["2", "1", "5"]
 
 
+@pytest.mark.parametrize(
+    ("there", "instead"),
+    [
+        ('"result":"0-1"', '"result":"2-0"'),
+        ('"number":0', '"number":"x"'),
+        ('"plies":', '"moves":'),
+        ('"white":0', '"white":[]'),
+        ('"reason":"checkmate"', '"reason":"boredom"'),
+        ('"pgn_end":', '"pgn_end":-'),
+    ],
+)
+def test_a_damaged_game_is_named(tmp_path: Path, there: str, instead: str) -> None:
+    config = config_at(tmp_path)
+    archive = MatchArchive(config)
+    archive.add(record(0))
+    archive.close()
+    header, game = config.files.journal.read_text("utf-8").splitlines(keepends=True)
+    assert there in game
+    config.files.journal.write_text(header + game.replace(there, instead), "utf-8")
+    with pytest.raises(JournalError, match=r"is damaged \("):
+        MatchArchive(config)
+
+
 def test_a_game_that_did_not_reach_the_journal_is_taken_out_of_the_pgn(tmp_path: Path) -> None:
     config = config_at(tmp_path)
     archive = MatchArchive(config)

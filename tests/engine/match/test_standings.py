@@ -67,7 +67,7 @@ def test_a_game_counts_once() -> None:
         standings.add(outcome(schedule, 0, "0-1"))
     with pytest.raises(ValueError, match="beyond"):
         standings.add(GameOutcome(2, 1, 0, 1, "1-0", Reason.CHECKMATE, 1, 1.0))
-    with pytest.raises(ValueError, match="others"):
+    with pytest.raises(ValueError, match="another one than the schedule says"):
         standings.add(GameOutcome(1, 0, 0, 1, "1-0", Reason.CHECKMATE, 1, 1.0))
     assert standings.games == 1
 
