@@ -380,8 +380,9 @@ class Tree:
         """Forget the tree; the evaluation cache stays."""
 
     def clear_cache(self) -> None: ...
-    def collect(self, batch: Batch, target: int, max_visits: int = ...) -> CollectResult:
-        """Fill the batch with up to `target` positions, giving at most `max_visits` visits."""
+    def collect(self, batch: Batch, target: int, max_visits: int = ..., ahead: int = 0) -> CollectResult:
+        """Fill the batch with up to `target` positions, giving at most `max_visits` visits. Then with up to `ahead`
+        positions that are likely to be wanted next: their evaluations go to the cache, no visit is counted."""
 
     def apply(
         self,

@@ -96,11 +96,13 @@ class SearchPosition:
 @dataclass(frozen=True, slots=True)
 class BatchSizes:
     """Positions per batch. best: what the device computes efficiently. largest: for large trees, best if 0.
-    curve: measured (batch, ms), ascending."""
+    curve: measured (batch, ms), ascending. filled: a batch that would have fewer looks ahead for the others
+    (Tree.collect)."""
 
     best: int
     curve: Sequence[tuple[int, float]] = ()
     largest: int = 0
+    filled: int = 0
 
     def in_tree(self, visits: int) -> int:
         """The batch for a tree with so many visits. Where the positions in flight are few among them anyway,
@@ -201,7 +203,8 @@ class Search:
             if wanted <= 0:
                 break
             batch = pipeline.take()
-            result = tree.collect(batch, min(self._target(info, now), batch.capacity), wanted)
+            target = min(self._target(info, now), batch.capacity)
+            result = tree.collect(batch, target, wanted, self._ahead(target, now))
             answered += result.visits_done
             if not batch.size:
                 tree.cancel(batch)  # Collisions only, or all was answered on the spot.
@@ -381,10 +384,17 @@ class Search:
         part of all visits and goes to worse moves, and less when it would not be back in time."""
         best = self._options.minibatch_size or self._sizes.in_tree(info.visits)
         target = min(best, max(4, info.visits // 4))
-        if self._hard is not None and target > 1:
-            left_ms = (self._hard - now) * 1000 / (self._pipeline.in_flight + 1)
-            target = min(target, self._sizes.fitting(left_ms))
-        return max(1, target)
+        return max(1, min(target, self._in_time(now)))
+
+    def _ahead(self, target: int, now: float) -> int:
+        """Positions to look ahead to, in a batch with a target of so many."""
+        return max(0, min(self._sizes.filled, self._in_time(now)) - target)
+
+    def _in_time(self, now: float) -> int:
+        """The largest batch that comes back before the search must end."""
+        if self._hard is None:
+            return UNLIMITED_VISITS
+        return self._sizes.fitting((self._hard - now) * 1000 / (self._pipeline.in_flight + 1))
 
     def patience_ms(self) -> float:
         """How long the next evaluation may be waited for before the limits must be looked at again."""

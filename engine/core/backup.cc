@@ -36,6 +36,10 @@ void Tree::apply(Batch& batch, std::span<const float> logits, std::span<const fl
     priors_.resize(moves.size());
     softmax_priors(logits.subspan(batch.offsets_[i], moves.size()), params_.policy_temperature, priors_);
     cache_.insert(leaf.cache_key, value, priors_);
+    if (i >= batch.wanted_) {
+      take_back(path);
+      continue;
+    }
 
     Node& evaluated = *node(path.back());
     evaluated.own_q = value.q;
@@ -49,11 +53,15 @@ void Tree::cancel(Batch& batch) {
   std::lock_guard lock(mutex_);
   if (batch.tree_ != this) throw std::logic_error("the batch was not collected from this tree");
   for (const Batch::Leaf& leaf : batch.leaves_) {
-    const auto path = batch.path(leaf.path_offset, leaf.path_length);
-    node(path.back())->state = NodeState::kNew;
-    for (ArenaIndex index : path) --node(index)->in_flight;
+    take_back(batch.path(leaf.path_offset, leaf.path_length));
   }
   finish(batch);
+}
+
+// Makes the last node of a path as if nobody had come there.
+void Tree::take_back(std::span<const ArenaIndex> path) {
+  node(path.back())->state = NodeState::kNew;
+  for (ArenaIndex index : path) --node(index)->in_flight;
 }
 
 // Takes the collisions' visits out of flight and empties the batch.

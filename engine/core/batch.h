@@ -48,6 +48,7 @@ class Batch {
 
   void clear() {
     leaves_.clear();
+    wanted_ = 0;
     collisions_.clear();
     paths_.clear();
     moves_.clear();
@@ -74,6 +75,7 @@ class Batch {
   std::vector<uint16_t> policy_indices_;
   std::vector<Move> moves_;
   std::vector<Leaf> leaves_;
+  size_t wanted_ = 0;  // leaves that get a visit; those after them are looked ahead to
   std::vector<Collision> collisions_;
   std::vector<ArenaIndex> paths_;
 };

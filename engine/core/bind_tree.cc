@@ -206,8 +206,12 @@ One thread may collect, apply, cancel and set positions; any thread may ask for 
            "Raises ValueError unless 0 <= epsilon <= 1 and alpha > 0.")
       .def("clear", &Tree::clear, Release(), "Forget the tree; the evaluation cache stays.")
       .def("clear_cache", &Tree::clear_cache, Release())
-      .def("collect", &Tree::collect, "batch"_a, "target"_a, "max_visits"_a = UINT64_MAX, Release(),
-           "Fill the batch with up to `target` positions, giving at most `max_visits` visits.")
+      .def(
+          "collect", &Tree::collect, "batch"_a, "target"_a, "max_visits"_a = UINT64_MAX, "ahead"_a = 0,
+          Release(),
+          "Fill the batch with up to `target` positions, giving at most `max_visits` visits. Then with up to "
+          "`ahead`\npositions that are likely to be wanted next: their evaluations go to the cache, no visit "
+          "is counted.")
       .def(
           "apply",
           [](Tree& tree, Batch& batch, const FloatArray& logits, const FloatTable& wdl,

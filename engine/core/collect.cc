@@ -4,6 +4,9 @@
 // selected in once for all of them. Game ends and cache hits are backed up on the spot; a visit that meets a
 // position still under way is a collision: it stays in flight until the batch comes back, which steers other
 // visits elsewhere, and is then dropped.
+//
+// A batch may also look ahead: with the visits of the batch in flight the walks go on to positions that the
+// search is likely to want next. Their evaluations go to the cache and count for nothing until it does.
 
 #include <algorithm>
 #include <cmath>
@@ -22,16 +25,19 @@ uint64_t clock_bucket(int rule50) {
   return rule50 < 32 ? 0 : static_cast<uint64_t>(rule50 / 8);
 }
 
+// Walks ahead often meet what is under way already: so many such visits for each position are enough.
+constexpr int kCollisionsAhead = 4;
+
 }  // namespace
 
-CollectResult Tree::collect(Batch& batch, int target, uint64_t max_visits) {
+CollectResult Tree::collect(Batch& batch, int target, uint64_t max_visits, int ahead) {
   std::lock_guard lock(mutex_);
   if (batch.tree_ != nullptr)
     throw std::logic_error("the batch is still under way: apply or cancel it first");
-  if (target < 1 || target > batch.capacity()) {
+  if (target < 1 || ahead < 0 || ahead > batch.capacity() - target) {
     throw std::invalid_argument("the number of positions to collect must be 1 to the batch's capacity");
   }
-  free_some(static_cast<size_t>(target) * 8);
+  free_some(static_cast<size_t>(target + ahead) * 8);
   full_ = false;
   batch.clear();
   batch.tree_ = this;
@@ -39,8 +45,9 @@ CollectResult Tree::collect(Batch& batch, int target, uint64_t max_visits) {
 
   result_ = {};
   collision_events_ = 0;
+  // What was looked ahead to is found in the cache now.
   const auto out_of_order_limit =
-      static_cast<uint64_t>(params_.max_out_of_order_factor * static_cast<float>(target));
+      static_cast<uint64_t>(params_.max_out_of_order_factor * static_cast<float>(target + ahead));
   const uint32_t collision_limit = collision_visits_limit();
   while (!full_ && node(root_)->state != NodeState::kTerminal && result_.evaluations < target &&
          result_.visits_done <= out_of_order_limit && result_.collision_visits < collision_limit &&
@@ -51,10 +58,27 @@ CollectResult Tree::collect(Batch& batch, int target, uint64_t max_visits) {
                                           collision_limit - result_.collision_visits, max_visits - begun});
     visit(batch, root_, static_cast<uint32_t>(visits));
   }
+  batch.wanted_ = batch.leaves_.size();
+  if (ahead > 0 && result_.evaluations > 0) {
+    const uint64_t begun = result_.visits_done + static_cast<uint64_t>(result_.evaluations);
+    look_ahead(batch, static_cast<int>(std::min<uint64_t>(ahead, max_visits - begun)));
+  }
   evaluations_ += result_.evaluations;
   cache_hits_ += result_.cache_hits;
   result_.full = full_;
   return result_;
+}
+
+// Gathers up to `ahead` positions that the search would come to if its batch told it nothing new. Nothing is
+// backed up, and a position that the cache knows needs no second evaluation: both are collisions here.
+void Tree::look_ahead(Batch& batch, int ahead) {
+  const int end = result_.evaluations + ahead;
+  const auto limit = result_.collision_visits + static_cast<uint32_t>(kCollisionsAhead * ahead);
+  looking_ahead_ = true;
+  while (!full_ && result_.evaluations < end && result_.collision_visits < limit) {
+    visit(batch, root_, static_cast<uint32_t>(end - result_.evaluations));
+  }
+  looking_ahead_ = false;
 }
 
 // Brings `visits` visits to a node, with the history standing at its position and the path at its parent.
@@ -64,7 +88,10 @@ void Tree::visit(Batch& batch, ArenaIndex index, uint32_t visits) {
   current.in_flight += visits;
   const bool is_root = path_.size() == 1;
 
-  if (!is_root && (current.ends_game() || current.bounds.proven())) {
+  const bool decided = !is_root && (current.ends_game() || current.bounds.proven());
+  if (looking_ahead_ && decided) {
+    collide(batch, visits);
+  } else if (decided) {
     Value value{static_cast<float>(current.bounds.lower), current.bounds.lower == 0 ? 1.0f : 0.0f, 0.0f};
     if (current.ends_game()) {
       value = {current.q(), current.d, 0.0f};
@@ -81,6 +108,9 @@ void Tree::visit(Batch& batch, ArenaIndex index, uint32_t visits) {
     switch (expand(batch, current)) {
       case Expansion::kQueued:
         if (visits > 1) collide(batch, visits - 1);
+        break;
+      case Expansion::kKnown:
+        collide(batch, visits);
         break;
       case Expansion::kTerminal:
         if (visits > 1) {
@@ -156,7 +186,9 @@ Tree::Expansion Tree::expand(Batch& batch, Node& leaf) {
   history_.current().legal_moves(moves);
   const uint32_t depth = static_cast<uint32_t>(path_.size() - 1);
   max_depth_ = std::max(max_depth_, depth);
-  if (end_game(leaf, moves.size())) {
+  if (looking_ahead_) {
+    if (moves.size() == 0 || drawn_by_rule() || cycle_in_line() > 0) return Expansion::kKnown;
+  } else if (end_game(leaf, moves.size())) {
     back_up(path_,
             {static_cast<float>(leaf.bounds.proven() ? leaf.bounds.lower : 0),
              leaf.bounds.proven() && leaf.bounds.lower != 0 ? 0.0f : 1.0f, 0.0f},
@@ -170,6 +202,7 @@ Tree::Expansion Tree::expand(Batch& batch, Node& leaf) {
   const uint64_t key = cache_key();
   Value value;
   if (auto priors = cache_.find(key, legal.size(), value); !priors.empty()) {
+    if (looking_ahead_) return Expansion::kKnown;
     give_edges(leaf, legal, priors);
     leaf.own_q = value.q;
     back_up(path_, {-value.q, value.d, value.m}, 1);
@@ -194,28 +227,38 @@ Tree::Expansion Tree::expand(Batch& batch, Node& leaf) {
 
 // Marks a node at which the game is over. The root is searched as long as it has a legal move.
 bool Tree::end_game(Node& leaf, int legal_moves) {
-  const Position& position = history_.current();
   const bool is_root = path_.size() == 1;
   if (legal_moves == 0) {
     leaf.state = NodeState::kTerminal;
-    leaf.bounds = Bounds::exact(position.in_check() ? 1 : 0);
+    leaf.bounds = Bounds::exact(history_.current().in_check() ? 1 : 0);
     return true;
   }
   if (is_root) return false;
-  const int repetitions = history_.repetitions();
-  if (repetitions >= 2 || position.rule50() >= 100 || position.insufficient_material()) {
+  if (drawn_by_rule()) {
     leaf.state = NodeState::kTerminal;
     leaf.bounds = Bounds::exact(0);
     return true;
   }
-  const auto cycle = static_cast<uint32_t>(history_.plies_since_repetition());
-  if (params_.two_fold_draws && repetitions == 1 && path_.size() - 1 >= cycle) {
+  if (const uint32_t cycle = cycle_in_line(); cycle > 0) {
     leaf.state = NodeState::kTwoFold;
     leaf.edges = cycle;
     ++two_fold_nodes_;
     return true;
   }
   return false;
+}
+
+bool Tree::drawn_by_rule() const {
+  const Position& position = history_.current();
+  return history_.repetitions() >= 2 || position.rule50() >= 100 || position.insufficient_material();
+}
+
+// Plies since the current position occurred before, if that was in the searched line and makes it a draw; 0
+// if not.
+uint32_t Tree::cycle_in_line() const {
+  if (!params_.two_fold_draws || history_.repetitions() != 1) return 0;
+  const auto cycle = static_cast<uint32_t>(history_.plies_since_repetition());
+  return path_.size() - 1 >= cycle ? cycle : 0;
 }
 
 void Tree::collide(Batch& batch, uint32_t visits) {

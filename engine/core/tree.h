@@ -116,8 +116,9 @@ class Tree {
 
   // Walks the tree until `target` leaves wait in the batch, `max_visits` visits are done or under way, or
   // nothing more can be gathered sensibly before an answer comes. The batch must be empty (new, applied or
-  // cancelled).
-  CollectResult collect(Batch& batch, int target, uint64_t max_visits);
+  // cancelled). Then up to `ahead` more positions join the batch, no more than there are visits left: those
+  // that the search is likely to want next. They are evaluated into the cache and get no visit now.
+  CollectResult collect(Batch& batch, int target, uint64_t max_visits, int ahead = 0);
 
   // Takes the evaluations of a collected batch and empties it. logits: one for each policy index sent; wdl:
   // three for each position; moves_left: one for each. Throws std::invalid_argument, and changes nothing, if
@@ -136,7 +137,7 @@ class Tree {
   std::vector<ChildInfo> children() const;
 
  private:
-  enum class Expansion { kQueued, kCached, kTerminal };
+  enum class Expansion { kQueued, kCached, kTerminal, kKnown };
 
   Node* node(ArenaIndex index) const { return arena_.at<Node>(index); }
   ArenaIndex new_node();
@@ -159,6 +160,9 @@ class Tree {
   bool grow_children(Node& parent, int slots);
   Expansion expand(Batch& batch, Node& leaf);
   bool end_game(Node& leaf, int legal_moves);
+  bool drawn_by_rule() const;
+  uint32_t cycle_in_line() const;
+  void look_ahead(Batch& batch, int ahead);
   void collide(Batch& batch, uint32_t visits);
   uint32_t collision_visits_limit() const;
   uint64_t cache_key() const;
@@ -168,6 +172,7 @@ class Tree {
   void back_up(std::span<const ArenaIndex> path, Value value, uint32_t visits);
   void prove(std::span<const ArenaIndex> path);
   bool tighten(Node& parent) const;
+  void take_back(std::span<const ArenaIndex> path);
   void finish(Batch& batch);
 
   // report.cc
@@ -217,6 +222,7 @@ class Tree {
   std::vector<Choice> choices_;
   std::vector<uint16_t> priors_;
   int collision_events_ = 0;
+  bool looking_ahead_ = false;
 };
 
 }  // namespace wavefront

@@ -15,7 +15,7 @@ from engine.limits import Clock, Limits
 from engine.options import Options
 from engine.pool import SearchPool
 from engine.pool_player import PoolPlayer
-from engine.pooled_search import positions_per_step
+from engine.pooled_search import MAX_FILLED, filled_step, positions_per_step
 from protocol.messages import NetworkInfo
 
 RANDOM = Options(backend="random", hash=1, tree_memory=16, smart_pruning_factor=0.0)
@@ -88,6 +88,23 @@ def test_searches_share_two_batches(
         "net", "hash", 1, recommended_batch=recommended, curve=((recommended, milliseconds),)
     )
     assert positions_per_step(network, searches) == positions
+
+
+@pytest.mark.parametrize(
+    ("recommended", "searches", "positions"),
+    [
+        (1056, 64, 50),  # a small network on a fast GPU: three batches
+        (1056, 8, MAX_FILLED),
+        (264, 64, 0),  # a large network: few positions of each game are enough
+        (8, 2, 0),  # a CPU
+        (1056, 1, 0),  # alone: batches follow each other without a pause
+    ],
+)
+def test_searches_look_ahead_where_the_device_wants_many_positions_of_each(
+    recommended: int, searches: int, positions: int
+) -> None:
+    network = NetworkInfo("net", "hash", 1, recommended_batch=recommended)
+    assert filled_step(network, searches) == positions
 
 
 def test_a_pooled_search_finds_what_a_search_of_its_own_finds(pool: SearchPool) -> None:
