@@ -63,7 +63,7 @@ class SharedPipeline(SpareBatches):
 
     def waits_for(self, batch: Batch) -> bool:
         """Whether a batch is still wanted."""
-        return any(each is batch for each in self._on_their_way)
+        return batch in self._on_their_way
 
     def apply(self, batch: Batch, logits: Floats, wdl: Floats, moves_left: Floats) -> None:
         """Take the evaluations of a batch."""

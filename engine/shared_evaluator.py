@@ -33,6 +33,11 @@ ENOUGH_REQUESTS = 3
 """With so many full requests on their way, two at work and one waiting, more positions wait here until they
 fill another one. Full is what the evaluator recommends, or a quarter of all positions if that is more."""
 
+WORTH_SENDING = 128
+"""Positions for which a request is worth its cost while another one is under way. Several processes on one
+fast evaluator have few positions each. Sent as they are ready, they would give its one I/O thread more to do
+with requests than the device has with positions."""
+
 OVERLOADED_SECONDS = 0.01
 """Pause when the evaluator's queue is full of others' work: there is nothing to wait on."""
 
@@ -122,7 +127,7 @@ class SharedEvaluator:
         self._unsent.setdefault(owner.network, []).append(Piece(owner, batch))
 
     def flush(self) -> set[SharedPipeline]:
-        """Send what the searches have collected, unless the evaluator has plenty and more may join it.
+        """Send what the searches have collected, unless the evaluator is at work and more may join it.
 
         Returns those whose batches cannot be sent, with their `failure`.
         """
@@ -155,7 +160,7 @@ class SharedEvaluator:
         start = 0
         while start < len(pieces):
             under_way = self._sent_positions.get(key, 0)
-            if waiting < most and under_way >= ENOUGH_REQUESTS * most:
+            if waiting < most and had_better_wait(waiting, under_way, most):
                 break
             size, end = pieces[start].size, start + 1
             while end < len(pieces) and size + pieces[end].size <= most:
@@ -241,6 +246,16 @@ def served_network(client: EvaluatorClient, weights: str, policy_head: str, valu
             return network
     path = str(Path(weights).expanduser().resolve()) if weights else ""
     return client.load(path, policy_head=policy_head, value_head=value_head, timeout=LOAD_SECONDS)
+
+
+def had_better_wait(waiting: int, under_way: int, full: int) -> bool:
+    """Whether positions, less than a full request, had better wait for more while others are under way.
+
+    Half of all there are never wait: the other half keeps the device busy meanwhile.
+    """
+    if under_way >= ENOUGH_REQUESTS * full:
+        return True
+    return under_way > 0 and waiting < min(full, WORTH_SENDING, (waiting + under_way) // 2)
 
 
 def _fail(pieces: list[Piece], error: PipelineError | NoEvaluatorError) -> set[SharedPipeline]:

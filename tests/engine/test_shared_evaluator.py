@@ -12,6 +12,7 @@ from engine._core import Game
 from engine.limits import Limits
 from engine.options import Options
 from engine.pool import SearchPool
+from engine.shared_evaluator import had_better_wait
 from evaluator.network.random_network import random_network
 from evaluator.network.writer import write_network
 from protocol.batch import PositionBatch
@@ -50,6 +51,24 @@ def test_positions_of_many_searches_travel_together(pool: SearchPool, requests: 
     batches = sum(report.batches for report in reports)
     assert sum(len(batch) for batch in requests) == sum(report.evaluations for report in reports)
     assert len(requests) < batches / 8
+
+
+@pytest.mark.parametrize(
+    ("waiting", "under_way", "full", "waits"),
+    [
+        (5, 0, 64, False),  # the evaluator has nothing to do
+        (60, 192, 64, True),  # it has plenty
+        (70, 60, 1056, False),  # half of all there are: two requests take turns
+        (40, 60, 1056, True),
+        (130, 900, 1056, False),  # worth a request of its own
+        (10, 30, 16, True),
+        (16, 30, 16, False),  # full
+    ],
+)
+def test_positions_wait_for_others_while_the_evaluator_has_work(
+    waiting: int, under_way: int, full: int, waits: bool
+) -> None:
+    assert had_better_wait(waiting, under_way, full) == waits
 
 
 def test_a_search_that_is_stopped_takes_nothing_from_the_others(pool: SearchPool) -> None:
