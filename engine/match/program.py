@@ -112,12 +112,17 @@ class ProgramPlayer:
 
     async def close(self) -> None:
         client = self._client
-        if client is not None and client.alive:
+        if client is None:
+            return
+        if client.alive:
             client.quit()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(QUIT_SECONDS):
                     await client.ended()
         self._kill()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(QUIT_SECONDS):
+                await client.exited()
 
     def _running(self) -> UciClient:
         if self._client is None:

@@ -14,13 +14,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 
+from engine.match.exit_status import how_it_ended
 from protocol.leaving import group_of_its_own
 
 MAX_PENDING_BYTES = 1 << 20
 """What is kept of a search's output while it goes on; older lines are of no interest."""
 
 LAST_WORDS_SECONDS = 0.2
-"""How long standard error is still read when standard output has ended."""
+"""How long standard error is still read when the program has ended."""
+
+CLOSED_SECONDS = 1.0
+"""How long the program has to end once it has closed standard output; then it counts as gone."""
 
 
 class UciError(Exception):
@@ -94,7 +98,9 @@ class UciClient(asyncio.SubprocessProtocol):
         self._waiter: asyncio.Future[bytes] | None = None
         self._searching = False
         self._gone = False
+        self._ending = "the program says no more"
         self._ended = asyncio.Event()
+        self._exited = asyncio.Event()
 
     @classmethod
     async def start(cls, command: Sequence[str], directory: str | None = None) -> UciClient:
@@ -167,26 +173,36 @@ class UciClient(asyncio.SubprocessProtocol):
         """Wait until it has ended."""
         await self._ended.wait()
 
+    async def exited(self) -> None:
+        """Wait until the operating system says so."""
+        await self._exited.wait()
+
     def kill(self) -> None:
         """End it at once. Idempotent."""
         self._note_end()
         transport, self._transport = self._transport, None
-        if transport is not None:
-            with contextlib.suppress(ProcessLookupError):
-                transport.kill()
-            transport.close()
+        if transport is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            transport.kill()
+        # Closing the transport would wait for the process behind the back of asyncio, which warns of it; it
+        # closes by itself when the process has ended.
+        for descriptor in range(3):
+            pipe = transport.get_pipe_transport(descriptor)
+            if pipe is not None:
+                pipe.close()
 
     # -- lines in and out ------------------------------------------------------------------------------------
 
     def _write(self, text: str) -> None:
         if self._gone or self._input is None:
-            raise ProgramGoneError("the program has ended")
+            raise ProgramGoneError(self._ending)
         self._input.write(text.encode())
 
     async def _ask(self, text: str, answer: bytes) -> bytes:
         """Write, and wait for a line that begins with `answer`; returns all lines up to and with it."""
         if self._gone:
-            raise ProgramGoneError("the program has ended")
+            raise ProgramGoneError(self._ending)
         self._awaited = answer
         self._waiter = asyncio.get_running_loop().create_future()
         self._take_lines()
@@ -240,9 +256,10 @@ class UciClient(asyncio.SubprocessProtocol):
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         if fd == 1:
-            asyncio.get_running_loop().call_later(LAST_WORDS_SECONDS, self._note_end)
+            asyncio.get_running_loop().call_later(CLOSED_SECONDS, self._note_end)
 
     def process_exited(self) -> None:
+        self._exited.set()
         asyncio.get_running_loop().call_later(LAST_WORDS_SECONDS, self._note_end)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -254,8 +271,11 @@ class UciClient(asyncio.SubprocessProtocol):
         if self._errors:
             self.last_words.append(self._errors.decode("utf-8", "replace").rstrip())
             self._errors = b""
+        status = self._transport.get_returncode() if self._transport is not None else None
+        if status is not None:
+            self._ending = f"the program {how_it_ended(status)}"
         if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_exception(ProgramGoneError("the program has ended"))
+            self._waiter.set_exception(ProgramGoneError(self._ending))
 
 
 def parse_option(line: str) -> UciOption | None:

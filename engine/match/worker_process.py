@@ -12,7 +12,6 @@ import asyncio
 import contextlib
 import os
 import pickle
-import signal
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Sequence
@@ -20,6 +19,7 @@ from typing import Any, BinaryIO
 
 from engine.evaluator_process import evaluator_environment
 from engine.match.crew import WorkerLostError
+from engine.match.exit_status import how_it_ended
 from engine.match.place import Job, Site
 from engine.match.worker import PlaceWorker, WorkerReport, first_line
 from protocol.leaving import group_of_its_own, leave
@@ -108,18 +108,10 @@ class WorkerProcess:
                     answer.set_result(result)
                 else:
                     answer.set_exception(WorkerLostError(result))
-        self._gone = _ending(await self._process.wait())
+        self._gone = f"its process {how_it_ended(await self._process.wait())}"
         for answer in self._asked.values():
             if not answer.done():
                 answer.set_exception(WorkerLostError(self._gone))
-
-
-def _ending(status: int) -> str:
-    if status >= 0:
-        return f"its process ended with exit code {status}"
-    with contextlib.suppress(ValueError):
-        return f"its process was ended by {signal.Signals(-status).name}"
-    return f"its process was ended by signal {-status}"
 
 
 def _frame(message: Any) -> bytes:
