@@ -185,10 +185,24 @@ class BatchPolicy:
         sizes = sorted({*whole[::step], *(cut for cut in model.ladder if cut < total), total})
         counts = [bisect.bisect_right(ends, size) for size in sizes]
         taken, left = _summaries(pending, counts)
-        plans: list[tuple[float, float, tuple[float, ...], int]] = []
-        for size, count in zip(sizes, counts, strict=True):
+        costs = sorted(
+            (
+                model.milliseconds(size)
+                + (model.launch_ms + model.drain_ms(total - size) if size < total else 0.0),
+                size,
+                count,
+            )
+            for size, count in zip(sizes, counts, strict=True)
+        )
+        mixed = pending[0].rank != max(request.rank for request in pending)
+        tolerance = 1 + (MIXED_TOLERANCE if mixed else TOLERANCE)
+        limit = math.inf
+        in_time: list[tuple[tuple[float, ...], int]] = []
+        late_plans: list[tuple[float, tuple[float, ...], int]] = []
+        for cost_ms, size, count in costs:
+            if cost_ms > limit:
+                break  # So are all that follow: what they would come to need not be known.
             first_ms = model.milliseconds(size)
-            cost_ms = first_ms + (model.launch_ms + model.drain_ms(total - size) if size < total else 0.0)
             late = max(
                 self._lateness(taken[count], first_ms, now_ms), self._lateness(left[count], cost_ms, now_ms)
             )
@@ -201,15 +215,12 @@ class BatchPolicy:
                 taken[count].requests[rank] * first_ms + left[count].requests[rank] * cost_ms
                 for rank in range(3)
             )
-            plans.append((late, cost_ms, waiting, size))
-        in_time = [plan for plan in plans if plan[0] <= 0]
-        mixed = pending[0].rank != max(request.rank for request in pending)
-        tolerance = 1 + (MIXED_TOLERANCE if mixed else TOLERANCE)
-        limit = tolerance * min(cost for _, cost, _, _ in in_time or plans)
-        near = [plan for plan in in_time or plans if plan[1] <= limit]
-        if in_time:
-            return min(near, key=lambda plan: (plan[2], plan[3]))[3]
-        return min(near, key=lambda plan: (plan[0], plan[2], plan[3]))[3]
+            if late <= 0:
+                limit = min(limit, tolerance * cost_ms)
+                in_time.append((waiting, size))
+            elif cost_ms <= tolerance * costs[0][0]:
+                late_plans.append((late, waiting, size))
+        return min(in_time)[1] if in_time else min(late_plans)[2]
 
     def _lateness(self, summary: _Summary, done_ms: float, now_ms: float) -> float:
         """How far the oldest requests miss their targets if answered in done_ms, relative to these."""

@@ -80,15 +80,15 @@ class LatencyModel:
 
     def milliseconds(self, batch: int) -> float:
         """Expected time of one batch."""
-        return float(self._ms[min(batch, self.max_batch)])
+        return self._ms[min(batch, self.max_batch)]
 
     def drain_ms(self, positions: int) -> float:
         """Expected time of that many positions when cut into batches in the best way, with launch_ms for
         every batch after the first."""
         if positions <= self.max_batch:
-            return float(self._drain[positions])
+            return self._drain[positions]
         whole, rest = divmod(positions, self._best_batch)
-        return whole * (self.milliseconds(self._best_batch) + self.launch_ms) + float(self._drain[rest])
+        return whole * (self.milliseconds(self._best_batch) + self.launch_ms) + self._drain[rest]
 
     def throughput(self, batch: int) -> float:
         """Positions per second in batches of that size."""
@@ -118,9 +118,7 @@ class LatencyModel:
 
     def curve(self) -> Curve:
         """(batch, milliseconds) at the measured sizes, as corrected since."""
-        return tuple(
-            (size, round(float(self._ms[size]), 4)) for size in self._sizes if size <= self.max_batch
-        )
+        return tuple((size, round(self._ms[size], 4)) for size in self._sizes if size <= self.max_batch)
 
     def observe(self, batch: int, milliseconds: float) -> None:
         """Correct the model by a batch that has run.
@@ -180,22 +178,23 @@ class LatencyModel:
             buckets = np.array(self._buckets)
             ms[1:] = ms[buckets[np.searchsorted(buckets, np.arange(1, self.max_batch + 1))]]
         ms[0] = 0.0
-        self._ms = ms
+        # Lists: to take one number out of an array costs as much as the rest of a decision.
+        self._ms: list[float] = ms.tolist()
         candidates = {size for size in (*self._sizes, *self._buckets) if size <= self.max_batch}
         self._cuts = tuple(sorted(candidates))
-        rates = {size: size / ms[size] for size in self._cuts}
+        rates = {size: size / self._ms[size] for size in self._cuts}
         self._best_batch = max(rates, key=lambda size: rates[size])
         self._knee, self._ceiling = self._find_knee()
         # The cheapest way to cut any number of positions. Taking 1, 2, 4, … pieces of a size, or not, reaches
         # any number of them.
         drain = ms.copy()
         for cut in self._cuts:
-            size, cost = cut, float(ms[cut])
+            size, cost = cut, self._ms[cut]
             while size < self.max_batch:
                 after = drain[1 : self.max_batch + 1 - size]
                 np.minimum(drain[size + 1 :], cost + self.launch_ms + after, out=drain[size + 1 :])
                 size, cost = 2 * size, 2 * cost + self.launch_ms
-        self._drain = drain
+        self._drain: list[float] = drain.tolist()
 
     def _find_knee(self) -> tuple[int, int]:
         """(knee, ceiling)"""
