@@ -38,6 +38,9 @@ MIXED_TOLERANCE = 0.10
 RETURN_MEMORY = 0.25
 """Weight of the newest observation in a client's average time between answer and next request."""
 
+SECOND_LEAD = 0.25
+"""A batch is launched beside another when that has this share of the new one's time to go."""
+
 MAX_WAIT_SHARE = 0.5
 """A wait never takes longer than this share of what running the queue at once would take."""
 
@@ -156,12 +159,11 @@ class BatchPolicy:
         total = 0
         for request in pending:
             total += request.positions
-        if busy_until_ms is not None and total < model.knee:
-            # The next batch should be ready when this one ends, and gathers more until then.
-            launch_ms = busy_until_ms - 0.25 * model.milliseconds(total)
-            if launch_ms > now_ms:
+        if busy_until_ms is not None:
+            launch_ms = self.second_at_ms(total, busy_until_ms)
+            if launch_ms is not None and launch_ms > now_ms:
                 return Wait(launch_ms)
-        elif busy_until_ms is None and total < model.knee and len(self._habits) > 1:
+        elif total < model.knee and len(self._habits) > 1:
             until_ms = self._worth_waiting_until(total, pending, now_ms)
             if until_ms is not None:
                 return Wait(until_ms)
@@ -175,6 +177,13 @@ class BatchPolicy:
             # One request, no cliff: nobody gains from a part of it before the rest.
             return Launch(total)
         return Launch(self._best_cut(pending, total, now_ms))
+
+    def second_at_ms(self, total: int, busy_until_ms: float) -> float | None:
+        """When to launch a batch of `total` beside one that is under way; None for a full one, at once. It
+        should be ready when that one ends, and gathers more until then."""
+        if total >= self.model.knee:
+            return None
+        return busy_until_ms - SECOND_LEAD * self.model.milliseconds(total)
 
     def _best_cut(self, pending: Sequence[Pending], total: int, now_ms: float) -> int:
         model = self.model

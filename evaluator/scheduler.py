@@ -1,6 +1,6 @@
 """The queues of one network: classes, fairness between clients, deadlines, and cutting requests into batches.
 
-Pure data structure: no threads, no sockets, told the time. The dispatcher (evaluator/devices.py) holds one
+Pure data structure: no threads, no sockets, told the time. The dispatcher (evaluator/dispatcher.py) holds one
 per network under its lock; the simulation holds one too.
 
 Order: requests that waited longer than their class's starvation bound, then play, analysis, self-play.

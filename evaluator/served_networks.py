@@ -11,7 +11,8 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from evaluator.devices import Dispatcher, ServedNetwork
+from evaluator.devices import ServedNetwork
+from evaluator.dispatcher import Dispatcher
 from evaluator.loading import Loader
 from protocol.errors import BadRequest, UnknownNetwork
 from protocol.messages import NetworkInfo

@@ -16,7 +16,8 @@ from typing import Any
 
 import zmq
 
-from evaluator.devices import Dispatcher, ServedNetwork, now_ms
+from evaluator.devices import ServedNetwork, now_ms
+from evaluator.dispatcher import Dispatcher
 from evaluator.loading import Loader
 from evaluator.mailbox import Delivery, Mailbox
 from evaluator.metrics import Metrics
