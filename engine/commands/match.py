@@ -258,6 +258,7 @@ def _print_result(config: MatchConfig, runner: MatchRunner, *, as_json: bool) ->
             lines.append(display.sprt_line(standings))
     else:
         lines = display.standings_lines(config, standings)
+    lines += display.pairing_lines(config, standings)
     lines.append(display.reasons_line(standings))
     if state.speed.games:
         lines.append(display.speed_line(state))

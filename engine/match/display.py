@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 REPORT_GAMES = 10
 """Games between two reports of the standings in a log."""
 
+PAIRINGS_SHOWN = 15
+"""Pairings of players at most whose results are printed one by one."""
+
 
 def game_line(config: MatchConfig, state: MatchState, record: GameRecord) -> str:
     """One finished game in a line."""
@@ -71,6 +74,22 @@ def pairs_lines(config: MatchConfig, standings: Standings) -> list[str]:
     pairs = " ".join(str(count) for count in tally.pairs)
     name = config.players[0].name
     return [f"pairs by points of {name} (0, ½, 1, 1½, 2): {pairs}; draws {100 * tally.draw_ratio:.0f} %"]
+
+
+def pairing_lines(config: MatchConfig, standings: Standings) -> list[str]:
+    """Who fared how against whom, where there are more than two players; the summary has it where that would
+    be long."""
+    if len(config.players) == 2:
+        return []
+    tallies = {pairing: standings.tally(*pairing) for pairing in standings.schedule.pairings}
+    if len(tallies) > PAIRINGS_SHOWN:
+        return [f"{len(tallies)} pairings: {config.files.summary} has the results of each"]
+    return [
+        f"{config.players[first].name} – {config.players[second].name}: "
+        f"+{tally.wins} ={tally.draws} -{tally.losses}, {100 * tally.score:.1f} %"
+        for (first, second), tally in tallies.items()
+        if tally.games
+    ]
 
 
 def shows_tables(console: Console) -> bool:

@@ -13,7 +13,14 @@ import pytest
 from rich.console import Console
 
 from engine.match.config import Adjudication, MatchConfig, PlayerConfig
-from engine.match.display import LiveView, PlainView, shows_tables, speed_line, standings_table
+from engine.match.display import (
+    LiveView,
+    PlainView,
+    pairing_lines,
+    shows_tables,
+    speed_line,
+    standings_table,
+)
 from engine.match.plot import PlotError, check_plot, elo_history, plot_elo
 from engine.match.record import GameRecord, MoveRecord, Reason, Result
 from engine.match.runner import MatchState
@@ -126,6 +133,21 @@ def test_a_terminal_gets_a_table() -> None:
     text = console.file.getvalue()
     for part in ("first", "second", "LOS", "mean batch 31.5", "LLR", "a note", "game 12", "12 of 40 games"):
         assert part in text
+
+
+def test_more_than_two_players_are_shown_one_against_the_other() -> None:
+    players = tuple(PlayerConfig(f"p{number}") for number in range(3))
+    config = MatchConfig(players, games=2, output="cup")
+    state, _ = state_after(6, config)
+    assert pairing_lines(config, state.standings) == [
+        "p0 – p1: +1 =0 -1, 50.0 %",
+        "p0 – p2: +0 =0 -2, 0.0 %",
+        "p1 – p2: +2 =0 -0, 100.0 %",
+    ]
+    many = MatchConfig(tuple(PlayerConfig(f"p{number}") for number in range(9)), games=2, output="cup")
+    (line,) = pairing_lines(many, state_after(2, many)[0].standings)
+    assert line == "36 pairings: cup.json has the results of each"
+    assert pairing_lines(CONFIG, state_after(4)[0].standings) == []
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
