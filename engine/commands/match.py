@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import contextlib
 import json
 import sys
 from typing import TYPE_CHECKING, Any
 
 from engine.commands.engine_flags import add_engine_flags, given_options
+from engine.commands.interrupts import run_interruptible
 from engine.commands.places import add_place_arguments, place_of_arguments
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def run(arguments: argparse.Namespace) -> int:
     ending: Ending = "interrupted"
     try:
         with view, contextlib.suppress(KeyboardInterrupt):
-            ending = asyncio.run(runner.run())
+            ending = run_interruptible(runner.run())
     except (JournalError, MatchError, OpeningError, PlaceError, PlayerError, TablebaseError) as error:
         failure = str(error)
     _print_result(config, runner, as_json=arguments.json)

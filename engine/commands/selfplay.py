@@ -4,7 +4,6 @@ data."""
 from __future__ import annotations
 
 import argparse
-import asyncio
 import contextlib
 import json
 import sys
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.commands.engine_flags import add_engine_flags, given_options
+from engine.commands.interrupts import run_interruptible
 from engine.commands.places import add_place_arguments, place_of_arguments
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def _play(config: SelfPlayConfig, *, restart: bool, as_json: bool, make_place: M
     ending: Ending = "interrupted"
     try:
         with view, contextlib.suppress(KeyboardInterrupt):
-            ending = asyncio.run(runner.run())
+            ending = run_interruptible(runner.run())
     except (JournalError, OpeningError, PlaceError) as error:
         failure = str(error)
     if as_json:

@@ -330,8 +330,9 @@ def test_a_killed_run_loses_nothing_but_the_games_under_way(tmp_path: Path) -> N
     check_folder(folder, 16)
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="sends the signal of Ctrl-C")
-def test_ctrl_c_ends_a_run_with_what_it_has(tmp_path: Path) -> None:
+@pytest.mark.skipif(sys.platform == "win32", reason="sends signals")
+@pytest.mark.parametrize("told", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_is_told_to_end_ends_with_what_it_has(tmp_path: Path, told: signal.Signals) -> None:
     folder = Folder(tmp_path / "run")
     file = tmp_path / "fast.toml"
     file.write_text(FAST)
@@ -343,7 +344,7 @@ def test_ctrl_c_ends_a_run_with_what_it_has(tmp_path: Path) -> None:
     )
     try:
         await_games(folder, 2, process)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(told)
         output, errors = process.communicate(timeout=60)
     finally:
         process.kill()
