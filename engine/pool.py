@@ -206,6 +206,9 @@ class SearchPool:
                 else:
                     active.discard(running)
                     watched.discard(running)
+                for evaluator in evaluators:
+                    if evaluator.has_request:  # The evaluator starts on it while the other searches go on.
+                        again |= {self.waiting[each] for each in evaluator.flush()}
             due = again
             for evaluator in evaluators:
                 due |= {self.waiting[each] for each in evaluator.flush()}

@@ -80,6 +80,7 @@ class SharedEvaluator:
         self._client: EvaluatorClient | None = None
         self._networks: dict[NetworkKey, NetworkInfo] = {}
         self._unsent: dict[NetworkKey, list[Piece]] = {}
+        self._added = 0
         self._sent: dict[int, tuple[NetworkKey, list[Piece]]] = {}
         self._sent_positions: dict[NetworkKey, int] = {}
 
@@ -125,12 +126,19 @@ class SharedEvaluator:
     def add(self, owner: SharedPipeline, batch: Batch) -> None:
         """Have a batch sent with the next `flush`. It must stay as it is until then."""
         self._unsent.setdefault(owner.network, []).append(Piece(owner, batch))
+        self._added += batch.size
+
+    @property
+    def has_request(self) -> bool:
+        """Whether a request's worth of positions has been added since the last `flush`."""
+        return self._added >= WORTH_SENDING
 
     def flush(self) -> set[SharedPipeline]:
         """Send what the searches have collected, unless the evaluator is at work and more may join it.
 
         Returns those whose batches cannot be sent, with their `failure`.
         """
+        self._added = 0
         failed: set[SharedPipeline] = set()
         for key, unsent in self._unsent.items():
             if not unsent:
