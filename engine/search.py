@@ -45,6 +45,11 @@ UNLIMITED_VISITS = 1 << 40
 LARGE_TREE = 64
 """A tree with this many visits for each position of the best batch is large (BatchSizes.in_tree)."""
 
+FEW_OF_TREE = 16
+"""Of a batch that is filled by looking ahead, one position for each so many visits may be one that the search
+wants, up to half of the batch: these are a smaller part of the tree than 33 are of 400 nodes. 64 games at
+4,000 nodes finish 16 % more moves per second on an H200 with 66 of 128 than with 33."""
+
 LARGE_BATCH_MS = 100.0
 """Longest time of the larger batches of large trees."""
 
@@ -108,6 +113,8 @@ class BatchSizes:
         """The batch for a tree with so many visits. Where the positions in flight are few among them anyway,
         larger batches do the search no harm, and what a batch costs besides the device is paid more rarely.
         """
+        if self.filled:
+            return max(self.best, min(self.filled // 2, visits // FEW_OF_TREE))
         return max(self.best, self.largest) if visits >= LARGE_TREE * self.best else self.best
 
     @classmethod
