@@ -37,10 +37,11 @@ SETTLE_SECONDS = 2.0
 
 @dataclass(frozen=True)
 class Played:
-    """What games came to. rate: evaluations per second. runner, workers: cores that this process took, and
-    the worker processes together."""
+    """What games came to. rate: evaluations per second. moves: searches that ended, per second. runner,
+    workers: cores that this process took, and the worker processes together."""
 
     rate: float
+    moves: float
     mean_batch: float
     runner: float
     workers: float
@@ -74,7 +75,13 @@ async def play(config: SelfPlayConfig, workers: int, seconds: float) -> Played:
     evaluations, passed = after.evaluations - before.evaluations, after.seconds - before.seconds
     batches = _batches(after) - _batches(before)
     runner, others = (late - early for late, early in zip(cores_after, cores_before, strict=True))
-    return Played(evaluations / passed, evaluations / max(1.0, batches), runner / seconds, others / seconds)
+    return Played(
+        rate=evaluations / passed,
+        moves=(after.searches - before.searches) / passed,
+        mean_batch=evaluations / max(1.0, batches),
+        runner=runner / seconds,
+        workers=others / seconds,
+    )
 
 
 def _note(text: str) -> None:
@@ -134,7 +141,8 @@ def main() -> None:
             ratios.setdefault((games, workers), []).append(200 * played.rate / (before + own))
             print(
                 f"evaluator {before:7,.0f}/s and {own:7,.0f}/s   {_case(games, workers)} "
-                f"{played.rate:7,.0f}/s   mean batch {played.mean_batch:6.1f}   cores: runner "
+                f"{played.rate:7,.0f}/s   moves {played.moves:5,.0f}/s   "
+                f"mean batch {played.mean_batch:6.1f}   cores: runner "
                 f"{played.runner:.2f}, workers {played.workers:.2f}   {ratios[games, workers][-1]:5.1f} %",
                 flush=True,
             )

@@ -199,7 +199,7 @@ class SearchPool:
                 self._waker.wait(wait_seconds)
             again: set[PooledSearch] = set()
             for running in due:
-                if running.advance(len(active) * self._pools):
+                if running.advance(len(active) * self._pools, self._pools):
                     (watched.add if running.watched else watched.discard)(running)
                     if running.can_go_on:
                         again.add(running)

@@ -45,11 +45,6 @@ UNLIMITED_VISITS = 1 << 40
 LARGE_TREE = 64
 """A tree with this many visits for each position of the best batch is large (BatchSizes.in_tree)."""
 
-FEW_OF_TREE = 16
-"""Of a batch that is filled by looking ahead, one position for each so many visits may be one that the search
-wants, up to half of the batch: these are a smaller part of the tree than 33 are of 400 nodes. 64 games at
-4,000 nodes finish 16 % more moves per second on an H200 with 66 of 128 than with 33."""
-
 LARGE_BATCH_MS = 100.0
 """Longest time of the larger batches of large trees."""
 
@@ -100,22 +95,21 @@ class SearchPosition:
 
 @dataclass(frozen=True, slots=True)
 class BatchSizes:
-    """Positions per batch. best: what the device computes efficiently. largest: for large trees, best if 0.
-    curve: measured (batch, ms), ascending. filled: a batch that would have fewer looks ahead for the others
-    (Tree.collect)."""
+    """Positions per batch. best: what the device computes efficiently. curve: measured (batch, ms),
+    ascending. largest: for large trees, which have `large_tree` visits for each of `best`; best if 0.
+    filled: a batch that would have fewer looks ahead for the others (Tree.collect)."""
 
     best: int
     curve: Sequence[tuple[int, float]] = ()
     largest: int = 0
     filled: int = 0
+    large_tree: int = LARGE_TREE
 
     def in_tree(self, visits: int) -> int:
         """The batch for a tree with so many visits. Where the positions in flight are few among them anyway,
         larger batches do the search no harm, and what a batch costs besides the device is paid more rarely.
         """
-        if self.filled:
-            return max(self.best, min(self.filled // 2, visits // FEW_OF_TREE))
-        return max(self.best, self.largest) if visits >= LARGE_TREE * self.best else self.best
+        return max(self.best, self.largest) if visits >= self.large_tree * self.best else self.best
 
     @classmethod
     def of(cls, best: int, most: int, curve: Sequence[tuple[int, float]]) -> BatchSizes:
@@ -128,7 +122,7 @@ class BatchSizes:
 
     def fitting(self, milliseconds: float) -> int:
         """The largest batch that is computed in that time; at least 1."""
-        most = max(self.best, self.largest)
+        most = max(self.best, self.largest, self.filled)
         sizes = [size for size, ms in self.curve if ms <= milliseconds]
         return most if not self.curve else max(1, min(most, max(sizes, default=1)))
 

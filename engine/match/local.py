@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from engine.pool import PoolStatistics, SearchPool
     from protocol.messages import Curve
 
-POSITIONS_PER_PROCESS = 80_000
-"""Positions per second that one process feeds an evaluator with: its search thread takes 9 to 10 µs for each.
-(64 games with the shipped network on an H200, which computes 655,000, came to 107,000 to 110,000.)"""
+POSITIONS_PER_PROCESS = 60_000
+"""Positions per second that one process feeds an evaluator with, as one of many: 64 games with the shipped
+network on an H200, which computes 725,000, came to 652,000 in 12 processes and 632,000 in 8 at 4,000 nodes a
+move. (One alone came to 111,000.)"""
 
 
 def machine_place(workers: int) -> MakePlace[Any]:
@@ -91,10 +92,10 @@ class MachinePlace(Generic[Game]):
 def workers_for(curves: Iterable[Curve], games: int, cores: int) -> int:
     """How many processes keep evaluators with these curves busy with so many games at once.
 
-    Half of the cores are left to the evaluators, and a process that plays one game alone gains nothing.
+    A quarter of the cores is left to the evaluators, and a process that plays one game alone gains nothing.
     """
     rate = sum(max((1000 * batch / ms for batch, ms in curve if ms > 0), default=0.0) for curve in curves)
-    return max(1, min(ceil(rate / POSITIONS_PER_PROCESS), cores // 2, games // 2))
+    return max(1, min(ceil(rate / POSITIONS_PER_PROCESS), cores * 3 // 4, games // 2))
 
 
 def cores() -> int:

@@ -91,23 +91,25 @@ def test_searches_share_two_batches(
 
 
 @pytest.mark.parametrize(
-    ("recommended", "milliseconds", "searches", "positions"),
+    ("recommended", "milliseconds", "searches", "processes", "positions"),
     [
-        (1056, 1.5, 64, MAX_FILLED),  # a small network on a fast GPU
-        (1056, 1.5, 512, 17),
-        (264, 5.4, 64, 0),  # a large network: the device has enough to do
-        (264, 5.4, 4, 0),
-        (8, 10.0, 2, 0),  # a CPU
-        (1056, 1.5, 1, 0),  # alone: batches follow each other without a pause
+        (1056, 1.5, 64, 1, MAX_FILLED),  # a small network on a fast GPU
+        (1056, 1.5, 64, 12, MAX_FILLED),
+        (1056, 1.5, 512, 12, 17),
+        (1056, 1.5, 64, 32, 0),  # so many processes feed it without
+        (264, 5.4, 64, 2, 0),  # a large network: the device has enough to do
+        (264, 5.4, 4, 2, 0),
+        (8, 10.0, 2, 1, 0),  # a CPU
+        (1056, 1.5, 1, 1, 0),  # alone: batches follow each other without a pause
     ],
 )
-def test_searches_look_ahead_on_devices_that_one_thread_cannot_feed(
-    recommended: int, milliseconds: float, searches: int, positions: int
+def test_searches_look_ahead_on_devices_that_their_processes_cannot_feed(
+    recommended: int, milliseconds: float, searches: int, processes: int, positions: int
 ) -> None:
     network = NetworkInfo(
         "net", "hash", 1, recommended_batch=recommended, curve=((recommended, milliseconds),)
     )
-    assert filled_step(network, searches) == positions
+    assert filled_step(network, searches, processes) == positions
 
 
 def test_a_pooled_search_finds_what_a_search_of_its_own_finds(pool: SearchPool) -> None:

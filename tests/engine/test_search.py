@@ -183,8 +183,8 @@ def test_large_trees_take_larger_batches_where_these_are_quick() -> None:
     curve = [(1, 2.0), (8, 5.0), (16, 9.0), (32, 17.0), (64, 120.0)]
     sizes = BatchSizes.of(16, 1024, curve)
     assert [sizes.in_tree(visits) for visits in (1, 1023, 1024, 100_000)] == [16, 16, 32, 32]
-    filled = BatchSizes(33, curve, filled=128)
-    assert [filled.in_tree(visits) for visits in (1, 500, 800, 10_000)] == [33, 33, 50, 64]
+    early = BatchSizes(33, curve, largest=99, large_tree=32)
+    assert [early.in_tree(visits) for visits in (1, 1055, 1056, 10_000)] == [33, 33, 99, 99]
     assert BatchSizes.of(32, 1024, curve).in_tree(100_000) == 32  # 64 take too long
     assert BatchSizes.of(64, 48, curve).in_tree(100_000) == 48  # no more than the evaluator takes
 
