@@ -18,6 +18,7 @@ from engine.report import Report
 from engine.search import BatchSizes, Search, SearchControl, SearchPosition
 from engine.session import SearchTree
 from engine.shared_evaluator import SharedEvaluator, network_key
+from protocol.messages import best_rate
 
 if TYPE_CHECKING:
     from protocol.messages import NetworkInfo
@@ -70,7 +71,7 @@ def positions_per_step(network: NetworkInfo, searches: int) -> int:
         return best
     fair = ceil(2 * best / searches)
     few = min(FEW_POSITIONS, ceil(FEW_SEARCHES_POSITIONS / searches))
-    least = min(MAX_POSITIONS_PER_STEP, max(few, ceil(_best_rate(network) / STEPS_PER_SECOND)))
+    least = min(MAX_POSITIONS_PER_STEP, max(few, ceil(best_rate(network.curve) / STEPS_PER_SECOND)))
     return max(1, min(best, max(fair, least)))
 
 
@@ -82,14 +83,9 @@ def filled_step(network: NetworkInfo, searches: int, processes: int) -> int:
     keep a fast device busy. So each looks ahead, until they are eight on paper: half of the positions are
     with the searches at any time, and steps are half as large on average.
     """
-    if searches < 2 or _best_rate(network) < FAST_DEVICE * processes:
+    if searches < 2 or best_rate(network.curve) < FAST_DEVICE * processes:
         return 0
     return min(ceil(8 * network.recommended_batch / searches), MAX_FILLED)
-
-
-def _best_rate(network: NetworkInfo) -> float:
-    """Positions per second."""
-    return max((1000 * batch / ms for batch, ms in network.curve if ms > 0), default=0.0)
 
 
 class PooledSearch:

@@ -25,6 +25,11 @@ Curve: TypeAlias = tuple[tuple[int, float], ...]
 """Measured latency: (batch in positions, milliseconds), batches ascending."""
 
 
+def best_rate(curve: Curve) -> float:
+    """The most positions per second that a curve promises; 0 for an empty one."""
+    return max((1000 * batch / ms for batch, ms in curve if ms > 0), default=0.0)
+
+
 @dataclass(frozen=True, slots=True)
 class NetworkInfo:
     """One network an evaluator serves.

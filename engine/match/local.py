@@ -94,7 +94,9 @@ def workers_for(curves: Iterable[Curve], games: int, cores: int) -> int:
 
     A quarter of the cores is left to the evaluators, and a process that plays one game alone gains nothing.
     """
-    rate = sum(max((1000 * batch / ms for batch, ms in curve if ms > 0), default=0.0) for curve in curves)
+    from protocol.messages import best_rate
+
+    rate = sum(map(best_rate, curves))
     return max(1, min(ceil(rate / POSITIONS_PER_PROCESS), cores * 3 // 4, games // 2))
 
 

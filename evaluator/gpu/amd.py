@@ -6,7 +6,7 @@ import ctypes
 import logging
 import os
 from collections.abc import Callable, Sequence
-from functools import cache, partial
+from functools import cache
 from typing import Any, NoReturn
 
 import numpy as np
@@ -24,7 +24,6 @@ from evaluator.gpu.device import (
     DeviceInfo,
     HostBuffer,
     OutOfDeviceMemory,
-    function_address,
 )
 from evaluator.gpu.target import amd_target
 
@@ -270,38 +269,35 @@ class AmdCalls(Calls):
     """Of the runtime that hip-python has loaded."""
 
     def __init__(self, index: int) -> None:
+        super().__init__(_library())
         self._index = index
-        self._address = partial(function_address, _library())
 
     def activate(self) -> Call:
-        return self._call("hipSetDevice", self._index)
+        return self.call("hipSetDevice", self._index)
 
     def upload(self, address: int, host_address: int, size: int, stream: Any) -> Call:
         kind = hip.hipMemcpyKind.hipMemcpyHostToDevice
-        return self._call("hipMemcpyAsync", address, host_address, size, kind, stream)
+        return self.call("hipMemcpyAsync", address, host_address, size, kind, stream)
 
     def download(self, host_address: int, address: int, size: int, stream: Any) -> Call:
         kind = hip.hipMemcpyKind.hipMemcpyDeviceToHost
-        return self._call("hipMemcpyAsync", host_address, address, size, kind, stream)
+        return self.call("hipMemcpyAsync", host_address, address, size, kind, stream)
 
     def record(self, event: Any, stream: Any) -> Call:
-        return self._call("hipEventRecord", event, stream)
+        return self.call("hipEventRecord", event, stream)
 
     def wait_for(self, stream: Any, event: Any) -> Call:
-        return self._call("hipStreamWaitEvent", stream, event, 0)
+        return self.call("hipStreamWaitEvent", stream, event, 0)
 
     def synchronize(self, event: Any) -> Call:
-        return self._call("hipEventSynchronize", event)
+        return self.call("hipEventSynchronize", event)
 
     def launch_graph(self, graph: Any, stream: Any) -> Call:
-        return self._call("hipGraphLaunch", graph, stream)
+        return self.call("hipGraphLaunch", graph, stream)
 
     def raise_failure(self, call: Call, status: int) -> NoReturn:
         _raise(hip.hipError_t(status), call.name)
         raise AssertionError(call)
-
-    def _call(self, name: str, *arguments: Any) -> Call:
-        return Call(name, self._address(name), tuple(map(int, arguments)))
 
 
 def _text(value: Any) -> str:

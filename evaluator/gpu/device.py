@@ -12,6 +12,7 @@ import ctypes
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeAlias
 
 import numpy as np
@@ -81,8 +82,15 @@ class Call(NamedTuple):
 class Calls(ABC):
     """The calls that run a captured batch, to be made where there is no interpreter (evaluator._core).
 
-    Each method is that of `Device` of the same name, but makes a Call of it.
+    Each method is that of `Device` of the same name, but makes a Call of it. library: the driver's.
     """
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._address = cache(partial(function_address, library))
+
+    def call(self, name: str, *arguments: Any) -> Call:
+        """A call of one of the driver's functions. Raises DeviceError if it has no such function."""
+        return Call(name, self._address(name), tuple(map(int, arguments)))
 
     @abstractmethod
     def activate(self) -> Call: ...

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
@@ -22,7 +21,6 @@ from evaluator.gpu.device import (
     DeviceInfo,
     HostBuffer,
     OutOfDeviceMemory,
-    function_address,
 )
 from evaluator.gpu.program import TensorMap
 from evaluator.gpu.target import Precision, Target, nvidia_target
@@ -263,37 +261,33 @@ class NvidiaCalls(Calls):
     """Of the driver that cuda-bindings has loaded."""
 
     def __init__(self, context: Any) -> None:
-        self._context = int(context)
-        library = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
-        self._address = partial(function_address, library)
+        super().__init__(ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"))
+        self._context = context
 
     def activate(self) -> Call:
-        return self._call("cuCtxSetCurrent", self._context)
+        return self.call("cuCtxSetCurrent", self._context)
 
     def upload(self, address: int, host_address: int, size: int, stream: Any) -> Call:
-        return self._call("cuMemcpyHtoDAsync_v2", address, host_address, size, stream)
+        return self.call("cuMemcpyHtoDAsync_v2", address, host_address, size, stream)
 
     def download(self, host_address: int, address: int, size: int, stream: Any) -> Call:
-        return self._call("cuMemcpyDtoHAsync_v2", host_address, address, size, stream)
+        return self.call("cuMemcpyDtoHAsync_v2", host_address, address, size, stream)
 
     def record(self, event: Any, stream: Any) -> Call:
-        return self._call("cuEventRecord", event, stream)
+        return self.call("cuEventRecord", event, stream)
 
     def wait_for(self, stream: Any, event: Any) -> Call:
-        return self._call("cuStreamWaitEvent", stream, event, 0)
+        return self.call("cuStreamWaitEvent", stream, event, 0)
 
     def synchronize(self, event: Any) -> Call:
-        return self._call("cuEventSynchronize", event)
+        return self.call("cuEventSynchronize", event)
 
     def launch_graph(self, graph: Any, stream: Any) -> Call:
-        return self._call("cuGraphLaunch", graph, stream)
+        return self.call("cuGraphLaunch", graph, stream)
 
     def raise_failure(self, call: Call, status: int) -> NoReturn:
         _check((driver.CUresult(status),))
         raise AssertionError(call)
-
-    def _call(self, name: str, *arguments: Any) -> Call:
-        return Call(name, self._address(name), tuple(map(int, arguments)))
 
 
 def compile_source(source: str, name: str, options: Sequence[str], target: Target) -> bytes:
