@@ -25,7 +25,7 @@ from evaluator.backends.gpu import GpuBackend
 from evaluator.backends.gpu import open as open_gpu
 from evaluator.backends.probe import probe_batch
 from evaluator.backends.reference import ReferenceBackend
-from evaluator.gpu.program import Launch
+from evaluator.gpu.plan.program import Launch
 from evaluator.network import load_network
 from evaluator.network.random_network import SHAPES, random_network
 from evaluator.network.spec import NetworkSpec

@@ -35,12 +35,12 @@ from plain_backend import best_rate, best_sizes
 
 from engine._core import Game
 from engine.match.config import MatchConfig, PlayerConfig
-from engine.match.games import MatchPlace
+from engine.match.job import MatchPlace
 from engine.match.runner import MatchRunner
 from engine.match.timecontrol import TimeControl
 from engine.options import Options
-from engine.pool import PoolStatistics, SearchPool
-from engine.report import Line, Report
+from engine.pool.pool import PoolStatistics, SearchPool
+from engine.search.report import Line, Report
 from evaluator.backends import open_backend
 from evaluator.network import SHIPPED_NETWORK, load_network
 

@@ -8,7 +8,7 @@ from time import perf_counter
 
 from evaluator.backends.base import Backend
 from evaluator.backends.probe import probe_batch
-from evaluator.latency import LADDER
+from evaluator.scheduling.latency import LADDER
 
 NEAR = 0.9
 """Sizes with this share of the best rate may be the best: other work on the machine blurs differences."""

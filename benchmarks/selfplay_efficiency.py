@@ -23,11 +23,11 @@ from figures import Figure, print_figures
 from plain_backend import best_rate, best_sizes
 
 from engine import Engine
-from engine.match.local import machine_place
-from engine.match.openings import OpeningSettings, read_openings
-from engine.pool import PoolStatistics
+from engine.games.openings import OpeningSettings, read_openings
+from engine.pool.pool import PoolStatistics
 from engine.selfplay.config import SELFPLAY_OPTIONS, SelfPlayConfig
-from engine.selfplay.place import SelfPlayJob
+from engine.selfplay.job import SelfPlayJob
+from engine.workers.local import machine_place
 from evaluator.backends import open_backend
 from evaluator.network import SHIPPED_NETWORK, load_network
 
@@ -94,7 +94,7 @@ def _processor_seconds() -> tuple[float, float]:
     workers = 0.0
     for child in own.children():
         with contextlib.suppress(psutil.Error):
-            if "engine.match.worker_process" in child.cmdline():
+            if "engine.workers.child" in child.cmdline():
                 workers += sum(child.cpu_times()[:2])
     return sum(own.cpu_times()[:2]), workers
 

@@ -18,10 +18,10 @@ import figures  # noqa: F401 -- this checkout is measured, whatever is installed
 import numpy as np
 
 from engine._core import Game
-from engine.encoding import encode_games
+from engine.evaluation.encoding import encode_games
 from evaluator.backends.reference import ReferenceBackend
 from evaluator.commands.verify import network_of
-from evaluator.gpu.packed import WeightFormat, rounded_network
+from evaluator.gpu.plan.quantised import WeightFormat, rounded_network
 from evaluator.network import SHIPPED_NETWORK
 from protocol.batch import EvaluationBatch, PositionBatch
 

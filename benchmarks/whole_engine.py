@@ -28,9 +28,9 @@ from figures import REPOSITORY, Figure, print_figures
 
 from engine import Engine
 from engine._core import Game
-from engine.limits import Limits
 from engine.options import Options
-from engine.pool import SearchPool
+from engine.pool.pool import SearchPool
+from engine.search.limits import Limits
 from evaluator.backends import open_backend
 from evaluator.backends.probe import probe_batch
 from evaluator.network import SHIPPED_NETWORK, load_network

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path as _Path
 from typing import TYPE_CHECKING
 
-from protocol.native import locate_core as _locate_core
+from protocol.host.native import locate_core as _locate_core
 
 if TYPE_CHECKING:
     from engine._core import Game as Game
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from engine.api import Engine as Engine
     from engine.api import EngineError as EngineError
     from engine.api import PlayResult as PlayResult
-    from engine.encoding import encode_games as encode_games
+    from engine.evaluation.encoding import encode_games as encode_games
 
 __version__ = "0.1.0"
 
@@ -27,7 +27,7 @@ _API = {
     "EngineError": "engine.api",
     "Game": "engine._core",
     "PlayResult": "engine.api",
-    "encode_games": "engine.encoding",
+    "encode_games": "engine.evaluation.encoding",
 }
 """What the package offers, and where it is."""
 

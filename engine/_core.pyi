@@ -156,7 +156,7 @@ def perft_divide(game: Game, depth: int) -> list[tuple[str, int]]:
     """
 
 class SearchParams:
-    """Every setting of the search core; names and defaults as lc0's (engine/core/search_params.h)."""
+    """Every setting of the search core; names and defaults as lc0's (engine/core/tree/search_params.h)."""
 
     def __init__(self, other: SearchParams = ...) -> None: ...
 

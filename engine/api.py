@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
-from engine.evaluator_process import NoEvaluatorError
-from engine.limits import Clock, Limits
+from engine.evaluation.link import NoEvaluatorError
 from engine.options import Options
-from engine.report import Line, Report
-from engine.search import SearchControl
+from engine.search.driver import SearchControl
+from engine.search.limits import Clock, Limits
+from engine.search.report import Line, Report
 from engine.session import Session
 
 __all__ = [

@@ -16,7 +16,7 @@ def console() -> None:
         status = main()
     except KeyboardInterrupt:
         status = 130
-    from protocol.leaving import leave
+    from protocol.host.processes import leave
 
     leave(status)
 
@@ -25,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit status: 0, 1 for a failure, 2 for wrong usage."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     if not words:  # Before argparse is imported: GUIs start the engine so, and wait for uciok.
-        from engine.uci import run
+        from engine.uci.loop import run
 
         return run()
 
@@ -78,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     try:
         if parsed.command is None:
-            from engine.uci import run
+            from engine.uci.loop import run
 
             return run(options_of_arguments(parsed))
         return int(parsed.run(parsed))

@@ -9,12 +9,12 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from engine._core import Game, SearchParams, Tree
-from engine.evaluator_process import EvaluatorLink, EvaluatorSettings, NoEvaluatorError
-from engine.limits import Limits
+from engine.evaluation.link import EvaluatorLink, EvaluatorSettings, NoEvaluatorError
+from engine.evaluation.pipeline import InstantPipeline, Pipeline, RemotePipeline
 from engine.options import Options
-from engine.pipeline import InstantPipeline, Pipeline, RemotePipeline
-from engine.report import Report
-from engine.search import BatchSizes, Search, SearchControl, SearchPosition
+from engine.search.driver import BatchSizes, Search, SearchControl, SearchPosition
+from engine.search.limits import Limits
+from engine.search.report import Report
 
 if TYPE_CHECKING:
     from protocol.client import EvaluatorClient

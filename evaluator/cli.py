@@ -30,7 +30,7 @@ def console() -> None:
         status = main()
     except KeyboardInterrupt:
         status = 130
-    from protocol.leaving import leave
+    from protocol.host.processes import leave
 
     leave(status)
 

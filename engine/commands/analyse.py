@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from engine.report import Line, Report
+    from engine.search.report import Line, Report
 
 HELP = "analyse a position and show the best lines as they are found"
 
@@ -35,10 +35,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from rich.console import Console
 
-    from engine.evaluator_process import NoEvaluatorError
-    from engine.limits import Limits
+    from engine.evaluation.link import NoEvaluatorError
     from engine.options import options_of_arguments
-    from engine.search import SearchControl
+    from engine.search.driver import SearchControl
+    from engine.search.limits import Limits
     from engine.session import Session
 
     if (arguments.movetime is not None and arguments.movetime < 1) or (

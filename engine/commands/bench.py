@@ -98,7 +98,7 @@ def _sizes(text: str) -> list[int]:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from engine.evaluator_process import NoEvaluatorError
+    from engine.evaluation.link import NoEvaluatorError
     from engine.options import options_of_arguments
 
     options = options_of_arguments(arguments).changed(smart_pruning_factor=0.0)
@@ -123,7 +123,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _measure(
     options: Options, arguments: argparse.Namespace, deadline: float | None, *, quiet: bool
 ) -> Measurement:
-    from engine.limits import Limits
+    from engine.search.limits import Limits
     from engine.session import Session
 
     if arguments.nodes is not None:

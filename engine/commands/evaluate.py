@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 if TYPE_CHECKING:
-    from engine.encoding import HistoryFill
-    from engine.evaluator_process import EvaluatorLink
+    from engine.evaluation.encoding import HistoryFill
+    from engine.evaluation.link import EvaluatorLink
     from engine.options import Options
     from protocol.batch import EvaluationBatch, PositionBatch
     from protocol.client import EvaluatorClient
@@ -75,7 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from engine.evaluator_process import EvaluatorLink, EvaluatorSettings, NoEvaluatorError
+    from engine.evaluation.link import EvaluatorLink, EvaluatorSettings, NoEvaluatorError
     from engine.options import options_of_arguments
 
     options = options_of_arguments(arguments)
@@ -188,7 +188,7 @@ class _Stream:
                 done.batch = None
 
     def _parse(self, lines: Sequence[bytes | _LineError]) -> _Chunk:
-        from engine.encoding import encode_games
+        from engine.evaluation.encoding import encode_games
 
         entries: list[_Question | _LineError] = []
         games = []

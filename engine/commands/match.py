@@ -95,13 +95,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from engine.games.journal import JournalError
+    from engine.games.openings import OpeningError
     from engine.match.adjudication import TablebaseError
-    from engine.match.journal import JournalError
-    from engine.match.openings import OpeningError
-    from engine.match.place import PlaceError
-    from engine.match.players import PlayerError
+    from engine.match.players.player import PlayerError
     from engine.match.plot import PlotError, check_plot, plot_elo
     from engine.match.runner import MatchError, MatchRunner
+    from engine.workers.executor import PlaceError
 
     config = config_of_arguments(arguments)
     if config.files.plot is not None:
@@ -141,7 +141,7 @@ def config_of_arguments(arguments: argparse.Namespace) -> MatchConfig:
     from pathlib import Path
 
     from engine.match.configfile import match_config
-    from engine.match.tables import merge, parse_pairs, parse_settings, read_document
+    from engine.settings.tables import merge, parse_pairs, parse_settings, read_document
 
     place = arguments.config_file or "match"
     document: dict[str, Any] = read_document(arguments.config_file) if arguments.config_file else {}
@@ -186,14 +186,14 @@ def config_of_arguments(arguments: argparse.Namespace) -> MatchConfig:
 
 
 def _rule(text: str, flag: str) -> dict[str, Any]:
-    from engine.match.tables import parse_settings
+    from engine.settings.tables import parse_settings
 
     return {"enabled": True, **parse_settings(text, flag)}
 
 
 def _player(text: str, entries: dict[str, str]) -> dict[str, Any]:
     """A first part without a key is a network or a program."""
-    from engine.match.tables import SettingsError
+    from engine.settings.tables import SettingsError
 
     short = entries.pop("", None)
     if short is not None:

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from engine.match.place import MakePlace
+    from engine.workers.executor import MakePlace
 
 
 def add_place_arguments(group: argparse._ArgumentGroup) -> None:
@@ -20,14 +20,14 @@ def add_place_arguments(group: argparse._ArgumentGroup) -> None:
 
 def place_of_arguments(arguments: argparse.Namespace, workers: int) -> MakePlace[Any]:
     """Where to play. workers: as configured, 0 is auto. Raises SettingsError."""
-    from engine.match.local import machine_place
+    from engine.workers.local import machine_place
 
     if arguments.ray is None:
         return machine_place(workers)
     if workers > 1:
-        from engine.match.tables import SettingsError
+        from engine.settings.tables import SettingsError
 
         raise SettingsError("workers are processes of this machine: with --ray leave them out")
-    from engine.match.cluster import cluster_place
+    from engine.workers.ray import cluster_place
 
     return cluster_place(arguments.ray)

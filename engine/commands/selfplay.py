@@ -15,10 +15,10 @@ from engine.commands.interrupts import run_interruptible
 from engine.commands.places import add_place_arguments, place_of_arguments
 
 if TYPE_CHECKING:
-    from engine.match.place import MakePlace
     from engine.selfplay.config import SelfPlayConfig
     from engine.selfplay.game import PlayedGame
     from engine.selfplay.runner import Ending, SelfPlayRunner
+    from engine.workers.executor import MakePlace
 
 HELP = "play games of one network against itself and write training data; check such data"
 
@@ -99,8 +99,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def config_of_arguments(arguments: argparse.Namespace) -> SelfPlayConfig:
     """The run that the file and the flags describe. Raises OptionError."""
-    from engine.match.tables import merge, parse_settings, read_document
     from engine.selfplay.config import selfplay_config
+    from engine.settings.tables import merge, parse_settings, read_document
 
     document: dict[str, Any] = read_document(arguments.config_file) if arguments.config_file else {}
     flags: dict[str, Any] = {
@@ -124,12 +124,12 @@ def config_of_arguments(arguments: argparse.Namespace) -> SelfPlayConfig:
 def _play(config: SelfPlayConfig, *, restart: bool, as_json: bool, make_place: MakePlace[PlayedGame]) -> int:
     from rich.console import Console
 
+    from engine.games.journal import JournalError
+    from engine.games.openings import OpeningError
     from engine.match.display import shows_tables
-    from engine.match.journal import JournalError
-    from engine.match.openings import OpeningError
-    from engine.match.place import PlaceError
     from engine.selfplay.display import LiveView, PlainView, pace_line, totals_line
     from engine.selfplay.runner import SelfPlayRunner
+    from engine.workers.executor import PlaceError
 
     console = Console()
     view: LiveView | PlainView

@@ -14,12 +14,12 @@
 #include <vector>
 
 #include "bind.h"
-#include "encoder.h"
-#include "fen.h"
-#include "game.h"
-#include "perft.h"
-#include "policy_index.h"
-#include "uci_move.h"
+#include "chess/fen.h"
+#include "chess/game.h"
+#include "chess/perft.h"
+#include "chess/uci_move.h"
+#include "encoding/encoder.h"
+#include "encoding/policy_index.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;

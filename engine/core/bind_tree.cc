@@ -9,8 +9,8 @@
 #include <cstring>
 
 #include "bind.h"
-#include "random_evaluator.h"
-#include "tree.h"
+#include "tree/random_evaluator.h"
+#include "tree/tree.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;

@@ -7,8 +7,8 @@
 #include <stdexcept>
 #include <string>
 
-#include "attacks.h"
 #include "bind.h"
+#include "chess/attacks.h"
 #include "cpu_features.h"
 
 namespace wavefront {

@@ -11,8 +11,8 @@ from pathlib import Path
 import chess
 import chess.syzygy
 
+from engine.games.record import MoveRecord, Reason, Result
 from engine.match.config import Adjudication, TablebaseRule
-from engine.match.record import MoveRecord, Reason, Result
 
 
 @dataclass(frozen=True, slots=True)

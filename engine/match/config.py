@@ -11,9 +11,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from engine.match.openings import OpeningSettings
+from engine.games.openings import OpeningSettings
+from engine.match.results.sprt import Sprt
 from engine.match.schedule import Format, Schedule
-from engine.match.sprt import Sprt
 from engine.match.timecontrol import TimeControl
 from engine.options import Options
 

@@ -12,6 +12,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, cast
 
+from engine.games.openings import OpeningSettings
 from engine.match.config import (
     MAX_WORKERS,
     Adjudication,
@@ -23,12 +24,11 @@ from engine.match.config import (
     TablebaseRule,
     UciValue,
 )
-from engine.match.openings import OpeningSettings
+from engine.match.results.sprt import EloModel, Sprt
 from engine.match.schedule import Format
-from engine.match.sprt import EloModel, Sprt
-from engine.match.tables import SettingsError, Table
 from engine.match.timecontrol import TimeControl
 from engine.options import OptionError, Options, spec_of_attribute
+from engine.settings.tables import SettingsError, Table
 
 DEFAULT_TIME = TimeControl(nodes=400)
 """For players when nothing else is said."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TextIO
 
+from engine.games.record import GameRecord
 from engine.match.config import MatchConfig
-from engine.match.record import GameRecord
+from engine.match.results.standings import Standings
+from engine.match.results.statistics import elo, likelihood_of_superiority, normalised_elo
 from engine.match.runner import MatchState
-from engine.match.standings import Standings
-from engine.match.statistics import elo, likelihood_of_superiority, normalised_elo
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from math import isnan
 from pathlib import Path
 
+from engine.games.record import GameOutcome
 from engine.match.config import MatchConfig
-from engine.match.record import GameOutcome
-from engine.match.standings import Standings
-from engine.match.statistics import Estimate, elo
+from engine.match.results.standings import Standings
+from engine.match.results.statistics import Estimate, elo
 
 POINTS = 400
 """Points of a curve: more are not seen."""

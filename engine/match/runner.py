@@ -11,17 +11,17 @@ from itertools import groupby
 from time import monotonic
 from typing import Literal, Protocol
 
+from engine.games.openings import read_openings
+from engine.games.record import GameOutcome, GameRecord, Reason
 from engine.match.archive import MatchArchive
 from engine.match.config import MatchConfig
-from engine.match.games import MatchJob
-from engine.match.local import machine_place
-from engine.match.openings import read_openings
-from engine.match.place import MakePlace, Place
-from engine.match.record import GameOutcome, GameRecord, Reason
+from engine.match.job import MatchJob
+from engine.match.results.standings import Standings
 from engine.match.speed import Speed
-from engine.match.standings import Standings
 from engine.match.summary import summary, write_summary
-from engine.pool import PoolStatistics
+from engine.pool.pool import PoolStatistics
+from engine.workers.executor import MakePlace, Place
+from engine.workers.local import machine_place
 
 FAULTS_IN_A_ROW = 10
 """Games that one player may lose in a row by ending or stalling, before the match is given up."""

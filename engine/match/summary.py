@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from engine.match.config import MatchConfig
+from engine.match.results.standings import Standings
+from engine.match.results.statistics import Estimate, Tally, elo, likelihood_of_superiority, normalised_elo
 from engine.match.speed import Speed
-from engine.match.standings import Standings
-from engine.match.statistics import Estimate, Tally, elo, likelihood_of_superiority, normalised_elo
 
 
 def summary(config: MatchConfig, standings: Standings, speed: Speed) -> dict[str, Any]:

@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 
 from engine._core import Game, policy_move
-from engine.encoding import encode_games
+from engine.evaluation.encoding import encode_games
 from engine.selfplay.chunk import TrainingDataError, read_chunk
 from engine.selfplay.decode import black_to_move, game_of, transform_of
-from engine.selfplay.record import (
+from engine.selfplay.training_record import (
     HISTORY_PLANES,
     VERSION,
     Info,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from engine.selfplay.record import RECORD_BYTES, RECORD_DTYPE, Records
+from engine.selfplay.training_record import RECORD_BYTES, RECORD_DTYPE, Records
 
 UNFINISHED = ".part"
 """Ending of a file that is being written."""

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from engine.games.openings import OpeningSettings
 from engine.match.config import MAX_WORKERS, options_identity
 from engine.match.configfile import opening_settings, with_options
-from engine.match.openings import OpeningSettings
-from engine.match.tables import SettingsError, Table
 from engine.options import Options
+from engine.settings.tables import SettingsError, Table
 
 SELFPLAY_OPTIONS = Options(
     hash=2,

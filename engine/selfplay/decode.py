@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from engine._core import Game
 from engine.selfplay.chunk import TrainingDataError
-from engine.selfplay.record import CLASSICAL, TRANSFORM_BITS, Info, is_canonical, reverse_ranks
+from engine.selfplay.training_record import CLASSICAL, TRANSFORM_BITS, Info, is_canonical, reverse_ranks
 
 PIECES = "PNBRQK"
 FILES = "abcdefgh"

@@ -11,18 +11,18 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Literal, cast
 
 from engine._core import ChildInfo, Game, RootInfo, Tree
-from engine.evaluator_process import NoEvaluatorError
-from engine.limits import Limits
-from engine.match.openings import Opening
-from engine.match.record import GameRecord, MoveRecord, Reason, Result
-from engine.report import Line, Report
+from engine.evaluation.link import NoEvaluatorError
+from engine.games.openings import Opening
+from engine.games.record import GameRecord, MoveRecord, Reason, Result
+from engine.search.limits import Limits
+from engine.search.report import Line, Report
 from engine.selfplay.config import Resignation, SelfPlayConfig
-from engine.selfplay.record import Encoding, GameEnd, Records, finish_game, make_record
+from engine.selfplay.training_record import Encoding, GameEnd, Records, finish_game, make_record
 
 if TYPE_CHECKING:
-    from engine.encoding import HistoryFill
-    from engine.pool import SearchPool
-    from engine.pool_player import PoolPlayer
+    from engine.evaluation.encoding import HistoryFill
+    from engine.pool.pool import SearchPool
+    from engine.pool.pool_player import PoolPlayer
 
 Side = Literal["white", "black"]
 

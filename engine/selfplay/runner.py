@@ -10,15 +10,15 @@ from itertools import count, groupby
 from time import monotonic
 from typing import Literal, Protocol
 
-from engine.match.local import machine_place
-from engine.match.openings import Opening, read_openings
-from engine.match.place import MakePlace, Place
+from engine.games.openings import Opening, read_openings
 from engine.match.summary import write_summary
 from engine.selfplay.archive import Archive, GameEntry
 from engine.selfplay.config import SelfPlayConfig
 from engine.selfplay.game import PlayedGame
-from engine.selfplay.place import SelfPlayJob
+from engine.selfplay.job import SelfPlayJob
 from engine.selfplay.statistics import Pace, Totals
+from engine.workers.executor import MakePlace, Place
+from engine.workers.local import machine_place
 
 MAX_OPENINGS = 2000
 """Openings drawn before they repeat."""

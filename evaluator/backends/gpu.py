@@ -15,19 +15,26 @@ from evaluator.backends.agreement import BF16, FP16, FP32, INT4, INT8
 from evaluator.backends.base import Backend, BackendError, NotFiniteError
 from evaluator.backends.probe import probe_batch
 from evaluator.backends.reference import ReferenceBackend
-from evaluator.gpu.compiler import Compiler, KernelKey
-from evaluator.gpu.device import Device, DeviceError, DeviceInfo, NotFiniteOutput, OutOfDeviceMemory
-from evaluator.gpu.discovery import Discovery, discover, open_device, open_libraries, select, select_all
-from evaluator.gpu.exchange import Layout
-from evaluator.gpu.executor import Executor
-from evaluator.gpu.gemm import Product, model_chooser
-from evaluator.gpu.hopper import filling
-from evaluator.gpu.library import Library
-from evaluator.gpu.packed import WeightFormat, rounded_network
-from evaluator.gpu.plan import Plan
-from evaluator.gpu.steps import PlanError
-from evaluator.gpu.target import Precision
-from evaluator.gpu.tune import (
+from evaluator.gpu.blas.library import Library
+from evaluator.gpu.driver.compiler import Compiler, KernelKey
+from evaluator.gpu.driver.device import Device, DeviceError, DeviceInfo, NotFiniteOutput, OutOfDeviceMemory
+from evaluator.gpu.driver.discovery import (
+    Discovery,
+    discover,
+    open_device,
+    open_libraries,
+    select,
+    select_all,
+)
+from evaluator.gpu.driver.target import Precision
+from evaluator.gpu.plan.hopper import filling
+from evaluator.gpu.plan.plan import Plan
+from evaluator.gpu.plan.quantised import WeightFormat, rounded_network
+from evaluator.gpu.plan.steps import PlanError
+from evaluator.gpu.plan.tiles import Product, model_chooser
+from evaluator.gpu.run.executor import Executor
+from evaluator.gpu.run.in_flight import Layout
+from evaluator.gpu.tuning.tune import (
     PRODUCT_KERNELS,
     Chooses,
     Collector,
@@ -99,7 +106,7 @@ def open(
     max_batch: int | None = None,
     buckets: str = "",
 ) -> GpuBackend:
-    """device: see `evaluator.gpu.discovery.select`. precision: fp16, bf16 or fp32. weights: int8 or int4 to
+    """device: see `driver.discovery.select`. precision: fp16, bf16 or fp32. weights: int8 or int4 to
     round the encoders' weights to so few bits; empty for those of the precision. deterministic: the same
     position gives the same bits at every batch size. max_batch: less saves memory; 1024 or a little more if
     not given, 256 on a GPU that shares the CPU's memory.

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from evaluator.latency import LADDER, LatencyModel
+from evaluator.scheduling.latency import LADDER, LatencyModel
 
 HELP = "Measure positions per second and milliseconds per batch size; the knee is the batch to use."
 
@@ -88,8 +88,8 @@ def _sizes(text: str | None) -> list[int]:
 
 def _direct(arguments: argparse.Namespace, sizes: list[int], explicit: bool) -> dict[str, Any]:
     """The backend in this process."""
-    from evaluator.calibration import time_batches
-    from evaluator.loading import Loader
+    from evaluator.scheduling.calibration import time_batches
+    from evaluator.scheduling.loading import Loader
 
     loader = Loader((arguments.backend,), arguments.threads, calibration_s=0.01, cache=False)
     path = arguments.network or _default_network(loader)
@@ -113,7 +113,7 @@ def _direct(arguments: argparse.Namespace, sizes: list[int], explicit: bool) -> 
 
 def _through_service(arguments: argparse.Namespace, sizes: list[int], explicit: bool) -> dict[str, Any]:
     """An evaluator process of our own, and a client that keeps IN_FLIGHT requests with it."""
-    from evaluator.calibration import sample_batch
+    from evaluator.scheduling.calibration import sample_batch
     from protocol import EvaluatorClient
 
     command = [sys.executable, "-m", "evaluator", "serve", "--embedded", "--backend", arguments.backend]

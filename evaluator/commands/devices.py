@@ -9,9 +9,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from evaluator.gpu.device import DeviceError, DeviceInfo
-from evaluator.gpu.discovery import discover, open_device
-from evaluator.gpu.target import Precision
+from evaluator.gpu.driver.device import DeviceError, DeviceInfo
+from evaluator.gpu.driver.discovery import discover, open_device
+from evaluator.gpu.driver.target import Precision
 
 HELP = "list the GPUs and what each can do, or why it cannot be used"
 

@@ -13,11 +13,11 @@ from rich.progress import track
 from rich.table import Table
 from rich.text import Text
 
-from evaluator.gpu.compiler import KernelKey
-from evaluator.gpu.device import CompilationError
-from evaluator.gpu.resources import Resources, measure_all, unavailable
-from evaluator.gpu.target import Precision, Target
-from evaluator.gpu.variants import AMD_TARGETS, NVIDIA_TARGETS, Variant, Variants, target_named
+from evaluator.gpu.driver.compiler import KernelKey
+from evaluator.gpu.driver.device import CompilationError
+from evaluator.gpu.driver.target import Precision, Target
+from evaluator.gpu.inspect.resources import Resources, measure_all, unavailable
+from evaluator.gpu.inspect.variants import AMD_TARGETS, NVIDIA_TARGETS, Variant, Variants, target_named
 
 HELP = (
     "compile the kernels for every target, without a GPU, and print their registers, spills, shared memory "

@@ -64,11 +64,11 @@ def run(arguments: argparse.Namespace) -> int:
 def _serve(settings: Settings, embedded: bool) -> int:
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     # Imported here: `--help` need not wait for ZeroMQ and numpy.
-    from evaluator.batching import LatencyTargets
-    from evaluator.endpoints import AddressError
-    from evaluator.loading import Loader, parse_backend
-    from evaluator.served_networks import NetworkToLoad
-    from evaluator.service import EvaluatorService
+    from evaluator.scheduling.batching import LatencyTargets
+    from evaluator.scheduling.loading import Loader, parse_backend
+    from evaluator.service.endpoints import AddressError
+    from evaluator.service.networks import NetworkToLoad
+    from evaluator.service.service import EvaluatorService
 
     try:
         for backend in settings.backend:
@@ -130,7 +130,7 @@ def _serve(settings: Settings, embedded: bool) -> int:
             return _fail(embedded, str(error), 1)
         with contextlib.ExitStack() as stack:
             if settings.metrics_port:
-                from evaluator.health import serve_health
+                from evaluator.service.health import serve_health
 
                 try:
                     stack.enter_context(serve_health(settings.metrics_port, service.status))
@@ -157,7 +157,7 @@ def _addresses(settings: Settings, embedded: bool) -> Iterator[list[str]]:
     """Where to listen; the private folder of an embedded evaluator lives as long as the context."""
     import zmq
 
-    from evaluator.endpoints import private_folder
+    from evaluator.service.endpoints import private_folder
     from protocol.addresses import default_addresses
 
     if settings.address:

@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from evaluator.latency import LatencyModel
 from evaluator.metrics import CLASS_NAMES
-from evaluator.simulation import CURVES, POLICIES, Outcome, curve_model, patterns, simulate
+from evaluator.scheduling.latency import LatencyModel
+from evaluator.scheduling.simulation import CURVES, POLICIES, Outcome, curve_model, patterns, simulate
 
 HELP = "Compare the batch policy with others in a discrete-event simulation."
 

@@ -11,9 +11,9 @@ from rich.table import Table
 
 from evaluator.backends import BackendError
 from evaluator.commands.verify import network_of
-from evaluator.gpu.device import DeviceError
-from evaluator.gpu.gemm import Product
-from evaluator.gpu.tune import Measured
+from evaluator.gpu.driver.device import DeviceError
+from evaluator.gpu.plan.tiles import Product
+from evaluator.gpu.tuning.tune import Measured
 from evaluator.network import SHIPPED_NETWORK, NetworkError
 from evaluator.network.spec import Activation
 

@@ -18,7 +18,7 @@
 //
 // The order of b's rows in shared memory is such that a thread's sums are 8 neighbouring columns, 16 bytes to
 // load and store: row 32 J + 8 j + 2 q + e of the tile holds column 32 J + 8 q + 2 j + e. The tensor map does
-// that at no cost (evaluator/gpu/tensor_maps.py).
+// that at no cost (evaluator/gpu/plan/tensor_maps.py).
 //
 // Grid: a multiple of the cluster, at most what is resident. 168 registers at the start, then 40 and 232.
 // What is not to be forgotten: a release at cluster scope costs a fence of all memory, stores included. With

@@ -1,7 +1,7 @@
 // Weights of 8 or 4 bits (PACKED), and how a fragment of the matrix unit is made of them.
 //
 // A weight is (code - BIAS) * scale. Codes lie in quads: four that one lane needs together, which are
-// neighbours along k, but k, k + 1, k + 8 and k + 9 for mma.sync (evaluator/gpu/packed.py lays them out).
+// neighbours along k, but k, k + 1, k + 8 and k + 9 for mma.sync (plan/quantised.py lays them out).
 //   8 bits: a byte each. One float scale for each row, which the end of the product applies.
 //   4 bits: two bytes for a quad, c0 | c2 << 4 and c1 | c3 << 4. One scale, an element, for each row and
 //   PACKED_GROUP codes along k, applied here.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from evaluator.blocks import by_blocks
+from evaluator.network.chunks import by_blocks
 from evaluator.network.errors import NetworkError
 from evaluator.network.schema import Message, WeightsEncoding
 from evaluator.network.spec import FloatArray

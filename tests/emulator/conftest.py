@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluator.gpu.device import Device
+from evaluator.gpu.driver.device import Device
 from tests.emulator import instructions
 from tests.emulator.strategy import Emulation
 from tests.evaluator.gpu.fibers import open_amd

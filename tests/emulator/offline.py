@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from evaluator.gpu.device import CompilationError
+from evaluator.gpu.driver.device import CompilationError
 
 
 def compile_offline(source: str, options: Sequence[str]) -> bytes:

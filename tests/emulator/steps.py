@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluator.gpu import weights as pack
-from evaluator.gpu.compiler import Compiler
-from evaluator.gpu.device import Device
-from evaluator.gpu.program import Buffer, Launch, Matrix, Program
-from evaluator.gpu.target import Precision
+from evaluator.gpu.driver.compiler import Compiler
+from evaluator.gpu.driver.device import Device
+from evaluator.gpu.driver.target import Precision
+from evaluator.gpu.plan import weights as pack
+from evaluator.gpu.plan.program import Buffer, Launch, Matrix, Program
 from evaluator.network.spec import FloatArray
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from evaluator.gpu.builder import Builder
-from evaluator.gpu.device import Device, DeviceError
-from evaluator.gpu.gemm import model_chooser
-from evaluator.gpu.program import Launch
-from evaluator.gpu.target import Precision
+from evaluator.gpu.driver.device import Device, DeviceError
+from evaluator.gpu.driver.target import Precision
+from evaluator.gpu.plan.builder import Builder
+from evaluator.gpu.plan.program import Launch
+from evaluator.gpu.plan.tiles import model_chooser
 from tests.emulator.steps import elements, matrix_of, rounded, run
 from tests.emulator.strategy import Emulation
 from tests.hip_runtime import standin

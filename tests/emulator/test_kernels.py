@@ -7,16 +7,16 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from evaluator.gpu import weights as pack
-from evaluator.gpu.builder import Builder
-from evaluator.gpu.device import Device
-from evaluator.gpu.gemm import Choice, Product, candidates
-from evaluator.gpu.packed import WeightFormat
-from evaluator.gpu.packed import pack as pack_codes
-from evaluator.gpu.packed import rounded as rounded_to_codes
-from evaluator.gpu.program import Matrix
-from evaluator.gpu.steps import After, Linear
-from evaluator.gpu.target import Precision, Target
+from evaluator.gpu.driver.device import Device
+from evaluator.gpu.driver.target import Precision, Target
+from evaluator.gpu.plan import weights as pack
+from evaluator.gpu.plan.builder import Builder
+from evaluator.gpu.plan.program import Matrix
+from evaluator.gpu.plan.quantised import WeightFormat
+from evaluator.gpu.plan.quantised import pack as pack_codes
+from evaluator.gpu.plan.quantised import rounded as rounded_to_codes
+from evaluator.gpu.plan.steps import After, Linear
+from evaluator.gpu.plan.tiles import Choice, Product, candidates
 from evaluator.network.spec import Activation, Dense, FloatArray, Gating, LayerNorm, SEUnit
 from protocol.batch import POLICY_SIZE, POSITION_DTYPE
 from tests.emulator.instructions import TARGETS

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from evaluator.backends.gpu import GpuBackend
 from evaluator.backends.probe import probe_batch
 from evaluator.backends.reference import ReferenceBackend
-from evaluator.gpu.compiler import Compiler
-from evaluator.gpu.device import Device
-from evaluator.gpu.target import Precision
+from evaluator.gpu.driver.compiler import Compiler
+from evaluator.gpu.driver.device import Device
+from evaluator.gpu.driver.target import Precision
 from evaluator.network import NetworkSpec, load_network
 from evaluator.network.random_network import NetworkShape, random_network
 from evaluator.network.spec import FloatArray

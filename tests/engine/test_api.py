@@ -9,8 +9,8 @@ import pytest
 
 from engine import Analysis, Engine, EngineError
 from engine.api import EngineClosedError, EvaluatorError, PositionError
-from engine.limits import Clock
 from engine.options import OptionError
+from engine.search.limits import Clock
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import os
 import sys
 
 from evaluator.cli import main
-from evaluator.gpu import discovery
+from evaluator.gpu.driver import discovery
 
 AMD_NODES = (os.devnull,)
 """In place of /dev/kfd, which would show that there is a driver."""

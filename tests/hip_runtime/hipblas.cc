@@ -1,4 +1,4 @@
-// A stand-in for libhipblas.so: the few functions that evaluator/gpu/hipblas.py calls.
+// A stand-in for libhipblas.so: the few functions that evaluator/gpu/blas/hipblas.py calls.
 #include "blas.h"
 
 namespace {

@@ -1,5 +1,5 @@
-// A stand-in for libhipblaslt.so: the functions that evaluator/gpu/hipblaslt.py calls, with the library's own
-// enumerators (hipblaslt.h of ROCm 7 and 10). It offers three algorithms for every product.
+// A stand-in for libhipblaslt.so: the functions that evaluator/gpu/blas/hipblaslt.py calls, with the
+// library's own enumerators (hipblaslt.h of ROCm 7 and 10). It offers three algorithms for every product.
 #include "blas.h"
 
 namespace {

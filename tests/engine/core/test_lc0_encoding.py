@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from engine._core import Game, encode, policy_index, policy_move, policy_moves
-from engine.encoding import encode_games
+from engine.evaluation.encoding import encode_games
 from protocol.batch import POSITION_DTYPE, PositionBatch
 from tests.engine.core import reference_encoder
 from tests.engine.core.games import random_games

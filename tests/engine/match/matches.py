@@ -12,8 +12,8 @@ from typing import Any
 
 import chess.pgn
 
+from engine.games.record import GameRecord
 from engine.match.config import MatchConfig, PlayerConfig
-from engine.match.record import GameRecord
 from engine.match.runner import Ending, MatchRunner, MatchState
 from engine.match.timecontrol import TimeControl
 from engine.options import Options

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from engine.commands.match import add_arguments, config_of_arguments
+from engine.games.openings import OpeningSettings
 from engine.match.config import (
     DrawRule,
     MatchConfig,
@@ -19,11 +20,10 @@ from engine.match.config import (
     differences,
 )
 from engine.match.configfile import DEFAULT_TIME, match_config
-from engine.match.openings import OpeningSettings
-from engine.match.sprt import Sprt
-from engine.match.tables import SettingsError, parse_pairs, read_document
+from engine.match.results.sprt import Sprt
 from engine.match.timecontrol import TimeControl
 from engine.options import Options
+from engine.settings.tables import SettingsError, parse_pairs, read_document
 from tests.paths import REPOSITORY
 
 

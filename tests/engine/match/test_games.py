@@ -9,13 +9,13 @@ from pathlib import Path
 import chess
 import pytest
 
-from engine.match import program as program_module
+from engine.games.openings import OpeningSettings
+from engine.games.record import Reason
 from engine.match.config import Adjudication, PlayerConfig
-from engine.match.openings import OpeningSettings
-from engine.match.players import PlayerError
-from engine.match.record import Reason
+from engine.match.players.player import PlayerError
+from engine.match.players.player import program as program_module
+from engine.match.results.sprt import Sprt
 from engine.match.runner import FAULTS_IN_A_ROW, MatchError
-from engine.match.sprt import Sprt
 from engine.match.timecontrol import TimeControl
 from tests.engine.match.matches import RANDOM, engine, match, play, program, replay
 

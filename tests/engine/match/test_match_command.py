@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from engine.games.record import GameRecord, MoveRecord, Reason, Result
 from engine.match.config import Adjudication, MatchConfig, PlayerConfig
 from engine.match.display import (
     LiveView,
@@ -22,11 +23,10 @@ from engine.match.display import (
     standings_table,
 )
 from engine.match.plot import PlotError, check_plot, elo_history, plot_elo
-from engine.match.record import GameRecord, MoveRecord, Reason, Result
+from engine.match.results.sprt import Sprt
+from engine.match.results.standings import Standings
 from engine.match.runner import MatchState
 from engine.match.speed import Speed
-from engine.match.sprt import Sprt
-from engine.match.standings import Standings
 from tests.engine.match.matches import match, play, program, replay
 from tests.paths import REPOSITORY
 
@@ -209,8 +209,8 @@ def test_a_plot_that_cannot_be_made_is_refused_before_the_match(tmp_path: Path) 
 
 
 def test_syzygy_ends_games(tmp_path: Path) -> None:
+    from engine.games.openings import OpeningSettings
     from engine.match.config import TablebaseRule
-    from engine.match.openings import OpeningSettings
     from tests.paths import shared
 
     book = tmp_path / "book.epd"

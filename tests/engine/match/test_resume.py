@@ -17,9 +17,9 @@ from typing import Any
 import psutil
 import pytest
 
-from engine.match import program as program_module
+from engine.games.record import Reason
 from engine.match.config import Adjudication
-from engine.match.record import Reason
+from engine.match.players.player import program as program_module
 from engine.match.runner import MatchRunner
 from tests.engine.match.matches import PROGRAM, Recorder, engine, match, play, program, replay
 from tests.paths import REPOSITORY

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from engine.match.config import Adjudication, DrawRule, PlayerConfig, ResignRule
-from engine.match.statistics import elo
+from engine.match.results.statistics import elo
 from engine.match.timecontrol import TimeControl
 from tests.engine.match.matches import match, play, replay
 

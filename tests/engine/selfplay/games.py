@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from engine._core import Batch, Game, SearchParams, Tree
-from engine.selfplay.record import Encoding, GameEnd, Records, finish_game, make_record
+from engine.selfplay.training_record import Encoding, GameEnd, Records, finish_game, make_record
 
 RESULTS = {"white_won": 1, "black_won": -1, "draw": 0}
 

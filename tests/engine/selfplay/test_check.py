@@ -14,7 +14,7 @@ import pytest
 from engine._core import Game
 from engine.selfplay.check import Statistics, check_file, check_records, training_files
 from engine.selfplay.chunk import MAX_RECORDS, UNFINISHED, TrainingDataError, read_chunk, write_chunk
-from engine.selfplay.record import RECORD_BYTES, Info, Records
+from engine.selfplay.training_record import RECORD_BYTES, Info, Records
 from tests.engine.selfplay.games import played_game
 
 SEED = 4

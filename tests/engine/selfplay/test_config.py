@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from engine.commands.selfplay import add_arguments, config_of_arguments
-from engine.match.openings import OpeningSettings
+from engine.games.openings import OpeningSettings
 from engine.options import OptionError, Options, add_flags
 from engine.selfplay.config import SELFPLAY_OPTIONS, Resignation, SelfPlayConfig, selfplay_config
 from tests.paths import REPOSITORY

@@ -6,7 +6,7 @@ import io
 
 from rich.console import Console
 
-from engine.match.record import Reason
+from engine.games.record import Reason
 from engine.selfplay.archive import GameEntry
 from engine.selfplay.config import SelfPlayConfig
 from engine.selfplay.display import LiveView, PlainView, totals_line

@@ -15,16 +15,16 @@ import chess.pgn
 import psutil
 import pytest
 
-from engine.match.journal import JournalError
-from engine.match.openings import OpeningSettings
-from engine.match.place import PlaceError
-from engine.match.record import Reason
+from engine.games.journal import JournalError
+from engine.games.openings import OpeningSettings
+from engine.games.record import Reason
 from engine.selfplay.archive import Archive, Folder, GameEntry
 from engine.selfplay.check import CheckedGame, check_file
 from engine.selfplay.config import SELFPLAY_OPTIONS, Resignation, SelfPlayConfig
 from engine.selfplay.game import Resigning
 from engine.selfplay.runner import Ending, SelfPlayRunner
 from engine.selfplay.statistics import Totals
+from engine.workers.executor import PlaceError
 from tests.paths import REPOSITORY
 
 RANDOM = SELFPLAY_OPTIONS.changed(backend="random", hash=1, tree_memory=16)

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evaluator._core import Turn, run_batch
-from evaluator.calibration import sample_batch
-from evaluator.gpu.device import Call
-from evaluator.gpu.exchange import Layout
+from evaluator.gpu.driver.device import Call
+from evaluator.gpu.run.in_flight import Layout
 from evaluator.parts import joined
+from evaluator.scheduling.calibration import sample_batch
 from protocol.batch import POSITION_DTYPE, PositionBatch
 
 FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_size_t] * 5)

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from evaluator.gpu.discovery import discover, open_device
-from evaluator.gpu.target import nvidia_target
-from tests.evaluator.gpu.libraries import require
+from evaluator.gpu.driver.discovery import discover, open_device
+from evaluator.gpu.driver.target import nvidia_target
+from tests.evaluator.gpu.blas.libraries import require
 from tests.hip_runtime import blas_standin, standin
 from tests.hip_runtime.blas_standin import Control
 

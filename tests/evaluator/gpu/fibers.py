@@ -7,13 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from evaluator.backends.gpu import GpuBackend
-from evaluator.gpu.compiler import Compiler
-from evaluator.gpu.device import Device
-from evaluator.gpu.discovery import open_device
-from evaluator.gpu.gemm import Choice, Product, model_chooser
-from evaluator.gpu.packed import WeightFormat
-from evaluator.gpu.target import Precision
-from evaluator.gpu.tune import Needs
+from evaluator.gpu.driver.compiler import Compiler
+from evaluator.gpu.driver.device import Device
+from evaluator.gpu.driver.discovery import open_device
+from evaluator.gpu.driver.target import Precision
+from evaluator.gpu.plan.quantised import WeightFormat
+from evaluator.gpu.plan.tiles import Choice, Product, model_chooser
+from evaluator.gpu.tuning.tune import Needs
 from evaluator.network import NetworkSpec
 from tests.hip_runtime.standin import Runtime
 
@@ -36,7 +36,7 @@ class ModelTuner:
 
 def open_amd(index: int = 0) -> Device:
     """A device of the stand-in runtime, through hip-python."""
-    from evaluator.gpu.amd import describe
+    from evaluator.gpu.driver.amd import describe
 
     return open_device(describe(index))
 

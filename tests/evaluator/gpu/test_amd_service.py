@@ -20,16 +20,16 @@ import pytest
 from evaluator.backends import gpu
 from evaluator.backends.probe import probe_batch
 from evaluator.backends.reference import ReferenceBackend
-from evaluator.calibration import sample_batch
 from evaluator.commands import tune as tune_command
-from evaluator.gpu import discovery
-from evaluator.loading import Loader
+from evaluator.gpu.driver import discovery
 from evaluator.metrics import prometheus_text
 from evaluator.network import load_network
 from evaluator.network.random_network import NetworkShape, random_network
 from evaluator.network.writer import write_network
-from evaluator.served_networks import NetworkToLoad
-from evaluator.service import EvaluatorService
+from evaluator.scheduling.calibration import sample_batch
+from evaluator.scheduling.loading import Loader
+from evaluator.service.networks import NetworkToLoad
+from evaluator.service.service import EvaluatorService
 from protocol import EvaluatorClient
 from tests.hip_runtime.command import AMD_NODES
 from tests.hip_runtime.standin import Runtime

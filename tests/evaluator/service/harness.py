@@ -13,10 +13,10 @@ from unittest.mock import patch
 import numpy as np
 
 from evaluator.backends.base import Backend, BackendError
-from evaluator.calibration import sample_batch
-from evaluator.loading import Loader
-from evaluator.served_networks import NetworkToLoad
-from evaluator.service import EvaluatorService
+from evaluator.scheduling.calibration import sample_batch
+from evaluator.scheduling.loading import Loader
+from evaluator.service.networks import NetworkToLoad
+from evaluator.service.service import EvaluatorService
 from protocol import EvaluatorClient
 from protocol.batch import EvaluationBatch, PositionBatch
 
@@ -139,7 +139,7 @@ def running(
     address = service.bind("tcp://127.0.0.1:0")
     thread = threading.Thread(target=service.run)
     # Measured on a busy machine, the few microseconds of an EchoBackend make curves of any shape.
-    curve = patch("evaluator.calibration.time_batches", even_curve)
+    curve = patch("evaluator.scheduling.calibration.time_batches", even_curve)
     curve.start()
     thread.start()
     assert ready.wait(WAIT_S), "the service did not get ready"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from evaluator.backends.base import BackendError
-from evaluator.dispatcher import MAX_FAILURES
+from evaluator.scheduling.dispatcher import MAX_FAILURES
 from protocol.batch import EvaluationBatch, PositionBatch
 from protocol.errors import DeviceFailed
 from tests.evaluator.service.harness import EchoBackend, Harness, expected, numbered_batch, running, same

@@ -19,8 +19,8 @@ import psutil
 import pytest
 import zmq
 
-from evaluator.calibration import sample_batch
-from evaluator.endpoints import AddressError, bind, sweep
+from evaluator.scheduling.calibration import sample_batch
+from evaluator.service.endpoints import AddressError, bind, sweep
 from protocol import EvaluatorClient
 from protocol.errors import EvaluatorLost
 from tests.paths import REPOSITORY

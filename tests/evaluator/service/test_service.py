@@ -10,7 +10,7 @@ import msgpack
 import pytest
 import zmq
 
-from evaluator.service import _is_local
+from evaluator.service.service import _is_local
 from protocol.codec import encode
 from protocol.errors import (
     BadRequest,

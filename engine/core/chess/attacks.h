@@ -1,0 +1,69 @@
+// Attack sets of every piece on every square, and the lines between squares.
+//
+// Sliding pieces: on CPUs with a fast PEXT instruction the occupied squares of the piece's lines are packed
+// into an index of a table of all answers (840 KiB). Elsewhere the obstruction-difference method computes the
+// answer: o ^ (o - 2s) marks the squares up to the first obstacle, and a byte swap turns it to look the other
+// way; ranks, which a byte swap leaves as they are, come from a small table.
+//
+// `initialise_attacks` fills the tables; the module calls it once when it is loaded.
+#pragma once
+
+#if defined(__BMI2__) && !defined(__znver1__) && !defined(__znver2__) && !defined(__bdver4__)
+#define WAVEFRONT_PEXT 1  // the excluded CPUs have PEXT in microcode, slower than the arithmetic
+#include <immintrin.h>
+#else
+#define WAVEFRONT_PEXT 0
+#endif
+
+#include "chess/bitboard.h"
+
+namespace wavefront {
+
+struct AttackTables {
+  Bitboard pawn[2][64];
+  Bitboard knight[64];
+  Bitboard king[64];
+  Bitboard bishop_rays[64];  // on an empty board
+  Bitboard rook_rays[64];
+  Bitboard between[64][64];  // the squares strictly between two on one line, else empty
+};
+
+extern AttackTables g_attacks;
+
+void initialise_attacks();
+
+#if WAVEFRONT_PEXT
+struct SlidingAttacks {
+  Bitboard relevant;  // squares whose occupation matters: the rays without their last squares
+  const Bitboard* table;
+
+  Bitboard operator()(Bitboard occupied) const { return table[_pext_u64(occupied, relevant)]; }
+};
+extern SlidingAttacks g_bishop_attacks[64];
+extern SlidingAttacks g_rook_attacks[64];
+
+inline Bitboard bishop_attacks(Square square, Bitboard occupied) {
+  return g_bishop_attacks[square](occupied);
+}
+inline Bitboard rook_attacks(Square square, Bitboard occupied) {
+  return g_rook_attacks[square](occupied);
+}
+#else
+Bitboard bishop_attacks(Square square, Bitboard occupied);
+Bitboard rook_attacks(Square square, Bitboard occupied);
+#endif
+
+inline Bitboard pawn_attacks(Color color, Square square) {
+  return g_attacks.pawn[color][square];
+}
+inline Bitboard knight_attacks(Square square) {
+  return g_attacks.knight[square];
+}
+inline Bitboard king_attacks(Square square) {
+  return g_attacks.king[square];
+}
+inline Bitboard between(Square a, Square b) {
+  return g_attacks.between[a][b];
+}
+
+}  // namespace wavefront

@@ -1,0 +1,296 @@
+// Reading, checking and writing FEN.
+#include "chess/fen.h"
+
+#include <algorithm>
+#include <stdexcept>
+#include <vector>
+
+#include "chess/attacks.h"
+#include "chess/square_names.h"
+
+namespace wavefront {
+
+namespace {
+
+using Setup = Position::Setup;
+
+constexpr size_t kMaxLength = 128;  // the longest legal FEN has about 95 characters
+constexpr int kMaxRule50 = 150;     // the 75-move rule ends every game there
+constexpr int kMaxFullmove = 9999;
+constexpr std::string_view kPieceLetters = "pnbrqk";
+
+[[noreturn]] void refuse(const std::string& fault) {
+  throw std::invalid_argument("FEN: " + fault);
+}
+
+// A character for a message: itself if it can be printed, else its code.
+std::string quoted(char c) {
+  if (c >= ' ' && c <= '~') return std::string("'") + c + "'";
+  constexpr std::string_view kHex = "0123456789abcdef";
+  const auto code = static_cast<unsigned char>(c);
+  return std::string("byte 0x") + kHex[code >> 4] + kHex[code & 15];
+}
+
+std::string quoted(std::string_view text) {
+  std::string result = "'";
+  result += text;
+  result += "'";
+  return result;
+}
+
+const char* color_name(Color color) {
+  return color == kWhite ? "White" : "Black";
+}
+
+char piece_letter(Color color, PieceType type) {
+  const char letter = kPieceLetters[type];
+  return color == kWhite ? char(letter - 'a' + 'A') : letter;
+}
+
+std::vector<std::string_view> split_fields(std::string_view fen) {
+  std::vector<std::string_view> fields;
+  size_t start = 0;
+  while ((start = fen.find_first_not_of(' ', start)) != std::string_view::npos) {
+    const size_t end = std::min(fen.find(' ', start), fen.size());
+    fields.push_back(fen.substr(start, end - start));
+    start = end;
+  }
+  return fields;
+}
+
+void read_board(std::string_view text, Setup& setup) {
+  int rank = 7;
+  int file = 0;
+  bool after_digit = false;
+  for (const char c : text) {
+    const std::string where = "rank " + std::to_string(rank + 1);
+    if (c == '/') {
+      if (file != 8) refuse(where + " has " + std::to_string(file) + " squares instead of 8");
+      if (rank == 0) refuse("more than 8 ranks");
+      --rank;
+      file = 0;
+      after_digit = false;
+      continue;
+    }
+    if (c >= '1' && c <= '8') {
+      if (after_digit) refuse(where + " has two digits in a row");
+      file += c - '0';
+      after_digit = true;
+    } else {
+      const bool white = c >= 'A' && c <= 'Z';
+      const size_t type = kPieceLetters.find(white ? char(c - 'A' + 'a') : c);
+      if (type == std::string_view::npos)
+        refuse(quoted(c) + " on " + where + " is neither a piece nor a digit 1 to 8");
+      if (file < 8) {
+        setup.by_type[type] |= bit(make_square(file, rank));
+        setup.by_color[white ? kWhite : kBlack] |= bit(make_square(file, rank));
+      }
+      ++file;
+      after_digit = false;
+    }
+    if (file > 8) refuse(where + " has more than 8 squares");
+  }
+  if (rank != 0) refuse("the board has " + std::to_string(8 - rank) + " ranks instead of 8");
+  if (file != 8) refuse("rank 1 has " + std::to_string(file) + " squares instead of 8");
+}
+
+void check_men(const Setup& setup) {
+  for (const Color color : {kWhite, kBlack}) {
+    const Bitboard own = setup.by_color[color];
+    const auto number = [&](PieceType type) { return count(setup.by_type[type] & own); };
+    const std::string name = color_name(color);
+    if (number(kKing) == 0) refuse(name + " has no king");
+    if (number(kKing) > 1) refuse(name + " has " + std::to_string(number(kKing)) + " kings");
+    if (count(own) > 16) refuse(name + " has " + std::to_string(count(own)) + " men, more than 16");
+    if (number(kPawn) > 8) refuse(name + " has " + std::to_string(number(kPawn)) + " pawns, more than 8");
+    const Bitboard bishops = setup.by_type[kBishop] & own;
+    const auto beyond = [](int men, int at_start) { return std::max(0, men - at_start); };
+    const int promoted = beyond(number(kQueen), 1) + beyond(number(kRook), 2) + beyond(number(kKnight), 2) +
+                         beyond(count(bishops & kDarkSquares), 1) + beyond(count(bishops & ~kDarkSquares), 1);
+    if (promoted > 8 - number(kPawn)) {
+      refuse(name + " has at least " + std::to_string(promoted) + " promoted pieces but only " +
+             std::to_string(8 - number(kPawn)) + " missing pawns");
+    }
+  }
+  const Bitboard misplaced = setup.by_type[kPawn] & (rank_mask(0) | rank_mask(7));
+  if (misplaced)
+    refuse("a pawn stands on " + square_name(first_square(misplaced)) + ", on the first or last rank");
+  const Bitboard kings = setup.by_type[kKing];
+  for (Bitboard rest = kings; rest;) {
+    if (king_attacks(pop_first(rest)) & kings) refuse("the kings stand next to each other");
+  }
+}
+
+Color read_side(std::string_view text) {
+  if (text == "w") return kWhite;
+  if (text == "b") return kBlack;
+  refuse("the side to move is " + quoted(text) + " instead of w or b");
+}
+
+// The rook that a castling letter means.
+Square castling_rook_of(char letter, Color color, const Setup& setup, bool chess960) {
+  const Bitboard own = setup.by_color[color];
+  const Square king = first_square(setup.by_type[kKing] & own);
+  const Bitboard home = rank_mask(color * 7);
+  const Bitboard rooks = setup.by_type[kRook] & own & home;
+  const std::string right = "castling right " + quoted(letter);
+  if (!(home & bit(king))) refuse(right + ": the king is not on its first rank");
+  const char lower = color == kWhite ? char(letter - 'A' + 'a') : letter;
+
+  Square rook = kNoSquare;
+  if (lower == 'k' || lower == 'q') {
+    const bool kingside = lower == 'k';
+    const Bitboard beyond = kingside ? ~(bit(king) | (bit(king) - 1)) : bit(king) - 1;
+    Bitboard candidates = rooks & beyond;
+    if (!chess960) candidates &= kFileA | kFileH;
+    if (!candidates) refuse(right + ": there is no rook for it");
+    rook = kingside ? 63 - std::countl_zero(candidates) : first_square(candidates);
+  } else {
+    rook = make_square(lower - 'a', color * 7);
+    if (!(rooks & bit(rook))) refuse(right + ": there is no rook on " + square_name(rook));
+  }
+  if (!chess960 && file_of(king) != 4)
+    refuse(right + ": the king is not on the e-file (a Chess960 position?)");
+  if (!chess960 && file_of(rook) != 0 && file_of(rook) != 7) {
+    refuse(right + ": the rook is not in the corner (a Chess960 position?)");
+  }
+  return rook;
+}
+
+Bitboard read_castling(std::string_view text, const Setup& setup, bool chess960) {
+  if (text == "-") return 0;
+  Bitboard rooks = 0;
+  for (const char c : text) {
+    const bool white = c >= 'A' && c <= 'Z';
+    const char lower = white ? char(c - 'A' + 'a') : c;
+    if (!((lower >= 'a' && lower <= 'h') || lower == 'k' || lower == 'q')) {
+      refuse(quoted(c) + " in the castling rights is none of KQkq, a file letter or -");
+    }
+    const Color color = white ? kWhite : kBlack;
+    const Square rook = castling_rook_of(c, color, setup, chess960);
+    if (rooks & bit(rook)) refuse("castling rights name the rook on " + square_name(rook) + " twice");
+    rooks |= bit(rook);
+  }
+  for (const Color color : {kWhite, kBlack}) {
+    const Bitboard own = rooks & setup.by_color[color];
+    const Bitboard below_king = (setup.by_type[kKing] & setup.by_color[color]) - 1;
+    if (!at_most_one(own & below_king) || !at_most_one(own & ~below_king)) {
+      refuse(std::string("castling rights name two rooks on the same side of ") + color_name(color) +
+             "'s king");
+    }
+  }
+  return rooks;
+}
+
+Square read_en_passant(std::string_view text, const Setup& setup) {
+  if (text == "-") return kNoSquare;
+  const Square square = text.size() == 2 ? parse_square(text[0], text[1]) : kNoSquare;
+  if (square == kNoSquare) refuse("the en-passant square is " + quoted(text) + " instead of a square or -");
+  const Color us = setup.side_to_move;
+  const std::string name = "en-passant square " + square_name(square);
+  if (relative_rank(us, square) != 5) {
+    refuse(name + " must be on rank " + (us == kWhite ? "6 with White" : "3 with Black") + " to move");
+  }
+  const Square pawn = square ^ 8;
+  const Square origin = us == kWhite ? square + 8 : square - 8;
+  if (!(setup.by_type[kPawn] & setup.by_color[~us] & bit(pawn))) {
+    refuse(name + ": there is no pawn on " + square_name(pawn) + " that could have passed it");
+  }
+  const Bitboard occupied = setup.by_color[kWhite] | setup.by_color[kBlack];
+  if (occupied & bit(square)) refuse(name + " is occupied");
+  if (occupied & bit(origin)) {
+    refuse(name + ": the pawn cannot have come from " + square_name(origin) + ", which is occupied");
+  }
+  return square;
+}
+
+int read_counter(std::string_view text, const char* name, int maximum) {
+  int value = 0;
+  if (text.size() > 6) refuse(std::string(name) + " is not a number from 0 to " + std::to_string(maximum));
+  for (const char c : text) {
+    if (c < '0' || c > '9') refuse(std::string(name) + " " + quoted(text) + " is not a number");
+    value = value * 10 + (c - '0');
+  }
+  if (value > maximum) {
+    refuse(std::string(name) + " " + std::to_string(value) + " is larger than " + std::to_string(maximum));
+  }
+  return value;
+}
+
+void check_checks(const Position& position, OpponentCheck opponent_check) {
+  const Color us = position.side_to_move();
+  if (opponent_check == OpponentCheck::kRefuse && position.opponent_in_check()) {
+    refuse(std::string(color_name(~us)) + " is in check but it is " + color_name(us) + "'s move");
+  }
+  if (count(position.checkers()) > 2)
+    refuse(std::string(color_name(us)) + " is in check from more than two men");
+}
+
+}  // namespace
+
+Position parse_fen(std::string_view fen, bool chess960, OpponentCheck opponent_check) {
+  if (fen.size() > kMaxLength) {
+    refuse(std::to_string(fen.size()) + " characters are too many (at most " + std::to_string(kMaxLength) +
+           ")");
+  }
+  for (const char c : fen) {
+    if (c < ' ' || c > '~') refuse(quoted(c) + " is not a printable ASCII character");
+  }
+  const std::vector<std::string_view> fields = split_fields(fen);
+  if (fields.size() != 4 && fields.size() != 6) {
+    refuse(std::to_string(fields.size()) + " fields instead of 6 (or 4, without the counters)");
+  }
+
+  Setup setup;
+  read_board(fields[0], setup);
+  check_men(setup);
+  setup.side_to_move = read_side(fields[1]);
+  setup.castling_rooks = read_castling(fields[2], setup, chess960);
+  setup.en_passant = read_en_passant(fields[3], setup);
+  int fullmove = 1;
+  if (fields.size() == 6) {
+    setup.rule50 = read_counter(fields[4], "halfmove clock", kMaxRule50);
+    fullmove =
+        std::max(1, read_counter(fields[5], "move number", kMaxFullmove));  // some programs count from 0
+  }
+  setup.ply = 2 * (fullmove - 1) + (setup.side_to_move == kBlack ? 1 : 0);
+  const Position position(setup);
+  check_checks(position, opponent_check);
+  return position;
+}
+
+std::string to_fen(const Position& position, bool chess960) {
+  std::string fen;
+  for (int rank = 7; rank >= 0; --rank) {
+    int empty = 0;
+    for (int file = 0; file < 8; ++file) {
+      const Square square = make_square(file, rank);
+      const PieceType type = position.piece_on(square);
+      if (type == kNoPiece) {
+        ++empty;
+        continue;
+      }
+      if (empty) fen += char('0' + empty);
+      empty = 0;
+      fen += piece_letter(position.pieces(kWhite) & bit(square) ? kWhite : kBlack, type);
+    }
+    if (empty) fen += char('0' + empty);
+    if (rank) fen += '/';
+  }
+  fen += position.side_to_move() == kWhite ? " w " : " b ";
+  if (!position.has_castling_rights()) fen += '-';
+  for (const Color color : {kWhite, kBlack}) {
+    for (const bool kingside : {true, false}) {
+      const Square rook = position.castling_rook(color, kingside);
+      if (rook == kNoSquare) continue;
+      const char letter = chess960 ? char('a' + file_of(rook)) : kingside ? 'k' : 'q';
+      fen += color == kWhite ? char(letter - 'a' + 'A') : letter;
+    }
+  }
+  fen += ' ';
+  fen += position.has_legal_en_passant() ? square_name(position.en_passant()) : "-";
+  fen += ' ' + std::to_string(position.rule50()) + ' ' + std::to_string(position.fullmove());
+  return fen;
+}
+
+}  // namespace wavefront

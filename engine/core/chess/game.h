@@ -1,0 +1,38 @@
+// A game: its start, the moves played and all positions, by UCI text.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "chess/fen.h"
+#include "chess/history.h"
+#include "chess/outcome.h"
+
+namespace wavefront {
+
+class Game {
+ public:
+  // The initial position of standard chess.
+  Game() : start(Position::start()), history(start) {}
+  // Throws std::invalid_argument as parse_fen does.
+  Game(std::string_view fen, bool is_chess960, OpponentCheck opponent_check = OpponentCheck::kRefuse);
+
+  // Plays a legal move given as UCI text. Throws std::invalid_argument, and leaves the game as it was.
+  void push_uci(std::string_view text);
+  void push(Move move);  // a legal move
+  // Takes the last move back and returns it. Throws std::invalid_argument if none was played.
+  Move pop();
+
+  // Whether the position can be played from; false only for a start with OpponentCheck::kAllow that needs it.
+  bool playable() const { return !current().opponent_in_check(); }
+
+  const Position& current() const { return history.current(); }
+  Outcome outcome() const { return wavefront::outcome(history, current().legal_move_count()); }
+
+  Position start;
+  bool chess960 = false;
+  History history;
+  std::vector<Move> moves;
+};
+
+}  // namespace wavefront

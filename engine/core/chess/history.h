@@ -1,0 +1,50 @@
+// A position with the positions before it: what repetition, the network input and the tree's walks need.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "chess/position.h"
+
+namespace wavefront {
+
+// The positions of a line of play, from a start position on. `push` and `pop` are cheap enough to walk a tree
+// with: no allocation after the first few hundred plies, and only positions since the last irreversible move
+// are looked at.
+//
+// `plies_back` counts from the current position, which is 0, and is less than `length()`.
+class History {
+ public:
+  explicit History(const Position& start);
+
+  const Position& current() const { return entries_.back().position; }
+  int length() const { return int(entries_.size()); }  // positions held, at least 1
+  const Position& at(int plies_back) const { return entry(plies_back).position; }
+
+  void push(Move move);  // a legal move
+  void pop();            // takes the last push back; there must be one
+
+  // How often the position occurred before, by the rules of chess (en passant counts where it is legal).
+  int repetitions(int plies_back = 0) const { return entry(plies_back).repetitions; }
+  // Plies since its last occurrence, 0 if there is none.
+  int plies_since_repetition(int plies_back = 0) const { return entry(plies_back).plies_since_repetition; }
+  // Whether lc0 takes the position for a repetition: the network's input follows it. lc0 compares en-passant
+  // squares, so that a position with one where no capture is legal differs from its later occurrence without.
+  bool repeated_for_network(int plies_back = 0) const { return entry(plies_back).repeated_for_network; }
+
+ private:
+  struct Entry {
+    Position position;
+    uint16_t repetitions;
+    uint16_t plies_since_repetition;
+    bool repeated_for_network;
+  };
+
+  const Entry& entry(int plies_back) const { return entries_[entries_.size() - 1 - size_t(plies_back)]; }
+  void find_repetition(Entry& last) const;
+
+  std::vector<Entry> entries_;
+  std::vector<uint64_t> keys_;  // the positions' keys side by side, for a fast search
+};
+
+}  // namespace wavefront

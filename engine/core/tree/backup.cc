@@ -1,0 +1,168 @@
+// Evaluations on their way up: applying a batch, backing up values, proving results.
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+
+#include "tree/priors.h"
+#include "tree/tree.h"
+
+namespace wavefront {
+
+void Tree::apply(Batch& batch, std::span<const float> logits, std::span<const float> wdl,
+                 std::span<const float> moves_left) {
+  std::lock_guard lock(mutex_);
+  if (batch.tree_ != this) throw std::logic_error("the batch was not collected from this tree");
+  const size_t count = batch.leaves_.size();
+  if (logits.size() != batch.policy_indices_.size() || wdl.size() != 3 * count ||
+      moves_left.size() != count) {
+    throw std::invalid_argument("the evaluations do not have the batch's size");
+  }
+  // The sum of finite floats of sane size is finite; one NaN or infinity shows in it.
+  auto is_finite = [](std::span<const float> values) {
+    float sum = 0.0f;
+    for (float value : values) sum += value * 0.0f;
+    return sum == 0.0f;
+  };
+  if (!is_finite(logits) || !is_finite(wdl) || !is_finite(moves_left)) {
+    throw std::invalid_argument("the evaluations contain NaN or infinity");
+  }
+
+  for (size_t i = 0; i < count; ++i) {
+    const Batch::Leaf& leaf = batch.leaves_[i];
+    const auto path = batch.path(leaf.path_offset, leaf.path_length);
+    const auto moves = batch.moves_of(static_cast<int>(i));
+    const Value value{wdl[3 * i] - wdl[3 * i + 2], wdl[3 * i + 1], moves_left[i]};
+    priors_.resize(moves.size());
+    softmax_priors(logits.subspan(batch.offsets_[i], moves.size()), params_.policy_temperature, priors_);
+    cache_.insert(leaf.cache_key, value, priors_);
+    if (i >= batch.wanted_) {
+      take_back(path);
+      continue;
+    }
+
+    Node& evaluated = *node(path.back());
+    evaluated.own_q = value.q;
+    give_edges(evaluated, moves, priors_);
+    back_up(path, {-value.q, value.d, value.m}, 1);
+  }
+  finish(batch);
+}
+
+void Tree::cancel(Batch& batch) {
+  std::lock_guard lock(mutex_);
+  if (batch.tree_ != this) throw std::logic_error("the batch was not collected from this tree");
+  for (const Batch::Leaf& leaf : batch.leaves_) {
+    take_back(batch.path(leaf.path_offset, leaf.path_length));
+  }
+  finish(batch);
+}
+
+// Makes the last node of a path as if nobody had come there.
+void Tree::take_back(std::span<const ArenaIndex> path) {
+  node(path.back())->state = NodeState::kNew;
+  for (ArenaIndex index : path) --node(index)->in_flight;
+}
+
+// Takes the collisions' visits out of flight and empties the batch.
+void Tree::finish(Batch& batch) {
+  for (const Batch::Collision& collision : batch.collisions_) {
+    for (ArenaIndex index : batch.path(collision.path_offset, collision.path_length)) {
+      node(index)->in_flight -= collision.visits;
+    }
+  }
+  batch.clear();
+  --batches_in_flight_;
+}
+
+// Expands a node. Without memory for its edges it stays as it was, and the next visit will try again.
+void Tree::give_edges(Node& leaf, std::span<const Move> moves, std::span<const uint16_t> priors) {
+  const ArenaIndex edges = arena_.allocate(edge_granules(static_cast<int>(moves.size())));
+  if (edges == kNone) {
+    leaf.state = NodeState::kNew;
+    full_ = true;
+    return;
+  }
+  sort_edges(moves, priors, arena_.at<Edge>(edges));
+  leaf.edges = edges;
+  leaf.edge_count = static_cast<uint8_t>(moves.size());
+  leaf.state = NodeState::kExpanded;
+  if (&leaf == node(root_)) {
+    update_allowed_edges();
+    mix_root_noise();
+  }
+}
+
+// Finishes `visits` visits in flight along a path. value: from the view of the side that moved into the last
+// node.
+void Tree::back_up(std::span<const ArenaIndex> path, Value value, uint32_t visits) {
+  double q = value.q, d = value.d, m = value.m;
+  for (size_t i = path.size(); i-- > 0;) {
+    Node& current = *node(path[i]);
+    if (current.bounds.proven() && current.state == NodeState::kExpanded) {
+      // Nothing that arrives late can change what is proven.
+      q = current.bounds.lower;
+      d = current.bounds.lower == 0 ? 1.0 : 0.0;
+      m = current.m;
+    }
+    current.visits += visits;
+    current.in_flight -= visits;
+    current.wl_sum += q * visits;
+    const double share = static_cast<double>(visits) / current.visits;
+    current.d += static_cast<float>((d - current.d) * share);
+    current.m += static_cast<float>((m - current.m) * share);
+    q = -q;
+    m += 1.0;
+  }
+  playouts_ += visits;
+  depth_sum_ += static_cast<uint64_t>(visits) * (path.size() - 1);
+  value_sum_ += q * visits;
+  value_square_sum_ += q * q * visits;
+}
+
+// The last node of the path has just been proven: moves the consequences up as far as they reach. A node
+// that gets proven has its statistics replaced by the exact value, and so have its shares in those above.
+void Tree::prove(std::span<const ArenaIndex> path) {
+  for (size_t i = path.size() - 1; i-- > 0;) {
+    Node& parent = *node(path[i]);
+    const Node before = parent;
+    if (!tighten(parent)) return;
+    double sign = 1.0;
+    for (size_t above = i; above-- > 0;) {
+      Node& ancestor = *node(path[above]);
+      sign = -sign;
+      ancestor.wl_sum += sign * (parent.wl_sum - before.wl_sum);
+      const float share = static_cast<float>(parent.visits) / static_cast<float>(ancestor.visits);
+      ancestor.d += (parent.d - before.d) * share;
+      ancestor.m += (parent.m - before.m) * share;
+    }
+  }
+}
+
+// Derives a node's bounds from its children's; true if they changed.
+bool Tree::tighten(Node& parent) const {
+  if (parent.state != NodeState::kExpanded || parent.bounds.proven()) return false;
+  int lower = -1, upper = -1;  // for the side to move
+  float quickest = 1e9f, longest = 0.0f;
+  for (int i = 0; i < parent.edge_count; ++i) {
+    const ArenaIndex index = i < parent.child_slots ? children_of(parent)[i] : kNone;
+    const Node* child = index == kNone ? nullptr : node(index);
+    const Bounds bounds = child == nullptr ? Bounds::unknown() : child->bounds;
+    lower = std::max<int>(lower, bounds.lower);
+    upper = std::max<int>(upper, bounds.upper);
+    if (child == nullptr || child->visits == 0 || !bounds.proven()) continue;
+    if (bounds.lower == 1) quickest = std::min(quickest, child->m);
+    longest = std::max(longest, child->m);
+  }
+  const Bounds bounds{static_cast<int8_t>(-upper), static_cast<int8_t>(-lower)};
+  if (bounds == parent.bounds) return false;
+  parent.bounds = bounds;
+  if (bounds.proven()) {
+    parent.wl_sum = bounds.lower * static_cast<double>(parent.visits);
+    parent.d = bounds.lower == 0 ? 1.0f : 0.0f;
+    parent.m = 1.0f + (lower == 1 ? quickest : longest);
+  }
+  return true;
+}
+
+}  // namespace wavefront

@@ -1,0 +1,298 @@
+// Gathering: walks from the root that end in positions to evaluate.
+//
+// One walk carries many visits and splits as PUCT shares them out, so positions on the way are played and
+// selected in once for all of them. Game ends and cache hits are backed up on the spot; a visit that meets a
+// position still under way is a collision: it stays in flight until the batch comes back, which steers other
+// visits elsewhere, and is then dropped.
+//
+// A batch may also look ahead: with the visits of the batch in flight the walks go on to positions that the
+// search is likely to want next. Their evaluations go to the cache and count for nothing until it does.
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+
+#include "chess/mix.h"
+#include "encoding/policy_index.h"
+#include "tree/tree.h"
+
+namespace wavefront {
+namespace {
+
+// Networks see the clock, but it matters little while the 50-move rule is far: one key for 0..31 plies, then
+// one for every 8.
+uint64_t clock_bucket(int rule50) {
+  return rule50 < 32 ? 0 : static_cast<uint64_t>(rule50 / 8);
+}
+
+// Walks ahead often meet what is under way already: so many such visits for each position are enough.
+constexpr int kCollisionsAhead = 4;
+
+}  // namespace
+
+CollectResult Tree::collect(Batch& batch, int target, uint64_t max_visits, int ahead) {
+  std::lock_guard lock(mutex_);
+  if (batch.tree_ != nullptr)
+    throw std::logic_error("the batch is still under way: apply or cancel it first");
+  if (target < 1 || ahead < 0 || ahead > batch.capacity() - target) {
+    throw std::invalid_argument("the number of positions to collect must be 1 to the batch's capacity");
+  }
+  free_some(static_cast<size_t>(target + ahead) * 8);
+  full_ = false;
+  batch.clear();
+  batch.tree_ = this;
+  ++batches_in_flight_;
+
+  result_ = {};
+  collision_events_ = 0;
+  // What was looked ahead to is found in the cache now.
+  const auto out_of_order_limit =
+      static_cast<uint64_t>(params_.max_out_of_order_factor * static_cast<float>(target + ahead));
+  const uint32_t collision_limit = collision_visits_limit();
+  while (!full_ && node(root_)->state != NodeState::kTerminal && result_.evaluations < target &&
+         result_.visits_done <= out_of_order_limit && result_.collision_visits < collision_limit &&
+         collision_events_ < params_.max_collision_events) {
+    uint64_t begun = result_.visits_done + static_cast<uint64_t>(result_.evaluations);
+    if (begun >= max_visits) break;
+    uint64_t visits = std::min<uint64_t>({static_cast<uint64_t>(target - result_.evaluations),
+                                          collision_limit - result_.collision_visits, max_visits - begun});
+    visit(batch, root_, static_cast<uint32_t>(visits));
+  }
+  batch.wanted_ = batch.leaves_.size();
+  if (ahead > 0 && result_.evaluations > 0) {
+    const uint64_t begun = result_.visits_done + static_cast<uint64_t>(result_.evaluations);
+    look_ahead(batch, static_cast<int>(std::min<uint64_t>(ahead, max_visits - begun)));
+  }
+  evaluations_ += result_.evaluations;
+  cache_hits_ += result_.cache_hits;
+  result_.full = full_;
+  return result_;
+}
+
+// Gathers up to `ahead` positions that the search would come to if its batch told it nothing new. Nothing is
+// backed up, and a position that the cache knows needs no second evaluation: both are collisions here.
+void Tree::look_ahead(Batch& batch, int ahead) {
+  const int end = result_.evaluations + ahead;
+  const auto limit = result_.collision_visits + static_cast<uint32_t>(kCollisionsAhead * ahead);
+  looking_ahead_ = true;
+  while (!full_ && result_.evaluations < end && result_.collision_visits < limit) {
+    visit(batch, root_, static_cast<uint32_t>(end - result_.evaluations));
+  }
+  looking_ahead_ = false;
+}
+
+// Brings `visits` visits to a node, with the history standing at its position and the path at its parent.
+void Tree::visit(Batch& batch, ArenaIndex index, uint32_t visits) {
+  Node& current = *node(index);
+  path_.push_back(index);
+  current.in_flight += visits;
+  const bool is_root = path_.size() == 1;
+
+  const bool decided = !is_root && (current.ends_game() || current.bounds.proven());
+  if (looking_ahead_ && decided) {
+    collide(batch, visits);
+  } else if (decided) {
+    Value value{static_cast<float>(current.bounds.lower), current.bounds.lower == 0 ? 1.0f : 0.0f, 0.0f};
+    if (current.ends_game()) {
+      value = {current.q(), current.d, 0.0f};
+    } else {
+      value.m = current.m;
+    }
+    back_up(path_, value, visits);
+    result_.visits_done += visits;
+  } else if (current.state == NodeState::kPending) {
+    collide(batch, visits);
+  } else if (current.state == NodeState::kExpanded) {
+    descend(batch, current, visits);
+  } else {
+    switch (expand(batch, current)) {
+      case Expansion::kQueued:
+        if (visits > 1) collide(batch, visits - 1);
+        break;
+      case Expansion::kKnown:
+        collide(batch, visits);
+        break;
+      case Expansion::kTerminal:
+        if (visits > 1) {
+          back_up(path_, {current.q(), current.d, 0.0f}, visits - 1);
+          result_.visits_done += visits - 1;
+        }
+        break;
+      case Expansion::kCached:
+        if (visits > 1 && current.state == NodeState::kExpanded) {
+          descend(batch, current, visits - 1);
+        } else if (visits > 1) {
+          collide(batch, visits - 1);
+        }
+        break;
+    }
+  }
+  path_.pop_back();
+}
+
+void Tree::descend(Batch& batch, Node& parent, uint32_t visits) {
+  const bool is_root = path_.size() == 1;
+  SelectionContext context{is_root, draw_score_for_mover(), {}};
+  if (is_root && allowed_edges_) context.allowed_edges = {allowed_edges_.get(), parent.edge_count};
+
+  const size_t first = choices_.size();
+  share_visits(arena_, parent, params_, context, visits, choices_);
+  const size_t last = choices_.size();
+
+  // Not all choices may find memory for their nodes; their visits are dropped like collisions.
+  bool has_slots = grow_children(parent, choices_[last - 1].edge + 1);
+  for (size_t i = first; i < last; ++i) {
+    const Choice choice = choices_[i];
+    ArenaIndex child = kNone;
+    if (has_slots || choice.edge < parent.child_slots) {
+      ArenaIndex& slot = children_of(parent)[choice.edge];
+      if (slot == kNone) slot = new_node();
+      child = slot;
+    }
+    if (child == kNone) {
+      full_ = true;
+      collide(batch, choice.visits);
+      continue;
+    }
+    history_.push(arena_.at<Edge>(parent.edges)[choice.edge].move());
+    visit(batch, child, choice.visits);
+    history_.pop();
+  }
+  choices_.resize(first);
+}
+
+// Makes room for at least `slots` children. False if there is no memory for it.
+bool Tree::grow_children(Node& parent, int slots) {
+  if (slots <= parent.child_slots) return true;
+  const int old_granules = child_granules(parent.child_slots);
+  const int new_granules = child_granules(slots);
+  if (new_granules > old_granules) {
+    ArenaIndex grown = arena_.allocate(new_granules);
+    if (grown == kNone) return false;
+    if (old_granules > 0) {
+      std::copy_n(children_of(parent), parent.child_slots, arena_.at<ArenaIndex>(grown));
+      arena_.free(parent.children, old_granules);
+    }
+    parent.children = grown;
+  }
+  std::fill(children_of(parent) + parent.child_slots, children_of(parent) + slots, kNone);
+  parent.child_slots = static_cast<uint8_t>(slots);
+  return true;
+}
+
+// One visit of a node without edges: the game's end, a cached evaluation, or a place in the batch.
+Tree::Expansion Tree::expand(Batch& batch, Node& leaf) {
+  MoveList moves;
+  history_.current().legal_moves(moves);
+  const uint32_t depth = static_cast<uint32_t>(path_.size() - 1);
+  max_depth_ = std::max(max_depth_, depth);
+  if (looking_ahead_) {
+    if (moves.size() == 0 || drawn_by_rule() || cycle_in_line() > 0) return Expansion::kKnown;
+  } else if (end_game(leaf, moves.size())) {
+    back_up(path_,
+            {static_cast<float>(leaf.bounds.proven() ? leaf.bounds.lower : 0),
+             leaf.bounds.proven() && leaf.bounds.lower != 0 ? 0.0f : 1.0f, 0.0f},
+            1);
+    if (params_.sticky_endgames && leaf.bounds.proven()) prove(path_);
+    ++result_.visits_done;
+    return Expansion::kTerminal;
+  }
+
+  const std::span<const Move> legal(moves.begin(), moves.end());
+  const uint64_t key = cache_key();
+  Value value;
+  if (auto priors = cache_.find(key, legal.size(), value); !priors.empty()) {
+    if (looking_ahead_) return Expansion::kKnown;
+    give_edges(leaf, legal, priors);
+    leaf.own_q = value.q;
+    back_up(path_, {-value.q, value.d, value.m}, 1);
+    ++result_.visits_done;
+    ++result_.cache_hits;
+    return Expansion::kCached;
+  }
+
+  leaf.state = NodeState::kPending;
+  const int transform =
+      encode(history_, params_.input_format, params_.history_fill, batch.positions_[batch.leaves_.size()]);
+  const Color side = history_.current().side_to_move();
+  for (Move move : legal) {
+    batch.moves_.push_back(move);
+    batch.policy_indices_.push_back(policy_index(move, side, transform));
+  }
+  batch.offsets_.push_back(static_cast<uint32_t>(batch.moves_.size()));
+  batch.leaves_.push_back({batch.keep_path(path_), static_cast<uint32_t>(path_.size()), key});
+  ++result_.evaluations;
+  return Expansion::kQueued;
+}
+
+// Marks a node at which the game is over. The root is searched as long as it has a legal move.
+bool Tree::end_game(Node& leaf, int legal_moves) {
+  const bool is_root = path_.size() == 1;
+  if (legal_moves == 0) {
+    leaf.state = NodeState::kTerminal;
+    leaf.bounds = Bounds::exact(history_.current().in_check() ? 1 : 0);
+    return true;
+  }
+  if (is_root) return false;
+  if (drawn_by_rule()) {
+    leaf.state = NodeState::kTerminal;
+    leaf.bounds = Bounds::exact(0);
+    return true;
+  }
+  if (const uint32_t cycle = cycle_in_line(); cycle > 0) {
+    leaf.state = NodeState::kTwoFold;
+    leaf.edges = cycle;
+    ++two_fold_nodes_;
+    return true;
+  }
+  return false;
+}
+
+bool Tree::drawn_by_rule() const {
+  const Position& position = history_.current();
+  return history_.repetitions() >= 2 || position.rule50() >= 100 || position.insufficient_material();
+}
+
+// Plies since the current position occurred before, if that was in the searched line and makes it a draw; 0
+// if not.
+uint32_t Tree::cycle_in_line() const {
+  if (!params_.two_fold_draws || history_.repetitions() != 1) return 0;
+  const auto cycle = static_cast<uint32_t>(history_.plies_since_repetition());
+  return path_.size() - 1 >= cycle ? cycle : 0;
+}
+
+void Tree::collide(Batch& batch, uint32_t visits) {
+  batch.collisions_.push_back({batch.keep_path(path_), static_cast<uint32_t>(path_.size()), visits});
+  result_.collision_visits += visits;
+  ++collision_events_;
+}
+
+uint32_t Tree::collision_visits_limit() const {
+  const double start = params_.max_collision_visits_scaling_start;
+  const double end = params_.max_collision_visits_scaling_end;
+  const double visits = node(root_)->visits;
+  const double most = std::max(1, params_.max_collision_visits);
+  if (visits >= end) return static_cast<uint32_t>(most);
+  if (visits <= start || end <= start) return 1;
+  double share = std::pow((visits - start) / (end - start), params_.max_collision_visits_scaling_power);
+  return static_cast<uint32_t>(std::max(1.0, most * share));
+}
+
+// The current position, how often it occurred before, the clock in steps, and by option earlier positions.
+uint64_t Tree::cache_key() const {
+  const Position& position = history_.current();
+  uint64_t key = position.key();
+  key = mix(key ^
+            mix((clock_bucket(position.rule50()) << 8) + static_cast<uint64_t>(history_.repetitions()) + 1));
+  const int earlier = std::min(params_.cache_history_length, history_.length() - 1);
+  for (int back = 1; back <= earlier; ++back) {
+    key = mix(key ^ (history_.at(back).key() + static_cast<uint64_t>(history_.repetitions(back))));
+  }
+  return key;
+}
+
+float Tree::draw_score_for_mover() const {
+  return history_.current().side_to_move() == Color::kWhite ? params_.draw_score : -params_.draw_score;
+}
+
+}  // namespace wavefront

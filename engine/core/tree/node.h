@@ -1,0 +1,106 @@
+// The search tree's two record types, in the arena's granules.
+//
+//   Node, 40 bytes: one visited position.
+//   +0  wl_sum      sum of W - L over its visits, from the view of the side that moved INTO the node
+//   +8  d           mean of D over its visits
+//   +12 m           mean of the expected plies to the end of the game, counted from the node
+//   +16 visits      finished visits           +20 in_flight   visits on their way through the node
+//   +24 edges       legal moves and priors    +28 children    node of each edge, for a prefix of the edges
+//   +32 edge_count  +33 child_slots  +34 state  +35 bounds    +36 own_q  the network's W - L, side to move's
+//   view
+//
+//   Edge, 4 bytes: a legal move and its prior, 16 bits each. Edges are sorted by prior, best first.
+//
+// All unvisited edges of a node have the same first-play urgency, so the best of them is the first, and the
+// visited ones are a prefix of the edges: children need slots for that prefix only. (Where a search is
+// limited to some root moves, the slots of those passed over hold kNone.) With 35 legal moves and the child
+// slots a visited node takes about 190 bytes.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+
+#include "chess/move.h"
+#include "tree/arena.h"
+
+namespace wavefront {
+
+// A prior in [0, 1] in 16 bits: 5 bits of exponent (2^-31 .. 1) and 11 bits of mantissa, rounded to nearest;
+// relative error at most 2^-12. The order of the bits is the order of the values.
+inline uint16_t pack_prior(float prior) {
+  constexpr int32_t kExponentOffset = 96 << 23;
+  int32_t bits = std::bit_cast<int32_t>(prior) - kExponentOffset + (1 << 11);
+  return static_cast<uint16_t>(std::max(bits, 0) >> 12);
+}
+
+inline float unpack_prior(uint16_t packed) {
+  if (packed == 0) return 0.0f;
+  return std::bit_cast<float>((static_cast<uint32_t>(packed) << 12) + (96u << 23));
+}
+
+struct Edge {
+  // The prior is the upper half, so that descending order of the words is descending order of the priors.
+  uint32_t word;
+
+  Edge() = default;
+  Edge(Move move, uint16_t packed_prior) : word((static_cast<uint32_t>(packed_prior) << 16) | move.raw()) {}
+  Move move() const { return Move::from_raw(static_cast<uint16_t>(word)); }
+  float prior() const { return unpack_prior(static_cast<uint16_t>(word >> 16)); }
+};
+static_assert(sizeof(Edge) == 4);
+
+enum class NodeState : uint8_t {
+  kNew,       // no edges yet; the next visit expands it
+  kPending,   // its evaluation is under way
+  kExpanded,  // has edges
+  kTerminal,  // the game is over here by the rules
+  kTwoFold,   // counted as a draw because it repeats a position of the searched line; may be undone
+};
+
+// Proven limits of the game value, from the view of the side that moved into the node: -1 loss, 0 draw, 1
+// win.
+struct Bounds {
+  int8_t lower : 4;
+  int8_t upper : 4;
+
+  static constexpr Bounds unknown() { return {-1, 1}; }
+  static constexpr Bounds exact(int value) {
+    return {static_cast<int8_t>(value), static_cast<int8_t>(value)};
+  }
+  bool proven() const { return lower == upper; }
+  bool operator==(const Bounds&) const = default;
+};
+
+struct Node {
+  double wl_sum;
+  float d;
+  float m;
+  uint32_t visits;
+  uint32_t in_flight;
+  ArenaIndex edges;  // for kTwoFold: plies since the position's earlier occurrence
+  ArenaIndex children;
+  uint8_t edge_count;
+  uint8_t child_slots;
+  NodeState state;
+  Bounds bounds;
+  float own_q;
+
+  float q() const { return static_cast<float>(wl_sum / visits); }
+  bool ends_game() const { return state == NodeState::kTerminal || state == NodeState::kTwoFold; }
+};
+static_assert(sizeof(Node) == 40 && sizeof(Node) % Arena::kGranuleBytes == 0);
+
+inline constexpr int kNodeGranules = sizeof(Node) / Arena::kGranuleBytes;
+
+// Both lists pack two entries into a granule.
+inline constexpr int edge_granules(int edges) {
+  return (edges + 1) / 2;
+}
+
+// Child lists grow by doubling: room for 2, 4, 8 .. entries.
+inline int child_granules(int slots) {
+  return slots == 0 ? 0 : static_cast<int>(std::bit_ceil(static_cast<unsigned>(slots + 1) / 2));
+}
+
+}  // namespace wavefront

@@ -1,0 +1,160 @@
+// What the search has found: the root, its moves and their principal variations.
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <tuple>
+
+#include "chess/uci_move.h"
+#include "tree/tree.h"
+
+namespace wavefront {
+
+// Visited edges from best to worst: quick wins first, lost moves last, else by visits, Q and prior.
+std::vector<Tree::RankedEdge> Tree::ranked_edges(const Node& parent, bool is_root) const {
+  std::vector<RankedEdge> ranked;
+  if (parent.state != NodeState::kExpanded) return ranked;
+  for (int i = 0; i < parent.edge_count; ++i) {
+    if (is_root && allowed_edges_ && !allowed_edges_[i]) continue;
+    ArenaIndex index = i < parent.child_slots ? children_of(parent)[i] : kNone;
+    const Node* child = index == kNone ? nullptr : node(index);
+    if (child != nullptr && child->visits == 0) child = nullptr;
+    if (child == nullptr && !is_root) continue;
+    ranked.push_back({i, child});
+  }
+  auto rank = [](const RankedEdge& ranked_edge) {
+    const Node* child = ranked_edge.child;
+    if (child == nullptr) return std::tuple(0, 0.0f, 0u, 0.0f, -ranked_edge.edge);
+    int decided = child->bounds.lower == 1 ? 1 : child->bounds.upper == -1 ? -1 : 0;
+    float plies = child->m;
+    float speed = decided == 1 ? -plies : decided == -1 ? plies : 0.0f;
+    return std::tuple(decided, speed, child->visits, child->q(), -ranked_edge.edge);
+  };
+  std::sort(ranked.begin(), ranked.end(),
+            [&](const RankedEdge& a, const RankedEdge& b) { return rank(a) > rank(b); });
+  return ranked;
+}
+
+std::optional<Proof> Tree::proof_of(const Node& child) const {
+  if (!child.bounds.proven() || child.visits == 0) return std::nullopt;
+  return Proof{child.bounds.lower, static_cast<int>(std::lround(child.m)) + 1};
+}
+
+Evaluation Tree::evaluation_of(const Node& child) const {
+  if (child.visits == 0) return {};
+  return {child.wl_sum / child.visits, child.d, child.m + 1.0};
+}
+
+// Asked for with every batch, so the moves are put in order only when something is proven. With a choice of
+// root moves only these count, and the root's own bounds do not help.
+std::optional<Proof> Tree::root_proof() const {
+  const Node& root = *node(root_);
+  if (root.state == NodeState::kTerminal) return Proof{-root.bounds.lower, 0};
+  if (root.state != NodeState::kExpanded) return std::nullopt;
+  int best = -1;
+  bool all_proven = true;
+  for (int i = 0; i < root.edge_count; ++i) {
+    if (allowed_edges_ && !allowed_edges_[i]) continue;
+    const ArenaIndex index = i < root.child_slots ? children_of(root)[i] : kNone;
+    if (index == kNone || node(index)->visits == 0 || !node(index)->bounds.proven()) {
+      all_proven = false;
+    } else {
+      best = std::max<int>(best, node(index)->bounds.lower);
+    }
+  }
+  if (best == 1 || (all_proven && best == -1)) return proof_of(*ranked_edges(root, true).front().child);
+  if (all_proven) return Proof{0, 0};
+  return std::nullopt;
+}
+
+RootInfo Tree::root_info() const {
+  std::lock_guard lock(mutex_);
+  const Node& root = *node(root_);
+  RootInfo info;
+  info.visits = root.visits;
+  info.playouts = playouts_;
+  info.mean_depth = playouts_ == 0 ? 0.0 : static_cast<double>(depth_sum_) / static_cast<double>(playouts_);
+  info.max_depth = max_depth_;
+  info.evaluations = evaluations_;
+  info.cache_hits = cache_hits_;
+  if (root.visits > 0) {
+    info.evaluation = {-root.wl_sum / root.visits, root.d, root.m};
+  }
+  if (root.state == NodeState::kExpanded) {
+    constexpr float kUnknown = std::numeric_limits<float>::quiet_NaN();
+    Value own{root.own_q, kUnknown, kUnknown};
+    cache_.find(cache_key(), root.edge_count, own);
+    info.own_evaluation = {own.q, own.d, own.m};
+  }
+  if (playouts_ > 0) {
+    const double count = static_cast<double>(playouts_), mean = value_sum_ / count;
+    info.q_deviation = std::sqrt(std::max(0.0, value_square_sum_ / count - mean * mean));
+  }
+  info.proof = root_proof();
+  info.memory_bytes = arena_.used_bytes();
+  info.hashfull = static_cast<int>(arena_.used_bytes() * 1000 / arena_.max_bytes());
+  info.batches_in_flight = batches_in_flight_;
+  info.full = full_;
+  return info;
+}
+
+std::vector<Line> Tree::lines(int count) const {
+  std::lock_guard lock(mutex_);
+  std::vector<Line> found;
+  const Node& root = *node(root_);
+  for (const RankedEdge& first : ranked_edges(root, true)) {
+    if (static_cast<int>(found.size()) >= count) break;
+    // Of moves that were never looked at there is nothing to say; one alone is better than no move.
+    if (first.child == nullptr && !found.empty()) break;
+    Line line;
+    line.prior = arena_.at<Edge>(root.edges)[first.edge].prior();
+    if (first.child != nullptr) {
+      line.visits = first.child->visits;
+      line.evaluation = evaluation_of(*first.child);
+      line.proof = proof_of(*first.child);
+    }
+    Position position = history_.current();
+    const Node* parent = &root;
+    RankedEdge step = first;
+    while (true) {
+      const Move move = arena_.at<Edge>(parent->edges)[step.edge].move();
+      line.moves.push_back(move_to_uci(position, move, game_->chess960));
+      position.play(move);
+      if (step.child == nullptr) break;
+      parent = step.child;
+      auto replies = ranked_edges(*parent, false);
+      if (replies.empty()) break;
+      step = replies.front();
+    }
+    found.push_back(std::move(line));
+  }
+  return found;
+}
+
+std::vector<ChildInfo> Tree::children() const {
+  std::lock_guard lock(mutex_);
+  std::vector<ChildInfo> infos;
+  const Node& root = *node(root_);
+  const float scale = exploration_scale(params_, true, root.visits);
+  for (const RankedEdge& ranked : ranked_edges(root, true)) {
+    const Edge& edge = arena_.at<Edge>(root.edges)[ranked.edge];
+    ChildInfo info;
+    info.move = move_to_uci(history_.current(), edge.move(), game_->chess960);
+    info.prior = info.raw_prior = edge.prior();
+    for (const Edge& before : edges_before_noise_) {
+      if (before.move() == edge.move()) info.raw_prior = before.prior();
+    }
+    if (ranked.child != nullptr) {
+      info.visits = ranked.child->visits;
+      info.in_flight = ranked.child->in_flight;
+      info.evaluation = evaluation_of(*ranked.child);
+      info.proof = proof_of(*ranked.child);
+      if (ranked.child->state == NodeState::kExpanded) info.own_q = -ranked.child->own_q;
+    }
+    info.exploration = edge.prior() * scale / static_cast<float>(1 + info.visits + info.in_flight);
+    infos.push_back(std::move(info));
+  }
+  return infos;
+}
+
+}  // namespace wavefront

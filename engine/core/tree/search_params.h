@@ -1,0 +1,67 @@
+// Every setting of the search core, with lc0's names' meaning and defaults.
+#pragma once
+
+#include <cstddef>
+
+#include "encoding/encoder.h"
+
+namespace wavefront {
+
+struct SearchParams {
+  // PUCT's exploration: cpuct + cpuct_factor * ln((N + cpuct_base) / cpuct_base), own values at the root.
+  float cpuct = 1.745f;
+  float cpuct_base = 38739.0f;
+  float cpuct_factor = 3.894f;
+  float cpuct_at_root = 1.745f;
+  float cpuct_base_at_root = 38739.0f;
+  float cpuct_factor_at_root = 3.894f;
+
+  // First-play urgency: Q of an unvisited move. Reduction: the parent's Q less fpu_value times the square
+  // root of the visited moves' prior sum. Absolute: fpu_value itself.
+  bool fpu_absolute = false;
+  float fpu_value = 0.33f;
+  bool fpu_absolute_at_root = false;
+  float fpu_value_at_root = 0.33f;
+
+  // Priors are the softmax of logits divided by this.
+  float policy_temperature = 1.359f;
+
+  // Moves-left utility; max_effect 0 turns it off.
+  float moves_left_max_effect = 0.0345f;
+  float moves_left_threshold = 0.8f;
+  float moves_left_slope = 0.0027f;
+  float moves_left_constant_factor = 0.0f;
+  float moves_left_scaled_factor = 1.6521f;
+  float moves_left_quadratic_factor = -0.6521f;
+
+  // Value of a draw for White, -1 to 1.
+  float draw_score = 0.0f;
+
+  // A position that repeats one of the searched line counts as a draw.
+  bool two_fold_draws = true;
+
+  // Proven results move up the tree.
+  bool sticky_endgames = true;
+
+  // How many visits of one batch may be spent on positions already under way. The limit on visits grows from
+  // 1 at scaling_start visits of the tree to max_collision_visits at scaling_end.
+  int max_collision_events = 917;
+  int max_collision_visits = 80000;
+  int max_collision_visits_scaling_start = 28;
+  int max_collision_visits_scaling_end = 145000;
+  float max_collision_visits_scaling_power = 1.25f;
+
+  // A batch is sent as it is once cache hits and game ends have taken this many times its size in visits.
+  float max_out_of_order_factor = 2.4f;
+
+  size_t tree_bytes = size_t{4096} << 20;
+  size_t cache_bytes = size_t{256} << 20;
+
+  // Earlier positions that must be equal, besides the current one, for a cached evaluation to be used.
+  int cache_history_length = 0;
+
+  InputFormat input_format = InputFormat::kClassical;
+  HistoryFill history_fill = HistoryFill::kFenOnly;
+};
+
+}  // namespace wavefront

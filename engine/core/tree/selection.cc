@@ -1,0 +1,149 @@
+#include "tree/selection.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace wavefront {
+namespace {
+
+constexpr float kNever = -std::numeric_limits<float>::infinity();
+
+// The edges' scores as arrays, so that the loops over them vectorise.
+struct Candidates {
+  float utility[256];
+  float exploration[256];  // P * c * sqrt(N)
+  float started[256];      // 1 + visits + in flight
+  uint32_t given[256];
+  int count = 0;
+
+  float score(int i) const { return utility[i] + exploration[i] / started[i]; }
+};
+
+// Visits that edge `best` takes until its score falls to that of the runner-up.
+uint32_t visits_until_overtaken(const Candidates& candidates, int best, float runner_up, uint32_t most) {
+  float lead = runner_up - candidates.utility[best];
+  if (!(lead > 0.0f)) return most;  // its utility alone keeps it ahead
+  float needed = candidates.exploration[best] / lead - candidates.started[best];
+  if (needed >= static_cast<float>(most)) return most;
+  return std::max(1u, static_cast<uint32_t>(std::max(0.0f, needed)) + 1u);
+}
+
+// Exploration factor of a node with this many visits.
+float cpuct(const SearchParams& params, bool is_root, uint32_t visits) {
+  float init = is_root ? params.cpuct_at_root : params.cpuct;
+  float base = is_root ? params.cpuct_base_at_root : params.cpuct_base;
+  float factor = is_root ? params.cpuct_factor_at_root : params.cpuct_factor;
+  if (factor == 0.0f) return init;
+  return init + factor * std::log((static_cast<float>(visits) + base) / base);
+}
+
+}  // namespace
+
+float exploration_scale(const SearchParams& params, bool is_root, uint32_t visits) {
+  const uint32_t child_visits = visits == 0 ? 0 : visits - 1;
+  return cpuct(params, is_root, visits) * std::sqrt(static_cast<float>(std::max(child_visits, 1u)));
+}
+
+float first_play_urgency(const SearchParams& params, bool is_root, float parent_q, float visited_policy) {
+  bool absolute = is_root ? params.fpu_absolute_at_root : params.fpu_absolute;
+  float value = is_root ? params.fpu_value_at_root : params.fpu_value;
+  return absolute ? value : parent_q - value * std::sqrt(visited_policy);
+}
+
+float moves_left_utility(const SearchParams& params, float q, float parent_q, float child_m, float parent_m) {
+  float threshold = params.moves_left_threshold;
+  if (params.moves_left_max_effect <= 0.0f || std::abs(parent_q) <= threshold) return 0.0f;
+  float effect = std::clamp(params.moves_left_slope * (child_m - parent_m), -params.moves_left_max_effect,
+                            params.moves_left_max_effect);
+  effect = q > 0.0f ? -effect : effect;
+  float size = std::abs(q);
+  if (threshold > 0.0f && threshold < 1.0f) size = std::max(0.0f, size - threshold) / (1.0f - threshold);
+  return effect * (params.moves_left_constant_factor + params.moves_left_scaled_factor * size +
+                   params.moves_left_quadratic_factor * size * size);
+}
+
+void share_visits(const Arena& arena, const Node& node, const SearchParams& params,
+                  const SelectionContext& context, uint32_t visits, std::vector<Choice>& choices) {
+  const Edge* edges = arena.at<Edge>(node.edges);
+  const ArenaIndex* children = node.child_slots == 0 ? nullptr : arena.at<ArenaIndex>(node.children);
+  const float scale = exploration_scale(params, context.is_root, node.visits);
+  // The root right after a move was played can be expanded yet have no visit of its own.
+  const float parent_q = node.visits == 0 ? 0.0f : -node.q() + context.draw_score * node.d;
+  const float parent_m = node.m;
+  const bool moves_left_matters =
+      params.moves_left_max_effect > 0.0f && std::abs(parent_q) > params.moves_left_threshold;
+
+  Candidates candidates;
+  float visited_policy = 0.0f;
+  for (int i = 0; i < node.child_slots; ++i) {
+    float prior = edges[i].prior();
+    candidates.exploration[i] = prior * scale;
+    candidates.started[i] = 1.0f;
+    candidates.given[i] = 0;
+    candidates.utility[i] = std::numeric_limits<float>::quiet_NaN();  // unvisited, until the urgency is known
+    if (children[i] == kNone) continue;
+    const Node& child = *arena.at<Node>(children[i]);
+    candidates.started[i] += static_cast<float>(child.visits + child.in_flight);
+    if (child.visits == 0) continue;
+    visited_policy += prior;
+    float q = child.q() + context.draw_score * child.d;
+    candidates.utility[i] = q;
+    if (moves_left_matters) {
+      candidates.utility[i] += moves_left_utility(params, q, parent_q, child.m, parent_m);
+    }
+  }
+  candidates.count = node.child_slots;
+
+  const float urgency = first_play_urgency(params, context.is_root, parent_q, visited_policy);
+  for (int i = 0; i < candidates.count; ++i) {
+    if (std::isnan(candidates.utility[i])) candidates.utility[i] = urgency;
+  }
+  auto is_allowed = [&](int edge) { return context.allowed_edges.empty() || context.allowed_edges[edge]; };
+  for (int i = 0; i < candidates.count; ++i) {
+    if (!is_allowed(i)) candidates.utility[i] = kNever;
+  }
+  // Adds the first edge without a slot, past those that are not searched.
+  auto add_next = [&] {
+    while (candidates.count < node.edge_count) {
+      int i = candidates.count++;
+      bool allowed = is_allowed(i);
+      candidates.utility[i] = allowed ? urgency : kNever;
+      candidates.exploration[i] = edges[i].prior() * scale;
+      candidates.started[i] = 1.0f;
+      candidates.given[i] = 0;
+      if (allowed) return;
+    }
+  };
+  add_next();
+
+  for (uint32_t left = visits; left > 0;) {
+    int best = 0;
+    float best_score = candidates.score(0);
+    float runner_up = kNever;
+    for (int i = 1; i < candidates.count; ++i) {
+      float score = candidates.score(i);
+      if (score > best_score) {
+        runner_up = best_score;
+        best_score = score;
+        best = i;
+      } else if (score > runner_up) {
+        runner_up = score;
+      }
+    }
+    bool opens_next = best == candidates.count - 1 && best >= node.child_slots;
+    uint32_t given = left == 1 ? 1
+                     : opens_next && best + 1 < node.edge_count
+                         ? 1
+                         : visits_until_overtaken(candidates, best, runner_up, left);
+    candidates.given[best] += given;
+    candidates.started[best] += static_cast<float>(given);
+    left -= given;
+    if (opens_next) add_next();
+  }
+  for (int i = 0; i < candidates.count; ++i) {
+    if (candidates.given[i] > 0) choices.push_back({i, candidates.given[i]});
+  }
+}
+
+}  // namespace wavefront

@@ -1,0 +1,274 @@
+#include "tree/tree.h"
+
+#include <algorithm>
+#include <random>
+#include <stdexcept>
+
+#include "chess/fen.h"
+#include "chess/uci_move.h"
+
+namespace wavefront {
+namespace {
+
+bool same_evaluations(const SearchParams& a, const SearchParams& b) {
+  return a.input_format == b.input_format && a.history_fill == b.history_fill &&
+         a.policy_temperature == b.policy_temperature && a.cache_history_length == b.cache_history_length &&
+         a.cache_bytes == b.cache_bytes;
+}
+
+bool same_tree(const SearchParams& a, const SearchParams& b) {
+  return same_evaluations(a, b) && a.draw_score == b.draw_score && a.two_fold_draws == b.two_fold_draws &&
+         a.sticky_endgames == b.sticky_endgames;
+}
+
+bool same_start(const Game& a, const Game& b) {
+  return a.chess960 == b.chess960 && to_fen(a.start, a.chess960) == to_fen(b.start, b.chess960);
+}
+
+}  // namespace
+
+Tree::Tree(const SearchParams& params)
+    : params_(params), arena_(params.tree_bytes), cache_(params.cache_bytes), history_(Position::start()) {
+  set_position(Game());
+}
+
+void Tree::set_params(const SearchParams& params) {
+  std::lock_guard lock(mutex_);
+  if (batches_in_flight_ > 0) throw std::logic_error("settings cannot change while a batch is under way");
+  if (!same_evaluations(params, params_)) cache_ = EvaluationCache(params.cache_bytes);
+  if (!same_tree(params, params_)) reset_root();
+  arena_.set_max_bytes(params.tree_bytes);
+  params_ = params;
+}
+
+uint32_t Tree::set_position(const Game& game) {
+  std::lock_guard lock(mutex_);
+  if (batches_in_flight_ > 0) throw std::logic_error("the position cannot change while a batch is under way");
+  if (!game.playable())
+    throw std::invalid_argument("the side to move could take the king: no move can be played");
+  bool follows = game_ && same_start(*game_, game) && game_->moves.size() <= game.moves.size() &&
+                 std::equal(game_->moves.begin(), game_->moves.end(), game.moves.begin());
+  size_t known = follows ? game_->moves.size() : 0;
+  game_ = game;
+  history_ = game.history;
+  root_moves_.clear();
+  root_noise_.reset();
+  if (!follows || !advance_root(std::span(game.moves).subspan(known))) reset_root();
+  reset_counters();
+  update_allowed_edges();
+  return node(root_)->visits;
+}
+
+void Tree::set_root_moves(const std::vector<std::string>& moves) {
+  std::lock_guard lock(mutex_);
+  std::vector<Move> parsed;
+  for (const std::string& move : moves) {
+    parsed.push_back(parse_uci(history_.current(), move));
+  }
+  root_moves_ = std::move(parsed);
+  update_allowed_edges();
+}
+
+void Tree::clear() {
+  std::lock_guard lock(mutex_);
+  if (batches_in_flight_ > 0) throw std::logic_error("the tree cannot be cleared while a batch is under way");
+  reset_root();
+  reset_counters();
+  update_allowed_edges();
+}
+
+void Tree::clear_cache() {
+  std::lock_guard lock(mutex_);
+  cache_.clear();
+}
+
+ArenaIndex Tree::new_node() {
+  ArenaIndex index = arena_.allocate(kNodeGranules);
+  while (index == kNone && !to_free_.empty()) {
+    free_some(1000);
+    index = arena_.allocate(kNodeGranules);
+  }
+  if (index == kNone) return kNone;
+  *node(index) = Node{.wl_sum = 0,
+                      .d = 0,
+                      .m = 0,
+                      .visits = 0,
+                      .in_flight = 0,
+                      .edges = kNone,
+                      .children = kNone,
+                      .edge_count = 0,
+                      .child_slots = 0,
+                      .state = NodeState::kNew,
+                      .bounds = Bounds::unknown(),
+                      .own_q = 0};
+  return index;
+}
+
+void Tree::reset_root() {
+  arena_.clear();
+  to_free_.clear();
+  two_fold_nodes_ = 0;
+  edges_before_noise_.clear();
+  root_ = new_node();
+}
+
+void Tree::reset_counters() {
+  playouts_ = 0;
+  depth_sum_ = 0;
+  value_sum_ = value_square_sum_ = 0;
+  max_depth_ = 0;
+  evaluations_ = 0;
+  cache_hits_ = 0;
+  full_ = false;
+}
+
+// Follows the moves down the tree and cuts off everything else. False if they leave the tree.
+bool Tree::advance_root(std::span<const Move> moves) {
+  for (Move move : moves) {
+    Node& old_root = *node(root_);
+    ArenaIndex next = kNone;
+    if (old_root.state == NodeState::kExpanded) {
+      const Edge* edges = arena_.at<Edge>(old_root.edges);
+      for (int i = 0; i < old_root.child_slots; ++i) {
+        if (edges[i].move() == move) std::swap(next, children_of(old_root)[i]);
+      }
+    }
+    if (next == kNone) return false;
+    release(root_);
+    root_ = next;
+  }
+  if (moves.empty()) return true;
+  edges_before_noise_.clear();
+  if (two_fold_nodes_ > 0 && node(root_)->state == NodeState::kExpanded) undo_two_folds(*node(root_), 0);
+  forget_terminal_root();
+  return true;
+}
+
+// The game may go on where the search saw it end (draws that nobody claimed): search there all the same.
+void Tree::forget_terminal_root() {
+  Node& root = *node(root_);
+  if (!root.ends_game()) return;
+  if (root.state == NodeState::kTwoFold) --two_fold_nodes_;
+  ArenaIndex fresh = new_node();
+  if (fresh == kNone) return;
+  arena_.free(root_, kNodeGranules);
+  root_ = fresh;
+}
+
+// A repetition counted as a draw because its first occurrence was in the searched line. Where that has
+// become part of the game, the draw is taken back: its visits leave the tree and the position is searched
+// again.
+void Tree::undo_two_folds(Node& parent, uint32_t depth) {
+  const float proven_m = parent.m;
+  for (int i = 0; i < parent.child_slots; ++i) {
+    ArenaIndex index = children_of(parent)[i];
+    if (index == kNone) continue;
+    Node& child = *node(index);
+    const Node before = child;
+    if (child.state == NodeState::kTwoFold && child.edges > depth + 1) {
+      child.wl_sum = 0;
+      child.visits = 0;
+      child.edges = kNone;
+      child.state = NodeState::kNew;
+      --two_fold_nodes_;
+    } else if (child.state == NodeState::kExpanded) {
+      undo_two_folds(child, depth + 1);
+    }
+    if (before.visits == child.visits) continue;
+    const auto was = static_cast<float>(before.visits), is = static_cast<float>(child.visits);
+    const auto old_visits = static_cast<float>(parent.visits);
+    parent.visits -= before.visits - child.visits;
+    const auto new_visits = static_cast<float>(parent.visits);
+    parent.wl_sum += before.wl_sum - child.wl_sum;
+    parent.d = (parent.d * old_visits - before.d * was + child.d * is) / new_visits;
+    parent.m = (parent.m * old_visits - (before.m + 1) * was + (child.m + 1) * is) / new_visits;
+  }
+  if (parent.bounds.proven()) {
+    parent.wl_sum = parent.bounds.lower * static_cast<double>(parent.visits);
+    parent.d = parent.bounds.lower == 0 ? 1.0f : 0.0f;
+    parent.m = proven_m;
+  }
+}
+
+void Tree::update_allowed_edges() {
+  const Node& root = *node(root_);
+  allowed_edges_.reset();
+  if (root_moves_.empty() || root.state != NodeState::kExpanded) return;
+  allowed_edges_ = std::make_unique<bool[]>(root.edge_count);
+  const Edge* edges = arena_.at<Edge>(root.edges);
+  for (int i = 0; i < root.edge_count; ++i) {
+    allowed_edges_[i] =
+        std::find(root_moves_.begin(), root_moves_.end(), edges[i].move()) != root_moves_.end();
+  }
+}
+
+void Tree::add_root_noise(float epsilon, float alpha, uint64_t seed) {
+  std::lock_guard lock(mutex_);
+  if (!(epsilon >= 0.0f && epsilon <= 1.0f && alpha > 0.0f && alpha < 1e6f)) {
+    throw std::invalid_argument("noise needs an epsilon of 0 to 1 and an alpha above 0");
+  }
+  if (batches_in_flight_ > 0) throw std::logic_error("noise cannot be added while a batch is under way");
+  root_noise_ = RootNoise{epsilon, alpha, seed};
+  mix_root_noise();
+}
+
+// The edges stay sorted by prior, so they and the children's slots change places. Visited edges need not be a
+// prefix afterwards: the slots in between hold kNone.
+void Tree::mix_root_noise() {
+  Node& root = *node(root_);
+  if (!root_noise_ || root.state != NodeState::kExpanded) return;
+  const RootNoise noise = *root_noise_;
+  root_noise_.reset();
+  if (!edges_before_noise_.empty()) return;
+
+  std::mt19937_64 generator(noise.seed);
+  std::gamma_distribution<double> gamma(noise.alpha, 1.0);
+  std::vector<double> draws(root.edge_count);
+  double sum = 0.0;
+  for (double& draw : draws) sum += draw = gamma(generator);
+  if (!(sum > 0.0)) return;  // every draw underflowed: alpha is next to nothing
+
+  Edge* edges = arena_.at<Edge>(root.edges);
+  std::vector<std::pair<Edge, ArenaIndex>> mixed;
+  for (int i = 0; i < root.edge_count; ++i) {
+    const double prior = (1.0 - noise.epsilon) * edges[i].prior() + noise.epsilon * draws[i] / sum;
+    mixed.emplace_back(Edge(edges[i].move(), pack_prior(static_cast<float>(std::min(prior, 1.0)))),
+                       i < root.child_slots ? children_of(root)[i] : kNone);
+  }
+  std::sort(mixed.begin(), mixed.end(),
+            [](const auto& a, const auto& b) { return a.first.word > b.first.word; });
+  int slots = 0;
+  for (int i = 0; i < root.edge_count; ++i) {
+    if (mixed[i].second != kNone) slots = i + 1;
+  }
+  if (!grow_children(root, slots)) return;  // no memory: better without noise than without children
+  edges_before_noise_.assign(edges, edges + root.edge_count);
+  for (int i = 0; i < root.edge_count; ++i) {
+    edges[i] = mixed[i].first;
+    if (i < root.child_slots) children_of(root)[i] = mixed[i].second;
+  }
+  update_allowed_edges();
+}
+
+void Tree::release(ArenaIndex subtree) {
+  to_free_.push_back(subtree);
+}
+
+void Tree::free_some(size_t nodes) {
+  for (; nodes > 0 && !to_free_.empty(); --nodes) {
+    ArenaIndex index = to_free_.back();
+    to_free_.pop_back();
+    Node& dead = *node(index);
+    if (dead.state == NodeState::kTwoFold) --two_fold_nodes_;
+    if (dead.state == NodeState::kExpanded) {
+      for (int i = 0; i < dead.child_slots; ++i) {
+        if (ArenaIndex child = children_of(dead)[i]; child != kNone) to_free_.push_back(child);
+      }
+      arena_.free(dead.edges, edge_granules(dead.edge_count));
+      if (dead.child_slots > 0) arena_.free(dead.children, child_granules(dead.child_slots));
+    }
+    arena_.free(index, kNodeGranules);
+  }
+}
+
+}  // namespace wavefront

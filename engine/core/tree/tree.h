@@ -1,0 +1,228 @@
+// The search tree: gathers leaves into batches, takes evaluations back, answers what it has found.
+//
+// One thread searches (set_position, collect, apply, cancel); any thread may ask (root_info, lines ...).
+// Every public function takes the tree's lock. Several batches may be under way at once; the position can
+// change only when none is.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "chess/game.h"
+#include "chess/history.h"
+#include "tree/arena.h"
+#include "tree/batch.h"
+#include "tree/evaluation_cache.h"
+#include "tree/node.h"
+#include "tree/search_params.h"
+#include "tree/selection.h"
+
+namespace wavefront {
+
+struct CollectResult {
+  int evaluations = 0;            // positions in the batch
+  uint32_t visits_done = 0;       // visits finished on the spot: cache hits, game ends, proven positions
+  uint32_t cache_hits = 0;        // of these, evaluations found in the cache
+  uint32_t collision_visits = 0;  // visits that met positions under way and were not used
+  bool full = false;              // the tree's memory is used up
+};
+
+// What the search knows of a move or a position. q, w, d, l are for the side to move at the root.
+struct Evaluation {
+  double q = 0, d = 0, m = 0;
+  double win() const { return (1 - d + q) / 2; }
+  double loss() const { return (1 - d - q) / 2; }
+};
+
+// Proven game value for the side to move at the root and, for wins and losses, plies to the mate.
+struct Proof {
+  int value;
+  int plies;
+};
+
+struct ChildInfo {
+  std::string move;
+  uint32_t visits = 0;
+  uint32_t in_flight = 0;
+  float prior = 0;
+  float raw_prior = 0;  // before noise was mixed in
+  Evaluation evaluation;
+  std::optional<float> own_q;  // the network's evaluation, for the side to move at the root
+  float exploration = 0;       // PUCT's U
+  std::optional<Proof> proof;
+};
+
+struct Line {
+  std::vector<std::string> moves;
+  uint32_t visits = 0;
+  float prior = 0;
+  Evaluation evaluation;
+  std::optional<Proof> proof;
+};
+
+struct RootInfo {
+  uint32_t visits = 0;    // of the root, those kept from earlier searches included
+  uint64_t playouts = 0;  // visits since the position was set
+  double mean_depth = 0;  // plies from the root to the leaves of these
+  uint32_t max_depth = 0;
+  uint64_t evaluations = 0;  // positions sent to the evaluator since the position was set
+  uint64_t cache_hits = 0;
+  Evaluation evaluation;
+  // The network's evaluation; d and m are NaN if it is no longer cached.
+  std::optional<Evaluation> own_evaluation;
+  double q_deviation = 0;  // standard deviation of the values that the playouts brought back
+  std::optional<Proof> proof;
+  uint64_t memory_bytes = 0;  // of the tree
+  int hashfull = 0;           // tree memory in use, in thousandths of what is allowed
+  int batches_in_flight = 0;
+  bool full = false;
+};
+
+class Tree {
+ public:
+  explicit Tree(const SearchParams& params);
+  Tree(const Tree&) = delete;
+  Tree& operator=(const Tree&) = delete;
+
+  const SearchParams& params() const { return params_; }
+
+  // Settings may change between searches. A change of what cached or stored evaluations depend on (input
+  // format, policy temperature, history fill ...) clears the cache and the tree.
+  void set_params(const SearchParams& params);
+
+  // Makes a game's current position the root. If it follows from the root so far by moves of the tree, that
+  // part is kept; returns the visits kept. Throws std::logic_error while a batch is under way,
+  // std::invalid_argument for a position in which the king could be taken.
+  uint32_t set_position(const Game& game);
+
+  // Limits the search to these root moves; none: all. Throws std::invalid_argument for an illegal one.
+  void set_root_moves(const std::vector<std::string>& moves);
+
+  // Mixes noise into the root's priors, once as long as the position stays the root: P becomes (1 - epsilon)
+  // P + epsilon * noise with noise drawn from a symmetric Dirichlet distribution (AlphaZero's exploration at
+  // the root). If the root is not evaluated yet, as soon as it is. Throws std::invalid_argument unless 0 <=
+  // epsilon <= 1 and alpha > 0.
+  void add_root_noise(float epsilon, float alpha, uint64_t seed);
+
+  // Forgets the tree; the evaluation cache stays.
+  void clear();
+  void clear_cache();
+
+  // Walks the tree until `target` leaves wait in the batch, `max_visits` visits are done or under way, or
+  // nothing more can be gathered sensibly before an answer comes. The batch must be empty (new, applied or
+  // cancelled). Then up to `ahead` more positions join the batch, no more than there are visits left: those
+  // that the search is likely to want next. They are evaluated into the cache and get no visit now.
+  CollectResult collect(Batch& batch, int target, uint64_t max_visits, int ahead = 0);
+
+  // Takes the evaluations of a collected batch and empties it. logits: one for each policy index sent; wdl:
+  // three for each position; moves_left: one for each. Throws std::invalid_argument, and changes nothing, if
+  // sizes are wrong or a value is not finite.
+  void apply(Batch& batch, std::span<const float> logits, std::span<const float> wdl,
+             std::span<const float> moves_left);
+
+  // Takes a batch back as if it had not been collected, and empties it.
+  void cancel(Batch& batch);
+
+  RootInfo root_info() const;
+  // The best `count` moves with their principal variations, best first, of those that have visits; if none
+  // has any, the move with the highest prior.
+  std::vector<Line> lines(int count) const;
+  // Every searched root move, best first.
+  std::vector<ChildInfo> children() const;
+
+ private:
+  enum class Expansion { kQueued, kCached, kTerminal, kKnown };
+
+  Node* node(ArenaIndex index) const { return arena_.at<Node>(index); }
+  ArenaIndex new_node();
+  ArenaIndex* children_of(const Node& parent) const { return arena_.at<ArenaIndex>(parent.children); }
+
+  // tree.cc: the root and memory
+  void reset_root();
+  bool advance_root(std::span<const Move> moves);
+  void reset_counters();
+  void forget_terminal_root();
+  void update_allowed_edges();
+  void mix_root_noise();
+  void release(ArenaIndex subtree);
+  void free_some(size_t nodes);
+  void undo_two_folds(Node& parent, uint32_t depth);
+
+  // collect.cc
+  void visit(Batch& batch, ArenaIndex index, uint32_t visits);
+  void descend(Batch& batch, Node& parent, uint32_t visits);
+  bool grow_children(Node& parent, int slots);
+  Expansion expand(Batch& batch, Node& leaf);
+  bool end_game(Node& leaf, int legal_moves);
+  bool drawn_by_rule() const;
+  uint32_t cycle_in_line() const;
+  void look_ahead(Batch& batch, int ahead);
+  void collide(Batch& batch, uint32_t visits);
+  uint32_t collision_visits_limit() const;
+  uint64_t cache_key() const;
+
+  // backup.cc
+  void give_edges(Node& leaf, std::span<const Move> moves, std::span<const uint16_t> priors);
+  void back_up(std::span<const ArenaIndex> path, Value value, uint32_t visits);
+  void prove(std::span<const ArenaIndex> path);
+  bool tighten(Node& parent) const;
+  void take_back(std::span<const ArenaIndex> path);
+  void finish(Batch& batch);
+
+  // report.cc
+  struct RankedEdge {
+    int edge;
+    const Node* child;  // null if it was never visited
+  };
+  std::vector<RankedEdge> ranked_edges(const Node& parent, bool is_root) const;
+  std::optional<Proof> proof_of(const Node& child) const;
+  std::optional<Proof> root_proof() const;
+  Evaluation evaluation_of(const Node& child) const;
+  float draw_score_for_mover() const;
+
+  SearchParams params_;
+  mutable std::mutex mutex_;
+  Arena arena_;
+  EvaluationCache cache_;
+  std::optional<Game> game_;
+  History history_;
+  ArenaIndex root_ = kNone;
+  std::vector<Move> root_moves_;           // empty: all
+  std::unique_ptr<bool[]> allowed_edges_;  // by root edge; null: all
+  struct RootNoise {
+    float epsilon;
+    float alpha;
+    uint64_t seed;
+  };
+  std::optional<RootNoise> root_noise_;   // still to be mixed in
+  std::vector<Edge> edges_before_noise_;  // the root's; empty if it has none
+  std::vector<ArenaIndex> to_free_;       // subtrees cut off, freed little by little
+  uint64_t two_fold_nodes_ = 0;
+  int batches_in_flight_ = 0;
+  bool full_ = false;
+
+  // of the current position's search
+  uint64_t playouts_ = 0;
+  uint64_t depth_sum_ = 0;
+  double value_sum_ = 0;
+  double value_square_sum_ = 0;
+  uint32_t max_depth_ = 0;
+  uint64_t evaluations_ = 0;
+  uint64_t cache_hits_ = 0;
+
+  // of the current collect
+  CollectResult result_;
+  std::vector<ArenaIndex> path_;
+  std::vector<Choice> choices_;
+  std::vector<uint16_t> priors_;
+  int collision_events_ = 0;
+  bool looking_ahead_ = false;
+};
+
+}  // namespace wavefront

@@ -1,0 +1,1 @@
+"""What matches and self-play share about games of chess."""

@@ -1,0 +1,1 @@
+"""Who plays in a match: networks of ours, and other UCI engines."""

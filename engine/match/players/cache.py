@@ -1,0 +1,144 @@
+"""The players of a match, as many of each as there are games at once; they are kept from game to game."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import psutil
+
+from engine.match.config import MatchConfig, PlayerConfig
+from engine.match.players.player import EnginePlayer, Player, PlayerError
+from engine.match.players.program import ProgramPlayer
+from engine.options import Options
+
+if TYPE_CHECKING:
+    from engine.pool.pool import SearchPool
+
+START_ATTEMPTS = 3
+"""Times a program that ran before is started again before the match is given up."""
+
+CACHES_MB = 512
+"""Megabytes of evaluation cache for all of this engine's players together, unless their options say more."""
+
+TREES_SHARE = 0.5
+"""Share of the free memory that all trees together may take, unless the options say more."""
+
+
+class PlayerStock:
+    """Hands out players and takes them back. Belongs to the event loop."""
+
+    def __init__(self, config: MatchConfig, pool: SearchPool | None, concurrency: int) -> None:
+        self._config = config
+        self._pool = pool
+        self._idle: list[list[Player]] = [[] for _ in config.players]
+        self._all: list[Player] = []
+        trees = concurrency * sum(not player.is_program for player in config.players)
+        self._players = [_with_memory(player, trees) for player in config.players]
+
+    async def check(self) -> None:
+        """Start one of each, so that what is wrong shows before the first game. Raises PlayerError."""
+        for index in range(len(self._players)):
+            player = await self._taken(index, attempts=1)
+            if isinstance(player, EnginePlayer):
+                await player.check()
+            elif (
+                self._config.chess960
+                and isinstance(player, ProgramPlayer)
+                and not player.supports("UCI_Chess960")
+            ):
+                raise PlayerError(
+                    f"{player.config.name} does not play Chess960: it has no option UCI_Chess960"
+                )
+            self.give_back(index, player)
+
+    async def take(self, index: int) -> Player:
+        """A player that is ready, started if need be. Raises PlayerError if it does not start."""
+        return await self._taken(index, START_ATTEMPTS)
+
+    def give_back(self, index: int, player: Player) -> None:
+        """The player is free again, dead or alive."""
+        self._idle[index].append(player)
+
+    async def close(self) -> None:
+        """End all players. Idempotent."""
+        players, self._all = self._all, []
+        self._idle = [[] for _ in self._idle]
+        await asyncio.gather(*(player.close() for player in players))
+
+    async def _taken(self, index: int, attempts: int) -> Player:
+        idle = self._idle[index]
+        player = idle.pop() if idle else self._made(index)
+        for attempt in range(1, attempts + 1):
+            if player.alive:
+                break
+            try:
+                await player.start()
+            except PlayerError:
+                if attempt == attempts:
+                    self.give_back(index, player)
+                    raise
+                await asyncio.sleep(0.2 * attempt)
+        return player
+
+    def _made(self, index: int) -> Player:
+        config = self._players[index]
+        player: Player
+        if config.is_program:
+            player = ProgramPlayer(config, chess960=self._config.chess960)
+        else:
+            assert self._pool is not None
+            player = EnginePlayer(config, self._pool)
+        self._all.append(player)
+        return player
+
+
+def suggested_concurrency(config: MatchConfig, pool: SearchPool | None) -> int:
+    """Games at once: as many as keep this engine's evaluator at its best batch, or, where programs play
+    that compute on the processor themselves, as many as it has cores for. Waits for the evaluator.
+
+    Raises PlayerError if there is none.
+    """
+    from engine.evaluation.link import NoEvaluatorError
+
+    bounds = [len(config.schedule)]
+    programs = [player for player in config.players if player.is_program]
+    if programs:
+        threads = max(_threads(player) for player in programs)
+        bounds.append(max(1, (os.cpu_count() or 1) // threads))
+    for player in config.players:
+        if not player.is_program and pool is not None:
+            try:
+                bounds.append(pool.recommended_games(player.options))
+            except NoEvaluatorError as error:
+                raise PlayerError(f"{player.name}: {error}") from None
+    return max(1, min(bounds))
+
+
+def evaluators_of(players: Iterable[PlayerConfig]) -> bool:
+    """Whether any player needs a search pool."""
+    return any(not player.is_program for player in players)
+
+
+def _threads(player: PlayerConfig) -> int:
+    for name, value in player.uci_options.items():
+        if name.lower() == "threads" and str(value).isdigit():
+            return max(1, int(str(value)))
+    return 1
+
+
+def _with_memory(player: PlayerConfig, trees: int) -> PlayerConfig:
+    """The player with a share of the memory, where its options leave that open."""
+    if player.is_program:
+        return player
+    options, default = player.options, Options()
+    if options.hash == default.hash:
+        options = options.changed(hash=max(1, min(default.hash, CACHES_MB // max(1, trees))))
+    if options.tree_memory == default.tree_memory:
+        free_mb = psutil.virtual_memory().available * TREES_SHARE / 2**20
+        share = int(free_mb / max(1, trees))
+        options = options.changed(tree_memory=max(16, min(default.tree_memory, share)))
+    return replace(player, options=options)

@@ -1,0 +1,235 @@
+"""What plays: the interface of a player, and this engine behind it.
+
+The players of a match that are this engine share one `SearchPool`: one process, one evaluator, batches merged
+over all games.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Protocol
+
+import chess
+
+from engine._core import Game
+from engine.evaluation.link import NoEvaluatorError
+from engine.evaluation.pipeline import PipelineError
+from engine.games.record import Reason
+from engine.match.config import PlayerConfig
+from engine.match.timecontrol import GameClock
+from engine.search.limits import Clock, Limits
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from engine.pool.pool import SearchPool
+    from engine.search.report import Report
+
+INTERRUPT_SECONDS = 5.0
+"""How long a player that is told to stop has to answer before it counts as stalled."""
+
+
+class PlayerError(Exception):
+    """A player that cannot play at all: a program that does not start, an evaluator that is gone for good.
+    Nobody loses a game by it; the match cannot go on. The message says why."""
+
+
+class ForfeitError(Exception):
+    """A player fails in a game, which it loses for `reason`. The message says more."""
+
+    def __init__(self, reason: Reason, message: str = "") -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class Thought:
+    """What a player answers. move: UCI notation, None if it names none. The rest as in MoveRecord."""
+
+    move: str | None
+    seconds: float
+    score_cp: int | None = None
+    mate: int | None = None
+    depth: int | None = None
+    selective_depth: int | None = None
+    nodes: int | None = None
+
+
+class Position:
+    """A game in progress: the board, which is the referee, and the same game for those who play it."""
+
+    def __init__(self, board: chess.Board) -> None:
+        """board: with the moves of the opening on its stack."""
+        self.board = board
+        root = board.root()
+        self.start_fen = root.fen()
+        self._core: Game | None = None
+        start = root.fen(shredder=board.chess960, en_passant="fen")
+        words = ["position", "startpos" if start == chess.STARTING_FEN else f"fen {start}"]
+        for number, move in enumerate(board.move_stack):
+            words += ["moves", root.uci(move)] if number == 0 else [root.uci(move)]
+            root.push(move)
+        self.uci_line = " ".join(words)
+        """The position as UCI tells it to programs."""
+
+    @property
+    def core(self) -> Game:
+        """The game as the search takes it."""
+        if self._core is None:
+            self._core = Game(self.start_fen, self.board.chess960)
+            for move in self.board.move_stack:
+                self._core.push_uci(move.uci())
+        return self._core
+
+    def push(self, move: chess.Move) -> str:
+        """Play a legal move; returns it in UCI notation, castling as the game's mode writes it."""
+        uci = self.board.uci(move)
+        self.uci_line += f" {uci}" if self.board.move_stack else f" moves {uci}"
+        if self._core is not None:
+            self._core.push_uci(move.uci())
+        self.board.push(move)
+        return uci
+
+
+@dataclass(frozen=True, slots=True)
+class Clocks:
+    """The clocks of a game."""
+
+    white: GameClock
+    black: GameClock
+
+    def of(self, color: chess.Color) -> GameClock:
+        return self.white if color == chess.WHITE else self.black
+
+
+class Player(Protocol):
+    """One side of one game at a time. Belongs to the event loop."""
+
+    config: PlayerConfig
+
+    @property
+    def alive(self) -> bool:
+        """False before `start` and after a fault: it must be started (again)."""
+        ...
+
+    async def start(self) -> None:
+        """Make it ready, again if it was before. Raises PlayerError."""
+        ...
+
+    async def new_game(self) -> None:
+        """The next position is of another game. Raises ForfeitError."""
+        ...
+
+    async def think(self, position: Position, clocks: Clocks, *, patience_seconds: float | None) -> Thought:
+        """Choose a move. patience_seconds: how long to wait for it, from the moment it was asked for.
+
+        Raises ForfeitError: TIME or STALL if there is no move by then, DISCONNECT if there never will be.
+        Raises PlayerError.
+        """
+        ...
+
+    async def close(self) -> None:
+        """End it. Idempotent."""
+        ...
+
+
+class EnginePlayer:
+    """This engine, as one player of a search pool."""
+
+    def __init__(self, config: PlayerConfig, pool: SearchPool) -> None:
+        self.config = config
+        self._pool = pool
+        self._player = pool.player(config.options)
+        self.alive = True
+
+    async def start(self) -> None:
+        # A search that does not end keeps its tree: another one takes its place.
+        self._player = self._pool.player(self.config.options)
+        self.alive = True
+
+    async def check(self) -> None:
+        """Search a little, to see that there is an evaluator and that it serves the network. Raises
+        PlayerError."""
+        future = self._player.search(Game(None, self.config.options.chess960), Limits(nodes=1))
+        try:
+            await asyncio.shield(asyncio.wrap_future(future))
+        except (NoEvaluatorError, PipelineError) as error:
+            raise PlayerError(f"{self.config.name}: {error}") from None
+        self._player.new_game()
+
+    async def new_game(self) -> None:
+        self._player.new_game()
+
+    async def think(self, position: Position, clocks: Clocks, *, patience_seconds: float | None) -> Thought:
+        finished = 0.0
+
+        def note_time(_: Future[Report]) -> None:
+            nonlocal finished
+            finished = perf_counter()
+
+        started = perf_counter()
+        limits = search_limits(self.config, position.board.turn, clocks)
+        future = self._player.search(position.core, limits, clock_started=started)
+        # Taken in the pool's thread: the event loop may be late, which is no fault of the player.
+        future.add_done_callback(note_time)
+        answer = asyncio.wrap_future(future)
+        answer.add_done_callback(retrieve)
+        try:
+            async with asyncio.timeout(patience_seconds):
+                report = await asyncio.shield(answer)
+        except TimeoutError:
+            self._player.stop()
+            try:
+                async with asyncio.timeout(INTERRUPT_SECONDS):
+                    await asyncio.shield(answer)
+            except (TimeoutError, NoEvaluatorError, PipelineError):
+                self.alive = False
+                raise ForfeitError(Reason.STALL, "the search does not end") from None
+            raise ForfeitError(Reason.TIME) from None
+        except asyncio.CancelledError:
+            self._player.stop()
+            raise
+        except (NoEvaluatorError, PipelineError) as error:
+            raise PlayerError(f"{self.config.name}: {error}") from None
+        line = report.lines[0] if report.lines else None
+        return Thought(
+            move=report.best_move,
+            seconds=finished - started,
+            score_cp=line.centipawns() if line is not None and line.mate is None else None,
+            mate=line.mate if line is not None else None,
+            depth=report.depth,
+            selective_depth=report.selective_depth,
+            nodes=report.nodes,
+        )
+
+    async def close(self) -> None:
+        self.alive = False
+        self._player.stop()
+
+
+def retrieve(future: asyncio.Future[Any]) -> None:
+    """Look at how a future ended: asyncio prints errors of futures that nobody waits for any more."""
+    if not future.cancelled():
+        future.exception()
+
+
+def search_limits(config: PlayerConfig, turn: chess.Color, clocks: Clocks) -> Limits:
+    """The limits of this engine's next search."""
+    time = config.time
+    clock = None
+    own = clocks.of(turn)
+    if own.remaining_ms is not None:
+        clock = Clock(
+            white_ms=_whole_ms(clocks.white),
+            black_ms=_whole_ms(clocks.black),
+            white_increment_ms=clocks.white.control.increment_ms,
+            black_increment_ms=clocks.black.control.increment_ms,
+            moves_to_go=own.moves_to_go,
+        )
+    return Limits(clock=clock, movetime_ms=time.movetime_ms, nodes=time.nodes, depth=time.depth)
+
+
+def _whole_ms(clock: GameClock) -> int | None:
+    return None if clock.remaining_ms is None else max(1, int(clock.remaining_ms))

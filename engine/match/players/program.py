@@ -1,0 +1,167 @@
+"""A UCI engine that runs as a program, as a player."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from pathlib import Path
+
+import chess
+
+from engine.games.record import Reason
+from engine.match.config import PlayerConfig
+from engine.match.players.player import (
+    INTERRUPT_SECONDS,
+    Clocks,
+    ForfeitError,
+    PlayerError,
+    Position,
+    Thought,
+)
+from engine.match.players.uci_client import ProgramGoneError, UciClient, UciError
+from engine.match.timecontrol import GameClock
+
+START_SECONDS = 60.0
+"""Until `readyok` after the options: some engines load large files here."""
+
+NEW_GAME_SECONDS = 60.0
+"""From `ucinewgame` to `readyok`. This time is not the player's."""
+
+QUIT_SECONDS = 2.0
+"""From `quit` to the end of the process, before it is killed."""
+
+
+class ProgramPlayer:
+    """A program that speaks UCI. chess960: it is told that it plays that, if it can."""
+
+    def __init__(self, config: PlayerConfig, *, chess960: bool = False) -> None:
+        self.config = config
+        self._chess960 = chess960
+        self._client: UciClient | None = None
+
+    @property
+    def alive(self) -> bool:
+        return self._client is not None and self._client.alive
+
+    @property
+    def pid(self) -> int | None:
+        """Process id of the program, None if it does not run."""
+        return self._client.pid if self._client is not None else None
+
+    async def start(self) -> None:
+        self._kill()
+        command = self.config.command
+        try:
+            client = self._client = await UciClient.start(command, self.config.directory or None)
+        except OSError as error:
+            if self.config.directory and not Path(self.config.directory).is_dir():
+                raise PlayerError(
+                    f"{self.config.name}: there is no directory {self.config.directory} to start it in"
+                ) from None
+            raise PlayerError(
+                f"{self.config.name}: cannot start {command[0]}: {error.strerror}; is it installed, and the "
+                "path right?"
+            ) from None
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                await client.initialise()
+                client.configure(self.config.uci_options)
+                if self._chess960 and self.supports("UCI_Chess960"):
+                    client.configure({"UCI_Chess960": True})
+                await client.ping()
+        except TimeoutError:
+            self._kill()
+            raise PlayerError(f"{self.config.name}: {command[0]} does not answer as a UCI engine") from None
+        except UciError as error:
+            message = self._last_words(str(error))
+            self._kill()
+            raise PlayerError(f"{self.config.name}: {message}") from None
+
+    async def new_game(self) -> None:
+        try:
+            async with asyncio.timeout(NEW_GAME_SECONDS):
+                await self._running().new_game()
+        except TimeoutError:
+            self._kill()
+            raise ForfeitError(Reason.STALL, "no answer to ucinewgame and isready") from None
+        except ProgramGoneError as error:
+            raise ForfeitError(Reason.DISCONNECT, self._last_words(str(error))) from None
+
+    def supports(self, option: str) -> bool:
+        """Whether the program has an option of this UCI name, in any case."""
+        return self._client is not None and option.lower() in self._client.options
+
+    async def think(self, position: Position, clocks: Clocks, *, patience_seconds: float | None) -> Thought:
+        client = self._running()
+        go = go_line(self.config, position.board.turn, clocks)
+        try:
+            try:
+                async with asyncio.timeout(patience_seconds):
+                    answer = await client.search(position.uci_line, go)
+            except TimeoutError:
+                async with asyncio.timeout(INTERRUPT_SECONDS):
+                    await client.stop()
+                raise ForfeitError(Reason.TIME) from None
+        except TimeoutError:
+            self._kill()
+            raise ForfeitError(Reason.STALL, "no answer to stop") from None
+        except ProgramGoneError as error:
+            raise ForfeitError(Reason.DISCONNECT, self._last_words(str(error))) from None
+        return Thought(
+            move=answer.move,
+            seconds=client.answered_at - client.went_at,
+            score_cp=answer.score_cp,
+            mate=answer.mate,
+            depth=answer.depth,
+            selective_depth=answer.selective_depth,
+            nodes=answer.nodes,
+        )
+
+    async def close(self) -> None:
+        client = self._client
+        if client is None:
+            return
+        if client.alive:
+            client.quit()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(QUIT_SECONDS):
+                    await client.ended()
+        self._kill()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(QUIT_SECONDS):
+                await client.exited()
+
+    def _running(self) -> UciClient:
+        if self._client is None:
+            raise ForfeitError(Reason.DISCONNECT, "the program is gone")
+        return self._client
+
+    def _last_words(self, message: str) -> str:
+        words = " / ".join(self._client.last_words) if self._client is not None else ""
+        return f"{message}: {words}" if words else message
+
+    def _kill(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            client.kill()
+
+
+def go_line(config: PlayerConfig, turn: chess.Color, clocks: Clocks) -> str:
+    """The `go` of the player whose turn it is, with its limits and the clocks."""
+    time = config.time
+    words = ["go"]
+    own = clocks.of(turn)
+    if own.remaining_ms is not None:
+        for color, clock in (("w", clocks.white), ("b", clocks.black)):
+            if clock.remaining_ms is not None:
+                words.append(f"{color}time {_whole_ms(clock)} {color}inc {clock.control.increment_ms}")
+        if own.moves_to_go is not None:
+            words.append(f"movestogo {own.moves_to_go}")
+    for name, limit in (("depth", time.depth), ("nodes", time.nodes), ("movetime", time.movetime_ms)):
+        if limit is not None:
+            words.append(f"{name} {limit}")
+    return " ".join(words)
+
+
+def _whole_ms(clock: GameClock) -> int:
+    return max(1, int(clock.remaining_ms or 0))

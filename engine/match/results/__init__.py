@@ -1,0 +1,1 @@
+"""What the games of a match say: scores, Elo with error bars, SPRT."""

@@ -1,0 +1,93 @@
+"""The sequential probability ratio test: ends a match as soon as its results decide between two hypotheses.
+
+H0: the first player is elo0 stronger; H1: it is elo1 stronger. After every finished pair the log likelihood
+ratio (LLR) of H1 to H0 is compared with two bounds; the probability of a wrong decision is at most alpha
+when H0 is true and beta when H1 is (A. Wald 1945). The hypotheses fix only the strength; the rest of the
+distribution of results is taken as likely as it can be under each (generalised SPRT, M. Van den Bergh).
+
+elo0 and elo1 are Elo of the expected score ("logistic"), or normalised Elo ("normalised"), with which a test
+takes as many games with drawish openings as with sharp ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import log, sqrt
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from engine.match.results.likelihood import Floats, likeliest_with_mean, likeliest_with_t_value, regularised
+from engine.match.results.statistics import GAME_SCORES, NORMALISED_ELO, PAIR_SCORES, Tally, score_of_elo
+
+EloModel = Literal["logistic", "normalised"]
+Decision = Literal["continue", "H0", "H1"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sprt:
+    """A test. elo0 < elo1; alpha and beta: probabilities of the two wrong decisions, each between 0 and ½."""
+
+    elo0: float
+    elo1: float
+    alpha: float = 0.05
+    beta: float = 0.05
+    model: EloModel = "logistic"
+
+    def __post_init__(self) -> None:
+        if not self.elo0 < self.elo1:
+            raise ValueError(f"elo0 must be below elo1, not {self.elo0:g} and {self.elo1:g}")
+        for name, value in (("alpha", self.alpha), ("beta", self.beta)):
+            if not 0 < value < 0.5:
+                raise ValueError(f"{name} is between 0 and 0.5, not {value:g}")
+        if self.model not in ("logistic", "normalised"):
+            raise ValueError(f"model is logistic or normalised, not {self.model!r}")
+        limit = 1000.0
+        if max(abs(self.elo0), abs(self.elo1)) > limit:
+            raise ValueError(f"elo0 and elo1 are from {-limit:g} to {limit:g}")
+
+    @property
+    def lower(self) -> float:
+        """At or below this LLR, H0 is accepted."""
+        return log(self.beta / (1 - self.alpha))
+
+    @property
+    def upper(self) -> float:
+        """At or above this LLR, H1 is accepted."""
+        return log((1 - self.beta) / self.alpha)
+
+    def decide(self, llr: float) -> Decision:
+        """What an LLR says."""
+        if llr >= self.upper:
+            return "H1"
+        return "H0" if llr <= self.lower else "continue"
+
+    def llr(self, tally: Tally) -> float:
+        """The LLR of the results, from pairs where there are any; 0 without results."""
+        sample = tally.sample()
+        return float(self.llr_of_counts(sample.counts)) if sample.size else 0.0
+
+    def llr_of_counts(self, counts: ArrayLike) -> Floats:
+        """The LLR of histograms of shape [..., 5] (pairs by points 0, ½, 1, 1½, 2) or [..., 3] (games lost,
+        drawn, won), of shape [...].
+
+        Raises ValueError for any other shape.
+        """
+        histogram = regularised(np.asarray(counts, dtype=np.float64))
+        by_size = {len(PAIR_SCORES): (PAIR_SCORES, 2), len(GAME_SCORES): (GAME_SCORES, 1)}
+        if histogram.ndim == 0 or histogram.shape[-1] not in by_size:
+            raise ValueError(f"a histogram has 3 or 5 bins, not the shape {histogram.shape}")
+        values, games = by_size[histogram.shape[-1]]
+        scores = np.array(values)
+        frequencies = histogram / histogram.sum(axis=-1, keepdims=True)
+        if self.model == "logistic":
+            null = likeliest_with_mean(frequencies, scores, score_of_elo(self.elo0))
+            alternative = likeliest_with_mean(frequencies, scores, score_of_elo(self.elo1))
+        else:
+            # The deviation of a pair's mean score is that of a game over √2.
+            t0, t1 = (sqrt(games) * elo / NORMALISED_ELO for elo in (self.elo0, self.elo1))
+            null = likeliest_with_t_value(frequencies, scores, 0.5, t0)
+            alternative = likeliest_with_t_value(frequencies, scores, 0.5, t1)
+        ratio: Floats = (histogram * np.log(alternative / null)).sum(axis=-1)
+        return ratio

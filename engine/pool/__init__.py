@@ -1,0 +1,1 @@
+"""Many searches in one process, on shared evaluators."""

@@ -1,0 +1,238 @@
+"""Many searches in one process on shared evaluators: matches and self-play.
+
+One thread drives them all. A search is advanced when an answer of its own has come or its time limit must be
+looked at; the rest of the time the thread sleeps until there is an answer or something to do. Players whose
+options name the same evaluator share its process and connection, whatever networks they use; what they
+collect travels together (engine/evaluation/shared.py).
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import ceil
+from random import Random
+from time import monotonic, perf_counter
+from typing import TYPE_CHECKING
+
+from engine.evaluation.joint_request import SharedPipeline
+from engine.evaluation.link import EvaluatorLink, EvaluatorSettings, NoEvaluatorError
+from engine.evaluation.shared import SharedEvaluator
+from engine.options import Options
+from engine.pool.pool_player import PoolPlayer
+from engine.pool.search import POSITIONS_PER_GAME, PooledSearch
+from protocol.host.wakeup import Waker
+
+if TYPE_CHECKING:
+    from protocol.messages import Priority
+
+LOOK_SECONDS = 0.01
+"""Time between two looks at the searches that the clock may end, and at those that have no evaluator yet."""
+
+MAX_RECOMMENDED_GAMES = 256
+
+
+@dataclass(frozen=True, slots=True)
+class PoolStatistics:
+    """What the searches of a pool asked of their evaluators, since it was opened.
+
+    evaluations: positions. seconds: since the first one. mean_batch: positions per batch as the devices ran
+    them, the batches of other clients merged in. moves: made in the games that the searches are for, where
+    somebody counts them; games under way included.
+    """
+
+    searches: int = 0
+    evaluations: int = 0
+    seconds: float = 0.0
+    mean_batch: float = 0.0
+    moves: int = 0
+
+    @property
+    def positions_per_second(self) -> float:
+        return self.evaluations / self.seconds if self.seconds > 0 else 0.0
+
+
+class SearchPool:
+    """Runs the searches of its players. `player` and `close` may be called from any thread.
+
+    log takes messages for the user, from several threads.
+    """
+
+    def __init__(
+        self,
+        *,
+        log: Callable[[str], None] = lambda text: None,
+        priority: Priority = "selfplay",
+        pools: int = 1,
+    ) -> None:
+        """pools: how many, in as many processes, run searches on these evaluators, each about as many."""
+        self._log = log
+        self._priority: Priority = priority
+        self._pools = pools
+        # Searches to begin or to stop, and None to end all.
+        self._asked: queue.SimpleQueue[PooledSearch | None] = queue.SimpleQueue()
+        self._waker = Waker()
+        self._ending = False
+        self._lock = threading.Lock()
+        self._evaluators: dict[tuple[str, str, int], SharedEvaluator] = {}
+        self._closed = False
+        # The searches under way by what they send through; used by the pool's thread alone.
+        self.waiting: dict[SharedPipeline, PooledSearch] = {}
+        self._thread = threading.Thread(target=self._work, name="search-pool", daemon=True)
+        self._thread.start()
+
+    def player(self, options: Options, random: Random | None = None) -> PoolPlayer:
+        """A player with a tree of its own. Its evaluator is found or started in the background.
+
+        random: for noise and temperature, used while a search is under way.
+        """
+        return PoolPlayer(self, options, self._evaluator(EvaluatorSettings.of(options)), random or Random())
+
+    def link(self, options: Options) -> EvaluatorLink:
+        """The connection to the evaluator of these options, which is found or started in the background."""
+        return self._evaluator(EvaluatorSettings.of(options)).link
+
+    def recommended_games(self, options: Options) -> int:
+        """How many games at once keep the evaluator of these options busy: as many as fill two batches of the
+        size it recommends, one at work and one waiting. Waits for the evaluator. Raises NoEvaluatorError."""
+        evaluator = self._evaluator(EvaluatorSettings.of(options))
+        while (client := evaluator.link.wait(1.0)) is None:
+            if self._closed:
+                raise NoEvaluatorError("the pool is closed")
+        return max(2, min(MAX_RECOMMENDED_GAMES, ceil(2 * client.recommended_batch / POSITIONS_PER_GAME)))
+
+    def statistics(self) -> PoolStatistics:
+        """The totals of all evaluators."""
+        with self._lock:
+            evaluators = list(self._evaluators.values())
+        first = min((e.first_sent for e in evaluators if e.first_sent is not None), default=None)
+        evaluations = sum(evaluator.evaluations for evaluator in evaluators)
+        batches = sum(evaluator.device_batches for evaluator in evaluators)
+        return PoolStatistics(
+            searches=sum(evaluator.searches for evaluator in evaluators),
+            evaluations=evaluations,
+            seconds=0.0 if first is None else monotonic() - first,
+            mean_batch=evaluations / batches if batches else 0.0,
+        )
+
+    def evaluator_pids(self) -> list[int]:
+        """Process ids of the evaluators that were started."""
+        with self._lock:
+            pids = [evaluator.link.pid for evaluator in self._evaluators.values()]
+        return [pid for pid in pids if pid is not None]
+
+    def close(self) -> None:
+        """End all searches, which report what they have, and the evaluators that were started. Idempotent."""
+        with self._lock:
+            already, self._closed = self._closed, True
+        if already:
+            return
+        self._asked.put(None)
+        self._waker.wake()
+        self._thread.join()
+        for evaluator in self._evaluators.values():
+            evaluator.link.close()
+        with self._lock:
+            self._waker.close()
+
+    def __enter__(self) -> SearchPool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def submit(self, running: PooledSearch) -> None:
+        """Hand a search to the pool's thread."""
+        with self._lock:
+            if self._closed:
+                raise RuntimeError("the pool is closed")
+            self._asked.put(running)
+            self._waker.wake()
+
+    def stop(self, running: PooledSearch) -> None:
+        """End a search soon."""
+        running.control.stop()
+        with self._lock:
+            if not self._closed:  # Closing stops them all.
+                self._asked.put(running)
+                self._waker.wake()
+
+    def _evaluator(self, settings: EvaluatorSettings) -> SharedEvaluator:
+        key = (settings.address, settings.backend, settings.threads)
+        with self._lock:
+            if self._closed:
+                raise RuntimeError("the pool is closed")
+            if key not in self._evaluators:
+                self._evaluators[key] = SharedEvaluator(
+                    settings, self._log, self._priority, self._waker.fileno()
+                )
+            return self._evaluators[key]
+
+    # -- the pool's thread -------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        active: set[PooledSearch] = set()
+        watched: set[PooledSearch] = set()  # Of these, those that something else than an answer may move on.
+        due: set[PooledSearch] = set()
+        next_look = 0.0
+        while True:
+            due |= self._take_new(active)
+            if not active and self._ending:
+                return
+            now = perf_counter()
+            if watched and now >= next_look:
+                next_look = now + LOOK_SECONDS
+                due.update(running for running in watched if running.must_be_looked_at(now))
+            with self._lock:
+                evaluators = list(self._evaluators.values())
+            awaited = [evaluator for evaluator in evaluators if evaluator.awaited]
+            wait_seconds: float | None = None
+            if due:
+                wait_seconds = 0.0
+            elif watched or any(evaluator.stranded for evaluator in evaluators):
+                wait_seconds = max(0.0, next_look - now) if watched else LOOK_SECONDS
+            for evaluator in awaited:
+                due |= {self.waiting[each] for each in evaluator.receive(_share_ms(wait_seconds, awaited))}
+            if not awaited:
+                self._waker.wait(wait_seconds)
+            again: set[PooledSearch] = set()
+            for running in due:
+                if running.advance(len(active) * self._pools, self._pools):
+                    (watched.add if running.watched else watched.discard)(running)
+                    if running.can_go_on:
+                        again.add(running)
+                else:
+                    active.discard(running)
+                    watched.discard(running)
+                for evaluator in evaluators:
+                    if evaluator.has_request:  # The evaluator starts on it while the other searches go on.
+                        again |= {self.waiting[each] for each in evaluator.flush()}
+            due = again
+            for evaluator in evaluators:
+                due |= {self.waiting[each] for each in evaluator.flush()}
+
+    def _take_new(self, active: set[PooledSearch]) -> set[PooledSearch]:
+        """Add the searches that have come to the active ones; returns those, and the ones told to stop."""
+        due: set[PooledSearch] = set()
+        self._waker.clear()
+        while not self._asked.empty():
+            running = self._asked.get()
+            if running is None:
+                self._ending = True
+            elif not running.future.done():
+                due.add(running)
+        active |= due
+        if self._ending:
+            for each in active:
+                each.control.stop()
+            due |= active
+        return due
+
+
+def _share_ms(seconds: float | None, evaluators: Sequence[SharedEvaluator]) -> float | None:
+    """How long to wait for each of several evaluators, one after the other: a little if there are several."""
+    if len(evaluators) > 1:
+        seconds = min(seconds if seconds is not None else LOOK_SECONDS, LOOK_SECONDS) / len(evaluators)
+    return None if seconds is None else 1000 * seconds

@@ -1,0 +1,1 @@
+"""One search: what it does with a tree, when it ends, what it says, and which move is played."""

@@ -1,0 +1,75 @@
+"""Plays games of self-play in this process, on one search pool."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from engine.evaluation.link import NoEvaluatorError
+from engine.games.openings import Opening
+from engine.options import Options
+from engine.pool.pool import PoolStatistics, SearchPool
+from engine.selfplay.config import SelfPlayConfig
+from engine.selfplay.game import PlayedGame, play_game
+from engine.workers.executor import Log, PlaceError, Site, together
+
+
+@dataclass(frozen=True, slots=True)
+class SelfPlayJob:
+    """Games of self-play. openings: for game n, number n modulo their number."""
+
+    config: SelfPlayConfig
+    openings: tuple[Opening, ...]
+
+    @property
+    def networks(self) -> tuple[str, ...]:
+        weights = self.config.options.weights
+        return (weights,) if weights else ()
+
+    @property
+    def engines(self) -> tuple[Options, ...]:
+        return (self.config.options,)
+
+    def games_at_once(self, pool: SearchPool | None) -> int:
+        assert pool is not None
+        games = self.config.concurrency or pool.recommended_games(self.config.options)
+        return min(games, self.config.games or games)
+
+    def place(self, log: Log, site: Site) -> SelfPlayPlace:
+        config = replace(self.config, options=site.options(self.config.options))
+        return SelfPlayPlace(config, self.openings, site.search_pool(log))
+
+
+class SelfPlayPlace:
+    """A search pool and the games on it."""
+
+    games_per_task = 1
+
+    def __init__(self, config: SelfPlayConfig, openings: Sequence[Opening], pool: SearchPool) -> None:
+        """pool: closed with the place."""
+        self._config = config
+        self._openings = openings
+        self._pool = pool
+
+    async def open(self) -> int:
+        try:
+            return await asyncio.to_thread(self._pool.recommended_games, self._config.options)
+        except NoEvaluatorError as error:
+            raise PlaceError(str(error)) from None
+
+    async def play(self, numbers: Sequence[int]) -> list[PlayedGame]:
+        try:
+            return await together(self._play(number) for number in numbers)
+        except NoEvaluatorError as error:
+            raise PlaceError(str(error)) from None
+
+    def statistics(self) -> PoolStatistics:
+        return self._pool.statistics()
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self._pool.close)
+
+    async def _play(self, number: int) -> PlayedGame:
+        opening = self._openings[number % len(self._openings)]
+        return await play_game(number, opening, self._config, self._pool)

@@ -1,0 +1,1 @@
+"""How a table of settings is declared, read and shown."""

@@ -1,0 +1,1 @@
+"""The UCI protocol: what a GUI says and what it is told."""

@@ -1,0 +1,144 @@
+"""Games in several processes of this machine, all on the same evaluators.
+
+One process feeds an evaluator with what one thread can collect. The evaluators belong to the process that
+runs the match: it finds or starts them and has them load the networks, and the workers connect to them, so
+that the positions of all workers' games share batches.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING
+
+from engine.evaluation.link import EvaluatorSettings, NoEvaluatorError
+from engine.evaluation.shared import network_key, served_network
+from engine.workers.child import WorkerProcess
+from engine.workers.executor import Game, Job, Log, PlaceError, Served, Site
+from engine.workers.supervisor import Crew, Seat, WorkerLostError
+
+if TYPE_CHECKING:
+    from engine.evaluation.link import EvaluatorLink
+    from engine.pool.pool import SearchPool
+    from protocol.client import EvaluatorClient
+
+CONNECT_ATTEMPTS = 3
+"""Evaluators in a row that may be gone as soon as a worker is to be sent there."""
+
+
+class ProcessesPlace(Crew[Game]):
+    """Worker processes, and the evaluators that they share."""
+
+    watch_seconds = 0.5
+
+    def __init__(self, workers: int, job: Job[Game], log: Log, pool: SearchPool | None) -> None:
+        """pool: has the connections to the evaluators, if the job needs any; closed with the place."""
+        super().__init__(log)
+        self._job = job
+        self._pool = pool
+        self._workers = workers
+        self._served: dict[EvaluatorSettings, Served] = {}
+        self._loading = asyncio.Lock()
+
+    async def open(self) -> int:
+        seats = [Seat(f"worker {number}") for number in range(1, self._workers + 1)]
+        await self.start(seats)
+        for seat in seats:
+            # What stops one from the start would stop the others as well.
+            if seat.hand is None:
+                raise PlaceError(seat.reason)
+        # Each worker says what is best for all of them together: they share the evaluators.
+        return max(hand.capacity for hand in self.hands())
+
+    async def close(self) -> None:
+        await super().close()
+        if self._pool is not None:
+            await asyncio.to_thread(self._pool.close)
+
+    async def hire(self, seat: Seat) -> WorkerProcess:
+        async with self._loading:  # One after the other: a network is not to be loaded twice.
+            try:
+                served = await asyncio.to_thread(self._load_networks)
+            except NoEvaluatorError as error:
+                raise WorkerLostError(str(error)) from None
+        return await WorkerProcess.start(self._job, Site(served=served, processes=self._workers))
+
+    async def look(self) -> None:
+        """When an evaluator has ended there will be one at another address, for other workers."""
+        for link in self._links():
+            client = link.client
+            if client is not None and not link.settings.address and link.pid is None:
+                link.lost(client, "its process has ended")
+                for hand in self.hands():
+                    await self.lose(hand, "its evaluator is gone; another one is being started")
+
+    def nobody_left(self) -> str:
+        return f"no worker process can play ({self.reasons()})"
+
+    # -- evaluators --------------------------------------------------------------------------------------
+
+    def _links(self) -> list[EvaluatorLink]:
+        if self._pool is None:
+            return []
+        return list(dict.fromkeys(self._pool.link(options) for options in self._job.engines))
+
+    def _load_networks(self) -> dict[EvaluatorSettings, Served]:
+        """The networks of all players, loaded where they were not. Waits for the evaluators.
+
+        Raises NoEvaluatorError.
+        """
+        served: dict[EvaluatorSettings, Served] = {}
+        for options in self._job.engines:
+            settings = EvaluatorSettings.of(options)
+            if settings in served:
+                continue
+            assert self._pool is not None
+            with self._connect(self._pool.link(options)) as client:
+                known = self._served.get(settings)
+                if known is None or known.address != client.address or not _serves(client, known.network):
+                    known = Served(client.address, _network(client, self._pool.link(options), settings))
+                served[settings] = known
+        self._served = served
+        return served
+
+    def _connect(self, link: EvaluatorLink) -> EvaluatorClient:
+        """A connection of our own to an evaluator that answers; one that does not is replaced or sought anew.
+
+        Raises NoEvaluatorError.
+        """
+        from protocol.client import EvaluatorClient
+        from protocol.errors import EvaluatorError
+
+        reason = ""
+        for _ in range(CONNECT_ATTEMPTS):
+            while (first := link.wait(1.0)) is None:
+                if self.closing:
+                    raise NoEvaluatorError("the match is over")
+            try:
+                client = EvaluatorClient(first.address, name=f"match {os.getpid()}")
+            except EvaluatorError as error:
+                reason = str(error)
+            else:
+                if _serves(client, first.network.name):
+                    return client
+                client.close()
+                reason = "it has been started anew"
+            link.lost(first, reason)
+        raise NoEvaluatorError(f"the evaluator is lost again and again: {reason}")
+
+
+def _serves(client: EvaluatorClient, name: str) -> bool:
+    return any(network.name == name for network in client.networks)
+
+
+def _network(client: EvaluatorClient, link: EvaluatorLink, settings: EvaluatorSettings) -> str:
+    """What the evaluator calls the network of these settings. Raises NoEvaluatorError."""
+    from protocol.errors import EvaluatorError
+
+    first = link.client
+    if first is not None and network_key(link.settings) == network_key(settings):
+        return first.network.name
+    try:
+        return served_network(client, *network_key(settings)).name
+    except EvaluatorError as error:
+        raise NoEvaluatorError(f"the evaluator cannot serve {settings.weights!r}: {error}") from None

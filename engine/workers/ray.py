@@ -1,0 +1,207 @@
+"""Games on the nodes of a Ray cluster.
+
+Each node gets one worker process, which plays the games of its tasks on that node's own evaluator, started
+when the worker needs it: the same code as on one machine, so that games do not depend on where they are
+played. A task is a pair of games. Only the process that runs the match counts and writes; when a worker is
+lost its pairs are played again elsewhere, and nothing is there twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import socket
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from engine.workers.executor import Game, Job, Log, MakePlace, Place, PlaceError, Site
+from engine.workers.supervisor import Crew, Seat, WorkerLostError
+from engine.workers.worker import PlaceWorker, WorkerReport, first_line
+
+PROBE_SECONDS = 5.0
+"""How long the cluster's address may take to answer at all."""
+
+MAX_TASKS = 4096
+"""Tasks that one worker takes at the same time."""
+
+
+def cluster_place(address: str) -> MakePlace[Any]:
+    """Makes places on the cluster at an address, as `ray.init` takes it ("auto", host:port, ray://…)."""
+
+    def make(job: Job[Game], log: Log) -> Place[Game]:
+        return ClusterPlace(address, job, log)
+
+    return make
+
+
+class ClusterPlace(Crew[Game]):
+    """All nodes of a Ray cluster as one place: each is a seat."""
+
+    games_per_task = 2
+
+    def __init__(self, address: str, job: Job[Game], log: Log) -> None:
+        super().__init__(lambda text: log(f"worker on {text}"))
+        self._address = address
+        self._job = job
+        self._nodes: dict[str, Seat] = {}
+        self._gpus: dict[Seat, tuple[str, float]] = {}
+        self._networks: list[Any] = []
+        self._names: list[str] = []
+        self._connected = False
+
+    async def open(self) -> int:
+        await asyncio.to_thread(self._connect)
+        seats = await self._vacant()
+        if not seats:
+            raise PlaceError(f"the Ray cluster at {self._address} has no node with a CPU to work on")
+        await self.start(seats)
+        if not self.hands():
+            raise PlaceError(self.nobody_left())
+        return sum(hand.capacity for hand in self.hands())
+
+    async def close(self) -> None:
+        await super().close()
+        if self._connected:
+            import ray
+
+            await asyncio.to_thread(ray.shutdown)
+            self._connected = False
+
+    async def look(self) -> None:
+        """New nodes get workers, and those that have lost theirs."""
+        for seat in await self._vacant():
+            self.fill(seat, attempts=1)
+
+    async def hire(self, seat: Seat) -> _NodeWorker:
+        import ray
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        # All the node's GPUs: Ray hides from a worker those that it did not ask for.
+        identity, gpus = self._gpus[seat]
+        made = ray.remote(_NodePlace).options(
+            num_cpus=1,
+            num_gpus=gpus,
+            max_concurrency=MAX_TASKS,
+            scheduling_strategy=NodeAffinitySchedulingStrategy(identity, soft=False),
+        )
+        return _NodeWorker(made.remote(self._job, self._names), self._networks)
+
+    def nobody_left(self) -> str:
+        return f"no node of the Ray cluster at {self._address} can play ({self.reasons()})"
+
+    def _connect(self) -> None:
+        try:
+            import ray
+        except ImportError:
+            raise PlaceError("a cluster needs Ray: pip install '.[cluster]'") from None
+        self._probe()
+        try:
+            ray.init(address=self._address, log_to_driver=False, logging_level=logging.ERROR)
+        except Exception as error:  # Ray raises many kinds, ConnectionError and ValueError among them.
+            raise PlaceError(f"no Ray cluster at {self._address}: {first_line(error)}") from None
+        self._connected = True
+        for path in self._job.networks:
+            try:
+                content = Path(path).expanduser().read_bytes()
+            except OSError as error:
+                raise PlaceError(f"cannot read the network {path}: {error.strerror}") from None
+            self._names.append(path)
+            self._networks.append(ray.put(content))
+
+    def _probe(self) -> None:
+        """Fail at once where nobody listens: Ray itself would try for minutes. Raises PlaceError."""
+        host, _, port = self._address.removeprefix("ray://").rpartition(":")
+        if not host or not port.isdecimal():
+            return
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), PROBE_SECONDS).close()
+        except (OSError, OverflowError) as error:
+            raise PlaceError(f"no Ray cluster at {self._address}: {first_line(error)}") from None
+
+    async def _vacant(self) -> list[Seat]:
+        """Nodes that can have a worker and have none."""
+        import ray
+
+        seats = []
+        for entry in await asyncio.to_thread(ray.nodes):
+            identity, resources = entry["NodeID"], entry["Resources"]
+            if not entry["Alive"] or resources.get("CPU", 0) < 1:
+                continue
+            seat = self._nodes.setdefault(identity, Seat(entry["NodeManagerHostname"]))
+            self._gpus[seat] = identity, resources.get("GPU", 0)
+            if seat.hand is None:
+                seats.append(seat)
+        return seats
+
+
+class _NodeWorker:
+    """A worker on a node: a Worker."""
+
+    def __init__(self, actor: Any, networks: Sequence[Any]) -> None:
+        self._actor = actor
+        self._networks = networks
+
+    async def open(self) -> int:
+        capacity: int = await _answer(self._actor.open.remote(*self._networks))
+        return capacity
+
+    async def play(self, numbers: Sequence[int]) -> list[Any]:
+        games: list[Any] = await _answer(self._actor.play.remote(list(numbers)))
+        return games
+
+    async def report(self) -> WorkerReport:
+        report: WorkerReport = await _answer(self._actor.report.remote())
+        return report
+
+    async def close(self) -> WorkerReport:
+        report: WorkerReport = await _answer(self._actor.close.remote())
+        return report
+
+    async def kill(self) -> None:
+        import ray
+
+        with suppress(Exception):  # It may be dead, and its node with it.
+            ray.kill(self._actor)
+
+
+async def _answer(asked: Any) -> Any:
+    """What a worker answers. Raises WorkerLostError."""
+    from ray.exceptions import RayError, RayTaskError
+
+    try:
+        return await asked
+    except RayTaskError as error:
+        # The worker lives, but its games do not: its evaluator is gone for good, say.
+        raise WorkerLostError(str(error.cause)) from None
+    except RayError as error:
+        raise WorkerLostError(first_line(error)) from None
+
+
+class _NodePlace(PlaceWorker):
+    """Runs in a process on a node, as a Ray actor. Network files come to it by content."""
+
+    def __init__(self, job: Job[Any], names: Sequence[str]) -> None:
+        super().__init__(job, Site())
+        self._names = names
+        self._folder = tempfile.TemporaryDirectory(prefix="wavefront-")
+
+    async def open(self, *networks: bytes) -> int:
+        """Write the network files down and get ready; returns how many games at once are best here."""
+        paths: dict[str, str] = {}
+        for name, content in zip(self._names, networks, strict=True):
+            path = Path(self._folder.name, hashlib.sha256(content).hexdigest()[:16], Path(name).name)
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(content)
+            paths[name] = str(path)
+        self.site = Site(networks=paths)
+        return await super().open()
+
+    async def close(self) -> WorkerReport:
+        """End the games and the evaluator."""
+        report = await super().close()
+        self._folder.cleanup()
+        return report

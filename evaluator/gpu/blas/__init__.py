@@ -1,0 +1,1 @@
+"""The vendors' libraries of matrix products behind one interface."""

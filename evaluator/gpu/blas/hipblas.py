@@ -1,0 +1,91 @@
+"""AMD's hipBLAS (rocBLAS beneath it) as a source of matrix products, through hip-python's bindings.
+
+It has one algorithm for each product, its own choice, and adds nothing to it. The interface is that of
+hipBLAS 3 (ROCm 7): hipblasGemmEx takes hipDataType and hipblasComputeType_t.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from hip import hip, hipblas
+
+from evaluator.gpu.blas.library import Library, LibraryProduct, Operands
+from evaluator.gpu.driver.device import DeviceError
+from evaluator.gpu.driver.target import Precision
+
+TYPES = {
+    Precision.FP16: hip.hipDataType.HIP_R_16F,
+    Precision.BF16: hip.hipDataType.HIP_R_16BF,
+    Precision.FP32: hip.hipDataType.HIP_R_32F,
+}
+
+_WORKSPACE_BYTES = 32 << 20
+"""What rocBLAS would take for itself, in the worst case in the middle of a capture."""
+
+
+def call(function: Callable[..., Any], *arguments: Any) -> Any:
+    """The value of a binding's function, if it has one. Raises DeviceError for a library or a symbol that is
+    missing, which only shows when it is called, and for any status but success."""
+    try:
+        status, *values = function(*arguments)
+    except RuntimeError as error:  # hip-python's own, from dlopen and dlsym
+        raise DeviceError(str(error)) from error
+    if int(status) != 0:
+        raise DeviceError(f"{function.__name__} failed with {getattr(status, 'name', status)}")
+    return values[0] if values else None
+
+
+class HipBlas(Library):
+    """The library on the calling thread's device."""
+
+    name = "hipBLAS"
+    workspace = _WORKSPACE_BYTES
+    warms_up = True
+
+    def __init__(self, precision: Precision) -> None:
+        """Raises DeviceError when the library is missing or does not work."""
+        self._type = TYPES[precision]
+        self._one, self._zero = np.ones(1, np.float32), np.zeros(1, np.float32)
+        self._handle = call(hipblas.hipblasCreate)
+        self.version = "hipBLAS"
+        if hasattr(hipblas, "hipblasGetVersion"):  # not bound by hip-python 7
+            version = np.zeros(1, np.int32)
+            call(hipblas.hipblasGetVersion, self._handle, version)
+            self.version += f" {version[0]}"
+
+    def algorithms(self, product: LibraryProduct) -> list[bytes]:
+        return [b"default"]
+
+    def multiply(
+        self, product: LibraryProduct, algorithm: bytes, operands: Operands, *, workspace: int, stream: int
+    ) -> None:
+        call(hipblas.hipblasSetStream, self._handle, stream)
+        call(hipblas.hipblasSetWorkspace, self._handle, workspace, self.workspace)
+        call(
+            hipblas.hipblasGemmEx,
+            self._handle,
+            hipblas.hipblasOperation_t.HIPBLAS_OP_T,
+            hipblas.hipblasOperation_t.HIPBLAS_OP_N,
+            product.n,
+            product.m,
+            product.k,
+            self._one,
+            operands.b,
+            self._type,
+            product.k,
+            operands.a,
+            self._type,
+            product.lda,
+            self._zero,
+            operands.out,
+            self._type,
+            product.ldo,
+            hipblas.hipblasComputeType_t.HIPBLAS_COMPUTE_32F,
+            hipblas.hipblasGemmAlgo_t.HIPBLAS_GEMM_DEFAULT,
+        )
+
+    def _destroy(self) -> None:
+        call(hipblas.hipblasDestroy, self._handle)

@@ -1,0 +1,1 @@
+"""A vendor's GPU and compiler behind one interface."""

@@ -1,0 +1,352 @@
+"""AMD GPUs through hip-python (7.x and 10.x): the HIP runtime for everything, hipRTC as the compiler."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any, NoReturn
+
+import numpy as np
+from hip import hip, hiprtc
+from numpy.typing import NDArray
+
+from evaluator.gpu.driver.compiler import AMD_FLAGS
+from evaluator.gpu.driver.device import (
+    Argument,
+    Call,
+    Calls,
+    CompilationError,
+    Device,
+    DeviceError,
+    DeviceInfo,
+    HostBuffer,
+    OutOfDeviceMemory,
+)
+from evaluator.gpu.driver.target import amd_target
+
+log = logging.getLogger(__name__)
+
+_STREAM_NON_BLOCKING = 1
+_EVENT_DISABLE_TIMING = 2
+_HOST_PORTABLE_MAPPED = 1 | 2
+_HOST_NON_COHERENT = 0x80000000
+_OUT_OF_MEMORY = 2
+_NO_DEVICE = 100
+
+_VERSION_7 = hip.__name__ == "hip.hip"
+"""hip-python 7.x: it keeps the GIL during every call, and knows one place only where libraries may be."""
+
+
+def device_count() -> int:
+    """How many GPUs the runtime sees. Raises DeviceError with what is missing."""
+    try:
+        status, count = _attempt(hip.hipGetDeviceCount)
+        if int(status) == _NO_DEVICE:
+            return 0
+        _raise(status, "hipGetDeviceCount")
+        version = int(_call(hip.hipRuntimeGetVersion))
+        _call(hiprtc.hiprtcVersion)
+    except DeviceError as error:
+        if "dlopen" not in str(error):
+            raise
+        library = "libhiprtc.so" if "hiprtc" in str(error) else "libamdhip64.so"
+        raise DeviceError(
+            f"{library} was not found in {_searched()}; install ROCm (its HIP runtime and development files) "
+            f"or set {'LD_LIBRARY_PATH' if _VERSION_7 else 'ROCM_PATH'}"
+        ) from error
+    major, minor = _major_minor(version)
+    if major != hip.HIP_VERSION_MAJOR:
+        wanted = f"{hip.HIP_VERSION_MAJOR}.{hip.HIP_VERSION_MINOR}"
+        raise DeviceError(
+            f"hip-python here is for HIP {wanted}, but ROCm has HIP {major}.{minor}: install the ROCm or the "
+            f"hip-python that fits the other"
+        )
+    return int(count)
+
+
+def describe(index: int) -> DeviceInfo:
+    """What the runtime says about a GPU, without taking it."""
+    if _VERSION_7:
+        properties = hip.hipDeviceProp_t()
+        _call(hip.hipGetDeviceProperties, properties, index)
+    else:
+        properties = _call(hip.hipGetDeviceProperties, index)
+    major, minor = _major_minor(int(_call(hip.hipRuntimeGetVersion)))
+    return DeviceInfo(
+        vendor="amd",
+        index=index,
+        name=_text(properties.name),
+        target=amd_target(_text(properties.gcnArchName)),
+        memory=int(properties.totalGlobalMem),
+        multiprocessors=int(properties.multiProcessorCount),
+        driver=f"HIP {major}.{minor}",
+        integrated=bool(properties.integrated),
+    )
+
+
+class AmdDevice(Device):
+    """One AMD GPU."""
+
+    def __init__(self, index: int) -> None:
+        self.info = describe(index)
+        self._index = index
+        self._open = True
+        # Everything that must be given back: HIP has no context that would take it along.
+        self._addresses: set[int] = set()
+        self._host_addresses: set[int] = set()
+        self._handles: dict[int, tuple[Callable[..., Any], Any]] = {}
+        self.activate()
+
+    def activate(self) -> None:
+        _call(hip.hipSetDevice, self._index)
+
+    def calls(self) -> AmdCalls:
+        return AmdCalls(self._index)
+
+    # -- memory ----------------------------------------------------------------------------------------
+
+    def allocate(self, size: int) -> int:
+        address = int(_call(hip.hipMalloc, max(size, 1)))
+        self._addresses.add(address)
+        return address
+
+    def free(self, address: int) -> None:
+        self._addresses.discard(address)
+        _call(hip.hipFree, address)
+
+    def allocate_host(self, size: int, *, cached: bool = False) -> HostBuffer:
+        flags = _HOST_PORTABLE_MAPPED | (_HOST_NON_COHERENT if cached else 0)
+        address = int(_call(hip.hipHostMalloc, max(size, 1), flags))
+        self._host_addresses.add(address)
+        array = np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address))
+        return HostBuffer(array, address, int(_call(hip.hipHostGetDevicePointer, address, 0)))
+
+    def free_host(self, buffer: HostBuffer) -> None:
+        self._host_addresses.discard(buffer.host_address)
+        _call(hip.hipHostFree, buffer.host_address)
+
+    def free_memory(self) -> int:
+        return int(_call(hip.hipMemGetInfo)[0])
+
+    def write(self, address: int, array: NDArray[Any]) -> None:
+        kind = hip.hipMemcpyKind.hipMemcpyHostToDevice
+        _call(hip.hipMemcpy, address, array.ctypes.data, array.nbytes, kind)
+
+    def read(self, address: int, array: NDArray[Any]) -> None:
+        kind = hip.hipMemcpyKind.hipMemcpyDeviceToHost
+        _call(hip.hipMemcpy, array.ctypes.data, address, array.nbytes, kind)
+
+    def upload(self, address: int, host_address: int, size: int, stream: Any) -> None:
+        kind = hip.hipMemcpyKind.hipMemcpyHostToDevice
+        _call(hip.hipMemcpyAsync, address, host_address, size, kind, stream)
+
+    def download(self, host_address: int, address: int, size: int, stream: Any) -> None:
+        kind = hip.hipMemcpyKind.hipMemcpyDeviceToHost
+        _call(hip.hipMemcpyAsync, host_address, address, size, kind, stream)
+
+    # -- kernels ---------------------------------------------------------------------------------------
+
+    def compiler_version(self) -> str:
+        major, minor = _call(hiprtc.hiprtcVersion)
+        return f"hiprtc {major}.{minor}, {self.info.driver}"
+
+    def compile(self, source: str, name: str, options: Sequence[str]) -> bytes:
+        target = self.info.target.name
+        flags = [f"--offload-arch={target}", *AMD_FLAGS, *options]
+        program = _call(hiprtc.hiprtcCreateProgram, source.encode(), f"{name}.hip".encode(), 0, None, None)
+        try:
+            result = hiprtc.hiprtcCompileProgram(program, len(flags), [flag.encode() for flag in flags])
+            if int(result[0]) != 0:
+                log = bytearray(int(_call(hiprtc.hiprtcGetProgramLogSize, program)))
+                _call(hiprtc.hiprtcGetProgramLog, program, log)
+                text = log.split(b"\0")[0].decode(errors="replace")
+                raise CompilationError(f"hipRTC cannot compile {name} for {target}:\n{text}")
+            code = bytearray(int(_call(hiprtc.hiprtcGetCodeSize, program)))
+            _call(hiprtc.hiprtcGetCode, program, code)
+        finally:
+            hiprtc.hiprtcDestroyProgram(program.createRef())
+        return bytes(code)
+
+    def load(self, code: bytes, name: str, shared_bytes: int) -> Any:
+        module = self._kept(hip.hipModuleUnload, _call(hip.hipModuleLoadData, code))
+        return _call(hip.hipModuleGetFunction, module, name.encode())
+
+    def launch(
+        self,
+        kernel: Any,
+        grid: tuple[int, int, int],
+        threads: int,
+        shared_bytes: int,
+        arguments: Sequence[Argument],
+        stream: Any,
+        *,
+        overlap: bool = False,
+        cooperative: bool = False,
+    ) -> None:
+        packed = tuple(arguments)
+        _call(hip.hipModuleLaunchKernel, kernel, *grid, threads, 1, 1, shared_bytes, stream, None, packed)
+
+    # -- order -----------------------------------------------------------------------------------------
+
+    def create_stream(self) -> Any:
+        return self._kept(hip.hipStreamDestroy, _call(hip.hipStreamCreateWithFlags, _STREAM_NON_BLOCKING))
+
+    def create_event(self, *, timing: bool = False) -> Any:
+        flags = 0 if timing else _EVENT_DISABLE_TIMING
+        return self._kept(hip.hipEventDestroy, _call(hip.hipEventCreateWithFlags, flags))
+
+    def record(self, event: Any, stream: Any) -> None:
+        _call(hip.hipEventRecord, event, stream)
+
+    def wait_for(self, stream: Any, event: Any) -> None:
+        _call(hip.hipStreamWaitEvent, stream, event, 0)
+
+    def synchronize(self, event: Any) -> None:
+        if _VERSION_7:
+            status = _library().hipEventSynchronize(ctypes.c_void_p(int(event)))
+            _raise(hip.hipError_t(status), "hipEventSynchronize")
+        else:
+            _call(hip.hipEventSynchronize, event)
+
+    def milliseconds(self, start: Any, end: Any) -> float:
+        return float(_call(hip.hipEventElapsedTime, start, end))
+
+    # -- graphs ----------------------------------------------------------------------------------------
+
+    def begin_capture(self, stream: Any) -> None:
+        mode = hip.hipStreamCaptureMode.hipStreamCaptureModeThreadLocal
+        _call(hip.hipStreamBeginCapture, stream, mode)
+
+    def end_capture(self, stream: Any) -> Any:
+        graph = _call(hip.hipStreamEndCapture, stream)
+        try:
+            executable = _call(hip.hipGraphInstantiateWithFlags, graph, 0)
+        finally:
+            hip.hipGraphDestroy(graph)
+        return self._kept(hip.hipGraphExecDestroy, executable)
+
+    def abandon_capture(self, stream: Any) -> None:
+        graph = hip.hipStreamEndCapture(stream)[1]
+        if graph is not None:
+            hip.hipGraphDestroy(graph)
+
+    def launch_graph(self, graph: Any, stream: Any) -> None:
+        _call(hip.hipGraphLaunch, graph, stream)
+
+    def release(self, handle: Any) -> None:
+        destroy, _ = self._handles.pop(id(handle))
+        _call(destroy, handle)
+
+    def close(self) -> None:
+        if not self._open:
+            return
+        self._open = False
+        given_back = [
+            (hip.hipSetDevice, self._index),
+            *reversed(self._handles.values()),
+            *((hip.hipFree, address) for address in self._addresses),
+            *((hip.hipHostFree, address) for address in self._host_addresses),
+        ]
+        problems = set()
+        for function, argument in given_back:
+            try:
+                _call(function, argument)
+            except DeviceError as error:  # after a kernel has failed every call does
+                problems.add(str(error))
+        if problems:
+            log.warning("%s: not everything was freed: %s", self.info.name, "; ".join(sorted(problems)))
+
+    def _kept(self, destroy: Callable[..., Any], handle: Any) -> Any:
+        """A handle that is destroyed with the device."""
+        self._handles[id(handle)] = destroy, handle
+        return handle
+
+
+class AmdCalls(Calls):
+    """Of the runtime that hip-python has loaded."""
+
+    def __init__(self, index: int) -> None:
+        super().__init__(_library())
+        self._index = index
+
+    def activate(self) -> Call:
+        return self.call("hipSetDevice", self._index)
+
+    def upload(self, address: int, host_address: int, size: int, stream: Any) -> Call:
+        kind = hip.hipMemcpyKind.hipMemcpyHostToDevice
+        return self.call("hipMemcpyAsync", address, host_address, size, kind, stream)
+
+    def download(self, host_address: int, address: int, size: int, stream: Any) -> Call:
+        kind = hip.hipMemcpyKind.hipMemcpyDeviceToHost
+        return self.call("hipMemcpyAsync", host_address, address, size, kind, stream)
+
+    def record(self, event: Any, stream: Any) -> Call:
+        return self.call("hipEventRecord", event, stream)
+
+    def wait_for(self, stream: Any, event: Any) -> Call:
+        return self.call("hipStreamWaitEvent", stream, event, 0)
+
+    def synchronize(self, event: Any) -> Call:
+        return self.call("hipEventSynchronize", event)
+
+    def launch_graph(self, graph: Any, stream: Any) -> Call:
+        return self.call("hipGraphLaunch", graph, stream)
+
+    def raise_failure(self, call: Call, status: int) -> NoReturn:
+        _raise(hip.hipError_t(status), call.name)
+        raise AssertionError(call)
+
+
+def _text(value: Any) -> str:
+    return value.split(b"\0")[0].decode() if isinstance(value, bytes) else str(value)
+
+
+def _major_minor(version: int) -> tuple[int, int]:
+    return version // 10_000_000, version // 100_000 % 100
+
+
+def _searched() -> str:
+    """Where hip-python looks for a library."""
+    if _VERSION_7:
+        return "LD_LIBRARY_PATH and the system's library paths"
+    folder = os.environ.get("ROCM_PATH") or os.environ.get("ROCM_HOME") or "/opt/rocm"
+    return f"the package rocm_sdk, {folder}/lib, LD_LIBRARY_PATH and the system's library paths"
+
+
+@cache
+def _library() -> Any:
+    """The library that hip-python has loaded, for calls that must not keep the GIL."""
+    if _VERSION_7:
+        return ctypes.CDLL("libamdhip64.so")
+    from rocm.bindings.util.paths import get_library_path
+
+    return ctypes.CDLL(os.fsdecode(get_library_path("amdhip64")))
+
+
+def _attempt(function: Callable[..., Any], *arguments: Any) -> tuple[Any, ...]:
+    """A HIP function's status and values."""
+    try:
+        result: tuple[Any, ...] = function(*arguments)
+    except (RuntimeError, ValueError) as error:
+        # hip-python's own: there is no such library or function, or it does not know the error's number.
+        raise DeviceError(f"{function.__name__}: {error}") from error
+    return result
+
+
+def _call(function: Callable[..., Any], *arguments: Any) -> Any:
+    """A HIP function's values. Raises DeviceError, naming the function."""
+    status, *values = _attempt(function, *arguments)
+    _raise(status, function.__name__)
+    return values[0] if len(values) == 1 else tuple(values)
+
+
+def _raise(status: Any, name: str) -> None:
+    if int(status) == 0:
+        return
+    message = f"{name}: {getattr(status, 'name', status)} ({int(status)})"
+    if isinstance(status, hip.hipError_t) and int(status) == _OUT_OF_MEMORY:
+        raise OutOfDeviceMemory(message)
+    raise DeviceError(message)

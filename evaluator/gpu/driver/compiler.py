@@ -1,0 +1,139 @@
+"""From a kernel's source and its constants to a loaded kernel, with the machine code cached on disk.
+
+A kernel is one file of evaluator/kernels and the constants that it is compiled for (tile shapes, widths,
+activations: `-DNAME=VALUE`). Its includes are pasted in, so that every compiler gets a single source and the
+cache's key sees every change. Cached code is keyed by source, target, options and the compiler's version; a
+damaged entry is compiled again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import re
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+
+from evaluator.gpu.driver.device import Device
+from evaluator.gpu.driver.target import Precision
+
+log = logging.getLogger(__name__)
+
+KERNELS = Path(__file__).resolve().parents[2] / "kernels"
+
+AMD_FLAGS = ("-std=c++17", "-O3", "-ffp-contract=fast", "-fno-strict-aliasing")
+"""What every compiler for AMD is told; elements are read and written through other types, hence the last."""
+
+_INCLUDE = re.compile(r'^#include "([a-z_]+\.h)"$')
+_CHECKSUM_BYTES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class KernelKey:
+    """A kernel as compiled: `kernels/FILE.hip` with its constants. The kernel is named as its file."""
+
+    file: str
+    precision: Precision
+    constants: tuple[tuple[str, int], ...]
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        return (
+            f"-DELEMENT_{self.precision.name}=1",
+            *(f"-D{name}={value}" for name, value in self.constants),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.file} ({self.precision.value}, {', '.join(f'{n}={v}' for n, v in self.constants)})"
+
+
+@cache
+def source(file: str) -> str:
+    """`kernels/FILE.hip` with its includes pasted in, each once."""
+    seen: set[str] = set()
+
+    def read(name: str) -> str:
+        lines = []
+        for line in (KERNELS / name).read_text("utf-8").splitlines():
+            include = _INCLUDE.match(line)
+            if include is None:
+                if line != "#pragma once":
+                    lines.append(line)
+            elif include[1] not in seen:
+                seen.add(include[1])
+                lines.append(read(include[1]))
+        return "\n".join(lines)
+
+    return read(f"{file}.hip") + "\n"
+
+
+class Compiler:
+    """The kernels of one device. Not thread-safe: kernels are loaded while a network is being opened."""
+
+    def __init__(self, device: Device, *, cache_folder: Path | None = None, use_cache: bool = True) -> None:
+        """cache_folder: None for the platform's."""
+        self._device = device
+        self._folder = cache_folder or Path(platformdirs.user_cache_dir("wavefront", False)) / "kernels"
+        self._use_cache = use_cache
+        self._loaded: dict[tuple[KernelKey, int], Any] = {}
+        self._version = device.compiler_version()
+        self.compiled = 0
+        """Kernels that were not in the cache."""
+
+    def load(self, wanted: Sequence[tuple[KernelKey, int]]) -> dict[tuple[KernelKey, int], Any]:
+        """Kernels with their dynamic shared memory in bytes, loaded. They are compiled side by side, in their
+        order: those that take longest are best named first. Raises CompilationError."""
+        new = dict.fromkeys(key for key, shared_bytes in wanted if (key, shared_bytes) not in self._loaded)
+        codes: dict[KernelKey, bytes] = {}
+        if new:  # Compilers release the GIL.
+            with ThreadPoolExecutor(max_workers=min(16, os.cpu_count() or 1)) as pool:
+                codes = dict(zip(new, pool.map(self._code, new), strict=True))
+        for key, shared_bytes in wanted:
+            if (key, shared_bytes) not in self._loaded:
+                kernel = self._device.load(codes[key], key.file, shared_bytes)
+                self._loaded[key, shared_bytes] = kernel
+        return {each: self._loaded[each] for each in wanted}
+
+    def _code(self, key: KernelKey) -> bytes:
+        text = source(key.file)
+        options = (*key.options, *self._device.info.target.options)
+        parts = [text, self._device.info.target.name, *options, self._version]
+        path = self._folder / f"{key.file}-{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:32]}.bin"
+        if self._use_cache:
+            code = _read(path)
+            if code is not None:
+                return code
+        log.debug("compiling %s", key)
+        code = self._device.compile(text, key.file, options)
+        self.compiled += 1
+        if self._use_cache:
+            _write(path, code)
+        return code
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        stored = path.read_bytes()
+    except OSError:
+        return None
+    checksum, code = stored[:_CHECKSUM_BYTES], stored[_CHECKSUM_BYTES:]
+    return code if code and hashlib.sha256(code).digest() == checksum else None
+
+
+def _write(path: Path, code: bytes) -> None:
+    # Written beside and renamed: another process never reads half a file.
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("wb", dir=path.parent, delete=False) as file:
+            file.write(hashlib.sha256(code).digest() + code)
+        Path(file.name).replace(path)
+    except OSError as error:
+        log.warning("compiled kernels cannot be cached: %s", error)

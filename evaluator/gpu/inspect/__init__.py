@@ -1,0 +1,1 @@
+"""What `python -m evaluator kernels` compiles and reports."""

@@ -1,0 +1,161 @@
+"""What a kernel takes of a target: registers, spills, shared memory, occupancy. Compiles; needs no GPU.
+
+For AMD targets by clang-19 and lld, into a code object as hipRTC makes it; for NVIDIA's by NVRTC. The numbers
+are what the compilers report; as they do not know the dynamic shared memory of a launch, the waves that fit
+are worked out here.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from evaluator.gpu.driver.compiler import AMD_FLAGS, source
+from evaluator.gpu.driver.device import CompilationError
+from evaluator.gpu.driver.target import Target
+from evaluator.gpu.inspect.variants import Variant
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """registers: vector registers of a thread. spills: registers of a thread (NVIDIA: bytes written and read)
+    that found no place. scratch_bytes: memory of a thread outside the registers, spills among it.
+    shared_bytes: of a block, static and dynamic. waves: that fit on a SIMD (NVIDIA: on one of a
+    multiprocessor's four schedulers) at once, limited by registers, shared memory and the block's size;
+    most_waves: that the hardware could hold."""
+
+    registers: int
+    spills: int
+    scratch_bytes: int
+    shared_bytes: int
+    waves: int
+    most_waves: int
+
+    @property
+    def spilled(self) -> bool:
+        """Whether the kernel leaves the registers at all: an array indexed at run time does so, too."""
+        return self.spills > 0 or self.scratch_bytes > 0
+
+
+def unavailable(target: Target) -> str | None:
+    """Why kernels cannot be compiled for a target here; None if they can."""
+    if target.name.startswith("gfx"):
+        missing = [name for name in ("clang-19", "ld.lld-19") if shutil.which(name) is None]
+        return f"needs {' and '.join(missing)} (apt-get install clang-19 lld-19)" if missing else None
+    try:
+        import cuda.bindings.nvrtc  # noqa: F401
+    except ImportError as error:
+        return f"needs NVRTC (pip install cuda-bindings nvidia-cuda-nvrtc): {error}"
+    return None
+
+
+def measure(variant: Variant, target: Target) -> Resources:
+    """Compile one variant. Raises CompilationError."""
+    options = (*variant.key.options, *target.options)
+    if target.name.startswith("gfx"):
+        return _measure_amd(variant, target, options)
+    return _measure_nvidia(variant, target, options)
+
+
+def measure_all(
+    wanted: Sequence[tuple[Variant, Target]], *, jobs: int | None = None
+) -> Iterator[tuple[Variant, Target, Resources | CompilationError]]:
+    """Compile many side by side; results in the order of `wanted`. jobs: None for one per core."""
+
+    def one(each: tuple[Variant, Target]) -> Resources | CompilationError:
+        try:
+            return measure(*each)
+        except CompilationError as error:
+            return error
+
+    with ThreadPoolExecutor(max_workers=jobs or os.cpu_count() or 1) as pool:
+        for (variant, target), result in zip(wanted, pool.map(one, wanted), strict=True):
+            yield variant, target, result
+
+
+# --- AMD ----------------------------------------------------------------------------------------------------
+
+_REMARK = re.compile(r"remark: +([^:\[]+?)(?: \[[^\]]*\])?: (\d+) \[-Rpass-analysis=kernel-resource-usage\]")
+
+
+def _measure_amd(variant: Variant, target: Target, options: Sequence[str]) -> Resources:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"{variant.key.file}.hip"
+        path.write_text(source(variant.key.file), "utf-8")
+        command = ["clang-19", "-x", "hip", f"--offload-arch={target.name}", "--cuda-device-only"]
+        command += ["--no-gpu-bundle-output", "-nogpuinc", "-nogpulib", *AMD_FLAGS]
+        command += ["-Rpass-analysis=kernel-resource-usage", *options, path.name, "-o", "kernel.co"]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+        if done.returncode != 0 or not (Path(folder) / "kernel.co").exists():
+            raise CompilationError(f"clang cannot compile {variant.key} for {target.name}:\n{done.stderr}")
+    found = {name: int(value) for name, value in _REMARK.findall(done.stderr)}
+    try:
+        shared = found["LDS Size"] + variant.shared_bytes
+        most, lds = _amd_limits(target)
+        registers = found["VGPRs"] + found.get("AGPRs", 0)
+        waves = found["Occupancy"]
+        if shared:
+            waves = min(waves, _waves(lds // shared, variant.threads // target.wave, 4))
+        return Resources(
+            registers, found["VGPRs Spill"], found["ScratchSize"], shared, min(waves, most), most
+        )
+    except KeyError as error:
+        raise CompilationError(f"clang did not report {error} of {variant.key}:\n{done.stderr}") from error
+
+
+def _amd_limits(target: Target) -> tuple[int, int]:
+    """Waves that a SIMD holds, and the LDS in bytes that four SIMDs share: those of a compute unit before
+    RDNA, of a work group processor since. From LLVM's AMDGPU user guide and AMD's ISA documents."""
+    if target.name.startswith("gfx9"):
+        return (8 if target.name in ("gfx90a", "gfx942") else 10), 64 << 10
+    return (20 if target.name.startswith("gfx101") else 16), 128 << 10
+
+
+# --- NVIDIA -------------------------------------------------------------------------------------------------
+
+_PTXAS_SPILLS = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+_PTXAS_REGISTERS = re.compile(r"Used (\d+) registers")
+_PTXAS_SHARED = re.compile(r"(\d+) bytes smem")
+
+_REGISTERS, _RESERVED_SHARED, _MOST_BLOCKS = 65536, 1 << 10, 32
+"""Of a multiprocessor of sm_80 and sm_90 (CUDA C++ Programming Guide, table of compute capabilities); the
+driver takes 1 KB of shared memory for every block."""
+
+
+def _measure_nvidia(variant: Variant, target: Target, options: Sequence[str]) -> Resources:
+    from evaluator.gpu.driver.nvidia import compile_with_log
+
+    text = source(variant.key.file)
+    _, log = compile_with_log(text, variant.key.file, (*options, "--ptxas-options=-v"), target)
+    spills, registers, static = (
+        pattern.search(log) for pattern in (_PTXAS_SPILLS, _PTXAS_REGISTERS, _PTXAS_SHARED)
+    )
+    if spills is None or registers is None:
+        raise CompilationError(f"ptxas did not report the registers of {variant.key}:\n{log}")
+    used = int(registers[1])
+    shared = variant.shared_bytes + (int(static[1]) if static else 0)
+    waves_of_block = -(-variant.threads // 32)
+    per_wave = -(-used * 32 // 256) * 256  # registers are given out in units of 256
+    most = 12 if target.name in ("sm_86", "sm_89") else 16
+    blocks = min(
+        _MOST_BLOCKS,
+        _REGISTERS // (per_wave * waves_of_block),
+        4 * most // waves_of_block,
+        (target.shared_bytes + _RESERVED_SHARED) // (shared + _RESERVED_SHARED),
+    )
+    stack = int(spills[1])
+    return Resources(
+        used, int(spills[2]) + int(spills[3]), stack, shared, _waves(blocks, waves_of_block, 4), most
+    )
+
+
+def _waves(blocks: int, waves_of_block: int, simds: int) -> int:
+    """Waves on the fullest of some SIMDs that share `blocks` blocks."""
+    return -(-blocks * waves_of_block // simds)

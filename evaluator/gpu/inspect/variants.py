@@ -1,0 +1,149 @@
+"""Every form in which the kernels are compiled: what the plans of networks in use ask for, per target.
+
+Needs no device and no compiler: plans are data. `resources.py` compiles what is listed here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from evaluator.gpu.driver.compiler import KernelKey
+from evaluator.gpu.driver.target import Precision, Target, amd_target, nvidia_target
+from evaluator.gpu.plan import hopper
+from evaluator.gpu.plan.plan import Plan
+from evaluator.gpu.plan.program import Launch
+from evaluator.gpu.plan.quantised import WeightFormat, rounded_network
+from evaluator.gpu.plan.steps import ACTIVATION_CODES
+from evaluator.gpu.plan.tiles import Choice, Chooser, Product, candidates, model_chooser
+from evaluator.network.random_network import SHAPES, random_network
+from evaluator.network.spec import AttentionBody
+
+AMD_TARGETS = ("gfx906", "gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1151", "gfx1200", "gfx1201")
+NVIDIA_TARGETS = ("sm_80", "sm_90")
+
+NETWORKS = ("t82", "bt4", "t80", "resnet-64x4", "resnet-classical")
+"""Shapes whose kernels are listed. One layer of each will do: all layers of a network are alike."""
+
+SIZES = (1, 2, 4, 8, 16, 32, 64, 96, 128, 256, 512, 1024)
+"""Batch sizes at which the plans are made."""
+
+_TILE_SIZES = (1, 32, 256)
+"""One for each way in which a plan orders its work; the tiles do not depend on it."""
+
+LIGHT = ("expand", "policy", "outputs", "squeeze_excite")
+"""Kernels that take next to none of the time. All others are hot: they must not spill."""
+
+_PROCESSORS = 64
+_ACTIVATIONS = {code: activation.value for activation, code in ACTIVATION_CODES.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """A kernel as compiled, with its launch: dynamic shared memory in bytes and threads of a block."""
+
+    key: KernelKey
+    shared_bytes: int
+    threads: int
+
+    @property
+    def hot(self) -> bool:
+        return self.key.file not in LIGHT
+
+    @property
+    def label(self) -> str:
+        """As "gemm 128x128x32 2x4 mish bias": the constants in words, those that are 0 left out."""
+        constants = dict(self.key.constants)
+        words = [self.key.file]
+        if "BLOCK_M" in constants:
+            m, n, k = (constants.pop(f"BLOCK_{axis}") for axis in "MNK")
+            waves = [constants.pop(f"WARPS_{axis}") for axis in "MNK" if f"WARPS_{axis}" in constants]
+            words += [f"{m}x{n}x{k}", "*".join(map(str, waves))]
+            constants.pop("STAGES", None)
+        for name, value in constants.items():
+            if name.endswith("ACTIVATION"):
+                words += [_ACTIVATIONS[value]] if value else []
+            elif value:
+                words.append(name.lower() if value == 1 else f"{name.lower()}={value}")
+        return " ".join(words)
+
+
+def target_named(name: str) -> Target:
+    """ "gfx1100" or "sm_90". Raises ValueError for what is neither."""
+    if name.startswith("gfx"):
+        return amd_target(name)
+    if name.startswith("sm_") and name[3:].isdecimal() and len(name) >= 5:
+        return nvidia_target(int(name[3:-1]), int(name[-1]))
+    raise ValueError(f"{name!r} is not a target; write gfx1100 or sm_90")
+
+
+class Variants:
+    """Lists variants. The networks are made and their weights packed once for all targets."""
+
+    def __init__(self, networks: Sequence[str] = NETWORKS) -> None:
+        shapes = [SHAPES[name] for name in networks]
+        self._networks = [
+            random_network(replace(shape, layers=min(shape.layers, 1), blocks=min(shape.blocks, 1)))
+            for shape in shapes
+        ]
+        self._plans: dict[Precision, list[Plan]] = {}
+
+    def used(self, target: Target, precision: Precision) -> list[Variant]:
+        """What runs where nothing has been measured: the tiles that the model chooses."""
+        choose = model_chooser(target, precision, _PROCESSORS)
+        return _sorted(self._of(target, precision, choose, SIZES))
+
+    def all(self, target: Target, precision: Precision) -> list[Variant]:
+        """What tuning may choose: every tile with every end of a product, and all that `used` lists."""
+        found = set(self.used(target, precision))
+        turn, turns = 0, 1
+        while turn < turns:
+
+            def choose(product: Product, turn: int = turn) -> Choice:
+                nonlocal turns
+                # How often k is split is no matter of the kernel's code, only whether.
+                different: dict[object, Choice] = {
+                    (choice.tile, choice.splits > 1): choice
+                    for choice in candidates(product, target, precision, packed=product.weight_bits > 0)
+                }
+                different |= {
+                    (tile, False): Choice(None, hopper=tile)
+                    for tile in hopper.candidates(product, target, precision)
+                }
+                turns = max(turns, len(different))
+                return list(different.values())[turn % len(different)]
+
+            found |= set(self._of(target, precision, choose, _TILE_SIZES))
+            turn += 1
+        return _sorted(found)
+
+    def _of(
+        self, target: Target, precision: Precision, choose: Chooser, sizes: Sequence[int]
+    ) -> Iterator[Variant]:
+        if precision not in self._plans:
+            plans = [
+                Plan(network, target, precision, choose, blocks=_PROCESSORS) for network in self._networks
+            ]
+            if precision is Precision.FP16:
+                plans += [
+                    Plan(rounded_network(network, form), target, precision, choose, form)
+                    for network in self._networks
+                    if isinstance(network.body, AttentionBody)
+                    for form in WeightFormat
+                ]
+            self._plans[precision] = plans
+        for plan in self._plans[precision]:
+            plan = replace(plan, target=target, choose=choose)  # keeps the packed weights
+            for size in sizes:
+                programs = [plan.program(size)]
+                if target.persistent and (one := plan.persistent_program(size)) is not None:
+                    programs.append(one)
+                for program in programs:
+                    for step in program.steps:
+                        if isinstance(step, Launch):
+                            yield Variant(step.kernel, step.shared_bytes, step.threads)
+
+
+def _sorted(variants: Iterable[Variant]) -> list[Variant]:
+    """Hot ones first, then by kernel and constants."""
+    return sorted(set(variants), key=lambda each: (not each.hot, each.key.file, each.key.constants))

@@ -1,0 +1,230 @@
+"""The layers of a network as the kernels take them: packed weights, with constant factors and norms in them.
+
+What is made here is named, and made once for all batch sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from evaluator.gpu.driver.target import Precision
+from evaluator.gpu.plan import weights as pack
+from evaluator.gpu.plan.steps import Linear, PlanError
+from evaluator.gpu.plan.weights import round_up
+from evaluator.network.spec import (
+    Activation,
+    Attention,
+    AttentionPolicyHead,
+    ConvBlock,
+    Dense,
+    FloatArray,
+    LayerNorm,
+    Smolgen,
+)
+
+
+class PackedLayers:
+    """Packs layers. linear: keeps what a function makes under a name."""
+
+    def __init__(self, linear: Callable[[str, Callable[[], Linear]], Linear], precision: Precision) -> None:
+        self.linear = linear
+        self.precision = precision
+
+    def dense(self, name: str, layer: Dense, *, scale: float = 1.0) -> Linear:
+        """scale: a factor on the output before the activation, which must then be NONE."""
+
+        def make() -> Linear:
+            return Linear(
+                name,
+                len(layer.biases),
+                pack.matrix(_times(layer.weights, np.float32(scale)), self.precision),
+                pack.vector(_times(layer.biases, np.float32(scale)), self.precision),
+                layer.activation,
+            )
+
+        return self.linear(name, make)
+
+    def dense_of_norm(self, name: str, layer: Dense, norm: LayerNorm) -> Linear:
+        def make() -> Linear:
+            inner = _of_norm(layer, norm)
+            weights = pack.matrix(inner.weights, self.precision)
+            biases = pack.vector(inner.biases, self.precision)
+            return Linear(f"{name}.of_norm", len(inner.biases), weights, biases, inner.activation)
+
+        return self.linear(f"{name}.of_norm", make)
+
+    def convolution(self, name: str, layer: ConvBlock, *, outputs: int | None = None) -> Linear:
+        """outputs: only the first so many."""
+
+        def make() -> Linear:
+            weights, biases = layer.weights[:outputs], layer.biases[:outputs]
+            size = weights.shape[2]
+            packed = pack.convolution(weights, self.precision)
+            return Linear(
+                name,
+                len(biases),
+                packed,
+                pack.vector(biases, self.precision),
+                layer.activation,
+                convolution=size == 3,
+            )
+
+        return self.linear(name, make)
+
+    def flattened(self, name: str, layer: Dense, *, channels_first: bool) -> Linear:
+        """A dense layer on a whole flattened board."""
+
+        def make() -> Linear:
+            return Linear(
+                name,
+                len(layer.biases),
+                pack.after_flatten(layer.weights, self.precision, channels_first=channels_first),
+                pack.vector(layer.biases, self.precision),
+                layer.activation,
+            )
+
+        return self.linear(name, make)
+
+    def side_by_side(self, name: str, layers: Sequence[Dense]) -> Linear:
+        """Layers of one activation that take the same, as one."""
+
+        def make() -> Linear:
+            weights = np.concatenate([pack.matrix(each.weights, self.precision) for each in layers])
+            biases = np.concatenate([pack.vector(each.biases, self.precision) for each in layers])
+            return Linear(name, len(weights), weights, biases, layers[0].activation)
+
+        return self.linear(name, make)
+
+    # -- of an encoder ---------------------------------------------------------------------------------
+
+    def depth(self, name: str, layer: Attention) -> int:
+        """Of a head, padded to what the attention kernel multiplies."""
+        for part in (layer.q, layer.k, layer.v, layer.output):
+            if part.activation is not Activation.NONE:
+                raise PlanError(f"{name}: activations of queries, keys and values are not supported")
+        return round_up(len(layer.q.biases) // layer.heads, 16)
+
+    def qkv(self, name: str, layer: Attention, before: LayerNorm | None = None) -> Linear:
+        """One product, with 1/sqrt(depth) in q. before: a norm of what it takes, to be part of it."""
+        heads, depth = layer.heads, self.depth(name, layer)
+        name = f"{name}.qkv" if before is None else f"{name}.qkv.of_norm"
+
+        def make() -> Linear:
+            scale = np.float32((len(layer.q.biases) // heads) ** -0.5)
+            q, k, v = (
+                part if before is None else _of_norm(part, before) for part in (layer.q, layer.k, layer.v)
+            )
+            parts = [(q, scale), (k, np.float32(1)), (v, np.float32(1))]
+            weights = [pack.head_rows(_times(part.weights, factor), heads, depth) for part, factor in parts]
+            biases = [pack.head_rows(_times(part.biases, factor), heads, depth) for part, factor in parts]
+            return Linear(
+                name,
+                3 * heads * depth,
+                pack.matrix(np.concatenate(weights), self.precision),
+                pack.vector(np.concatenate(biases), self.precision),
+                Activation.NONE,
+            )
+
+        return self.linear(name, make)
+
+    def attention_output(self, name: str, layer: Attention, alpha: float) -> Linear:
+        """Takes the heads' padded values; alpha is in it."""
+
+        def make() -> Linear:
+            depth = self.depth(name, layer)
+            weights = layer.output.weights
+            if weights.shape[1] != layer.heads * depth:
+                weights = pack.head_rows(np.ascontiguousarray(weights.T), layer.heads, depth).T
+            return Linear(
+                f"{name}.output",
+                len(layer.output.biases),
+                pack.matrix(weights * np.float32(alpha), self.precision),
+                pack.vector(layer.output.biases * np.float32(alpha), self.precision),
+                Activation.NONE,
+            )
+
+        return self.linear(f"{name}.output", make)
+
+    def compress(self, name: str, layer: Smolgen) -> Linear:
+        def make() -> Linear:
+            weights = pack.matrix(layer.compress, self.precision)
+            return Linear(f"{name}.compress", len(layer.compress), weights, None, Activation.NONE)
+
+        return self.linear(f"{name}.compress", make)
+
+    def smolgen_layers(
+        self, name: str, layer: Smolgen, heads: int
+    ) -> tuple[Linear, Linear, LayerNorm, Linear]:
+        """dense1, dense2 and its norm, and what makes the logits of a head, which all layers share."""
+        own = len(layer.dense2.biases) // heads
+        width = round_up(own, self.precision.chunk)  # of a head, so that each begins with a chunk
+
+        def per_head(values: FloatArray) -> FloatArray:
+            return pack.head_rows(values, heads, width)
+
+        def make_dense2() -> Linear:
+            weights = pack.matrix(per_head(layer.dense2.weights), self.precision)
+            biases = pack.vector(per_head(layer.dense2.biases), self.precision)
+            return Linear(f"{name}.dense2", heads * width, weights, biases, layer.dense2.activation)
+
+        def make_generate() -> Linear:
+            weights = pack.matrix(layer.position_weights, self.precision)
+            return Linear("smolgen.generate", len(layer.position_weights), weights, None, Activation.NONE)
+
+        return (
+            self.flattened(f"{name}.dense1", layer.dense1, channels_first=False),
+            self.linear(f"{name}.dense2", make_dense2),
+            LayerNorm(per_head(layer.norm2.gammas), per_head(layer.norm2.betas), layer.norm2.epsilon),
+            self.linear("smolgen.generate", make_generate),
+        )
+
+    def qkv_compress(self, name: str, layer: Attention, generator: Smolgen) -> Linear:
+        """What smolgen takes of each square in one product with q, k and v."""
+
+        def make() -> Linear:
+            parts, compress = self.qkv(name, layer), pack.matrix(generator.compress, self.precision)
+            assert parts.biases is not None
+            return Linear(
+                f"{name}.qkv_compress",
+                parts.width + len(compress),
+                np.concatenate([parts.weights, compress]),
+                np.concatenate([parts.biases, np.zeros(len(compress), np.float32)]),
+                Activation.NONE,
+            )
+
+        return self.linear(f"{name}.qkv_compress", make)
+
+    # -- of heads --------------------------------------------------------------------------------------
+
+    def policy_products(self, head: AttentionPolicyHead) -> Linear:
+        """q and k as one product, each padded to whole chunks; 1/sqrt(D) is in q."""
+        width = len(head.q.biases)
+        stride = round_up(width, self.precision.chunk)
+
+        def make() -> Linear:
+            scale = np.float32(width**-0.5)
+            weights = np.zeros((2 * stride, head.q.weights.shape[1]), np.float32)
+            biases = np.zeros(2 * stride, np.float32)
+            weights[:width], biases[:width] = head.q.weights * scale, head.q.biases * scale
+            weights[stride : stride + width], biases[stride : stride + width] = head.k.weights, head.k.biases
+            packed = pack.matrix(weights, self.precision)
+            return Linear("policy.qk", 2 * stride, packed, biases, Activation.NONE)
+
+        return self.linear("policy.qk", make)
+
+
+def _times(values: FloatArray, factor: np.float32) -> FloatArray:
+    """Without a copy where there is nothing to do: networks are large."""
+    return values if factor == 1 else values * factor
+
+
+def _of_norm(layer: Dense, norm: LayerNorm) -> Dense:
+    """A layer that takes what a norm makes, with the gammas in its weights and the betas in its biases."""
+    return replace(
+        layer,
+        weights=layer.weights * norm.gammas,
+        biases=(layer.biases + layer.weights @ norm.betas).astype(np.float32),
+    )

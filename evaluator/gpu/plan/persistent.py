@@ -1,0 +1,378 @@
+"""The encoders of a network as one launch for a few positions: what kernels/persistent.hip is compiled with.
+
+At one position a kernel of its own for every step costs more than the step: 13 of them a layer take 3.4 us
+each on an H200. In one launch a step waits for the steps before it by a counter in memory, in 0.8 us.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evaluator.gpu.driver.compiler import KernelKey
+from evaluator.gpu.driver.target import MatrixUnit, Precision, Target
+from evaluator.gpu.plan import weights as pack
+from evaluator.gpu.plan.builder import Builder
+from evaluator.gpu.plan.program import Buffer, Launch, Matrix, Table
+from evaluator.gpu.plan.steps import ACTIVATION_CODES, Linear, PlanError
+from evaluator.network.spec import Activation, FloatArray, LayerNorm
+
+MAX_POSITIONS = 2
+"""From 4 on many launches are as fast on an H200, and the kernel, which could take 8, spills registers."""
+
+_WAVES, _PHASES, _SQUARES = 8, 8, 4
+_SUM_GAP = 8
+_COMMON_BYTES = 2128
+"""As in the kernel; the last is the size of `Shared`."""
+
+_SHAPES = ((64, 32), (32, 64), (32, 48), (32, 32), (32, 16), (16, 64), (16, 48), (16, 32), (16, 16))
+"""Tiles of a product, rows by columns; statistics are made by tiles whose columns are a power of two."""
+
+_TILE_US, _INPUT_BYTES_PER_US, _WEIGHT_BYTES_PER_US, _IN_PARTS_US = 0.8, 1.0e5, 2.5e5, 1.0
+"""Of the model that chooses a tile: the weights are on their way early, the inputs are waited for; the last
+is what it costs if the weights come in parts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """How shared memory is used: bytes of inputs and weights for each wave, and most elements of k in a
+    chunk."""
+
+    input_bytes: int
+    weight_bytes: int
+    chunk: int
+
+    def chunk_of(self, k: int) -> int:
+        """Elements of k in a chunk: as many for every wave, where that can be."""
+        return 64 if self.chunk == 64 and k % (64 * _WAVES) == 0 else 32
+
+    def fits(self, shape: tuple[int, int], k: int, precision: Precision, *, normalised: bool) -> bool:
+        """normalised: gammas and betas lie beside the inputs."""
+        bm, bn = shape
+        row = (self.chunk_of(k) + precision.chunk) * precision.bytes
+        sums = bm * (bn + _SUM_GAP) * 4
+        if max(bm * row, sums) > self.input_bytes or bn * row > self.weight_bytes:
+            return False
+        norms = bm * (2 * self.chunk_of(k) + precision.chunk) * precision.bytes
+        return not normalised or max(norms, bm * row) <= self.input_bytes // 2
+
+    def holds(self, shape: tuple[int, int], k: int, precision: Precision, *, normalised: bool) -> bool:
+        """Whether all weights of a tile can be there at once."""
+        bm, bn = shape
+        elements = bn * (k + precision.chunk) + (bm * (2 * k + precision.chunk) if normalised else 0)
+        return elements * precision.bytes <= _WAVES * self.weight_bytes
+
+
+def space(target: Target) -> Space:
+    """On 227 KB all weights of a tile of 64 columns are there at once if k = 1024."""
+    for shared, choice in (
+        (227 << 10, Space(11264, 16512, 64)),
+        (163 << 10, Space(10240, 9216, 64)),
+        (99 << 10, Space(5120, 4608, 64)),
+        (64 << 10, Space(5120, 2560, 32)),
+    ):
+        if target.shared_bytes >= shared:
+            return choice
+    raise PlanError(f"{target.name} has too little shared memory for the persistent kernel")
+
+
+@dataclass(frozen=True, slots=True)
+class SmolgenLayers:
+    """compress -> dense1, norm1 -> dense2, norm2 -> generate."""
+
+    compress: Linear
+    dense1: Linear
+    norm1: LayerNorm
+    dense2: Linear
+    norm2: LayerNorm
+    generate: Linear
+
+
+@dataclass(frozen=True, slots=True)
+class Layers:
+    """One encoder, packed. before: the norm that its input still wants, which is the last one of the layer
+    before. The gammas of `before` and norm1 are in the weights of qkv and ffn1, the betas in their biases."""
+
+    before: LayerNorm | None
+
+    qkv: Linear
+    smolgen: SmolgenLayers | None
+    output: Linear
+    norm1: LayerNorm
+    ffn1: Linear
+    ffn2: Linear
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """What follows an embedding, packed: y = x + ffn2(ffn1(x)). Its norm is the first layer's `before`."""
+
+    ffn1: Linear
+    ffn2: Linear
+
+
+class Encoders:
+    """Appends one launch with all encoders of a body to a Builder's program."""
+
+    def __init__(self, builder: Builder, blocks: int, heads: int, depth: int) -> None:
+        """blocks: of the grid, at most the device's multiprocessors. depth: of a head, padded.
+
+        Raises PlanError for what the kernel does not do."""
+        if builder.target.matrix_unit(builder.precision) is MatrixUnit.FMA:
+            raise PlanError("the persistent kernel wants a matrix unit")
+        if builder.positions > MAX_POSITIONS:
+            raise PlanError(f"the persistent kernel takes at most {MAX_POSITIONS} positions")
+        self._b = builder
+        self._blocks = blocks
+        self._heads, self._depth, self._width = heads, depth, 0
+        self._space = space(builder.target)
+
+    def launch(self, layers: Sequence[Layers], end: LayerNorm, x: Matrix, tail: Tail | None = None) -> Matrix:
+        """end: the last layer's second norm. x: the embedded board; the result is in another buffer of the
+        same shape. Raises PlanError."""
+        b, heads, where = self._b, self._heads, self._space
+        self._width = x.width
+        if len({repr(self._constants(layer, x)) for layer in layers}) != 1:
+            raise PlanError("the persistent kernel wants encoders of one shape")
+        constants = self._constants(layers[0], x)
+        constants["TAIL"] = int(tail is not None)
+        rows, positions, size = x.rows, b.positions, b.precision.bytes
+        words = [word for each in layers for word in self._words(each)]
+        if tail is not None:
+            self._check_tail(tail, layers[0])
+            words = [*self._tail_words(tail, len(words) // len(layers)), *words]
+        table = Table(f"persistent.{positions}.layers", tuple(words))
+        count = len(layers) + (tail is not None)
+        shared = _WAVES * (where.input_bytes + where.weight_bytes) + _COMMON_BYTES + 8 * len(table.words)
+        chunk = b.precision.chunk
+        attention = 64 * (3 * (self._depth + chunk) + 64 + chunk) * size
+        if shared > b.target.shared_bytes or attention > _WAVES * where.input_bytes:
+            raise PlanError("the persistent kernel needs more shared memory than there is")
+
+        def work(name: str, elements: int) -> Buffer:
+            return b.work(f"persistent.{name}", max(elements, 1) * size)
+
+        out = b.matrix("persistent.x", rows, x.width)
+        s1, s2 = constants.get("DENSE1_WIDTH", 0), heads * constants.get("GENERATED", 0)
+        counters = count * _PHASES + 1
+        b.program.steps.append(
+            Launch(
+                KernelKey("persistent", b.precision, tuple(constants.items())),
+                (self._blocks, 1, 1),
+                _WAVES * b.target.wave,
+                shared,
+                (
+                    table,
+                    count,
+                    self._vector("persistent.end.gammas", end.gammas),
+                    self._vector("persistent.end.betas", end.betas),
+                    float(end.epsilon),
+                    x.buffer,
+                    out.buffer,
+                    work("y", rows * x.width),
+                    work("z", rows * x.width),
+                    work("qkv", rows * 3 * heads * self._depth),
+                    work("mixed", rows * heads * self._depth),
+                    work("hidden", rows * constants["HIDDEN"]),
+                    b.work("persistent.parts", 4 * positions * (64 // _SQUARES) * max(s1, 1)),
+                    work("s2", positions * s2),
+                    work("logits", positions * heads * 4096 if s1 else 0),
+                    b.work("persistent.statistics", 8 * positions * max(s2, 1)),
+                    b.work("persistent.rows0", 8 * rows),
+                    b.work("persistent.rows1", 8 * rows),
+                    # Written to by the kernel, which leaves zeros as it finds them.
+                    b.weight(f"persistent.{positions}.counters", lambda: np.zeros(counters, np.uint32)),
+                    self._blocks,
+                ),
+                "encoders",
+                cooperative=True,
+            )
+        )
+        return out
+
+    def _constants(self, layer: Layers, x: Matrix) -> dict[str, int]:
+        """Everything about a layer's shape. Raises PlanError for what the kernel does not do."""
+        if x.width != x.stride:
+            raise PlanError(f"a width of {x.width} is not a multiple of {self._b.precision.chunk}")
+        heads, depth, width, rows = self._heads, self._depth, x.width, x.rows
+        hidden, model = len(layer.ffn1.weights), heads * depth
+        smolgen, where = layer.smolgen, self._space
+        constants = {
+            "POSITIONS": self._b.positions,
+            "WIDTH": width,
+            "HEADS": heads,
+            "DEPTH": depth,
+            "SLICE": depth,
+            "HIDDEN": hidden,
+            "BIAS": int(smolgen is not None),
+            "SHARE_SPACE": 0,
+            "MAX_KC": where.chunk,
+            "A_BYTES": where.input_bytes,
+            "B_BYTES": where.weight_bytes,
+            "FFN_ACTIVATION": ACTIVATION_CODES[layer.ffn1.activation],
+        }
+        # The blocks that squeeze have no part in it, where there are others.
+        squeezing = 64 // _SQUARES * self._b.positions if smolgen else 0
+        constants |= self._tile("QKV", layer.qkv, rows, 3 * model, width, blocks=self._blocks - squeezing)
+        constants |= self._tile("OUTPUT", layer.output, rows, width, model)
+        constants |= self._tile("FFN1", layer.ffn1, rows, hidden, width)
+        constants |= self._tile("FFN2", layer.ffn2, rows, width, hidden)
+        for linear in (layer.qkv, layer.output, layer.ffn2):
+            if linear.activation is not Activation.NONE:
+                raise PlanError(f"{linear.name}: an activation there is not supported")
+        if smolgen is None:
+            return constants
+        positions, compressed = self._b.positions, len(smolgen.compress.weights)
+        first, generated = len(smolgen.dense1.weights), smolgen.generate.weights.shape[1]
+        if (len(smolgen.norm1.gammas), len(smolgen.norm2.gammas)) != (first, heads * generated):
+            raise PlanError("the persistent kernel wants smolgen's layers without padding")
+        if max(first, generated) > _WAVES * min(where.chunk_of(first), where.chunk_of(generated)):
+            raise PlanError("smolgen's layers are too wide for the persistent kernel")
+        if smolgen.dense1.weights.shape != (first, 64 * compressed):
+            raise PlanError(f"{smolgen.dense1.name}: weights of {smolgen.dense1.weights.shape}")
+        self._check_squeeze(compressed, first, width)
+        constants |= self._tile(
+            "DENSE2", smolgen.dense2, positions, heads * generated, first, normalised=True
+        )
+        constants |= self._tile(
+            "GENERATE", smolgen.generate, positions * heads, 4096, generated, normalised=True
+        )
+        return constants | {
+            "COMPRESSED": compressed,
+            "DENSE1_WIDTH": first,
+            "GENERATED": generated,
+            "DENSE1_ACTIVATION": ACTIVATION_CODES[smolgen.dense1.activation],
+            "DENSE2_ACTIVATION": ACTIVATION_CODES[smolgen.dense2.activation],
+        }
+
+    def _check_tail(self, tail: Tail, layer: Layers) -> None:
+        """Whether it looks like the second half of a layer."""
+        for own, other in ((tail.ffn1, layer.ffn1), (tail.ffn2, layer.ffn2)):
+            if own.weights.shape != other.weights.shape or own.activation is not other.activation:
+                raise PlanError(
+                    "the persistent kernel wants an embedding's end as wide as the encoders' ends"
+                )
+
+    def _check_squeeze(self, compressed: int, outputs: int, width: int) -> None:
+        """Whether the kernel can take four squares at once, as kernels/persistent_squeeze.h says."""
+        chunk, size, where = self._b.precision.chunk, self._b.precision.bytes, self._space
+        squeezed = _SQUARES * compressed
+        if width % 16 or squeezed % 16:
+            raise PlanError("the persistent kernel wants widths in steps of 16 where smolgen begins")
+        row = (width + chunk) * size
+        weights = pack.round_up(compressed, 16) * row
+        slices, vectors = outputs * (squeezed + chunk) * size, 8 * width
+        rows = max(16 * row, _SQUARES * row + (4 * _WAVES + 2) * squeezed)
+        if weights + vectors + rows > _WAVES * where.weight_bytes or slices > _WAVES * where.input_bytes:
+            raise PlanError("smolgen's first layers do not fit the persistent kernel's shared memory")
+
+    def _tile(
+        self, name: str, layer: Linear, m: int, n: int, k: int, *, normalised: bool = False, blocks: int = 0
+    ) -> dict[str, int]:
+        """The tile that the model likes best for a product. blocks: that work on it, if not all."""
+        blocks = blocks if blocks > 0 else self._blocks
+        precision = self._b.precision
+        if layer.weights.shape != (n, k) or layer.convolution:
+            raise PlanError(f"{layer.name}: weights of {layer.weights.shape} where {(n, k)} are expected")
+        if layer.biases is not None and layer.biases.ndim != 1:
+            raise PlanError(f"{layer.name}: biases by square are not supported")
+
+        def microseconds(shape: tuple[int, int]) -> float:
+            bm, bn = shape
+            tiles = -(-m // bm) * -(-n // bn)
+            inputs, weights = (each * k * precision.bytes for each in (min(m, bm), bn))
+            once = _TILE_US + inputs / _INPUT_BYTES_PER_US + weights / _WEIGHT_BYTES_PER_US
+            if not self._space.holds(shape, k, precision, normalised=normalised):
+                once += _IN_PARTS_US
+            return -(-tiles // blocks) * once + tiles * 1e-4 + bm * 1e-6
+
+        possible = [
+            each
+            for each in _SHAPES
+            if self._space.fits(each, k, precision, normalised=normalised)
+            and not (name == "DENSE2" and each[1] == 48)
+            and not (name in ("QKV", "FFN1") and each[0] == 64)  # with the rows' sums it spills registers
+        ]
+        if not possible:
+            raise PlanError(f"{layer.name}: no tile fits")
+        bm, bn = min(possible, key=microseconds)
+        return {f"{name}_M": bm, f"{name}_N": bn}
+
+    def _words(self, layer: Layers) -> list[Buffer | int | float | None]:
+        """`Layer` of the kernel, word by word."""
+        words: list[Buffer | int | float | None] = []
+        for linear in (layer.ffn1, layer.ffn2, layer.qkv, layer.output):
+            words += self._dense(linear)
+        words += [self._sums(layer.ffn1), self._sums(layer.qkv)]
+        words += self._norm(layer.output.name, layer.norm1)
+        words += self._norm(f"{layer.qkv.name}.before", layer.before)
+        smolgen = layer.smolgen
+        if smolgen is not None:
+            compress, slices = self._dense(smolgen.compress)[0], self._slices(smolgen)
+            words += [compress, slices, self._dense(smolgen.dense1)[1], self._dense(smolgen.generate)[0]]
+            words += self._dense(smolgen.dense2)
+            words += [self._pairs(smolgen.dense1.name, smolgen.norm1)]
+            words += [self._pairs(smolgen.dense2.name, smolgen.norm2)]
+            words += [float(smolgen.norm1.epsilon), float(smolgen.norm2.epsilon)]
+        return words  # an even number, as a layer is a multiple of 16 bytes
+
+    def _dense(self, layer: Linear) -> tuple[Buffer, Buffer | None]:
+        b, biases = self._b, layer.biases
+        return (
+            b.weight(f"{layer.name}.weights", lambda: layer.weights),
+            None if biases is None else b.weight(f"{layer.name}.biases", lambda: biases),
+        )
+
+    def _tail_words(self, tail: Tail, count: int) -> list[Buffer | int | float | None]:
+        """The same of what has no more than its last two products."""
+        words: list[Buffer | int | float | None] = [*self._dense(tail.ffn1), *self._dense(tail.ffn2)]
+        words += [None, None, None, None, self._sums(tail.ffn1), None, *self._norm("tail.between", None)]
+        return words + [None] * (count - len(words))
+
+    def _sums(self, layer: Linear) -> Buffer:
+        """Of the rows of its weights as they are stored."""
+
+        def make() -> FloatArray:
+            values = pack.floats(layer.weights, self._b.precision)
+            return np.asarray(values.sum(axis=1, dtype=np.float64), np.float32)
+
+        return self._b.weight(f"{layer.name}.sums", make)
+
+    def _slices(self, smolgen: SmolgenLayers) -> Buffer:
+        """The weights of dense1 as its tiles take them: [16 groups of squares][outputs][their inputs, and a
+        chunk that keeps rows in shared memory apart]."""
+        chunk = self._b.precision.chunk
+
+        def make() -> NDArray[Any]:
+            weights = smolgen.dense1.weights
+            slices = weights.reshape(len(weights), 64 // _SQUARES, -1).swapaxes(0, 1)
+            return np.pad(slices, ((0, 0), (0, 0), (0, chunk)))
+
+        return self._b.weight(f"{smolgen.dense1.name}.slices", make)
+
+    def _vector(self, name: str, values: Any) -> Buffer:
+        return self._b.weight(name, lambda: pack.vector(values, self._b.precision))
+
+    def _norm(self, name: str, norm: LayerNorm | None) -> list[Buffer | float]:
+        """`Norm` of the kernel; None leaves a row as it is."""
+        if norm is None:
+            norm = LayerNorm(np.ones(self._width, np.float32), np.zeros(self._width, np.float32), -1.0)
+        return [
+            self._vector(f"{name}.gammas", norm.gammas),
+            self._vector(f"{name}.betas", norm.betas),
+            float(norm.epsilon),
+        ]
+
+    def _pairs(self, name: str, norm: LayerNorm) -> Buffer:
+        """Gammas and betas in turns, a chunk of each."""
+
+        def make() -> NDArray[Any]:
+            chunk = self._b.precision.chunk
+            pairs = np.stack([norm.gammas.reshape(-1, chunk), norm.betas.reshape(-1, chunk)], axis=1)
+            return pack.stored(pairs.reshape(-1), self._b.precision)
+
+        return self._b.weight(f"{name}.norm", make)

@@ -1,0 +1,145 @@
+"""A network as launches: plain data, made by `plan.py` for one batch size and run by `executor.py`.
+
+Nothing here knows a device or an address: a launch names the buffers and weights it works on, and the
+executor puts the addresses in when it captures the program as a graph.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, TypeAlias
+
+from numpy.typing import NDArray
+
+from evaluator.gpu.blas.library import LibraryProduct
+from evaluator.gpu.driver.compiler import KernelKey
+from evaluator.gpu.driver.target import Precision
+
+
+class Space(Enum):
+    """Where a buffer lies."""
+
+    WEIGHTS = "weights"  # on the device, written once
+    WORK = "work"  # on the device, between launches
+    EXCHANGE = "exchange"  # the batch's own inputs and outputs
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """A named piece of memory."""
+
+    space: Space
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class TensorMap:
+    """An array of up to five dimensions that NVIDIA's tensor memory accelerator loads in boxes, with the
+    128-byte swizzle and zeros outside. The first dimension is contiguous; strides: bytes, of the others."""
+
+    buffer: Buffer
+    precision: Precision
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    box: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """An array on the device of 8 bytes a word: addresses, int64, and float32 in a word's lower half."""
+
+    name: str
+    words: tuple[Buffer | int | float | None, ...]
+
+
+Argument: TypeAlias = Buffer | TensorMap | Table | int | float | None
+"""Of a kernel: an address, a tensor map by value, int32, float32, or a null pointer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """Rows of elements: `width` of them used, `stride` apart (a whole number of chunks, padded with zeros or
+    with anything that later weights of zero take out).
+
+    segment: if not 0, a row is a whole board: the `segment` elements from `offset` on of each of 64 rows that
+    are `stride` apart; the width is 64 * segment.
+    """
+
+    buffer: Buffer
+    rows: int
+    width: int
+    stride: int
+    segment: int = 0
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One kernel. label: what it computes, for profiles. aside: it belongs to the second branch of work.
+
+    cluster: if not 0, blocks come in clusters of so many and stay, each taking part after part of the work:
+    the grid is the most that there is work for, and no more are started than are resident at once.
+    together: the number of blocks is a multiple of it, as so many wait for each other.
+    cooperative: all blocks wait for each other, so that all must be resident at once.
+    """
+
+    kernel: KernelKey
+    grid: tuple[int, int, int]
+    threads: int
+    shared_bytes: int
+    arguments: tuple[Argument, ...]
+    label: str
+    aside: bool = False
+    cluster: int = 0
+    together: int = 1
+    cooperative: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryStep:
+    """A matrix product by a vendor's library, named; bias and residual where the product has them."""
+
+    library: str
+    product: LibraryProduct
+    algorithm: bytes
+    a: Buffer
+    weights: Buffer
+    bias: Buffer | None
+    residual: Buffer | None
+    out: Buffer
+    label: str
+    aside: bool = False
+
+
+class Branch(Enum):
+    """Where a second branch of work, that may run beside the first, begins and ends."""
+
+    FORK = "fork"
+    JOIN = "join"
+
+
+Step: TypeAlias = Launch | LibraryStep | Branch
+
+
+@dataclass(slots=True)
+class Program:
+    """Everything for one batch size.
+
+    work: bytes of each buffer between launches. weights: arrays by name, as they go to the device.
+    """
+
+    positions: int
+    steps: list[Step] = field(default_factory=list)
+    work: dict[str, int] = field(default_factory=dict)
+    weights: dict[str, NDArray[Any]] = field(default_factory=dict)
+
+    def kernels(self) -> dict[tuple[KernelKey, int], None]:
+        """Every kernel with its dynamic shared memory, in order of first use."""
+        launches = (step for step in self.steps if isinstance(step, Launch))
+        return {(launch.kernel, launch.shared_bytes): None for launch in launches}
+
+
+INPUTS = ("positions", "move_offsets", "moves")
+OUTPUTS = ("logits", "wdl", "moves_left")
+"""The buffers of Space.EXCHANGE, laid out as protocol.batch says."""

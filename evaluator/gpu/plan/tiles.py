@@ -1,0 +1,196 @@
+"""Which tile and how many splits a matrix product gets.
+
+`candidates` lists what can compute a product on a target; `estimate` ranks them by a model of a few lines,
+which is what is used where nothing has been measured.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from evaluator.gpu.driver.target import MatrixUnit, Precision, Target
+from evaluator.gpu.plan.hopper import HopperTile
+from evaluator.gpu.plan.quantised import GROUP
+from evaluator.network.spec import Activation
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """out [m, n] = activation(a [m, k] b [n, k]^T + bias + residual); see kernels/gemm.hip.
+
+    convolution: a is [m, channels] and k = 9 * channels. followed: a pass of kernels/rows.hip comes next
+    anyway, in which an activation costs nothing; normalised: it does a layer norm and nothing else.
+    segment: as of program.Matrix. weight_bits: 8 or 4 where the weights exist as codes too (packed.py),
+    else 0.
+    """
+
+    m: int
+    n: int
+    k: int
+    activation: Activation
+    residual: bool = False
+    convolution: bool = False
+    bias_by_square: bool = False
+    bias: bool = True
+    followed: bool = False
+    segment: int = 0
+    weight_bits: int = 0
+    normalised: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """Constants of kernels/gemm.hip. rate: how fast it is on a full chip, relative to the fastest."""
+
+    block_m: int
+    block_n: int
+    block_k: int
+    warps_m: int
+    warps_n: int
+    stages: int
+    rate: float
+    warps_k: int = 1
+
+    def shared_bytes(self, target: Target, precision: Precision, weight_bits: int = 0) -> int:
+        """weight_bits: of codes, if they are read; else 0."""
+        chunk, size = precision.chunk, precision.bytes
+        stages = self.stages if target.name.startswith("sm_") else 2
+        row = self.block_k * (weight_bits or 8 * size) // 8 + 16
+        scales = self.block_k // GROUP * self.block_n * size if weight_bits == 4 else 0
+        stage = self.block_m * (self.block_k + chunk) * size + self.block_n * row + scales
+        loading = stages * stage
+        handed_over = (self.warps_k - 1) * self.block_m * self.block_n * 4
+        return max(loading, handed_over, self.block_m * (self.block_n + chunk) * size)
+
+    @property
+    def warps(self) -> int:
+        return self.warps_m * self.warps_n * self.warps_k
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """How a product is computed: by our kernel with a tile, by the one for Hopper with another kind of tile,
+    or by an algorithm of a vendor's library, named.
+
+    splits: shares of k that are summed separately. fused: the library applies the activation, if it can.
+    packed: the weights are read as codes.
+    """
+
+    tile: Tile | None
+    splits: int = 1
+    algorithm: bytes = b""
+    library: str = ""
+    fused: bool = True
+    packed: bool = False
+    hopper: HopperTile | None = None
+
+    def __str__(self) -> str:
+        if self.hopper is not None:
+            return str(self.hopper)
+        if self.tile is None:
+            # An algorithm is opaque bytes; a few digits are enough to tell a handful of them apart.
+            digits = f"{zlib.crc32(self.algorithm):08x}"[:4]
+            return f"{self.library} {digits}" + " unfused" * (not self.fused)
+        tile = self.tile
+        groups = f"*{tile.warps_k}" if tile.warps_k > 1 else ""
+        return f"{'packed ' * self.packed}{tile.block_m}x{tile.block_n}x{tile.block_k}{groups}" + (
+            f" / {self.splits}" * (self.splits > 1)
+        )
+
+
+Chooser: TypeAlias = Callable[[Product], Choice]
+
+_MATRIX_TILES = (
+    Tile(128, 128, 32, 2, 4, 4, 1.0),
+    Tile(128, 64, 32, 4, 2, 4, 0.85),
+    Tile(64, 64, 32, 2, 2, 4, 0.7),
+    Tile(64, 32, 64, 4, 1, 4, 0.5),
+    Tile(64, 64, 128, 2, 2, 3, 0.6, warps_k=2),
+    Tile(64, 32, 128, 2, 1, 4, 0.45, warps_k=4),
+    Tile(32, 32, 128, 2, 1, 6, 0.3, warps_k=4),
+    Tile(16, 64, 64, 1, 4, 4, 0.25),
+    Tile(16, 64, 128, 1, 2, 4, 0.25, warps_k=4),
+    Tile(16, 32, 128, 1, 2, 6, 0.2),
+    Tile(16, 32, 256, 1, 1, 4, 0.2, warps_k=8),
+)
+"""Those with groups along k are for a few positions, where the latency of a step is what counts."""
+
+_FMA_TILES = (Tile(32, 32, 16, 2, 2, 2, 1.0), Tile(16, 32, 32, 1, 2, 2, 0.5, warps_k=2))
+"""Larger ones spill registers on gfx906 and gfx1030."""
+
+_PACKED_MATRIX_TILES = (
+    Tile(64, 64, 128, 1, 4, 4, 0.6, warps_k=2),
+    Tile(64, 32, 128, 1, 2, 4, 0.45, warps_k=4),
+    Tile(64, 16, 128, 1, 1, 4, 0.3, warps_k=8),
+)
+"""More, for weights that are codes: no two waves widen the same ones."""
+
+_PACKED_FMA_TILES = (Tile(32, 32, 32, 2, 2, 2, 1.0),)
+"""A row of 16 codes of 4 bits is less than a thread moves at once."""
+
+_SPLITS = (1, 2, 3, 4, 6, 8, 16)
+
+_LAUNCH_US, _STEP_US, _FULL_TFLOPS_PER_PROCESSOR, _PARTIALS_BYTES_PER_US = 2.0, 0.35, 3.5, 2.0e6
+"""Of the model: what a launch costs, the latency of one step along k, the speed of a busy multiprocessor and
+the bandwidth at which partial sums are written and read back. Fitted by eye on one H200."""
+
+
+def candidates(
+    product: Product, target: Target, precision: Precision, *, packed: bool = False
+) -> list[Choice]:
+    """Everything of our own that can compute a product, in no order. packed: from the weights' codes."""
+    fma = target.matrix_unit(precision) is MatrixUnit.FMA
+    tiles: tuple[Tile, ...] = _FMA_TILES if fma else _MATRIX_TILES
+    bits = product.weight_bits if packed else 0
+    if packed:
+        tiles += _PACKED_FMA_TILES if fma else _PACKED_MATRIX_TILES
+    choices = []
+    for tile in tiles:
+        if tile.shared_bytes(target, precision, bits) > target.shared_bytes or tile.block_k * bits % 128:
+            continue
+        steps = -(-product.k // tile.block_k)
+        for splits in (1,) if product.bias_by_square else _SPLITS:
+            share = -(-steps // splits)
+            # Every split must have something to sum, and enough of it to be worth a block.
+            if splits == 1 or (share >= 2 and -(-steps // share) == splits):
+                choices.append(Choice(tile, splits, packed=packed))
+    return choices
+
+
+def estimate(product: Product, choice: Choice, multiprocessors: int) -> float:
+    """Microseconds, roughly."""
+    tile = choice.tile
+    assert tile is not None
+    blocks = -(-product.m // tile.block_m) * -(-product.n // tile.block_n) * choice.splits
+    rounds = -(-blocks // multiprocessors)
+    steps = -(-product.k // (tile.block_k * choice.splits))
+    flops = 2.0 * tile.block_m * tile.block_n * tile.block_k * steps
+    busy = rounds * flops / (_FULL_TFLOPS_PER_PROCESSOR * tile.rate * 1e6)
+    latency = steps * _STEP_US * tile.block_k / 64 / tile.warps_k
+    partials = (
+        8.0 * product.m * product.n * choice.splits / _PARTIALS_BYTES_PER_US if choice.splits > 1 else 0.0
+    )
+    return _LAUNCH_US + max(busy, latency) + partials
+
+
+def model_chooser(
+    target: Target, precision: Precision, multiprocessors: int, *, deterministic: bool = False
+) -> Chooser:
+    """Choose by `estimate`. deterministic: never split and without groups along k, so that every sum along k
+    has one order whatever the batch (all other tiles sum in the same order). Weights are read as codes
+    wherever they are codes."""
+
+    def choose(product: Product) -> Choice:
+        possible = candidates(product, target, precision, packed=product.weight_bits > 0)
+        if deterministic:
+            possible = [
+                choice
+                for choice in possible
+                if choice.splits == 1 and choice.tile is not None and choice.tile.warps_k == 1
+            ]
+        return min(possible, key=lambda choice: estimate(product, choice, multiprocessors))
+
+    return choose

@@ -1,0 +1,1 @@
+"""A plan on a device: buffers, launches, batches in flight."""

@@ -1,0 +1,1 @@
+"""The measured choice among kernels and libraries."""

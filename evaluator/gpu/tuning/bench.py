@@ -1,0 +1,367 @@
+"""One matrix product on a device: run any choice for it, compare with float64 on the host, and time it.
+
+A choice is timed with everything it brings along (the passes that add up splits, apply an activation or
+normalise), many times in one graph, with weights that are not in the chip's cache: as it runs in a network.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, TypeVar
+
+import numpy as np
+
+from evaluator.backends.reference import activate, layer_norm
+from evaluator.gpu.blas.library import Library
+from evaluator.gpu.driver.compiler import Compiler, KernelKey
+from evaluator.gpu.driver.device import Device
+from evaluator.gpu.driver.target import Precision, Target
+from evaluator.gpu.plan import weights as pack
+from evaluator.gpu.plan.builder import Builder
+from evaluator.gpu.plan.products import ROW_COUNTERS
+from evaluator.gpu.plan.program import Branch, Buffer, LibraryStep, Matrix, Program, Space
+from evaluator.gpu.plan.quantised import Packed
+from evaluator.gpu.plan.steps import After, Linear
+from evaluator.gpu.plan.tiles import Choice, Product
+from evaluator.gpu.run.launching import multiply, queue
+from evaluator.gpu.tuning.samples import RESIDUAL_AT, Copies, Samples, exact
+from evaluator.network.spec import LayerNorm
+
+T = TypeVar("T")
+
+_WEIGHTS = ("weights", "codes", "scales", "biases", "library_biases", "gammas", "betas")
+"""Of a product: what the Builder need not make, because it is on the device already."""
+
+_CHECKED_ROWS = 16
+"""Evenly spread, the first and the last among them, each over its whole width."""
+
+_LIMITS = {Precision.FP16: (0.02, 0.2), Precision.BF16: (0.02, 0.2), Precision.FP32: (1e-4, 1e-3)}
+"""Of the root mean square and of the largest error, over the root mean square of the result. Rounding gives
+1e-3 and 1e-2 in fp16; a single element that nobody wrote gives about 1 in the latter."""
+
+_STORED = {Precision.FP16: np.float16, Precision.BF16: np.uint16, Precision.FP32: np.float32}
+_BITS = {Precision.FP16: np.int16, Precision.BF16: np.int16, Precision.FP32: np.int32}
+
+_FIRST_RUNS, _FIRST_US = 6, 200.0
+"""Of a choice at a first look: runs in one graph, fewer where these take longer together. Two at least."""
+
+_MOST_RUNS, _MEASURE_US = 64, 500.0
+"""The same of a second look."""
+
+_FAR_BEHIND = 1.4
+"""A choice so many times slower than the best at a first look is not looked at again. What a graph costs by
+itself is in it, so that it is off by less than the choice."""
+
+_LEAST_US = 1.0
+
+_TURNS, _TURN_US = 4, 2000.0
+"""Of choices that are compared in turns, and how long one is."""
+
+_EPSILON = 1e-3
+
+
+class TooSlow(Exception):  # noqa: N818 - named for what happened
+    """Something did not return in time. It may still be running, and hold whatever it was given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Errors:
+    """Of a result, relative to its root mean square. NaN where it has any."""
+
+    mean_square: float
+    largest: float
+
+    def within(self, precision: Precision) -> bool:
+        mean_square, largest = _LIMITS[precision]
+        return self.mean_square <= mean_square and self.largest <= largest
+
+
+class Bench:
+    """Memory for one product; the choices are run on the same random operands."""
+
+    def __init__(
+        self,
+        device: Device,
+        compiler: Compiler,
+        libraries: Sequence[Library],
+        product: Product,
+        samples: Samples,
+    ) -> None:
+        """samples: the operands, in the precision of the product. A bench that is abandoned takes them
+        along."""
+        self._device, self._compiler, self._precision = device, compiler, samples.precision
+        self._libraries = {library.name: library for library in libraries}
+        self._product = product
+        self._samples = samples
+        self._allocated: list[int] = []
+        self._buffers: dict[str, int] = {}
+        self._sizes: dict[str, int] = {}
+        self._copies: dict[str, Copies] = {}
+        self._handles: list[Any] = []
+        self._first_best = math.inf
+        self.rows = np.unique(np.linspace(0, product.m - 1, _CHECKED_ROWS).astype(int))
+        """Those that are compared."""
+
+    def __enter__(self) -> Bench:
+        try:
+            self._prepare()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def _prepare(self) -> None:
+        product = self._product
+        elements = product.m * _width(product)
+        if product.residual:
+            elements = max(elements, RESIDUAL_AT + product.m * product.n)
+        self._buffers["a"] = self._samples.inputs(elements)
+        self._buffers["residual"] = self._buffers["a"] + RESIDUAL_AT * self._precision.bytes
+        self._weights = weights = self._samples.weights(product.n, product.k, product.weight_bits)
+        self._copies["product.weights"] = weights.plain
+        if weights.codes is not None and weights.scales is not None:
+            self._copies |= {"product.codes": weights.codes, "product.scales": weights.scales}
+        shape = (64 if product.bias_by_square else 1, product.n)
+        biases = np.random.default_rng(2).standard_normal(shape).astype(np.float32)
+        for name, values in (
+            ("product.biases", biases),
+            ("product.library_biases", pack.stored(biases, self._precision)),
+            ("product.gammas", biases),
+            ("product.betas", biases),
+            ("row_counters", np.zeros(ROW_COUNTERS, np.uint32)),
+        ):
+            self._buffers[name] = self._allocate(values.nbytes)
+            self._device.write(self._buffers[name], np.ascontiguousarray(values))
+        space = max((library.workspace for library in self._libraries.values()), default=0)
+        self._workspace = self._allocate(space)
+        self._stream = self._kept(self._device.create_stream())
+        self._start, self._end = (self._kept(self._device.create_event(timing=True)) for _ in range(2))
+        self._expected = self._reference(biases)
+
+    def _kept(self, handle: Any) -> Any:
+        self._handles.append(handle)
+        return handle
+
+    def __exit__(self, *_: object) -> None:
+        if self._samples.abandoned:  # what still runs would write into memory that is somebody else's by then
+            return
+        for handle in self._handles:
+            self._device.release(handle)
+        for address in self._allocated:
+            self._device.free(address)
+
+    def errors(self, choice: Choice, seconds: float = float("inf")) -> Errors:
+        """How far off a choice is. It runs outside of any graph: the first call of a library's algorithm may
+        load or compile what it needs. Raises TooSlow if it takes longer than that."""
+        program = self._program(choice)
+        self._kernels(program)
+        # What nobody writes shows, and what a library did not finish does even if relu makes 0 of it.
+        libraries = [step.out.name for step in program.steps if isinstance(step, LibraryStep)]
+        for name in {"out", *libraries}:
+            self._write_rows(name, np.full(self._expected.shape, -1, _BITS[self._precision]))  # NaN
+        if math.isinf(seconds):
+            self._run(program)
+        else:
+            self.within(seconds, lambda: self._run(program))
+        difference = self._read_rows("out") - self._expected
+        for name in libraries:
+            difference[np.isnan(self._read_rows(name))] = np.nan
+        scale = float(np.sqrt(np.square(self._expected).mean())) or 1.0
+        return Errors(
+            float(np.sqrt(np.square(difference).mean())) / scale, float(np.abs(difference).max()) / scale
+        )
+
+    def microseconds(self, choice: Choice) -> float:
+        """Of one run among many, the best of two measurements; of a few if others have been far faster.
+        `errors` must have come before."""
+        program = self._program(choice)
+        best = self._first_best
+        once = self._time(program, _FIRST_RUNS if math.isinf(best) else _runs(best, _FIRST_US, _FIRST_RUNS))
+        self._first_best = min(best, once)
+        if once > _FAR_BEHIND * self._first_best:
+            return once
+        return self._time(program, _runs(once, _MEASURE_US, _MOST_RUNS))
+
+    def in_turns(self, choices: Sequence[Choice], about_us: float) -> list[float]:
+        """Microseconds of a run of each, one after the other and again and again. A chip at its limit of
+        power lowers its clock while it is measured, which would favour what comes first. about_us: of a
+        run."""
+        graphs = [self._graph(self._program(each), _runs(about_us, _TURN_US, _MOST_RUNS)) for each in choices]
+        turns = [[self._run_graph(graph) for graph in graphs] for _ in range(1 + _TURNS)]
+        for graph, _ in graphs:
+            self._device.release(graph)
+        return [sum(times) / _TURNS for times in zip(*turns[1:], strict=True)]
+
+    def within(self, seconds: float, work: Callable[[], T]) -> T:
+        """What work returns or raises, done by a thread of its own. Raises TooSlow after so many seconds; the
+        thread then goes on, and this product's memory stays allocated for it."""
+        results: list[T] = []
+        errors: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                self._device.activate()
+                results.append(work())
+            except BaseException as error:
+                errors.append(error)
+
+        thread = threading.Thread(target=run, name="matrix product", daemon=True)
+        thread.start()
+        thread.join(seconds)
+        if thread.is_alive():
+            self._samples.abandoned = True
+            raise TooSlow(f"no answer within {seconds:g} s")
+        if errors:
+            raise errors[0]
+        return results[0]
+
+    def _run(self, program: Program) -> None:
+        self._queue(program, self._kernels(program), 0, first=True)
+        self._device.record(self._end, self._stream)
+        self._device.synchronize(self._end)
+
+    def _kernels(self, program: Program) -> dict[tuple[KernelKey, int], Any]:
+        return self._compiler.load(list(program.kernels()))
+
+    def _time(self, program: Program, runs: int) -> float:
+        """Microseconds of a run: a graph of so many is launched once to warm up, then the better of two
+        measurements counts."""
+        graph = self._graph(program, runs)
+        times = [self._run_graph(graph) for _ in range(3)]
+        self._device.release(graph[0])
+        return max(min(times[1:]), _LEAST_US)
+
+    def _graph(self, program: Program, runs: int) -> tuple[Any, int]:
+        """So many runs as a graph, and how many."""
+        device, stream = self._device, self._stream
+        kernels = self._kernels(program)
+        device.begin_capture(stream)
+        try:
+            for run in range(runs):
+                self._queue(program, kernels, run, first=run == 0)
+        except BaseException:
+            device.abandon_capture(stream)
+            raise
+        return device.end_capture(stream), runs
+
+    def _run_graph(self, graph: tuple[Any, int]) -> float:
+        """Microseconds of a run of it."""
+        device, stream = self._device, self._stream
+        device.record(self._start, stream)
+        device.launch_graph(graph[0], stream)
+        device.record(self._end, stream)
+        device.synchronize(self._end)
+        return device.milliseconds(self._start, self._end) * 1000 / graph[1]
+
+    def _queue(
+        self, program: Program, kernels: dict[tuple[KernelKey, int], Any], copy: int, *, first: bool
+    ) -> None:
+        """One run with one copy of the weights; they take turns. first: nothing has been queued that it could
+        overlap with."""
+        address = partial(self._address, copy=copy)
+        for step in program.steps:
+            if isinstance(step, LibraryStep):
+                library = self._libraries[step.library]
+                multiply(library, step, address, self._workspace, self._stream)
+            elif not isinstance(step, Branch):
+                kernel = kernels[step.kernel, step.shared_bytes]
+                queue(self._device, kernel, step, address, self._stream, overlap=not first)
+            first = False
+
+    def _program(self, choice: Choice) -> Program:
+        target = self._device.info.target
+        program = trial(self._product, choice, target, self._precision, self._weights.packed)
+        for name, size in program.work.items():
+            if self._sizes.get(name, 0) < size:
+                self._buffers[name] = self._allocate(size)
+                self._sizes[name] = size
+        return program
+
+    def _reference(self, biases: Any) -> Any:
+        """The rows that are compared, in float64 from the very same operands."""
+        product, rows = self._product, self.rows
+        width = _width(product)
+        if product.convolution:
+            x: Any = np.zeros((len(rows), 3, 3, width))
+            for index, row in enumerate(rows):
+                board = self._samples.rows(row - row % 64 + np.arange(64), width)
+                padded = np.pad(board.reshape(8, 8, -1), ((1, 1), (1, 1), (0, 0)))
+                rank, file = divmod(row % 64, 8)
+                x[index] = padded[rank : rank + 3, file : file + 3]
+            x = x.reshape(len(rows), -1)
+        else:
+            x = self._samples.rows(rows, width)
+        x = x @ self._weights.exact.T
+        if product.bias:
+            x += biases[rows % 64] if product.bias_by_square else biases
+        if product.residual:
+            x += self._samples.rows(rows, product.n, RESIDUAL_AT)
+        x = activate(product.activation, x)
+        return layer_norm(LayerNorm(biases[0], biases[0], _EPSILON), x) if product.followed else x
+
+    def _read_rows(self, name: str) -> Any:
+        """float64 [compared rows, n] of a matrix like the result."""
+        found = np.empty(self._expected.shape, _BITS[self._precision])
+        for values, row in zip(found, self.rows, strict=True):
+            self._device.read(self._buffers[name] + int(row) * values.nbytes, values)
+        return exact(found.view(_STORED[self._precision]), self._precision)
+
+    def _write_rows(self, name: str, bits: Any) -> None:
+        for values, row in zip(bits, self.rows, strict=True):
+            self._device.write(self._buffers[name] + int(row) * values.nbytes, values)
+
+    def _address(self, buffer: Buffer, copy: int) -> int:
+        copies = self._copies.get(buffer.name)
+        return self._buffers[buffer.name] if copies is None else copies[copy]
+
+    def _allocate(self, size: int) -> int:
+        address = self._device.allocate(size)
+        self._allocated.append(address)
+        return address
+
+
+def trial(
+    product: Product, choice: Choice, target: Target, precision: Precision, packed: Packed | None = None
+) -> Program:
+    """The launches that compute a product alone by a choice. packed: its weights as codes, where there
+    are any. Buffers are named "a", "residual", "out" and "product.…"."""
+    known = dict.fromkeys([f"product.{name}" for name in _WEIGHTS], np.zeros(0))
+    builder = Builder(product.m, target, precision, lambda _: choice, known)
+    inputs = _width(product)
+    a = Matrix(Buffer(Space.WORK, "a"), product.m, inputs, inputs)
+    if product.segment:
+        a = replace(a, stride=product.segment, segment=product.segment)
+    rows = (64, product.n) if product.bias_by_square else (product.n,)
+    layer = Linear(
+        "product",
+        product.n,
+        np.broadcast_to(np.float32(0), (product.n, product.k)),
+        np.broadcast_to(np.float32(0), rows) if product.bias else None,
+        product.activation,
+        product.convolution,
+        packed,
+    )
+    residual = Matrix(Buffer(Space.WORK, "residual"), product.m, product.n, product.n)
+    ones = np.ones(0, np.float32)
+    builder.linear(
+        layer,
+        a,
+        "out",
+        residual=residual if product.residual else None,
+        after=After(LayerNorm(ones, ones, _EPSILON)) if product.followed else None,
+    )
+    return builder.program
+
+
+def _runs(once: float, together: float, most: int) -> int:
+    """How many runs of so many microseconds to put into a graph that should take `together`."""
+    return int(min(most, max(2, together / once)))
+
+
+def _width(product: Product) -> int:
+    """Of a row of inputs, in elements."""
+    return product.k // 9 if product.convolution else product.k

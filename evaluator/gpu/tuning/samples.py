@@ -1,0 +1,148 @@
+"""Random operands on a device for the products that are measured one after the other.
+
+Filling memory anew for each of hundreds of products would take longer than running them. So all share one
+buffer of inputs, and those of one shape their weights. What is random is a short block, repeated: of a length
+that leaves no two rows the same, and that lets the host know any row without holding the rest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from evaluator.gpu.driver.device import Device
+from evaluator.gpu.driver.target import Precision
+from evaluator.gpu.plan import weights as pack
+from evaluator.gpu.plan.quantised import Packed, WeightFormat, rounded
+from evaluator.gpu.plan.quantised import pack as pack_codes
+
+RESIDUAL_AT = 1 << 13
+"""Where a residual begins in the inputs, in elements: its rows are others than the inputs'."""
+
+_BLOCK = (1 << 18) + 1
+_BLOCKS_AT_ONCE = 16
+
+_COPIES_BYTES = 96 << 20
+"""Copies of the weights that are read in turn: more than the L2 of any GPU."""
+
+_MOST_COPIES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Copies:
+    """An array on the device several times: the first one's address, how many, bytes from one to the next."""
+
+    address: int
+    count: int
+    stride: int
+
+    def __getitem__(self, copy: int) -> int:
+        return self.address + copy % self.count * self.stride
+
+
+@dataclass(frozen=True, slots=True)
+class SampleWeights:
+    """Weights [n, k] of a product. exact: float64, of the very elements that are stored. plain: copies of
+    these; where they were rounded to codes, those are in packed and their copies in codes and scales."""
+
+    exact: Any
+    plain: Copies
+    packed: Packed | None = None
+    codes: Copies | None = None
+    scales: Copies | None = None
+
+
+class Samples:
+    """Used by one thread at a time. `close` frees everything, unless it was abandoned: what does not return
+    may still be reading it."""
+
+    def __init__(self, device: Device, precision: Precision) -> None:
+        self._device, self.precision = device, precision
+        self._rng = np.random.default_rng(1)
+        self._block = self._random_block(1.0)
+        self._inputs, self._elements = 0, 0
+        self._weights: SampleWeights | None = None
+        self._of: tuple[int, int, int] | None = None
+        self._allocated: list[int] = []
+        self.abandoned = False
+
+    def __enter__(self) -> Samples:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Free the device's memory. Idempotent."""
+        if not self.abandoned:
+            self._free_weights()
+            if self._inputs:
+                self._device.free(self._inputs)
+            self._inputs, self._elements = 0, 0
+
+    def inputs(self, elements: int) -> int:
+        """The address of at least so many random elements of deviation 1; it moves when they must be more."""
+        if elements > self._elements:
+            if self._inputs:
+                self._device.free(self._inputs)
+                self._inputs = 0
+            size = self._block.itemsize
+            self._inputs = self._device.allocate(elements * size)
+            self._elements = elements
+            piece = np.tile(self._block, _BLOCKS_AT_ONCE)
+            for at in range(0, elements, len(piece)):
+                self._device.write(self._inputs + at * size, piece[: elements - at])
+        return self._inputs
+
+    def rows(self, rows: Any, width: int, at: int = 0) -> Any:
+        """float64 [len(rows), width]: rows of a matrix that begins at an element of the inputs."""
+        places = (np.asarray(rows, np.int64)[:, None] * width + np.arange(width) + at) % _BLOCK
+        return exact(self._block[places], self.precision)
+
+    def weights(self, n: int, k: int, bits: int) -> SampleWeights:
+        """Of deviation k ** -0.5; those of the last shape are kept. bits: of their codes, 0 for none."""
+        if self._weights is None or self._of != (n, k, bits):
+            self._free_weights()
+            self._weights, self._of = self._make_weights(n, k, bits), (n, k, bits)
+        return self._weights
+
+    def _make_weights(self, n: int, k: int, bits: int) -> SampleWeights:
+        stored = np.resize(self._random_block(k**-0.5), (n, k))
+        if not bits:
+            return SampleWeights(exact(stored, self.precision), self._copies(stored))
+        form = next(each for each in WeightFormat if each.bits == bits)
+        stored = pack.stored(rounded(stored.astype(np.float32), form), self.precision)
+        packed = pack_codes(stored, form, self._device.info.target.matrix_unit(self.precision))
+        assert packed is not None
+        scales = self._copies(packed.scales, most=1)
+        return SampleWeights(
+            exact(stored, self.precision), self._copies(stored), packed, self._copies(packed.codes), scales
+        )
+
+    def _random_block(self, deviation: float) -> Any:
+        values = self._rng.standard_normal(_BLOCK, np.float32) * np.float32(deviation)
+        return pack.stored(values, self.precision)
+
+    def _copies(self, array: Any, most: int = _MOST_COPIES) -> Copies:
+        stride = pack.round_up(array.nbytes, 256)
+        count = max(1, min(most, _COPIES_BYTES // stride))
+        address = self._device.allocate(count * stride)
+        self._allocated.append(address)
+        for copy in range(count):
+            self._device.write(address + copy * stride, array)
+        return Copies(address, count, stride)
+
+    def _free_weights(self) -> None:
+        allocated, self._allocated = self._allocated, []
+        for address in allocated:
+            self._device.free(address)
+        self._weights = self._of = None
+
+
+def exact(values: Any, precision: Precision) -> Any:
+    """Stored elements in float64."""
+    if precision is Precision.BF16:
+        values = (values.astype(np.uint32) << np.uint32(16)).view(np.float32)
+    return values.astype(np.float64)

@@ -1,0 +1,385 @@
+"""Find the fastest correct way to compute each matrix product on this device, and keep it in a cache.
+
+Candidates are our own kernel with the likeliest tiles, and whatever the vendor's libraries offer. Each is
+compared with float64 on the host and timed (bench.py). Libraries are not trusted: what is wrong, fails or
+does not return in time is dropped and named in the log, and one that is nothing but trouble is given up. As
+soon as one product is not known all that will be asked for are measured, so that their kernels compile side
+by side and they share their operands.
+
+The cache file is keyed by device, driver, precision and code (the kernels, the modules that choose, the
+libraries' versions). Of the network it is keyed by what matters: inside the file every product is found by
+its shape and what is fused to it, so that the hundreds of networks of one training run share their
+measurements, and a network of other shapes adds its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import tempfile
+import time
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import platformdirs
+
+from evaluator.gpu.blas.library import EPILOGUES, Library, library_product
+from evaluator.gpu.driver.compiler import KERNELS, Compiler, KernelKey, source
+from evaluator.gpu.driver.device import Device, DeviceError
+from evaluator.gpu.driver.target import Precision, Target
+from evaluator.gpu.plan import hopper
+from evaluator.gpu.plan.hopper import HopperTile
+from evaluator.gpu.plan.quantised import Packed, WeightFormat
+from evaluator.gpu.plan.tiles import Choice, Product, Tile, candidates, estimate
+from evaluator.gpu.tuning.bench import Bench, TooSlow, trial
+from evaluator.gpu.tuning.samples import Samples
+from evaluator.network.spec import Activation
+from evaluator.progress import announce
+
+log = logging.getLogger(__name__)
+
+_OWN_CANDIDATES, _OWN_CANDIDATES_OF_FEW = 4, 16
+"""Of our kernel, by the model's estimate; more where m is small, which the model knows little about."""
+
+_FEW_ROWS = 512
+
+CANDIDATE_S = 5.0
+"""What a library may take for its first answer. Some compile for minutes for each shape; the ones that load
+code from disk need a fraction of a second."""
+
+_POWER_US, _CLOSE = 40.0, 1.06
+"""From so many microseconds on a product may take the chip to its limit of power; what is then as close to
+the best as the second says is measured again, in turns."""
+
+_PATIENCE = 3
+"""A library that got everything wrong for so many products in a row is not asked again."""
+
+_GPU = Path(__file__).resolve().parents[1]
+
+_SAVE_S = 5.0
+"""Between writes of the cache while much is measured."""
+
+_CODE = (
+    *("blas/cublaslt", "blas/hipblas", "blas/hipblaslt", "blas/library"),
+    *("plan/hopper", "plan/products", "plan/quantised", "plan/steps", "plan/tensor_maps", "plan/tiles"),
+    *("tuning/bench", "tuning/samples", "tuning/tune"),
+)
+"""Modules that the meaning of a cached choice depends on."""
+
+
+class LibraryGivenUp(DeviceError):  # noqa: N818 - named for what happened
+    """A library that choices were already made for does not return any more: choose everything again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A choice and its microseconds."""
+
+    choice: Choice
+    microseconds: float
+
+
+PRODUCT_KERNELS = ("gemm", "gemm_hopper", "rows")
+"""What products become, as chosen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What a network's programs are made of: products, and the kernels of everything else."""
+
+    products: Collection[Product]
+    kernels: Collection[tuple[KernelKey, int]] = ()
+
+
+class Chooses(Protocol):
+    """What a backend asks of a Tuner."""
+
+    def expect(self, needs: Callable[[], Needs]) -> None: ...
+
+    def choose(self, product: Product) -> Choice: ...
+
+    def save(self) -> None: ...
+
+
+class Tuner:
+    """The choices for one device and precision. `choose` is a Chooser that measures what it does not know."""
+
+    def __init__(
+        self,
+        device: Device,
+        compiler: Compiler,
+        precision: Precision,
+        libraries: Sequence[Library],
+        *,
+        use_cache: bool = True,
+        progress: Callable[[str], None] = log.debug,
+    ) -> None:
+        self._device = device
+        self._compiler = compiler
+        self._precision = precision
+        self._libraries = libraries
+        self._progress = progress
+        self._path = self._cache_path() if use_cache else None
+        self.known: dict[Product, list[Measured]] = {} if self._path is None else _read(self._path)
+        self.measured = 0
+        """Products that were not in the cache."""
+        self._chosen: set[str] = set()
+        self._failures: dict[str, int] = {}
+        self._given_up: set[str] = set()
+        self._needs: Callable[[], Needs] = lambda: Needs(())
+
+    def expect(self, needs: Callable[[], Needs]) -> None:
+        """Say what `choose` is going to be asked for. needs: called if something of it must be measured."""
+        self._needs = needs
+
+    def choose(self, product: Product) -> Choice:
+        """The fastest correct way, measured now if it is not known. Raises DeviceError if there is none, and
+        LibraryGivenUp once when earlier answers no longer hold."""
+        if product not in self.known:
+            needs = self._needs()
+            self.measure_all(Needs({product: None, **dict.fromkeys(needs.products)}, needs.kernels))
+        choice = self.known[product][0].choice
+        self._chosen.add(choice.library)
+        return choice
+
+    def save(self) -> None:
+        """Write what was measured to the cache, beside what other processes have written since."""
+        if self._path is not None and self.measured:
+            _write(self._path, _read(self._path) | self.known)
+
+    def measure_all(self, needs: Needs) -> None:
+        """Measure what is not known yet. Raises as `choose` does."""
+        # One shape after the other, as it keeps its weights.
+        unknown = sorted(
+            (product for product in needs.products if product not in self.known),
+            key=lambda each: (each.n, each.k, each.weight_bits, each.m),
+        )
+        self._compile(unknown, needs.kernels)
+        samples = Samples(self._device, self._precision)
+        save_at = time.monotonic() + _SAVE_S
+        try:
+            for done, product in enumerate(unknown):
+                if time.monotonic() > save_at:  # whoever ends the program now need not start anew
+                    self.save()
+                    save_at = time.monotonic() + _SAVE_S
+                announce(
+                    f"measuring matrix products on {self._device.info.name}, {done} of {len(unknown)} done; "
+                    "the next start needs none of it"
+                )
+                self.known[product] = self.measure(product, samples)
+                self.measured += 1
+                if samples.abandoned:
+                    samples = Samples(self._device, self._precision)
+        finally:
+            samples.close()
+        self._forget_given_up()
+
+    def _compile(self, products: Sequence[Product], others: Collection[tuple[KernelKey, int]]) -> None:
+        """All kernels at once, on all cores."""
+        target, precision = self._device.info.target, self._precision
+        keys = dict.fromkeys(others)
+        for product in products:
+            form = next((each for each in WeightFormat if each.bits == product.weight_bits), None)
+            packed = None if form is None else Packed(form, np.zeros(0, np.uint8), np.zeros(0))
+            libraries = [
+                Choice(None, library=library.name, fused=fused)
+                for library in self._libraries
+                for fused in (True, False)
+            ]
+            for choice in (*self._own(product), *libraries):
+                keys |= trial(product, choice, target, precision, packed).kernels()
+        announce(f"compiling kernels for {self._device.info.name}; they are kept for the next start")
+        self._compiler.load(list(keys))
+
+    def _own(self, product: Product) -> list[Choice]:
+        """Our own kernels for a product, with the likeliest tiles."""
+        info = self._device.info
+        count = _OWN_CANDIDATES_OF_FEW if product.m <= _FEW_ROWS else _OWN_CANDIDATES
+        own: list[Choice] = []
+        for packed in (False, True) if product.weight_bits else (False,):
+            ranked = candidates(product, info.target, self._precision, packed=packed)
+            ranked.sort(key=lambda choice: estimate(product, choice, info.multiprocessors))
+            own += [next(choice for choice in ranked if choice.splits == 1), *ranked[:count]]
+        tiles = hopper.candidates(product, info.target, self._precision)
+        return [*dict.fromkeys(own), *(Choice(None, hopper=tile) for tile in tiles)]
+
+    def measure(self, product: Product, samples: Samples | None = None) -> list[Measured]:
+        """Every candidate that computes the right thing, the fastest first. Raises DeviceError if there is
+        none."""
+        if samples is None:
+            with Samples(self._device, self._precision) as samples:
+                return self.measure(product, samples)
+        start = time.perf_counter()
+        measured: list[Measured] = []
+        with Bench(self._device, self._compiler, self._libraries, product, samples) as bench:
+            for choice in self._own(product):
+                try:
+                    errors = bench.errors(choice)
+                except DeviceError as error:
+                    if choice.hopper is None:
+                        raise
+                    log.info("%s: %s: %s", product, choice, error)  # clusters may not fit on a part of a GPU
+                    continue
+                if errors.within(self._precision):
+                    measured.append(Measured(choice, bench.microseconds(choice)))
+                else:
+                    log.warning("%s: %s is wrong by %.1g and is not used", product, choice, errors.largest)
+            for library in self._libraries:
+                if library.name not in self._given_up:
+                    measured += self._of_library(bench, library, product)
+            if not measured:
+                raise DeviceError(f"nothing computes {product} correctly")
+            measured.sort(key=lambda each: each.microseconds)
+            best_us = measured[0].microseconds
+            close = [each.choice for each in measured if each.microseconds < _CLOSE * best_us]
+            if best_us > _POWER_US and len(close) > 1 and not samples.abandoned:
+                again = map(Measured, close, bench.in_turns(close, best_us))
+                measured = sorted(again, key=lambda each: each.microseconds) + measured[len(close) :]
+        best = ", ".join(f"{each.choice} {each.microseconds:.1f} us" for each in measured[:4])
+        self._progress(
+            f"{product.m} x {product.n} x {product.k}: {best} "
+            f"({len(measured)} candidates in {time.perf_counter() - start:.2f} s)"
+        )
+        return measured
+
+    def _of_library(self, bench: Bench, library: Library, product: Product) -> list[Measured]:
+        """What of a library's offers is right."""
+        shape = f"{product.m} x {product.n} x {product.k}"
+        measured: list[Measured] = []
+        troubles: list[str] = []
+        level = logging.INFO
+        try:
+            for choice in bench.within(CANDIDATE_S, lambda: offers(library, product)):
+                try:
+                    errors = bench.errors(choice, CANDIDATE_S)
+                    if errors.within(self._precision):
+                        measured.append(Measured(choice, bench.microseconds(choice)))
+                    else:
+                        troubles.append(f"{choice} is wrong by {errors.largest:.2g}")
+                        level = logging.WARNING
+                except DeviceError as error:
+                    troubles.append(f"{choice}: {error}")
+        except TooSlow as error:
+            log.warning("%s: %s for %s; %s is not used any more", library.name, error, shape, library.name)
+            self._given_up.add(library.name)
+            library.abandon()
+            return []
+        except DeviceError as error:
+            troubles.append(str(error))
+        if troubles:
+            log.log(level, "%s for %s: not used: %s", library.name, shape, "; ".join(troubles))
+        self._failures[library.name] = (
+            self._failures.get(library.name, 0) + 1 if not measured and troubles else 0
+        )
+        if self._failures[library.name] == _PATIENCE:
+            log.warning("%s computes nothing right here and is not tried any more", library.name)
+            self._given_up.add(library.name)
+        return measured
+
+    def _forget_given_up(self) -> None:
+        """Drop the choices that would call a library that does not return."""
+        lost = {library.name for library in self._libraries if library.abandoned}
+        kept = {
+            product: [each for each in measured if each.choice.library not in lost]
+            for product, measured in self.known.items()
+        }
+        self.known = {product: measured for product, measured in kept.items() if measured}
+        if lost & self._chosen:
+            self._chosen -= lost
+            raise LibraryGivenUp(", ".join(sorted(lost)))
+
+    def _cache_path(self) -> Path:
+        info = self._device.info
+        parts = [info.name, info.driver, info.target.name, self._precision.value]
+        parts += [library.version for library in self._libraries]
+        parts += [source(path.stem) for path in sorted(KERNELS.glob("gemm*.hip"))]
+        parts += [source("rows")]
+        parts += [(_GPU / f"{name}.py").read_text("utf-8") for name in _CODE]
+        digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
+        return Path(platformdirs.user_cache_dir("wavefront", False)) / "gemm" / f"{digest}.json"
+
+
+def offers(library: Library, product: Product) -> list[Choice]:
+    """How a library could compute a product. Raises DeviceError."""
+    if product.convolution or product.bias_by_square or product.segment:
+        return []
+    # Its own activation may be the slow or the broken part, so it is tried without, too.
+    activations = (True, False) if product.activation in EPILOGUES[library.name].activations else (True,)
+    choices: dict[Choice, None] = {}
+    for fused in activations:
+        shape = library_product(product, library.name, fused=fused, lda=product.k, ldo=product.n)
+        choices |= {Choice(None, 1, each, library.name, fused): None for each in library.algorithms(shape)}
+    return list(choices)
+
+
+class Collector:
+    """A Chooser that only notes what it is asked for."""
+
+    def __init__(self, target: Target, precision: Precision, multiprocessors: int) -> None:
+        self.products: dict[Product, None] = {}
+        self._of = (target, precision, multiprocessors)
+
+    def __call__(self, product: Product) -> Choice:
+        self.products[product] = None
+        target, precision, multiprocessors = self._of
+        possible = candidates(product, target, precision)
+        return min(possible, key=lambda choice: estimate(product, choice, multiprocessors))
+
+
+def _read(path: Path) -> dict[Product, list[Measured]]:
+    try:
+        entries: Iterable[Any] = json.loads(path.read_text("utf-8"))
+        known = {}
+        for entry in entries:
+            fields = entry["product"] | {"activation": Activation(entry["product"]["activation"])}
+            known[Product(**fields)] = [
+                Measured(
+                    Choice(
+                        None if each["tile"] is None else Tile(**each["tile"]),
+                        each["splits"],
+                        bytes.fromhex(each["algorithm"]),
+                        each["library"],
+                        each["fused"],
+                        each["packed"],
+                        None if each["hopper"] is None else HopperTile(**each["hopper"]),
+                    ),
+                    each["us"],
+                )
+                for each in entry["choices"]
+            ]
+        return known
+    except (OSError, ValueError, TypeError, KeyError):
+        return {}
+
+
+def _write(path: Path, known: dict[Product, list[Measured]]) -> None:
+    entries = [
+        {
+            "product": asdict(product) | {"activation": product.activation.value},
+            "choices": [
+                {
+                    "tile": None if each.choice.tile is None else asdict(each.choice.tile),
+                    "splits": each.choice.splits,
+                    "algorithm": each.choice.algorithm.hex(),
+                    "library": each.choice.library,
+                    "fused": each.choice.fused,
+                    "packed": each.choice.packed,
+                    "hopper": None if each.choice.hopper is None else asdict(each.choice.hopper),
+                    "us": round(each.microseconds, 2),
+                }
+                for each in measured
+            ],
+        }
+        for product, measured in known.items()
+    ]
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as file:
+            json.dump(entries, file)
+        Path(file.name).replace(path)
+    except OSError as error:
+        log.warning("the choice of matrix products cannot be cached: %s", error)

@@ -1,0 +1,1 @@
+"""What runs when and where: queues, batch sizes, latency, devices."""

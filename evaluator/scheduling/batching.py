@@ -1,0 +1,312 @@
+"""The batch policy: how many of the queued positions a device should run next, or until when it should wait.
+
+Pure: it is told the time and what happened, it does no I/O and holds no locks, so that the simulation
+(simulation.py) and the tests run it as the service does. docs/batching.md compares it with others.
+
+How it decides:
+
+1. Candidates are the sizes at which a request ends, and the sizes of the latency curve's ladder: whole
+   requests where possible, cuts where the curve has a cliff (33 queued may be best as 32 now and 1 next).
+2. A candidate costs its own time plus the time of draining the rest as well as the curve allows.
+3. Candidates that would make the oldest request of a class miss its latency target are out, unless all would.
+4. Those left within TOLERANCE of the cheapest (MIXED_TOLERANCE if several classes wait) count as equally
+   fast. Among them it takes the one with the least waiting for play, then analysis, then self-play.
+5. An idle device takes work at once, unless clients that have just been answered are expected back so soon,
+   as learnt from how long they took before, that everybody is served faster by waiting for them.
+6. A device that is busy is given a second batch (to hide the transfers) only when that batch is a full one,
+   or the first is about to end.
+7. Where batches are computed side by side, none is larger than the curve's ceiling: it would be slower, and
+   leave that part of the device without work that has no batch.
+"""
+
+from __future__ import annotations
+
+import bisect
+import math
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+
+from evaluator.scheduling.latency import LatencyModel
+
+TOLERANCE = 0.02
+"""Plans within this fraction of the fastest count as equally fast."""
+
+MIXED_TOLERANCE = 0.10
+"""The same while requests of several classes are queued: what the latency of the higher class may cost."""
+
+RETURN_MEMORY = 0.25
+"""Weight of the newest observation in a client's average time between answer and next request."""
+
+SECOND_LEAD = 0.25
+"""A batch is launched beside another when that has this share of the new one's time to go."""
+
+MAX_WAIT_SHARE = 0.5
+"""A wait never takes longer than this share of what running the queue at once would take."""
+
+WAIT_GAIN = 0.9
+"""A wait must be expected to reach at most this share of the time per position of running at once."""
+
+ACTIVE_MS = 1000.0
+"""A class that had a request within this time is expected to have another soon."""
+
+MAX_CLIENTS = 1024
+"""Clients whose habits are remembered; beyond that the one seen longest ago is forgotten."""
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyTargets:
+    """Milliseconds from receipt to answer that the policy tries to keep for each class."""
+
+    play: float = 50.0
+    analysis: float = 200.0
+    selfplay: float = 1000.0
+
+    def of(self, rank: int) -> float:
+        return (self.play, self.analysis, self.selfplay)[rank]
+
+
+@dataclass(slots=True)
+class Pending:
+    """A request, or what is left of one, in the order in which requests are taken.
+
+    rank: 0 play, 1 analysis, 2 self-play. arrived_ms: when it was received, on the policy's clock.
+    """
+
+    positions: int
+    rank: int
+    arrived_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """Run the first `positions` queued positions now."""
+
+    positions: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Decide again at `until_ms`, or when something arrives or ends before."""
+
+    until_ms: float
+
+
+@dataclass(slots=True)
+class _Habit:
+    """When a client tends to come back."""
+
+    replied_ms: float = -1.0
+    return_ms: float | None = None
+    positions: float = 0.0
+
+
+@dataclass(slots=True)
+class BatchPolicy:
+    """Decides the batches of one network on one device.
+
+    model: the measured latency. side_by_side: whether the device computes several batches at the same time,
+    each with a part of it. Times are milliseconds on any clock that the caller keeps to.
+    """
+
+    model: LatencyModel
+    targets: LatencyTargets = field(default_factory=LatencyTargets)
+    side_by_side: bool = False
+    _habits: dict[Hashable, _Habit] = field(default_factory=dict)
+    _last_arrival: list[float] = field(default_factory=lambda: [-1e18, -1e18, -1e18])
+
+    @property
+    def largest_batch(self) -> int:
+        """The most positions that it will ever run at once."""
+        return self.model.ceiling if self.side_by_side else self.model.max_batch
+
+    def arrived(self, client: Hashable, positions: int, rank: int, now_ms: float) -> None:
+        """A client sent a request."""
+        self._last_arrival[rank] = now_ms
+        habit = self._habits.get(client)
+        if habit is None:
+            if len(self._habits) >= MAX_CLIENTS:
+                del self._habits[next(iter(self._habits))]
+            habit = self._habits[client] = _Habit()
+        habit.positions += RETURN_MEMORY * (positions - habit.positions) if habit.positions else positions
+        if habit.replied_ms >= 0:
+            gap = now_ms - habit.replied_ms
+            habit.replied_ms = -1.0
+            if habit.return_ms is None:
+                habit.return_ms = gap
+            else:
+                habit.return_ms += RETURN_MEMORY * (gap - habit.return_ms)
+
+    def replied(self, client: Hashable, now_ms: float) -> None:
+        """A client was sent an answer."""
+        habit = self._habits.get(client)
+        if habit is not None:
+            habit.replied_ms = now_ms
+
+    def forget(self, client: Hashable) -> None:
+        """A client is gone."""
+        self._habits.pop(client, None)
+
+    def decide(
+        self, pending: Sequence[Pending], now_ms: float, busy_until_ms: float | None = None
+    ) -> Launch | Wait:
+        """What to do with a queue that is not empty.
+
+        pending: in the order of being taken; what lies beyond `largest_batch` may be left out.
+        busy_until_ms: when the batches running on the device are expected to be done; None if it is idle.
+        """
+        model = self.model
+        total = 0
+        for request in pending:
+            total += request.positions
+        if busy_until_ms is not None:
+            launch_ms = self.second_at_ms(total, busy_until_ms)
+            if launch_ms is not None and launch_ms > now_ms:
+                return Wait(launch_ms)
+        elif total < model.knee and len(self._habits) > 1:
+            until_ms = self._worth_waiting_until(total, pending, now_ms)
+            if until_ms is not None:
+                return Wait(until_ms)
+        total = min(total, self.largest_batch)
+        whole_ms = model.milliseconds(total)
+        if (
+            len(pending) == 1
+            and model.drain_ms(total) >= (1 - TOLERANCE) * whole_ms
+            and whole_ms <= self._blocking_limit_ms(pending[0].rank, now_ms)
+        ):
+            # One request, no cliff: nobody gains from a part of it before the rest.
+            return Launch(total)
+        return Launch(self._best_cut(pending, total, now_ms))
+
+    def second_at_ms(self, total: int, busy_until_ms: float) -> float | None:
+        """When to launch a batch of `total` beside one that is under way; None for a full one, at once. It
+        should be ready when that one ends, and gathers more until then."""
+        if total >= self.model.knee:
+            return None
+        return busy_until_ms - SECOND_LEAD * self.model.milliseconds(total)
+
+    def _best_cut(self, pending: Sequence[Pending], total: int, now_ms: float) -> int:
+        model = self.model
+        ends = list(accumulate(request.positions for request in pending))
+        whole = [end for end in ends if end < total]
+        # With very many requests, a sample of their ends is as good as all.
+        step = max(1, len(whole) // 32)
+        sizes = sorted({*whole[::step], *(cut for cut in model.ladder if cut < total), total})
+        counts = [bisect.bisect_right(ends, size) for size in sizes]
+        taken, left = _summaries(pending, counts)
+        costs = sorted(
+            (
+                model.milliseconds(size)
+                + (model.launch_ms + model.drain_ms(total - size) if size < total else 0.0),
+                size,
+                count,
+            )
+            for size, count in zip(sizes, counts, strict=True)
+        )
+        mixed = pending[0].rank != max(request.rank for request in pending)
+        tolerance = 1 + (MIXED_TOLERANCE if mixed else TOLERANCE)
+        limit = math.inf
+        in_time: list[tuple[tuple[float, ...], int]] = []
+        late_plans: list[tuple[float, tuple[float, ...], int]] = []
+        for cost_ms, size, count in costs:
+            if cost_ms > limit:
+                break  # So are all that follow: what they would come to need not be known.
+            first_ms = model.milliseconds(size)
+            late = max(
+                self._lateness(taken[count], first_ms, now_ms), self._lateness(left[count], cost_ms, now_ms)
+            )
+            # A higher class that is in use will want the device while this batch runs.
+            cut_into = count < len(pending) and (ends[count - 1] if count else 0) < size
+            ranks = [rank for rank in range(3) if taken[count].requests[rank]]
+            lowest = max([*ranks, pending[count].rank] if cut_into else ranks)
+            late = max(late, first_ms / self._blocking_limit_ms(lowest, now_ms) - 1.0)
+            waiting = tuple(
+                taken[count].requests[rank] * first_ms + left[count].requests[rank] * cost_ms
+                for rank in range(3)
+            )
+            if late <= 0:
+                limit = min(limit, tolerance * cost_ms)
+                in_time.append((waiting, size))
+            elif cost_ms <= tolerance * costs[0][0]:
+                late_plans.append((late, waiting, size))
+        return min(in_time)[1] if in_time else min(late_plans)[2]
+
+    def _lateness(self, summary: _Summary, done_ms: float, now_ms: float) -> float:
+        """How far the oldest requests miss their targets if answered in done_ms, relative to these."""
+        late = -1.0
+        for rank in range(3):
+            if summary.requests[rank]:
+                wait_ms = now_ms - summary.oldest_ms[rank] + done_ms
+                late = max(late, wait_ms / self.targets.of(rank) - 1.0)
+        return late
+
+    def _blocking_limit_ms(self, rank: int, now_ms: float) -> float:
+        """How long a batch with requests of that class may hold the device."""
+        for higher in range(rank):
+            if now_ms - self._last_arrival[higher] < ACTIVE_MS:
+                return self.targets.of(higher) / 2
+        return self.targets.of(rank)
+
+    def _worth_waiting_until(self, total: int, pending: Sequence[Pending], now_ms: float) -> float | None:
+        """When clients are expected back that are worth waiting for; None if it is best to run at once."""
+        at_once_ms = self.model.milliseconds(total)
+        horizon_ms = MAX_WAIT_SHARE * at_once_ms
+        # The wait counts from the oldest request, so that a queue is not put off again and again.
+        oldest_ms = min(request.arrived_ms for request in pending)
+        latest_ms = oldest_ms + horizon_ms
+        if latest_ms <= now_ms:
+            return None
+        due: list[tuple[float, float]] = []
+        for habit in self._habits.values():
+            if habit.replied_ms >= 0 and habit.return_ms is not None:
+                expected_ms = habit.replied_ms + 1.25 * habit.return_ms
+                if now_ms <= expected_ms <= latest_ms:
+                    due.append((expected_ms, habit.positions))
+        due.sort()
+        best_until: float | None = None
+        best_per_position = WAIT_GAIN * at_once_ms / total
+        more = 0.0
+        for expected_ms, positions in due:
+            more += positions
+            size = min(total + int(more), self.model.max_batch)
+            per_position = (expected_ms - now_ms + self.model.milliseconds(size)) / size
+            if per_position < best_per_position:
+                best_per_position, best_until = per_position, expected_ms
+        return best_until
+
+
+@dataclass(frozen=True, slots=True)
+class _Summary:
+    """Some of the queued requests, by class: how many, and when the oldest arrived."""
+
+    requests: tuple[int, int, int]
+    oldest_ms: tuple[float, float, float]
+
+
+def _summaries(
+    pending: Sequence[Pending], counts: Sequence[int]
+) -> tuple[dict[int, _Summary], dict[int, _Summary]]:
+    """For each count: a summary of the first that many requests, and one of the others."""
+    return (
+        _running(pending, set(counts)),
+        {
+            len(pending) - count: summary
+            for count, summary in _running(pending[::-1], {len(pending) - count for count in counts}).items()
+        },
+    )
+
+
+def _running(pending: Sequence[Pending], wanted: set[int]) -> dict[int, _Summary]:
+    requests = [0, 0, 0]
+    oldest_ms = [math.inf, math.inf, math.inf]
+    found = {}
+    for count in range(len(pending) + 1):
+        if count in wanted:
+            found[count] = _Summary(
+                (requests[0], requests[1], requests[2]), (oldest_ms[0], oldest_ms[1], oldest_ms[2])
+            )
+        if count < len(pending):
+            request = pending[count]
+            requests[request.rank] += 1
+            oldest_ms[request.rank] = min(oldest_ms[request.rank], request.arrived_ms)
+    return found

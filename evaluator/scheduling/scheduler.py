@@ -1,0 +1,259 @@
+"""The queues of one network: classes, fairness between clients, deadlines, and cutting requests into batches.
+
+Pure data structure: no threads, no sockets, told the time. The dispatcher (dispatcher.py) holds one
+per network under its lock; the simulation holds one too.
+
+Order: requests that waited longer than their class's starvation bound, then play, analysis, self-play.
+Within a class, start-time fair queueing by positions: a client with few positions is not held up by one that
+keeps the queue full (Goyal, Vin, Cheng: "Start-time fair queuing", 1996).
+"""
+
+from __future__ import annotations
+
+import bisect
+import heapq
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evaluator.parts import cut
+from evaluator.scheduling.batching import Pending
+from protocol.batch import EvaluationBatch, PositionBatch
+
+STARVATION_MS = (float("inf"), 1000.0, 3000.0)
+"""A request of class play, analysis, self-play that waited longer goes before all others."""
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """An evaluate on its way through the service.
+
+    client: who is answered. id: its own name for the request. rank: 0 play, 1 analysis, 2 self-play. Times
+    are milliseconds on the service's monotonic clock; deadline_ms is None without a deadline.
+    """
+
+    client: Hashable
+    id: int
+    batch: PositionBatch
+    rank: int
+    arrived_ms: float
+    deadline_ms: float | None = None
+    count: int = 0
+    taken: int = 0
+    done: int = 0
+    closed: bool = False
+    launched_ms: float = -1.0
+    compute_ms: float = 0.0
+    largest_batch: int = 0
+    parts: EvaluationBatch | None = None
+    tag: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.count = len(self.batch.positions)
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Positions start to stop of a request."""
+
+    request: Request
+    start: int
+    stop: int
+
+
+@dataclass(slots=True)
+class _Class:
+    """The queue of one class, in start-tag order."""
+
+    requests: list[Request] = field(default_factory=list)
+    finish_tags: dict[Hashable, float] = field(default_factory=dict)
+    virtual: float = 0.0
+    positions: int = 0
+
+
+class Scheduler:
+    """Queued requests of one network. Its owner serialises access."""
+
+    def __init__(self) -> None:
+        self._classes = (_Class(), _Class(), _Class())
+        self._deadlines: list[tuple[float, int, Request]] = []
+        self._by_key: dict[tuple[Hashable, int], Request] = {}
+        self._serial = 0
+        self.positions = 0
+
+    def __len__(self) -> int:
+        """Requests queued."""
+        return len(self._by_key)
+
+    def positions_of(self, rank: int) -> int:
+        """Queued positions of one class."""
+        return self._classes[rank].positions
+
+    def add(self, request: Request) -> None:
+        """Queue a request."""
+        queue = self._classes[request.rank]
+        request.tag = max(queue.virtual, queue.finish_tags.get(request.client, 0.0))
+        queue.finish_tags[request.client] = request.tag + request.count
+        bisect.insort_right(queue.requests, request, key=_tag)
+        queue.positions += request.count
+        self.positions += request.count
+        self._by_key[request.client, request.id] = request
+        if request.deadline_ms is not None:
+            self._serial += 1
+            heapq.heappush(self._deadlines, (request.deadline_ms, self._serial, request))
+
+    def remove(self, request: Request) -> None:
+        """Close a request and take what is queued of it out; what runs of it already is not reported."""
+        request.closed = True
+        if self._by_key.pop((request.client, request.id), None) is None:
+            return
+        queue = self._classes[request.rank]
+        queue.requests.remove(request)
+        left = request.count - request.taken
+        queue.positions -= left
+        self.positions -= left
+
+    def remove_client(self, client: Hashable) -> list[Request]:
+        """Take out everything a client has queued."""
+        gone = [request for key, request in self._by_key.items() if key[0] == client]
+        for request in gone:
+            self.remove(request)
+        for queue in self._classes:
+            queue.finish_tags.pop(client, None)
+        return gone
+
+    def clear(self) -> list[Request]:
+        """Take out everything."""
+        gone = list(self._by_key.values())
+        for request in gone:
+            self.remove(request)
+        return gone
+
+    def expire(self, now_ms: float) -> list[Request]:
+        """Take out the requests whose deadline has passed before any of their positions was launched."""
+        expired = []
+        while self._deadlines and self._deadlines[0][0] <= now_ms:
+            _, _, request = heapq.heappop(self._deadlines)
+            if request.taken == 0 and not request.closed:
+                self.remove(request)
+                expired.append(request)
+        return expired
+
+    def next_deadline_ms(self) -> float | None:
+        """When `expire` will next have something to do."""
+        while self._deadlines and (self._deadlines[0][2].closed or self._deadlines[0][2].taken):
+            heapq.heappop(self._deadlines)
+        return self._deadlines[0][0] if self._deadlines else None
+
+    def urgency(self, now_ms: float) -> tuple[int, float] | None:
+        """(class, arrival) of what would be taken first, starved requests as class -1; None when empty."""
+        order = self._order(now_ms, 1)
+        if not order:
+            return None
+        first = order[0]
+        starved = now_ms - first.arrived_ms > STARVATION_MS[first.rank]
+        return (-1 if starved else first.rank), first.arrived_ms
+
+    def pending(self, now_ms: float, most: int) -> list[Pending]:
+        """What would be taken, in order, up to the request that reaches `most` positions."""
+        return [
+            Pending(request.count - request.taken, request.rank, request.arrived_ms)
+            for request in self._order(now_ms, most)
+        ]
+
+    def take(self, positions: int, now_ms: float) -> list[Segment]:
+        """Take that many positions (or all there are) off the queue."""
+        segments = []
+        for request in self._order(now_ms, positions):
+            size = min(positions, request.count - request.taken)
+            segments.append(Segment(request, request.taken, request.taken + size))
+            if request.launched_ms < 0:
+                request.launched_ms = now_ms
+            request.taken += size
+            positions -= size
+            queue = self._classes[request.rank]
+            queue.positions -= size
+            self.positions -= size
+            if request.taken == request.count:
+                queue.requests.remove(request)
+                del self._by_key[request.client, request.id]
+                queue.virtual = max(queue.virtual, request.tag)
+                if not queue.requests:
+                    # Nobody waits: nobody is owed anything.
+                    queue.finish_tags.clear()
+                    queue.virtual = 0.0
+        return segments
+
+    def _order(self, now_ms: float, most: int) -> list[Request]:
+        order: list[Request] = []
+        positions = 0
+        for rank in (1, 2):
+            bound = now_ms - STARVATION_MS[rank]
+            for request in self._classes[rank].requests:
+                if request.arrived_ms < bound and positions < most:
+                    order.append(request)
+                    positions += request.count - request.taken
+        starved = set(map(id, order))
+        for queue in self._classes:
+            for request in queue.requests:
+                if positions >= most:
+                    return order
+                if id(request) not in starved:
+                    order.append(request)
+                    positions += request.count - request.taken
+        return order
+
+
+def parts_of(segments: list[Segment]) -> list[PositionBatch]:
+    """The positions of each segment, without a copy."""
+    return [
+        segment.request.batch
+        if segment.stop - segment.start == segment.request.count
+        else cut(segment.request.batch, segment.start, segment.stop)
+        for segment in segments
+    ]
+
+
+def distribute(segments: list[Segment], evaluation: EvaluationBatch) -> list[Request]:
+    """Give each request its share of a merged evaluation; returns those that are now complete, with
+    `parts` holding their whole evaluation."""
+    complete = []
+    position = move = 0
+    for segment in segments:
+        request, batch = segment.request, segment.request.batch
+        size = segment.stop - segment.start
+        if size == request.count:
+            moves = len(batch.moves)
+            request.parts = EvaluationBatch(
+                logits=evaluation.logits[move : move + moves],
+                wdl=evaluation.wdl[position : position + size],
+                moves_left=evaluation.moves_left[position : position + size],
+            )
+        else:
+            if request.parts is None:
+                request.parts = _empty(len(batch.moves), request.count)
+            first, last = int(batch.move_offsets[segment.start]), int(batch.move_offsets[segment.stop])
+            moves = last - first
+            request.parts.logits[first:last] = evaluation.logits[move : move + moves]
+            request.parts.wdl[segment.start : segment.stop] = evaluation.wdl[position : position + size]
+            request.parts.moves_left[segment.start : segment.stop] = evaluation.moves_left[
+                position : position + size
+            ]
+        position += size
+        move += moves
+        request.done += size
+        if request.done == request.count and not request.closed:
+            request.closed = True
+            complete.append(request)
+    return complete
+
+
+def _empty(moves: int, positions: int) -> EvaluationBatch:
+    logits: NDArray[np.float32] = np.empty(moves, np.float32)
+    return EvaluationBatch(logits, np.empty((positions, 3), np.float32), np.empty(positions, np.float32))
+
+
+def _tag(request: Request) -> float:
+    return request.tag

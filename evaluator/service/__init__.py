@@ -1,0 +1,1 @@
+"""What clients see of the service: sockets, sessions, networks, health."""

@@ -1,0 +1,125 @@
+"""The service's sockets: one ROUTER for all clients, and a pair by which other threads wake its owner."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Sequence
+from enum import Enum
+from typing import Any
+
+import zmq
+
+from evaluator.service.endpoints import bind, unbind
+
+HEARTBEAT_MS = 1000
+"""How often idle connections are checked by the transport, so that vanished machines are forgotten."""
+
+SEND_LIMIT = 1024
+"""Answers waiting for one client that does not read; more are dropped."""
+
+
+class Delivery(Enum):
+    """What became of a message. DROPPED: the client does not read its answers. GONE: there is no such
+    client any more."""
+
+    SENT = "sent"
+    DROPPED = "dropped"
+    GONE = "gone"
+
+
+class Mailbox:
+    """Belongs to one thread, but for `wake`."""
+
+    def __init__(self, largest_message: int) -> None:
+        """largest_message: bytes; the transport cuts off who sends more."""
+        self._context = zmq.Context()
+        self._router = self._context.socket(zmq.ROUTER)
+        self._router.linger = 200
+        self._router.setsockopt(zmq.ROUTER_MANDATORY, 1)
+        self._router.setsockopt(zmq.MAXMSGSIZE, largest_message)
+        self._router.setsockopt(zmq.SNDHWM, SEND_LIMIT)
+        self._router.setsockopt(zmq.HEARTBEAT_IVL, HEARTBEAT_MS)
+        self._router.setsockopt(zmq.HEARTBEAT_TIMEOUT, 5 * HEARTBEAT_MS)
+        self._addresses: list[str] = []
+        # A pair of plain sockets, since any thread may write to it (a ZeroMQ socket has one owner).
+        self._wake_in, self._wake_out = socket.socketpair()
+        self._wake_in.setblocking(False)
+        self._wake_out.setblocking(False)
+        self._waiting = False
+        self._woken = False
+        self._poller = zmq.Poller()
+        self._poller.register(self._router, zmq.POLLIN)
+        self._poller.register(self._wake_out, zmq.POLLIN)
+
+    def bind(self, address: str) -> str:
+        """Listen at an address; returns it as clients must name it. Raises AddressError."""
+        bound = bind(self._router, address)
+        self._addresses.append(bound)
+        return bound
+
+    def wait(self, timeout_ms: int) -> None:
+        """Wait for a message or for `wake`."""
+        # In this order: either this sees that somebody woke it, or that somebody sees that it waits.
+        self._waiting = True
+        ready = self._poller.poll(0 if self._woken else timeout_ms)
+        self._waiting = False
+        self._woken = False
+        if (self._wake_out.fileno(), zmq.POLLIN) in ready:
+            with contextlib.suppress(BlockingIOError):
+                while len(self._wake_out.recv(4096)) == 4096:
+                    pass
+
+    def wake(self) -> None:
+        """End a `wait`, or the next one at once. Any thread, also after `close`."""
+        # Whoever is not waiting needs no byte: writing one gives up the interpreter. One byte is enough
+        # however many want to be heard. A lost race costs a byte too many.
+        if not self._woken:
+            self._woken = True
+            if self._waiting:
+                self.wake_for_certain()
+
+    def wake_for_certain(self) -> None:
+        """The same from a signal handler, which may interrupt `wait` at any point."""
+        with contextlib.suppress(BlockingIOError, OSError):
+            self._wake_in.send(b"\0")
+
+    def receive(self) -> list[zmq.Frame] | None:
+        """The next message, its first frame the client's identity; None if none is there."""
+        try:
+            frames = [self._router.recv(zmq.NOBLOCK, copy=False)]
+        except zmq.Again:
+            return None
+        # recv_multipart would ask the socket after each frame whether another one follows.
+        while frames[-1].more:
+            frames.append(self._router.recv(copy=False))
+        return frames
+
+    def send(self, client: bytes, frames: Sequence[Any]) -> Delivery:
+        """Send without waiting: nobody waits for a client that does not read."""
+        try:
+            self._router.send_multipart([client, *frames], zmq.NOBLOCK, copy=False)
+        except zmq.Again:
+            return Delivery.DROPPED
+        except zmq.ZMQError as error:
+            if error.errno != zmq.EHOSTUNREACH:
+                raise
+            return Delivery.GONE
+        return Delivery.SENT
+
+    def unbind(self) -> None:
+        """Stop listening, so that nobody connects any more."""
+        for address in self._addresses:
+            unbind(self._router, address)
+        self._addresses.clear()
+
+    @property
+    def closed(self) -> bool:
+        return bool(self._router.closed)
+
+    def close(self) -> None:
+        """Free the sockets."""
+        self._router.close()
+        self._context.term()
+        self._wake_in.close()
+        self._wake_out.close()

@@ -1,0 +1,1 @@
+"""What both processes need of the machine they run on, and no message."""

@@ -1,0 +1,233 @@
+"""The evaluator's life beside the engine: started, lost, got back, shared, and never left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import chess
+import psutil
+import pytest
+
+from engine.evaluation.link import (
+    EvaluatorLink,
+    EvaluatorSettings,
+    NoEvaluatorError,
+    evaluator_command,
+    evaluator_environment,
+)
+from engine.options import Options
+from engine.search.limits import Limits
+from engine.search.report import Report
+from engine.session import Session
+from tests.engine.uci.uci_process import UciProcess, sockets_of
+from tests.paths import REPOSITORY
+
+RANDOM = Options().changed(backend="random")
+
+
+def evaluators_of(pid: int) -> list[psutil.Process]:
+    return [
+        child
+        for child in psutil.Process(pid).children(recursive=True)
+        if "evaluator" in " ".join(child.cmdline())
+    ]
+
+
+@pytest.fixture
+def served() -> Iterator[str]:
+    """The address of an evaluator that runs by itself."""
+    process = subprocess.Popen(
+        evaluator_command(EvaluatorSettings.of(RANDOM)),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=evaluator_environment(),
+    )
+    try:
+        yield EvaluatorLink._await_ready(process)
+    finally:
+        assert process.stdin is not None
+        process.stdin.close()
+        assert process.wait(30) == 0
+
+
+def test_what_the_evaluator_does_before_it_is_ready_is_told() -> None:
+    events = (
+        {"event": "bound", "address": "ipc://somewhere"},
+        {"event": "progress", "message": "compiling kernels"},
+        {"event": "ready"},
+    )
+    script = "".join(f"print({json.dumps(json.dumps(event))});" for event in events)
+    told: list[str] = []
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as process:
+        assert EvaluatorLink._await_ready(process, told.append) == "ipc://somewhere"
+    assert told == ["evaluator: compiling kernels"]
+
+
+def test_the_embedded_evaluator_ends_with_quit() -> None:
+    with UciProcess() as engine:
+        engine.sync()
+        (evaluator,) = evaluators_of(engine.pid)
+        engine.quit()
+        assert not psutil.pid_exists(evaluator.pid)
+        assert sockets_of(evaluator.pid) == []
+
+
+@pytest.mark.skipif(os.name != "posix", reason="there is no SIGKILL")
+def test_nothing_is_left_when_the_engine_is_killed() -> None:
+    with UciProcess() as engine:
+        engine.send("position startpos")
+        engine.send("go infinite")
+        engine.until("info depth")
+        (evaluator,) = evaluators_of(engine.pid)
+        engine.process.kill()
+        engine.process.wait()
+        psutil.wait_procs([evaluator], timeout=30)
+        assert not evaluator.is_running()
+        assert sockets_of(evaluator.pid) == []
+
+
+def test_a_search_goes_on_when_the_evaluator_is_killed() -> None:
+    with UciProcess() as engine:
+        engine.send("position startpos")
+        engine.send("go infinite")
+        engine.until("info depth")
+        (evaluator,) = evaluators_of(engine.pid)
+        evaluator.kill()
+        said = engine.until("info string evaluator lost")
+        nodes = max(
+            int(line.split(" nodes ")[1].split()[0]) for line in [*said, *engine.heard] if " nodes " in line
+        )
+        while True:
+            line = engine.until("info depth")[-1]
+            if int(line.split(" nodes ")[1].split()[0]) > nodes + 2000:
+                break
+        best = engine.ask("stop", "bestmove")[-1].split()[1]
+        assert chess.Move.from_uci(best) in chess.Board().legal_moves
+        (another,) = evaluators_of(engine.pid)
+        assert another.pid != evaluator.pid
+
+
+def test_a_move_comes_in_time_when_the_evaluator_dies_again_and_again() -> None:
+    with UciProcess() as engine:
+        engine.sync()
+        board = chess.Board()
+        for _move in range(4):
+            for evaluator in evaluators_of(engine.pid):
+                evaluator.kill()
+            engine.send("position startpos moves " + " ".join(move.uci() for move in board.move_stack))
+            board.push_uci(engine.best_move("go wtime 3000 btime 3000"))
+
+
+def test_a_frozen_evaluator_does_not_hold_up_the_move() -> None:
+    with UciProcess() as engine:
+        engine.send("position startpos")
+        assert engine.best_move("go nodes 200")
+        (evaluator,) = evaluators_of(engine.pid)
+        evaluator.suspend()
+        try:
+            engine.send("position startpos moves d2d4")
+            best = engine.best_move("go wtime 1000 btime 1000")
+            board = chess.Board()
+            board.push_uci("d2d4")
+            assert chess.Move.from_uci(best) in board.legal_moves
+        finally:
+            evaluator.resume()
+
+
+def test_a_bad_network_is_explained_and_a_legal_move_still_made(tmp_path: Path) -> None:
+    network = tmp_path / "broken.pb.gz"
+    network.write_bytes(b"this is no network")
+    with UciProcess(f"WeightsFile {network}") as engine:
+        said = engine.sync()
+        assert any(
+            line.startswith("info string error: evaluator:") and "broken.pb.gz" in line for line in said
+        )
+        engine.send("position startpos")
+        lines = engine.ask("go nodes 10", "bestmove")
+        assert chess.Move.from_uci(lines[-1].split()[1]) in chess.Board().legal_moves
+        engine.send("setoption name WeightsFile value <empty>")
+        engine.send("setoption name Backend value random")
+        assert engine.sync() == []
+        assert " score " in engine.ask("go nodes 10", "bestmove")[-2]
+
+
+def test_two_engines_share_one_evaluator(served: str) -> None:
+    options = f"Evaluator {served}"
+    with UciProcess(options) as white, UciProcess(options) as black:
+        board = chess.Board()
+        for ply in range(20):
+            engine = (white, black)[ply % 2]
+            moves = " ".join(move.uci() for move in board.move_stack)
+            engine.send(f"position startpos moves {moves}" if moves else "position startpos")
+            board.push_uci(engine.best_move("go nodes 100"))
+        assert evaluators_of(white.pid) == evaluators_of(black.pid) == []
+
+
+def test_a_missing_evaluator_is_replaced_under_uci() -> None:
+    with UciProcess("Evaluator tcp://127.0.0.1:9", "Backend random") as engine:
+        said = engine.sync()
+        assert any("127.0.0.1:9" in line for line in said)
+        assert any("of its own" in line for line in said)
+        engine.send("position startpos")
+        assert engine.best_move("go nodes 10")
+        assert len(evaluators_of(engine.pid)) == 1
+
+
+def test_a_missing_evaluator_is_an_error_elsewhere() -> None:
+    link = EvaluatorLink(EvaluatorSettings.of(Options().changed(evaluator="tcp://127.0.0.1:9")), print)
+    try:
+        link.start()
+        with pytest.raises(NoEvaluatorError, match=r"127\.0\.0\.1:9"):
+            link.wait(30)
+    finally:
+        link.close()
+
+
+def test_a_search_survives_the_loss_with_every_visit_accounted_for() -> None:
+    """The batches in flight are sent again: no visit stays in flight or is counted twice."""
+    session = Session(RANDOM)
+    killed = threading.Event()
+
+    def kill_once(report: Report) -> None:
+        if not killed.is_set():
+            killed.set()
+            pid = session.evaluator_pid
+            assert pid is not None
+            psutil.Process(pid).kill()
+
+    try:
+        options = session.options
+        session.options = options.changed(smart_pruning_factor=0.0, verbose_move_stats=True)
+        report = session.search(Limits(nodes=300_000), on_report=kill_once)
+        assert killed.is_set()
+        assert report.nodes >= 300_000
+        assert all(move.in_flight == 0 for move in report.statistics)
+        assert sum(move.visits for move in report.statistics) == report.nodes - 1
+    finally:
+        session.close()
+
+
+def test_the_evaluator_is_found_from_any_folder(tmp_path: Path) -> None:
+    (tmp_path / "evaluator").mkdir()
+    (tmp_path / "evaluator" / "__main__.py").write_text("raise SystemExit('the wrong one')")
+    script = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "from engine import Engine\n"
+        "with Engine(backend='random') as engine: print(engine.play(nodes=10).best_move)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", script, str(REPOSITORY)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert chess.Move.from_uci(done.stdout.strip()) in chess.Board().legal_moves

@@ -1,0 +1,170 @@
+"""Openings from every kind of file, in order and at random."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import chess
+import chess.polyglot
+import pytest
+
+from engine._core import Game
+from engine.games.openings import SHIPPED_BOOK, Opening, OpeningError, OpeningSettings, read_openings
+from tests.paths import shared
+
+EPD = """\
+# three openings
+rnbqkbnr/pppppppp/8/8/4P3/8/PPPP1PPP/RNBQKBNR b KQkq - hmvc 0; fmvn 1; id "king's pawn";
+rnbqkbnr/pppppppp/8/8/3P4/8/PPP1PPPP/RNBQKBNR b KQkq - 0 1
+
+rnbqkbnr/pppppppp/8/8/2P5/8/PP1PPPPP/RNBQKBNR b KQkq -
+"""
+
+PGN = """\
+[Event "First"]
+[ECO "C20"]
+[Opening "King's Pawn"]
+
+1. e4 {a comment with
+[brackets "inside"] of it} e5 (1... c5 2. Nf3) 2. Nf3 Nc6 *
+
+[Event "?"]
+[SetUp "1"]
+[FEN "4k3/8/8/8/8/8/4P3/4K3 w - - 0 1"]
+
+1. e4 Kd7 *
+"""
+
+
+def book(tmp_path: Path, name: str, text: str) -> str:
+    path = tmp_path / name
+    path.write_text(text, "utf-8")
+    return str(path)
+
+
+def sequential(
+    file: str, rounds: int, *, start: int = 1, plies: int = 0, chess960: bool = False
+) -> list[Opening]:
+    settings = OpeningSettings(file, "sequential", plies, start)
+    return read_openings(settings, rounds, seed=1, chess960=chess960)
+
+
+def test_epd_and_fen_lines(tmp_path: Path) -> None:
+    openings = sequential(book(tmp_path, "book.epd", EPD), 3)
+    assert [opening.name for opening in openings] == ["king's pawn", "book.epd:3", "book.epd:5"]
+    assert openings[0].fen == "rnbqkbnr/pppppppp/8/8/4P3/8/PPPP1PPP/RNBQKBNR b KQkq - 0 1"
+    assert all(opening.moves == () for opening in openings)
+
+
+def test_sequential_openings_begin_at_start_and_come_round_again(tmp_path: Path) -> None:
+    names = [opening.name for opening in sequential(book(tmp_path, "book.epd", EPD), 5, start=3)]
+    assert names == ["book.epd:5", "king's pawn", "book.epd:3", "book.epd:5", "king's pawn"]
+
+
+def test_pgn_main_lines_with_their_names(tmp_path: Path) -> None:
+    first, second = sequential(book(tmp_path, "book.pgn", PGN), 2)
+    assert first == Opening("C20 King's Pawn", None, ("e2e4", "e7e5", "g1f3", "b8c6"))
+    assert second == Opening("book.pgn:8", "4k3/8/8/8/8/8/4P3/4K3 w - - 0 1", ("e2e4", "e8d7"))
+
+
+def test_plies_cut_lines_short(tmp_path: Path) -> None:
+    (opening,) = sequential(book(tmp_path, "book.pgn", PGN), 1, plies=3)
+    assert opening.moves == ("e2e4", "e7e5", "g1f3")
+
+
+def test_random_order_has_every_opening_once_before_any_twice_and_repeats_with_the_seed(
+    tmp_path: Path,
+) -> None:
+    path = book(tmp_path, "book.epd", EPD)
+    openings = read_openings(OpeningSettings(path), 7, seed=5)
+    assert len(set(openings[:3])) == len(set(openings[3:6])) == 3
+    assert read_openings(OpeningSettings(path), 7, seed=5) == openings
+    assert read_openings(OpeningSettings(path), 4, seed=5) == openings[:4]
+    assert any(read_openings(OpeningSettings(path), 7, seed=seed) != openings for seed in range(6, 12))
+
+
+def polyglot_book(path: Path) -> str:
+    """A Polyglot file in which White has two first moves and Black one answer to one of them."""
+    entries = []
+    for moves, weight in ((["e2e4"], 3), (["d2d4"], 1), (["e2e4", "c7c5"], 1)):
+        board = chess.Board()
+        for move in moves[:-1]:
+            board.push_uci(move)
+        move = chess.Move.from_uci(moves[-1])
+        raw = move.to_square | move.from_square << 6
+        entries.append((chess.polyglot.zobrist_hash(board), raw, weight))
+    path.write_bytes(
+        b"".join(struct.pack(">QHHI", key, raw, weight, 0) for key, raw, weight in sorted(entries))
+    )
+    return str(path)
+
+
+def test_polyglot_lines_are_walked_by_weight_and_not_repeated_needlessly(tmp_path: Path) -> None:
+    path = polyglot_book(tmp_path / "book.bin")
+    openings = read_openings(OpeningSettings(path, plies=2), 2, seed=3)
+    assert {opening.moves for opening in openings} == {("e2e4", "c7c5"), ("d2d4",)}
+    many = read_openings(OpeningSettings(path, plies=1), 40, seed=3)
+    assert 20 < sum(opening.moves == ("e2e4",) for opening in many[2:]) < 38  # three quarters of 38
+    assert read_openings(OpeningSettings(path, plies=1), 10, seed=3) == many[:10]
+
+
+def test_the_shipped_book_has_2000_different_balanced_openings() -> None:
+    openings = sequential("", 2000)
+    assert len({opening.board(chess960=False).epd() for opening in openings}) == 2000
+    assert all(6 <= len(opening.moves) <= 10 for opening in openings)
+    assert SHIPPED_BOOK.stat().st_size < 200_000
+
+
+def test_the_shipped_book_is_the_shared_list_of_openings() -> None:
+    path = shared("openings.epd")
+    openings = sequential(str(path), 2000)
+    for shipped, line in zip(sequential("", 2000), openings, strict=True):
+        assert shipped.name == line.name
+        assert shipped.board(chess960=False).fen() == line.fen
+
+
+def test_chess960_begins_in_the_960_positions_and_the_core_takes_them() -> None:
+    openings = read_openings(OpeningSettings(), 960, seed=1, chess960=True)
+    assert len({opening.fen for opening in openings}) == 960
+    for opening in openings[::40]:
+        assert len(Game(opening.fen, True).legal_moves()) == opening.board(chess960=True).legal_moves.count()
+
+
+def test_the_initial_position_alone() -> None:
+    assert sequential("startpos", 2) == [Opening("initial position")] * 2
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("bad.epd", "rnbqkbnr/pppppppp/8/8 w KQkq -\n", r"bad\.epd:1"),
+        ("two_kings.epd", "4k3/8/8/8/8/8/8/K3K3 w - - 0 1\n", "not a legal position: too many kings"),
+        ("mate.epd", "7k/5KQ1/8/8/8/8/8/8 b - - 0 1\n", "the game is over"),
+        ("empty.epd", "\n# nothing\n", "no openings"),
+        ("illegal.pgn", '[Event "x"]\n\n1. e5 *\n', r"illegal\.pgn:1: illegal"),
+        ("variant.pgn", '[Event "x"]\n[Variant "Atomic"]\n\n1. e4 *\n', "Atomic"),
+        ("moves.pgn", "1. e4 e5 *\n", "no openings: a game begins with tags"),
+        ("960.epd", "1k5r/8/8/8/8/8/8/1K5R w Hh - 0 1\n", r"960\.epd:1: castling .* that of Chess960"),
+        ("book.doc", "anything", r"\.epd, \.fen, \.txt, \.pgn or \.bin"),
+        ("short.bin", "x", r"short\.bin is no Polyglot book"),
+    ],
+)
+def test_unusable_files_are_refused_with_the_place(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str, text: str, message: str
+) -> None:
+    with pytest.raises(OpeningError, match=message):
+        sequential(book(tmp_path, name, text), 1)
+    assert not caplog.records  # The message is the exception's alone.
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_opening(tmp_path: Path) -> None:
+    for name, text in (("a.epd", chess.STARTING_FEN), ("a.pgn", '[Event "x"]\n\n1. e4 *\n')):
+        (opening,) = sequential(book(tmp_path, name, "\ufeff" + text), 1)
+        assert opening.board(chess960=False).is_valid()
+
+
+def test_a_file_that_is_not_there_is_named() -> None:
+    for name in ("missing.epd", "missing.pgn", "missing.bin"):
+        with pytest.raises(OpeningError, match=name):
+            sequential(name, 1)

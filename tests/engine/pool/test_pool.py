@@ -1,0 +1,245 @@
+"""Many searches on one evaluator: engine.pool.pool, with a real evaluator process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from concurrent.futures import wait
+from time import monotonic, sleep
+
+import psutil
+import pytest
+
+from engine._core import Game, Tree
+from engine.options import Options
+from engine.pool.pool import SearchPool
+from engine.pool.pool_player import PoolPlayer
+from engine.pool.search import MAX_FILLED, filled_step, positions_per_step
+from engine.search.limits import Clock, Limits
+from protocol.messages import NetworkInfo
+
+RANDOM = Options(backend="random", hash=1, tree_memory=16, smart_pruning_factor=0.0)
+
+
+@pytest.fixture
+def pool() -> Iterator[SearchPool]:
+    with SearchPool() as made:
+        yield made
+
+
+def play_games(pool: SearchPool, players: list[PoolPlayer], plies: int, limits: Limits) -> list[Game]:
+    """One game for each player, all at the same time, each against itself."""
+    games = [Game() for _ in players]
+    for _ in range(plies):
+        futures = [
+            player.search(game, limits)
+            for player, game in zip(players, games, strict=True)
+            if game.result()[0] == "undecided"
+        ]
+        _, not_done = wait(futures, timeout=60)
+        assert not not_done
+        live = [game for game in games if game.result()[0] == "undecided"]
+        for future, game in zip(futures, live, strict=True):
+            move = future.result().best_move
+            assert move is not None
+            game.push_uci(move)
+    return games
+
+
+def test_games_share_one_evaluator_and_their_batches_are_merged(pool: SearchPool) -> None:
+    players = [pool.player(RANDOM) for _ in range(24)]
+    games = play_games(pool, players, plies=6, limits=Limits(nodes=60))
+    assert all(len(game.moves()) == 6 for game in games)
+    assert len(pool.evaluator_pids()) == 1
+    statistics = pool.statistics()
+    assert statistics.searches == 24 * 6
+    assert statistics.evaluations > 24 * 6 * 30
+    assert statistics.positions_per_second > 0
+
+
+def test_a_pool_leaves_room_for_the_searches_of_other_processes(pool: SearchPool) -> None:
+    with SearchPool(pools=256) as one_of_many:
+        means = []
+        for each in (pool, one_of_many):
+            each.player(RANDOM).search(Game(), Limits(nodes=20_000)).result(timeout=60)
+            means.append(each.statistics().mean_batch)
+    assert means[1] < means[0] / 3
+
+
+@pytest.mark.parametrize(
+    ("recommended", "milliseconds", "searches", "positions"),
+    [
+        (32, 40.0, 1, 32),  # alone: as any search
+        (32, 40.0, 2, 32),  # one at work, one waiting
+        (32, 40.0, 8, 8),
+        (8, 10.0, 8, 4),  # two would do, but four weaken no search
+        (8, 10.0, 30, 3),
+        (32, 40.0, 64, 1),
+        (32, 40.0, 500, 1),
+        (32, 20.0, 500, 2),  # 1,600 positions/s: one at a time would be too many steps
+        (256, 4.0, 64, 16),  # 64,000 positions/s: a few at a time, or the steps are too many
+        (4, 0.01, 64, 4),  # never more than is recommended
+    ],
+)
+def test_searches_share_two_batches(
+    recommended: int, milliseconds: float, searches: int, positions: int
+) -> None:
+    network = NetworkInfo(
+        "net", "hash", 1, recommended_batch=recommended, curve=((recommended, milliseconds),)
+    )
+    assert positions_per_step(network, searches) == positions
+
+
+@pytest.mark.parametrize(
+    ("recommended", "milliseconds", "searches", "processes", "positions"),
+    [
+        (1056, 1.5, 64, 1, MAX_FILLED),  # a small network on a fast GPU
+        (1056, 1.5, 64, 12, MAX_FILLED),
+        (1056, 1.5, 512, 12, 17),
+        (1056, 1.5, 64, 32, 0),  # so many processes feed it without
+        (264, 5.4, 64, 2, 0),  # a large network: the device has enough to do
+        (264, 5.4, 4, 2, 0),
+        (8, 10.0, 2, 1, 0),  # a CPU
+        (1056, 1.5, 1, 1, 0),  # alone: batches follow each other without a pause
+    ],
+)
+def test_searches_look_ahead_on_devices_that_their_processes_cannot_feed(
+    recommended: int, milliseconds: float, searches: int, processes: int, positions: int
+) -> None:
+    network = NetworkInfo(
+        "net", "hash", 1, recommended_batch=recommended, curve=((recommended, milliseconds),)
+    )
+    assert filled_step(network, searches, processes) == positions
+
+
+def test_a_pooled_search_finds_what_a_search_of_its_own_finds(pool: SearchPool) -> None:
+    alone = SearchPool()
+    fen = "r1bqk2r/pppp1ppp/2n2n2/2b1p3/2B1P3/2N2N2/PPPP1PPP/R1BQK2R w KQkq - 6 5"
+    options = RANDOM.changed(minibatch_size=1, batches_in_flight=1)
+    with alone:
+        expected = alone.player(options).search(Game(fen), Limits(nodes=300)).result(60)
+    others = [pool.player(options).search(Game(), Limits(nodes=200)) for _ in range(5)]
+    found = pool.player(options).search(Game(fen), Limits(nodes=300)).result(60)
+    assert found.lines[0] == expected.lines[0]
+    assert found.nodes == 300
+    for other in others:
+        assert other.result(60).nodes == 200
+
+
+def test_players_with_different_settings_of_the_search_share_the_evaluator(pool: SearchPool) -> None:
+    futures = [
+        pool.player(RANDOM.changed(cpuct=cpuct)).search(Game(), Limits(nodes=200)) for cpuct in (0.5, 3.0)
+    ]
+    reports = [future.result(60) for future in futures]
+    assert len(pool.evaluator_pids()) == 1
+    assert reports[0].lines != reports[1].lines
+
+
+def test_clocks_are_kept(pool: SearchPool) -> None:
+    pool.player(RANDOM).search(Game(), Limits(nodes=10)).result(60)  # The evaluator is up.
+    clock = Limits(clock=Clock(white_ms=2000, black_ms=2000))
+    began = monotonic()
+    report = pool.player(RANDOM).search(Game(), clock).result(60)
+    assert report.best_move is not None
+    assert monotonic() - began < 2.0
+
+
+def test_a_search_can_be_stopped(pool: SearchPool) -> None:
+    player = pool.player(RANDOM)
+    player.search(Game(), Limits(nodes=10)).result(60)
+    future = player.search(Game(), Limits(infinite=True))
+    with pytest.raises(RuntimeError, match="searching already"):
+        player.search(Game(), Limits(nodes=1))
+    player.stop()
+    assert future.result(60).best_move is not None
+
+
+def test_visits_that_need_no_evaluation_count_towards_the_limit(pool: SearchPool) -> None:
+    fen = "8/8/8/8/4k3/8/4p3/4K3 w - - 90 100"  # The game is over after a few plies of most lines.
+    futures = [pool.player(RANDOM).search(Game(fen), Limits(nodes=nodes)) for nodes in (50, 51, 52, 53)]
+    assert [future.result(60).nodes for future in futures] == [50, 51, 52, 53]
+
+
+def test_a_search_that_the_cache_answers_goes_on(pool: SearchPool) -> None:
+    player = pool.player(RANDOM.changed(minibatch_size=1, batches_in_flight=1))
+    first = player.search(Game(), Limits(nodes=100)).result(60)
+    player.new_game()  # Its tree is forgotten, the evaluations are not.
+    second = player.search(Game(), Limits(nodes=100)).result(60)
+    assert second.nodes == first.nodes == 100
+    assert second.evaluations == 0
+    assert second.lines == first.lines
+
+
+def test_a_waiting_task_that_is_cancelled_leaves_the_pool_alone(pool: SearchPool) -> None:
+    player = pool.player(RANDOM)
+
+    async def give_up() -> None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(asyncio.wrap_future(player.search(Game(), Limits(infinite=True))), 0.2)
+
+    asyncio.run(give_up())
+    player.stop()
+    assert pool.player(RANDOM).search(Game(), Limits(nodes=20)).result(60).nodes == 20
+
+
+def test_a_finished_game_has_no_best_move(pool: SearchPool) -> None:
+    mated = Game("7k/5KQ1/8/8/8/8/8/8 b - - 0 1")
+    assert pool.player(RANDOM).search(mated, Limits(nodes=10)).result(60).best_move is None
+
+
+def test_prepare_and_inspect_see_the_tree(pool: SearchPool) -> None:
+    visits: list[int] = []
+    player = pool.player(RANDOM)
+    player.search(
+        Game(),
+        Limits(nodes=50),
+        prepare=lambda tree: tree.add_root_noise(0.25, 0.3, 1),
+        inspect=lambda tree: visits.append(sum(child.visits for child in tree.children())),
+    ).result(60)
+    assert visits == [49]
+
+
+def test_a_fault_in_one_search_does_not_end_the_others(pool: SearchPool) -> None:
+    def fail(tree: Tree) -> None:
+        raise ZeroDivisionError
+
+    bad = pool.player(RANDOM).search(Game(), Limits(nodes=50), prepare=fail)
+    good = pool.player(RANDOM).search(Game(), Limits(nodes=50))
+    with pytest.raises(ZeroDivisionError):
+        bad.result(60)
+    assert good.result(60).nodes == 50
+
+
+def test_a_killed_evaluator_is_replaced_and_every_search_goes_on(pool: SearchPool) -> None:
+    players = [pool.player(RANDOM) for _ in range(8)]
+    for player in players:
+        player.search(Game(), Limits(nodes=20)).result(60)
+    first = pool.evaluator_pids()[0]
+    futures = [player.search(Game(), Limits(nodes=3000)) for player in players]
+    psutil.Process(first).kill()
+    assert all(future.result(60).nodes >= 3000 for future in futures)
+    assert pool.evaluator_pids() != [first]
+
+
+def test_a_wrong_network_is_reported(pool: SearchPool) -> None:
+    from engine.evaluation.link import NoEvaluatorError
+
+    future = pool.player(Options(weights="no-such-file.pb.gz")).search(Game(), Limits(nodes=10))
+    with pytest.raises(NoEvaluatorError, match="no-such-file"):
+        future.result(60)
+
+
+def test_closing_ends_searches_and_evaluators() -> None:
+    pool = SearchPool()
+    player = pool.player(RANDOM)
+    player.search(Game(), Limits(nodes=10)).result(60)
+    pids = pool.evaluator_pids()
+    future = player.search(Game(), Limits(infinite=True))
+    pool.close()
+    assert future.done()
+    deadline = monotonic() + 10
+    while any(psutil.pid_exists(pid) for pid in pids) and monotonic() < deadline:
+        sleep(0.01)
+    assert not any(psutil.pid_exists(pid) for pid in pids)
+    with pytest.raises(RuntimeError, match="closed"):
+        pool.player(RANDOM)

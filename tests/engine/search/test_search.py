@@ -1,0 +1,218 @@
+"""The driver with the instant evaluator: limits, early stops, batches, reuse."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from engine.options import OPTIONS, Options
+from engine.search.driver import BatchSizes, SearchControl
+from engine.search.limits import Clock, Limits
+from engine.search.report import Report
+from engine.session import Session, search_params
+
+FORCED = "7k/8/8/8/8/8/1r6/K7 w - - 0 1"
+MATE_IN_ONE = "6k1/5ppp/8/8/8/8/8/K2R4 w - - 0 1"
+
+
+@pytest.fixture
+def session() -> Iterator[Session]:
+    opened = Session(in_process=True)
+    yield opened
+    opened.close()
+
+
+def set_options(session: Session, **values: object) -> None:
+    session.options = session.options.changed(**values)
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 10, 777, 20_000])
+def test_the_node_limit_is_met_exactly(session: Session, nodes: int) -> None:
+    set_options(session, smart_pruning_factor=0.0)
+    assert session.search(Limits(nodes=nodes)).nodes == nodes
+
+
+def test_smart_pruning_saves_visits_that_cannot_change_the_choice(session: Session) -> None:
+    """One move stalemates, which counts as lost here; the other gets all visits, and is chosen long before
+    the limit."""
+    session.set_position("7k/8/5KQ1/8/8/8/8/8 w - - 0 1")
+    limits = Limits(nodes=400_000, search_moves=("g6f7", "g6e4"))
+    set_options(session, draw_score=-1.0, sticky_endgames=False, smart_pruning_factor=0.0)
+    whole = session.search(limits)
+    session.clear()
+    set_options(session, smart_pruning_factor=1.33)
+    pruned = session.search(limits)
+    assert pruned.best_move == whole.best_move == "g6e4"
+    assert pruned.nodes < whole.nodes == 400_000
+
+
+def test_a_forced_move_needs_one_visit_under_a_clock(session: Session) -> None:
+    session.set_position(FORCED)
+    report = session.search(Limits(clock=Clock(10**9, 10**9)))
+    assert report.best_move == "a1b2"
+    assert report.nodes <= 2 * 256
+
+
+def test_a_proven_result_ends_the_search(session: Session) -> None:
+    session.set_position(MATE_IN_ONE)
+    report = session.search(Limits(nodes=10**9))
+    assert report.best_move == "d1d8"
+    assert report.lines[0].mate == 1
+
+
+def test_a_mate_limit_ends_the_search(session: Session) -> None:
+    session.set_position(MATE_IN_ONE)
+    set_options(session, sticky_endgames=True)
+    assert session.search(Limits(mate=1)).lines[0].mate == 1
+
+
+def test_the_depth_limit_is_the_mean_depth_of_the_leaves(session: Session) -> None:
+    report = session.search(Limits(depth=4))
+    assert report.depth == 4
+    assert report.selective_depth >= 4
+
+
+def test_an_infinite_search_ends_with_stop(session: Session) -> None:
+    control = SearchControl()
+    report = session.search(Limits(infinite=True), control=control, on_report=lambda report: control.stop())
+    assert report.nodes > 0
+    assert report.best_move in session.game.legal_moves()
+
+
+def test_stop_before_the_start_still_gives_a_move(session: Session) -> None:
+    control = SearchControl()
+    control.stop()
+    assert session.search(Limits(infinite=True), control=control).best_move in session.game.legal_moves()
+
+
+def test_pondering_ignores_the_clock_until_the_hit(session: Session) -> None:
+    control = SearchControl(pondering=True)
+    seen: list[Report] = []
+
+    def on_report(report: Report) -> None:
+        seen.append(report)
+        control.ponder_hit()
+
+    report = session.search(Limits(clock=Clock(200, 200), ponder=True), control=control, on_report=on_report)
+    assert seen and report.nodes > seen[0].nodes
+
+
+def test_search_moves_limit_the_root(session: Session) -> None:
+    report = session.search(Limits(nodes=1000, search_moves=("a2a3",)))
+    assert report.best_move == "a2a3"
+    assert [line.moves[0] for line in report.lines] == ["a2a3"]
+
+
+def test_the_tree_is_reused_after_two_plies(session: Session) -> None:
+    first = session.search(Limits(nodes=5000))
+    moves = first.lines[0].moves[:2]
+    session.set_position(None, moves)
+    second = session.search(Limits(nodes=1))
+    assert second.nodes > 1
+    assert second.playouts <= 1
+    session.new_game()
+    session.set_position(None, moves)
+    assert session.search(Limits(nodes=1)).nodes == 1
+
+
+def test_a_full_tree_ends_a_bounded_search() -> None:
+    said: list[str] = []
+    session = Session(
+        Options().changed(tree_memory=16, smart_pruning_factor=0.0), in_process=True, log=said.append
+    )
+    report = session.search(Limits(nodes=10**8))
+    assert report.full
+    assert report.hashfull >= 900
+    assert any("RamLimitMb" in text for text in said)
+
+
+def test_a_report_is_a_consistent_picture(session: Session) -> None:
+    set_options(session, multipv=3, verbose_move_stats=True, smart_pruning_factor=0.0)
+    report = session.search(Limits(nodes=3000))
+    assert [line.visits for line in report.lines] == sorted(
+        (line.visits for line in report.lines), reverse=True
+    )
+    assert report.best_move == report.lines[0].moves[0]
+    assert report.ponder == report.lines[0].moves[1]
+    assert sum(move.visits for move in report.statistics) == report.nodes - 1
+    assert all(move.in_flight == 0 for move in report.statistics)
+    for line in report.lines:
+        assert sum(line.wdl) == pytest.approx(1, abs=1e-5)
+        assert line.wdl[0] - line.wdl[2] == pytest.approx(line.q, abs=1e-5)
+
+
+def test_a_rejected_move_leaves_the_position(session: Session) -> None:
+    session.set_position(None, ["e2e4"])
+    before = session.game.fen()
+    with pytest.raises(ValueError, match="move 2"):
+        session.set_position(None, ["d2d4", "d2d4"])
+    assert session.game.fen() == before
+
+
+def test_reports_may_be_read_while_another_thread_searches(session: Session) -> None:
+    control = SearchControl()
+    reports: list[Report] = []
+    seen = threading.Event()
+
+    def on_report(report: Report) -> None:
+        reports.append(report)
+        seen.set()
+
+    thread = threading.Thread(
+        target=session.search,
+        args=(Limits(infinite=True),),
+        kwargs={"control": control, "on_report": on_report},
+    )
+    thread.start()
+    assert seen.wait(30)
+    control.stop()
+    thread.join(30)
+    assert not thread.is_alive()
+    assert reports[0].lines
+
+
+def test_batches_fit_the_time_left() -> None:
+    sizes = BatchSizes(64, [(1, 2.0), (8, 5.0), (32, 12.0), (64, 20.0), (256, 70.0)])
+    assert [sizes.fitting(ms) for ms in (0.5, 2.0, 11.9, 12.0, 1000.0)] == [1, 1, 8, 32, 64]
+    assert BatchSizes(256).fitting(0.1) == 256
+
+
+def test_large_trees_take_larger_batches_where_these_are_quick() -> None:
+    curve = [(1, 2.0), (8, 5.0), (16, 9.0), (32, 17.0), (64, 120.0)]
+    sizes = BatchSizes.of(16, 1024, curve)
+    assert [sizes.in_tree(visits) for visits in (1, 1023, 1024, 100_000)] == [16, 16, 32, 32]
+    early = BatchSizes(33, curve, largest=99, large_tree=32)
+    assert [early.in_tree(visits) for visits in (1, 1055, 1056, 10_000)] == [33, 33, 99, 99]
+    assert BatchSizes.of(32, 1024, curve).in_tree(100_000) == 32  # 64 take too long
+    assert BatchSizes.of(64, 48, curve).in_tree(100_000) == 48  # no more than the evaluator takes
+
+
+def test_every_search_option_reaches_the_core() -> None:
+    """A changed option changes the parameters, but for those that the driver and the output use
+    themselves."""
+    elsewhere = {
+        "minibatch_size", "batches_in_flight", "smart_pruning_factor",
+        "cpuct_at_root", "cpuct_base_at_root", "cpuct_factor_at_root", "fpu_value_at_root",
+    }  # fmt: skip
+
+    def values(options: Options) -> dict[str, object]:
+        params = search_params(options, 1)
+        return {name: getattr(params, name) for name in dir(params) if not name.startswith("_")}
+
+    for spec in OPTIONS:
+        if spec.section not in ("search", "batching") or spec.attribute in elsewhere:
+            continue
+        if isinstance(spec.default, bool):
+            other: object = not spec.default
+        elif spec.choices:
+            other = spec.choices[-1]
+        else:
+            assert spec.low is not None and spec.high is not None
+            other = type(spec.default)(spec.low if spec.default != spec.low else spec.low + 1)
+        base = Options().changed(cpuct_at_root=3.0)
+        assert values(base.changed(**{spec.attribute: other})) != values(base), spec.name
+    own = Options().changed(root_has_own_cpuct=True, fpu_strategy_at_root="absolute")
+    for name in ("cpuct_at_root", "cpuct_base_at_root", "cpuct_factor_at_root", "fpu_value_at_root"):
+        assert values(own.changed(**{name: 2.5})) != values(own), name

@@ -1,0 +1,299 @@
+"""The UCI engine as a process: every command, bad input, and nothing but UCI on standard output."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import chess
+import pytest
+
+from engine.options import OPTIONS
+from tests.engine.uci.uci_process import UciProcess
+from tests.paths import REPOSITORY
+
+MATED = "7k/6Q1/6K1/8/8/8/8/8 b - - 0 1"
+STALEMATED = "7k/5Q2/6K1/8/8/8/8/8 b - - 0 1"
+
+
+def test_uci_lists_every_option_once() -> None:
+    with UciProcess() as engine:
+        lines = engine.ask("uci", "uciok")
+        assert lines[0].startswith("id name Wavefront")
+        named = [line.split(" type ")[0].removeprefix("option name ") for line in lines if "option" in line]
+        assert named == [spec.name for spec in OPTIONS] + ["ClearTree", "UCI_EngineAbout"]
+
+
+def test_a_whole_conversation() -> None:
+    with UciProcess("SmartPruningFactor 0") as engine:
+        engine.ask("uci", "uciok")
+        assert engine.sync() == []
+        engine.send("ucinewgame")
+        engine.send("position startpos moves e2e4 e7e5")
+        lines = engine.ask("go nodes 500", "bestmove")
+        last = lines[-2].split()
+        for word in ("depth", "seldepth", "time", "nodes", "score", "hashfull", "nps", "tbhits", "pv"):
+            assert word in last
+        assert int(last[last.index("nodes") + 1]) >= 500
+        assert last[last.index("pv") + 1] == lines[-1].split()[1]
+
+
+def test_isready_is_answered_while_searching_and_stop_ends_it() -> None:
+    with UciProcess() as engine:
+        engine.send("position startpos")
+        engine.send("go infinite")
+        engine.until("info depth")
+        assert not any(line.startswith("bestmove") for line in engine.sync())
+        assert engine.ask("stop", "bestmove")[-1].split()[1] in legal_moves()
+
+
+def legal_moves(fen: str = chess.STARTING_FEN) -> set[str]:
+    return {move.uci() for move in chess.Board(fen).legal_moves}
+
+
+@pytest.mark.parametrize("fen", [MATED, STALEMATED])
+def test_a_finished_game_has_no_best_move(fen: str) -> None:
+    with UciProcess() as engine:
+        engine.send(f"position fen {fen}")
+        lines = engine.ask("go nodes 10", "bestmove")
+        assert lines[-2] == f"info depth 0 score {'mate 0' if fen == MATED else 'cp 0'}"
+        assert lines[-1] == "bestmove (none)"
+
+
+def test_go_infinite_waits_for_stop_even_when_all_is_known() -> None:
+    with UciProcess() as engine:
+        for fen in (MATED, "7k/5Q2/6K1/8/8/8/8/8 w - - 0 1"):
+            engine.send(f"position fen {fen}")
+            engine.send("go infinite")
+            assert not any(line.startswith("bestmove") for line in engine.sync())
+            engine.ask("stop", "bestmove")
+
+
+def test_a_mate_is_found_and_reported() -> None:
+    with UciProcess() as engine:
+        engine.send("position fen 6k1/5ppp/8/8/8/8/8/K2R4 w - - 0 1")
+        lines = engine.ask("go mate 1", "bestmove")
+        assert " score mate 1 " in lines[-2]
+        assert lines[-1].split()[1] == "d1d8"
+
+
+def test_a_forced_move_is_played_at_once_under_a_clock() -> None:
+    with UciProcess() as engine:
+        engine.send("position fen 7k/8/8/8/8/8/1r6/K7 w - - 0 1")
+        lines = engine.ask("go wtime 10000000 btime 10000000", "bestmove")
+        assert lines[-1].split()[1] == "a1b2"
+
+
+def test_searchmoves_are_obeyed_and_illegal_ones_reported() -> None:
+    with UciProcess() as engine:
+        engine.send("position startpos")
+        assert engine.best_move("go nodes 200 searchmoves a2a3 h2h3") in ("a2a3", "h2h3")
+        lines = engine.ask("go nodes 200 searchmoves e2e5 a2a4", "bestmove")
+        assert "e2e5" in lines[0] and lines[0].startswith("info string error")
+        assert lines[-1].split()[1] == "a2a4"
+
+
+def test_multipv_shows_that_many_different_lines() -> None:
+    with UciProcess("MultiPV 4", "UCI_ShowWDL true") as engine:
+        engine.send("position startpos")
+        last = engine.ask("go nodes 500", "bestmove")[-5:-1]
+        assert [line.split()[line.split().index("multipv") + 1] for line in last] == list("1234")
+        assert len({line.split(" pv ")[1].split()[0] for line in last}) == 4
+        assert all(" wdl " in line for line in last)
+
+
+@pytest.mark.parametrize(
+    "go", ["go depth 3", "go movetime 50", "go wtime 500 btime 500", "go nodes 1", "go nodes 100 ponder"]
+)
+def test_every_limit_ends_with_a_legal_move(go: str) -> None:
+    with UciProcess() as engine:
+        engine.send("position startpos")
+        if "ponder" in go:
+            engine.send(go)
+            assert not any(line.startswith("bestmove") for line in engine.sync())
+            best = engine.ask("ponderhit", "bestmove")[-1].split()[1]
+        else:
+            best = engine.best_move(go)
+        assert best in legal_moves()
+
+
+def test_ponderhit_starts_the_clock() -> None:
+    with UciProcess("Ponder true") as engine:
+        engine.send("position startpos moves e2e4")
+        engine.send("go ponder wtime 200 btime 200")
+        engine.sync()
+        engine.ask("ponderhit", "bestmove")
+
+
+def test_a_bad_position_is_explained_and_the_last_one_kept() -> None:
+    with UciProcess() as engine:
+        engine.send("position fen 6k1/5ppp/8/8/8/8/8/K2R4 w - - 0 1")
+        for bad in (
+            "position",
+            "position fen 8/8/8/8/8/8/8/8 w - - 0 1",
+            "position fen rubbish",
+            "position startpos moves e2e4 e2e4",
+            "position startpos moves e2e9",
+            "position fen " + "k" * 1_000_000,
+        ):
+            engine.send(bad)
+            said = engine.sync()
+            assert len(said) == 1 and said[0].startswith("info string error: position"), (bad[:60], said)
+        assert engine.best_move("go mate 1") == "d1d8"
+
+
+def test_bad_options_are_explained_and_the_old_value_kept() -> None:
+    with UciProcess("MultiPV 2") as engine:
+        for bad in ("setoption name MultiPV value 0", "setoption name Nonsense value 1", "setoption"):
+            engine.send(bad)
+            said = engine.sync()
+            assert len(said) == 1 and said[0].startswith("info string error"), said
+        engine.send("position startpos")
+        assert " multipv 2 " in engine.ask("go nodes 100", "bestmove")[-2]
+
+
+def test_commands_that_mean_nothing_are_reported_and_survived() -> None:
+    with UciProcess() as engine:
+        for line in ("hello", "GO nodes 5", "\x00\x01", "xyzzy " * 100_000, "ponderhit", "stop"):
+            engine.send(line)
+        engine.send_bytes(b"\xff\xfe\xfd\n\r\n\r\nregister later\r\ndebug on\r\n")
+        said = engine.sync()
+        assert all(line.startswith("info string unknown command") for line in said)
+        assert len(said) == 5
+        engine.send("position startpos")
+        assert engine.best_move("go nodes 10") in legal_moves()
+
+
+def test_random_bytes_are_survived() -> None:
+    chance = random.Random(20)
+    words = (
+        b"go position startpos moves fen setoption name value nodes 1 -7 stop e2e4 debug searchmoves".split()
+    )
+    words += [b"MultiPV", b"\x00", b"\xc3\x28", b"8/8"]
+    with UciProcess() as engine:
+        for _round in range(5):
+            lines = []
+            for _line in range(200):
+                if chance.random() < 0.5:
+                    line = b" ".join(chance.choices(words, k=chance.randrange(1, 9)))
+                else:
+                    line = bytes(chance.randrange(256) for _byte in range(chance.randrange(40)))
+                lines.append(line.replace(b"quit", b"").replace(b"LogFile", b""))
+            engine.send_bytes(b"\n".join(lines) + b"\nstop\n")
+            engine.sync()
+        engine.send("ucinewgame")
+        engine.send("position startpos")
+        assert engine.best_move("go nodes 10") in legal_moves()
+
+
+def test_the_end_of_input_ends_the_engine() -> None:
+    with UciProcess() as engine:
+        engine.send("position startpos")
+        engine.send("go infinite")
+        engine.until("info depth")
+        engine.end_input()
+        status, rest = engine.wait()
+        assert status == 0
+        assert rest[-1].startswith("bestmove")
+
+
+def test_a_bounded_search_is_finished_at_the_end_of_input() -> None:
+    with UciProcess("SmartPruningFactor 0") as engine:
+        engine.send("position startpos")
+        engine.send("go nodes 300")
+        engine.end_input()
+        status, rest = engine.wait()
+        assert status == 0
+        nodes = [line.split()[line.split().index("nodes") + 1] for line in rest if " nodes " in line]
+        assert int(nodes[-1]) >= 300
+
+
+def test_commands_during_a_search_end_it_in_order() -> None:
+    with UciProcess() as engine:
+        engine.send("position startpos")
+        for _go in range(3):
+            engine.send("go infinite")
+        engine.send("position startpos moves e2e4")
+        engine.sync()
+        assert sum(line.startswith("bestmove") for line in engine.heard) == 3
+        assert engine.best_move("go nodes 50") in legal_moves(
+            "rnbqkbnr/pppppppp/8/8/4P3/8/PPPP1PPP/RNBQKBNR b KQkq - 0 1"
+        )
+
+
+def test_an_option_set_during_a_search_counts_for_the_next() -> None:
+    with UciProcess() as engine:
+        engine.send("position startpos")
+        engine.send("go infinite")
+        engine.send("setoption name MultiPV value 2")
+        engine.sync()
+        engine.ask("stop", "bestmove")
+        assert " multipv 2 " in engine.ask("go nodes 50", "bestmove")[-2]
+
+
+def test_the_tree_is_kept_between_moves_and_cleared_by_the_button() -> None:
+    with UciProcess() as engine:
+        engine.send("position startpos")
+        lines = engine.ask("go nodes 2000", "bestmove")
+        variation = lines[-2].split(" pv ")[1].split()
+        engine.send(f"position startpos moves {variation[0]} {variation[1]}")
+        kept = engine.ask("go nodes 1", "bestmove")[-2].split()
+        assert int(kept[kept.index("nodes") + 1]) > 1
+        engine.send("setoption name ClearTree")
+        fresh = engine.ask("go nodes 1", "bestmove")[-2].split()
+        assert int(fresh[fresh.index("nodes") + 1]) <= 2
+
+
+def test_move_statistics_and_the_log_file(tmp_path: Path) -> None:
+    log = tmp_path / "a log.txt"
+    with UciProcess("VerboseMoveStats true", f"LogFile {log}") as engine:
+        engine.send("position startpos")
+        lines = engine.ask("go nodes 50", "bestmove")
+        assert sum("(P:" in line for line in lines) == 20
+    text = log.read_text()
+    assert "> go nodes 50" in text and "< bestmove" in text
+
+
+def test_a_log_file_that_cannot_be_written_is_reported() -> None:
+    with UciProcess("LogFile /nowhere/at/all") as engine:
+        assert any("LogFile" in line for line in engine.sync())
+
+
+def test_stray_output_does_not_reach_the_gui() -> None:
+    script = (
+        "import os, sys\n"
+        "from engine.uci.output import Output\n"
+        "output = Output()\n"
+        "print('stray print'); sys.stdout.flush(); os.write(1, b'stray write')\n"
+        "output.send('uciok')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True, timeout=60)
+    assert done.stdout.splitlines() == [b"uciok"]
+    assert b"stray print" in done.stderr and b"stray write" in done.stderr
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs a POSIX shell")
+def test_an_engine_without_standard_error_still_speaks_uci() -> None:
+    done = subprocess.run(
+        ["sh", "-c", '"$0" "$1" 2>&-', sys.executable, str(REPOSITORY / "run_engine.py")],
+        input=b"setoption name Backend value random\nposition startpos\ngo nodes 10\n",
+        capture_output=True,
+        timeout=60,
+    )
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[-1].startswith(b"bestmove ")
+
+
+def test_nothing_heavy_is_imported_before_uciok() -> None:
+    script = (
+        "import sys, engine.cli, engine.uci.loop\n"
+        "heavy = {'numpy', 'zmq', 'chess', 'msgpack', 'engine._core', 'argparse', 'subprocess'}\n"
+        "print(sorted(heavy & set(sys.modules)))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, check=True, text=True, timeout=60
+    )
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,184 @@
+"""Games spread over a Ray cluster on this machine with two nodes to work on, one of which is killed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+pytest.importorskip("ray", reason="needs Ray: pip install '.[cluster]'")
+
+from engine.evaluation.link import EvaluatorSettings, evaluator_command
+from engine.games.openings import Opening
+from engine.games.record import GameRecord
+from engine.match.config import Adjudication, MatchConfig, PlayerConfig
+from engine.match.runner import MatchRunner, MatchState
+from engine.match.timecontrol import TimeControl
+from engine.options import Options
+from engine.selfplay.archive import Folder, GameEntry
+from engine.selfplay.job import SelfPlayJob
+from engine.selfplay.runner import SelfPlayRunner
+from engine.workers.executor import PlaceError
+from engine.workers.ray import ClusterPlace, cluster_place
+from tests.engine.selfplay.test_selfplay import RANDOM, Notes, check_folder, config
+from tests.paths import DATA
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+
+START = Opening("initial position")
+FAST_DETECTION = {"health_check_period_ms": 500, "health_check_failure_threshold": 3}
+
+
+@pytest.fixture
+def cluster() -> Iterator[Any]:
+    """A head that does no work, and two nodes that do."""
+    from ray.cluster_utils import Cluster
+
+    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "_system_config": FAST_DETECTION})
+    for _ in range(2):
+        made.add_node(num_cpus=1)
+    yield made
+    made.shutdown()
+
+
+def embedded_evaluators() -> set[int]:
+    """Process ids of the evaluators that engines on this machine have started for the random backend."""
+    wanted = evaluator_command(EvaluatorSettings.of(RANDOM))[1:]
+    found = set()
+    for process in psutil.process_iter(["cmdline"]):
+        if (process.info["cmdline"] or [])[1:] == wanted:
+            found.add(process.pid)
+    return found
+
+
+def kill_a_node(cluster: Any) -> None:
+    node = next(node for node in cluster.list_all_nodes() if not node.is_head())
+    cluster.remove_node(node, allow_graceful=False)
+
+
+class KillsNode(Notes):
+    """Kills a node of the cluster when some games are over."""
+
+    def __init__(self, cluster: Any, after: int) -> None:
+        super().__init__()
+        self._cluster = cluster
+        self._after = after
+
+    def game_over(self, runner: SelfPlayRunner, entry: GameEntry) -> None:
+        super().game_over(runner, entry)
+        if len(self.entries) == self._after:
+            kill_a_node(self._cluster)
+
+
+def test_a_killed_node_s_games_are_played_on_the_other_one(cluster: Any, tmp_path: Path) -> None:
+    before = embedded_evaluators()
+    places: list[ClusterPlace[Any]] = []
+
+    def make_place(job: Any, log: Any) -> Any:
+        places.append(ClusterPlace(cluster.address, job, log))
+        return places[0]
+
+    games = 16
+    view = KillsNode(cluster, after=4)
+    runner = SelfPlayRunner(
+        config(tmp_path / "run", games=games, nodes=30, max_plies=120, concurrency=8),
+        view,
+        make_place=make_place,
+    )
+    assert asyncio.run(runner.run()) == "finished"
+    check_folder(Folder(tmp_path / "run"), games)
+    assert sorted(entry.number for entry in view.entries) == list(range(games))
+    assert any("lost" in note for note in view.notes)
+    assert runner.totals.games == games
+    assert runner.pace.evaluations > 0
+    psutil.wait_procs([psutil.Process(pid) for pid in embedded_evaluators() - before], timeout=20)
+    assert embedded_evaluators() <= before
+
+
+def test_network_files_travel_to_the_nodes(cluster: Any, tmp_path: Path) -> None:
+    network = tmp_path / "net.pb.gz"
+    network.write_bytes((DATA / "lc0" / "nets" / "enc_mixed.pb.gz").read_bytes())
+    seen: list[str] = []
+
+    async def play() -> list[Any]:
+        job = SelfPlayJob(config(tmp_path, options=RANDOM.changed(weights=str(network))), (START,))
+        place = ClusterPlace[Any](cluster.address, job, seen.append)
+        try:
+            await place.open()
+            network.unlink()
+            return await place.play([0, 1])
+        finally:
+            await place.close()
+
+    games = asyncio.run(play())
+    assert [game.record.number for game in games] == [0, 1]
+
+
+def test_a_network_that_no_node_can_use_is_one_clear_error(cluster: Any, tmp_path: Path) -> None:
+    network = tmp_path / "net.pb.gz"
+    network.write_bytes(b"no network")
+    runner = SelfPlayRunner(
+        config(tmp_path / "run", options=RANDOM.changed(weights=str(network))),
+        Notes(),
+        make_place=cluster_place(cluster.address),
+    )
+    with pytest.raises(PlaceError, match="no node of the Ray cluster"):
+        asyncio.run(runner.run())
+
+
+class KillsNodeOfMatch:
+    """A view of a match that kills a node of the cluster when some games are over."""
+
+    def __init__(self, cluster: Any, after: int) -> None:
+        self.records: list[GameRecord] = []
+        self.notes: list[str] = []
+        self._cluster = cluster
+        self._after = after
+
+    def started(self, state: MatchState) -> None:
+        pass
+
+    def game_over(self, state: MatchState, record: GameRecord) -> None:
+        self.records.append(record)
+        if len(self.records) == self._after:
+            kill_a_node(self._cluster)
+
+    def tick(self, state: MatchState) -> None:
+        pass
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+def test_a_match_has_the_same_games_and_statistics_as_on_one_machine(cluster: Any, tmp_path: Path) -> None:
+    random = Options(backend="random", hash=1, tree_memory=16)
+    match = MatchConfig(
+        players=(
+            PlayerConfig("few", TimeControl(nodes=2), random),
+            PlayerConfig("many", TimeControl(nodes=30), random),
+        ),
+        games=12,
+        concurrency=6,
+        adjudication=Adjudication(max_moves=40),
+        output=str(tmp_path / "match"),
+    )
+    view = KillsNodeOfMatch(cluster, after=2)
+    runner = MatchRunner(match, view, make_place=cluster_place(cluster.address))
+    assert asyncio.run(runner.run()) == "finished"
+    assert any("lost" in note for note in view.notes)
+    assert sorted(record.number for record in view.records) == list(range(12))
+    standings = runner.state.standings
+    assert standings.tally(0, 1).finished_pairs == 6
+    for record in view.records:
+        scheduled = match.schedule[record.number]
+        assert (record.white, record.black) == (scheduled.white, scheduled.black)
+    by_pair = {record.pair: record.opening for record in view.records}
+    assert all(by_pair[record.pair] == record.opening for record in view.records)
+    # A local run goes on with what the cluster has played, and finds nothing left to do.
+    again = MatchRunner(match, KillsNodeOfMatch(cluster, after=99))
+    assert asyncio.run(again.run()) == "finished"
+    assert again.state.standings.tally(0, 1) == standings.tally(0, 1)

@@ -1,0 +1,44 @@
+"""What `--ray` says when there is no cluster to play on. Needs none."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+
+from engine.games.openings import Opening
+from engine.selfplay.config import SelfPlayConfig
+from engine.selfplay.game import PlayedGame
+from engine.selfplay.job import SelfPlayJob
+from engine.workers.executor import PlaceError
+from engine.workers.ray import ClusterPlace
+
+
+def opened(address: str, config: SelfPlayConfig) -> None:
+    async def run() -> None:
+        job = SelfPlayJob(config, (Opening("initial position"),))
+        place = ClusterPlace[PlayedGame](address, job, lambda text: None)
+        try:
+            await place.open()
+        finally:
+            await place.close()
+
+    asyncio.run(run())
+
+
+def test_without_ray_the_package_to_install_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(PlaceError, match=r"pip install '\.\[cluster\]'"):
+        opened("auto", SelfPlayConfig(output=str(tmp_path)))
+
+
+def test_an_address_where_nobody_listens_is_an_error_at_once(tmp_path: Path) -> None:
+    pytest.importorskip("ray", reason="needs Ray: pip install '.[cluster]'")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    for address in (f"127.0.0.1:{port}", f"ray://127.0.0.1:{port}"):
+        with pytest.raises(PlaceError, match=f"no Ray cluster at {address}"):
+            opened(address, SelfPlayConfig(output=str(tmp_path)))

@@ -1,0 +1,315 @@
+"""Games in several processes: each counted once, whoever is killed, and nothing left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from engine import Engine
+from engine.evaluation.link import evaluator_environment
+from engine.games.record import GameRecord
+from engine.match.config import Adjudication
+from engine.match.results.sprt import Sprt
+from engine.match.runner import MatchRunner, MatchState
+from engine.selfplay.archive import Folder
+from engine.selfplay.runner import SelfPlayRunner
+from engine.workers.executor import PlaceError
+from engine.workers.local import MachinePlace, workers_for
+from protocol.client import EvaluatorClient
+from protocol.messages import Curve
+from tests.engine.match.matches import Recorder, engine, match, play, replay
+from tests.engine.match.test_resume import assert_complete, journal_numbers, read_games, runner_process
+from tests.engine.selfplay.test_selfplay import Notes, check_folder
+from tests.engine.selfplay.test_selfplay import config as selfplay
+from tests.engine.workers.scripted_job import ScriptedJob
+from tests.paths import DATA
+
+GAMES = 16
+
+FLAGS = (
+    *("--player", "name=a,nodes=12", "--player", "name=b,nodes=6", "--workers", "2"),
+    *("--each", "backend=random,hash=1", "--games", str(GAMES), "--concurrency", "4"),
+    *("--max-moves", "40", "--output", "out"),
+)
+
+CPU: Curve = ((1, 4.0), (32, 40.0), (64, 76.0))
+H200: Curve = ((1, 0.2), (256, 0.6), (1024, 1.6))
+
+
+def children(kind: str, pid: int | None = None) -> list[psutil.Process]:
+    """Processes of a runner: "engine.workers.child" or "evaluator"."""
+    return [child for child in psutil.Process(pid).children() if kind in child.cmdline()]
+
+
+def workers(pid: int | None = None) -> list[psutil.Process]:
+    return children("engine.workers.child", pid)
+
+
+def own_processes() -> list[psutil.Process]:
+    return workers() + children("evaluator")
+
+
+class Kills(Recorder):
+    """Kills a process when some games are over."""
+
+    def __init__(self, kind: str, after: int) -> None:
+        super().__init__()
+        self._kind = kind
+        self._after = after
+        self.killed: list[psutil.Process] = []
+
+    def game_over(self, state: MatchState, record: GameRecord) -> None:
+        super().game_over(state, record)
+        if len(self.records) == self._after:
+            self.killed = children(self._kind)[:1]
+            for process in self.killed:
+                process.kill()
+
+
+@pytest.mark.parametrize(
+    ("curves", "games", "cores", "expected"),
+    [
+        ([CPU], 64, 64, 1),
+        ([], 64, 64, 1),
+        ([((1, 0.2), (1024, 20.0))], 256, 64, 1),  # a large network on a fast device
+        ([H200], 64, 64, 11),
+        ([H200], 64, 8, 6),
+        ([H200], 6, 64, 3),
+        ([H200], 1, 64, 1),
+        ([H200], 64, 1, 1),
+        ([H200, H200], 64, 64, 22),
+    ],
+)
+def test_processes_follow_from_the_evaluators_curves(
+    curves: list[Curve], games: int, cores: int, expected: int
+) -> None:
+    assert workers_for(curves, games, cores) == expected
+
+
+def test_a_match_in_processes_has_each_game_once_and_sums_up_their_statistics(tmp_path: Path) -> None:
+    class Looks(Recorder):
+        processes = (0, 0)
+
+        def started(self, state: MatchState) -> None:
+            super().started(state)
+            self.processes = (len(workers()), len(children("evaluator")))
+
+    few, many = engine("few", nodes=2), engine("many", nodes=30)
+    config = match(
+        tmp_path,
+        [few, many],
+        games=12,
+        concurrency=6,
+        workers=3,
+        adjudication=Adjudication(max_moves=40),
+    )
+    ending, runner, view = play(config, Looks())
+    assert ending == "finished"
+    assert isinstance(view, Looks)
+    assert view.processes == (3, 1)
+    assert sorted(record.number for record in view.records) == list(range(12))
+    standings, speed = runner.state.standings, runner.state.speed
+    assert standings.tally(0, 1).finished_pairs == 6
+    by_pair = {record.pair: record.opening for record in view.records}
+    assert all(by_pair[record.pair] == record.opening for record in view.records)
+    assert len(replay(config.files.pgn)) == 12
+    assert speed.concurrency == 6
+    assert speed.moves == sum(len(record.moves) for record in view.records)
+    assert speed.evaluations > speed.moves
+    assert speed.positions_per_second > 0
+    assert speed.mean_batch >= 1
+    assert own_processes() == []
+
+
+def test_players_with_other_networks_and_backends_are_served_in_all_processes(tmp_path: Path) -> None:
+    players = [engine("a"), engine("b", threads=2), engine("c")]
+    config = match(tmp_path, players, games=2, concurrency=4, workers=2)
+    ending, _, view = play(config)
+    assert ending == "finished", view.notes
+    assert len(view.records) == 6
+    assert own_processes() == []
+
+
+def test_an_evaluator_that_runs_is_used_by_all_and_loads_each_network_once(tmp_path: Path) -> None:
+    nets = [str(DATA / "lc0" / "nets" / name) for name in ("enc_mixed.pb.gz", "attn_128x4_smolgen.pb.gz")]
+    with Engine(backend="random") as running:
+        address = running.evaluator_address
+        players = [engine(name, weights=net, evaluator=address) for name, net in zip("ab", nets, strict=True)]
+        config = match(tmp_path, players, games=4, concurrency=4, workers=2)
+        ending, _, view = play(config)
+        assert ending == "finished", view.notes
+        with EvaluatorClient(address) as client:
+            assert len(client.networks) == 3  # its own, and two for the match
+
+
+def play_all(tmp_path: Path, view: Kills) -> None:
+    """Play a match that something is killed in: each game is to be counted once, and nobody left behind."""
+    config = match(
+        tmp_path,
+        [engine("a", nodes=12), engine("b", nodes=6)],
+        games=GAMES,
+        concurrency=4,
+        workers=2,
+        adjudication=Adjudication(max_moves=40),
+    )
+    ending, _, _ = play(config, view)
+    assert ending == "finished"
+    assert sorted(record.number for record in view.records) == list(range(GAMES))
+    assert own_processes() == []
+
+
+def test_a_killed_worker_s_games_are_played_again(tmp_path: Path) -> None:
+    view = Kills("engine.workers.child", after=3)
+    play_all(tmp_path, view)
+    assert len(view.killed) == 1
+    assert any("lost: its process" in note for note in view.notes)
+
+
+def test_a_killed_evaluator_is_started_again_for_all_workers(tmp_path: Path) -> None:
+    view = Kills("evaluator", after=3)
+    play_all(tmp_path, view)
+    assert any("evaluator lost" in note for note in view.notes)
+
+
+def test_an_sprt_ends_the_games_of_all_workers(tmp_path: Path) -> None:
+    config = match(
+        tmp_path,
+        [engine("a", nodes=30), engine("b", nodes=2)],
+        games=4000,
+        concurrency=8,
+        workers=2,
+        sprt=Sprt(0, 400, alpha=0.3, beta=0.3),
+        adjudication=Adjudication(max_moves=40),
+    )
+    ending, runner, _ = play(config)
+    assert ending == "sprt"
+    assert runner.state.standings.games < 4000
+    assert own_processes() == []
+
+
+def test_self_play_in_processes_writes_each_game_once(tmp_path: Path) -> None:
+    view = Notes()
+    runner = SelfPlayRunner(selfplay(tmp_path / "run", games=8, concurrency=4, workers=2), view)
+    assert asyncio.run(runner.run()) == "finished"
+    check_folder(Folder(tmp_path / "run"), 8)
+    assert runner.pace.evaluations > runner.pace.positions
+    assert own_processes() == []
+
+
+@pytest.mark.skipif(os.name != "posix", reason="there is no SIGKILL")
+def test_nothing_is_left_of_a_killed_match_and_it_goes_on(tmp_path: Path) -> None:
+    with runner_process(tmp_path, *FLAGS) as process:
+        read_games(process, 3)
+        left = psutil.Process(process.pid).children(recursive=True)
+        assert len(workers(process.pid)) == 2
+        process.kill()
+        process.wait()
+        _, alive = psutil.wait_procs(left, timeout=30)
+        assert not alive
+    before = journal_numbers(tmp_path)
+    assert 3 <= len(before) < GAMES
+    with runner_process(tmp_path, *FLAGS) as process:
+        output, _ = process.communicate(timeout=120)
+        assert process.returncode == 0, output
+    assert f"{len(before)} games are played already" in output
+    assert_complete(tmp_path, GAMES)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends the signal of Ctrl-C")
+def test_ctrl_c_ends_workers_and_evaluator_and_keeps_the_games(tmp_path: Path) -> None:
+    with runner_process(tmp_path, *FLAGS, start_new_session=True) as process:
+        read_games(process, 3)
+        left = psutil.Process(process.pid).children(recursive=True)
+        os.killpg(process.pid, signal.SIGINT)
+        output, _ = process.communicate(timeout=30)
+        assert process.returncode == 130
+        assert "interrupted" in output
+        assert "Traceback" not in output
+        assert not any(child.is_running() for child in left)
+    assert json.loads((tmp_path / "out.json").read_text("utf-8"))["games"] == len(journal_numbers(tmp_path))
+
+
+def test_a_cluster_s_nodes_have_no_workers_of_this_machine(tmp_path: Path) -> None:
+    with runner_process(tmp_path, *FLAGS, "--ray", "auto") as process:
+        output, _ = process.communicate(timeout=30)
+    assert process.returncode == 2
+    assert "with --ray leave them out" in output
+
+
+# -- the crew, with jobs that need no evaluator --------------------------------------------------------------
+
+
+def scripted(job: ScriptedJob, games: int) -> tuple[list[tuple[int, int]], MachinePlace[Any], list[str]]:
+    """Play games in two processes."""
+    notes: list[str] = []
+    place = MachinePlace[Any](2, job, notes.append)
+
+    async def run() -> list[tuple[int, int]]:
+        try:
+            assert await place.open() == 8
+            lists = await asyncio.gather(*(place.play([number]) for number in range(games)))
+            return [game for found in lists for game in found]
+        finally:
+            await place.close()
+
+    return asyncio.run(run()), place, notes
+
+
+def test_games_are_shared_out_and_messages_and_statistics_come_back(tmp_path: Path) -> None:
+    played, place, notes = scripted(ScriptedJob(str(tmp_path)), 8)
+    assert [number for number, _ in played] == list(range(8))
+    assert sorted([pid for _, pid in played].count(pid) for pid in {pid for _, pid in played}) == [4, 4]
+    total = place.statistics()
+    assert (total.searches, total.evaluations, total.moves) == (8, 800, 24)
+    assert total.mean_batch == pytest.approx(20)
+    assert sum("one of 2 processes" in note for note in notes) == 8
+
+
+def test_a_worker_that_dies_is_replaced(tmp_path: Path) -> None:
+    played, _, notes = scripted(ScriptedJob(str(tmp_path), deaths=2), 6)
+    assert sorted(number for number, _ in played) == list(range(6))
+    assert sum("ended with exit code 3" in note for note in notes) == 2
+
+
+def test_workers_that_only_die_are_given_up_with_the_reason(tmp_path: Path) -> None:
+    with pytest.raises(PlaceError, match=r"no worker process can play .*exit code 3"):
+        scripted(ScriptedJob(str(tmp_path), deaths=1000), 1)
+
+
+def test_games_that_always_fail_are_given_up_with_the_reason(tmp_path: Path) -> None:
+    with pytest.raises(PlaceError, match=r"no worker process can play .*the board is gone"):
+        scripted(ScriptedJob(str(tmp_path), refuses_to_play="the board is gone"), 1)
+
+
+def test_what_keeps_workers_from_starting_is_told_at_once(tmp_path: Path) -> None:
+    with pytest.raises(PlaceError, match=r"^no board here$"):
+        scripted(ScriptedJob(str(tmp_path), refuses_to_open="no board here"), 1)
+
+
+def test_a_network_that_cannot_be_read_is_one_clear_error(tmp_path: Path) -> None:
+    weights = str(tmp_path / "nothing.pb.gz")
+    config = match(tmp_path, [engine("a", weights=weights), engine("b")], concurrency=4, workers=2)
+    runner = MatchRunner(config, Recorder())
+    with pytest.raises(PlaceError, match=r"nothing\.pb\.gz"):
+        asyncio.run(runner.run())
+    assert own_processes() == []
+
+
+def test_a_worker_whose_starter_is_gone_ends(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", "engine.workers.child"],
+        stdin=subprocess.PIPE,
+        env=evaluator_environment(),
+    )
+    assert process.stdin is not None
+    process.stdin.close()
+    assert process.wait(30) == 0

@@ -1,0 +1,132 @@
+"""The commands bench, simulate and status, and the command line that finds them."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+
+import pytest
+
+from evaluator import cli
+from evaluator.scheduling.simulation import POLICIES, curve_model
+from tests.evaluator.service.harness import numbered_batch, running
+
+
+def test_every_command_is_there() -> None:
+    for name in cli.COMMANDS:
+        module = importlib.import_module(f"evaluator.commands.{name.replace('-', '_')}")
+        assert module.HELP
+        assert callable(module.run)
+        assert callable(module.add_arguments)
+
+
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_every_command_explains_itself(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        cli.main([name, "--help"])
+    assert caught.value.code == 0
+    assert "usage: wavefront-evaluator" in capsys.readouterr().out
+
+
+def test_an_unknown_command_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["juggle"])
+    assert caught.value.code == 2
+    assert "juggle" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("service", [False, True], ids=["direct", "service"])
+def test_bench_gives_a_curve_as_json(service: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ["--service"] if service else []
+    assert (
+        cli.main(["bench", "--backend", "random", "--batch", "64,1", "--time-limit", "0.1", "--json", *flags])
+        == 0
+    )
+    report = json.loads(capsys.readouterr().out)
+    assert set(report) == {"device", "network", "knee", "curve"}
+    assert [point["batch"] for point in report["curve"]] == [1, 64]
+    for point in report["curve"]:
+        assert point["ms"] > 0
+        assert point["positions_per_second"] == pytest.approx(1000 * point["batch"] / point["ms"], rel=0.01)
+    assert report["knee"] in (1, 64)
+
+
+def test_bench_marks_the_knee_and_draws(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib")
+    plot = tmp_path / "bench.png"
+    assert cli.main(["bench", "--backend", "uniform", "--time-limit", "0.2", "--plot", str(plot)]) == 0
+    assert "knee" in capsys.readouterr().out
+    assert plot.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["--batch", "0"],
+        ["--batch", "x"],
+        ["--time-limit", "0"],
+        ["--threads", "0"],
+        ["--backend", "abacus"],
+        ["--network", "no-such-file"],
+    ],
+)
+def test_bench_says_what_is_wrong(flags: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["bench", *flags]) != 0
+    captured = capsys.readouterr()
+    assert captured.err.startswith("error: ")
+    assert captured.out == ""
+
+
+def test_simulate_compares_the_policies_on_a_measured_curve(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    curve = tmp_path / "curve.json"
+    points = [{"batch": 1, "ms": 1.0}, {"batch": 16, "ms": 2.0}, {"batch": 64, "ms": 6.0}]
+    curve.write_text(json.dumps({"curve": points}))
+    assert cli.main(["simulate", "--curve", str(curve), "--seconds", "0.2", "--json"]) == 0
+    results = json.loads(capsys.readouterr().out)
+    for outcomes in results.values():
+        assert set(outcomes) == set(POLICIES)
+        assert all(outcome["positions_per_second"] > 0 for outcome in outcomes.values())
+
+
+def test_simulate_prints_a_table_and_draws(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib")
+    plot = tmp_path / "simulation.png"
+    assert cli.main(["simulate", "--curve", "cpu2-resnet", "--seconds", "0.2", "--plot", str(plot)]) == 0
+    assert "three engines" in capsys.readouterr().out
+    assert plot.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_curve_that_is_none_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wrong = tmp_path / "wrong.json"
+    for text in (
+        "",
+        "[]",
+        "{}",
+        '{"curve": [{"batch": 1}]}',
+        '{"curve": []}',
+        '{"curve": [{"batch": 0, "ms": 1}]}',
+    ):
+        wrong.write_text(text)
+        with pytest.raises(ValueError):
+            curve_model(str(wrong))
+    assert cli.main(["simulate", "--curve", "no-such-curve"]) == 2
+    assert "h200-t82" in capsys.readouterr().err
+
+
+def test_status_shows_a_running_evaluator(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with running(tmp_path) as harness:
+        harness.client().evaluate(numbered_batch(3))
+        assert cli.main(["status", "--address", harness.address]) == 0
+        out = capsys.readouterr().out
+        assert f"{harness.address}: ready" in out
+        assert "network echo" in out
+        assert cli.main(["status", "--address", harness.address, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["metrics"]["positions"] == 3
+
+
+def test_status_says_that_nobody_is_there(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["status", "--address", "ipc:///tmp/no-such-evaluator", "--timeout", "5"]) == 1
+    assert "no evaluator listens" in capsys.readouterr().err

@@ -1,0 +1,135 @@
+"""Machines with AMD GPUs: mixed, integrated, unknown, with the wrong version, and with something missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from evaluator.backends import BackendError, gpu, open_backend
+from evaluator.backends.probe import probe_batch
+from evaluator.backends.reference import ReferenceBackend
+from evaluator.gpu.driver import discovery
+from evaluator.gpu.driver.discovery import discover
+from evaluator.gpu.run.in_flight import DIRECT_POSITIONS
+from evaluator.network.random_network import NetworkShape, random_network
+from tests.evaluator.gpu.fibers import open_again, open_on_fibers
+from tests.hip_runtime.command import AMD_NODES
+from tests.hip_runtime.standin import Runtime
+
+SHAPE = NetworkShape(
+    16, layers=1, heads=2, ffn=16, smolgen=(2, 8, 4), policy_width=16, value_channels=2, value_hidden=8
+)
+COPIED = DIRECT_POSITIONS + 1
+
+
+@pytest.fixture(scope="module")
+def network() -> Any:
+    return random_network(SHAPE, seed=3)
+
+
+@pytest.fixture
+def machine(runtime: Runtime, kernel_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runtime]:
+    """The runtime on a machine with a driver, so that devices are discovered."""
+    monkeypatch.setitem(discovery._DEVICE_NODES, "amd", AMD_NODES)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(kernel_cache.parent / "cache"))
+    gpu._found.cache_clear()
+    yield runtime
+    gpu._found.cache_clear()
+
+
+def test_two_kinds_of_gpus_work_side_by_side_from_one_cache(
+    runtime: Runtime, network: Any, tmp_path: Path
+) -> None:
+    runtime.reset("gfx1100;gfx942:sramecc+:xnack-")
+    backends = [open_again(network, tmp_path, device=index) for index in range(2)]
+    compiled = len(list(tmp_path.iterdir()))
+    expected = [ReferenceBackend(network).evaluate(probe_batch(3, seed=seed)).logits for seed in range(8)]
+    with ThreadPoolExecutor(4) as threads:
+        results = threads.map(
+            lambda seed: backends[seed % 2].evaluate(probe_batch(3, seed=seed)).logits, range(8)
+        )
+        assert all(np.allclose(a, b, atol=1e-4) for a, b in zip(results, expected, strict=True))
+    for backend in backends:
+        backend.close()
+    assert runtime.report().alive == {}
+    for index in range(2):
+        open_again(network, tmp_path, device=index).close()
+    assert len(list(tmp_path.iterdir())) == compiled  # nothing was compiled again
+
+
+def test_an_integrated_gpu_works_in_the_cpus_memory(
+    runtime: Runtime, network: Any, kernel_cache: Path
+) -> None:
+    devices = "gfx1151,integrated=1,memory_mb=256"
+    with open_on_fibers(runtime, network, kernel_cache, devices=devices, buckets=(4, COPIED)) as backend:
+        for count in (3, COPIED):
+            expected = ReferenceBackend(network).evaluate(probe_batch(count))
+            assert np.allclose(backend.evaluate(probe_batch(count)).logits, expected.logits, atol=1e-4)
+        report = runtime.report()
+        # Neither weights nor batches are copied, and nobody waits for the whole device.
+        assert not {"hipMemcpy", "hipMemcpyAsync", "hipDeviceSynchronize"} & set(report.calls)
+        assert all(slot.device_input == 0 for slot in backend.executor.slots)
+        assert backend.memory() == (report.used[0], 256 << 20)
+        assert report.used[0] > 0
+    assert runtime.report().alive == {}
+
+
+def test_the_batches_of_an_integrated_gpu_start_small(machine: Runtime) -> None:
+    machine.reset("gfx1151,integrated=1;gfx1100")
+    integrated, discrete = discover().devices
+    assert gpu.usual_buckets(integrated)[:4] == (1, 2, 4, 8)
+    assert gpu.usual_buckets(integrated)[-1] == gpu.INTEGRATED_MAX_BATCH
+    assert gpu.usual_buckets(discrete)[-1] == gpu.BUCKETS[-1]
+    assert gpu.usual_buckets(integrated, 512)[-1] == 512
+
+
+def test_an_unknown_gpu_gets_the_generic_kernels_and_says_so(
+    runtime: Runtime, network: Any, kernel_cache: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with open_on_fibers(runtime, network, kernel_cache, devices="gfx1399") as backend:
+        assert len(backend.evaluate(probe_batch(3))) == 3
+    assert "gfx1399) is not a known target; it gets the generic kernels" in caplog.text
+
+
+def test_a_backend_is_opened_by_its_devices_name(machine: Runtime, network: Any) -> None:
+    machine.reset("gfx1100,name=First;gfx906,name=Second")
+    options = {"precision": "fp32", "deterministic": True, "buckets": "4"}
+    with open_backend("gpu", network, device="amd:1", **options) as backend:
+        assert backend.device.startswith("Second (gfx906, fp32, HIP 7.15)")
+    with pytest.raises(BackendError, match=r"there are: amd:0 \(First\), amd:1 \(Second\)"):
+        open_backend("gpu", network, device="amd:2", **options)
+
+
+def test_a_hip_python_that_does_not_fit_rocm_is_named(machine: Runtime) -> None:
+    machine.reset(version=60400000)
+    assert "hip-python here is for HIP 7." in discover().problems["amd"]
+    assert "ROCm has HIP 6.4" in discover().problems["amd"]
+
+
+def test_a_driver_without_devices_is_named(machine: Runtime) -> None:
+    machine.reset("")
+    assert discover().problems["amd"] == "the driver sees no device"
+
+
+def test_a_driver_that_may_not_be_used_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    node = tmp_path / "kfd"
+    node.touch()
+    monkeypatch.setitem(discovery._DEVICE_NODES, "amd", (str(node),))
+    monkeypatch.setattr(discovery.os, "access", lambda *_: False)  # tests may run as root, whom nobody stops
+    assert f"no permission for {node}" in discover().problems["amd"]
+
+
+def test_whatever_is_wrong_with_a_gpu_the_cpu_is_used(machine: Runtime, network: Any) -> None:
+    machine.fail("hipSetDevice", 999, times=1000)
+    with open_backend("auto", network) as backend:
+        assert backend.name == "onnx"
+    machine.fail("hipGetDeviceProperties", 999, times=1000)
+    gpu._found.cache_clear()
+    with open_backend("auto", network) as backend:
+        assert backend.name == "onnx"
+    assert "hipGetDeviceProperties" in discover().problems["amd"]

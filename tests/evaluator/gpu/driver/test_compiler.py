@@ -1,0 +1,59 @@
+"""The cache of compiled kernels, and what a compiler's error looks like."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from evaluator.gpu.driver.compiler import Compiler, KernelKey, source
+from evaluator.gpu.driver.device import CompilationError, Device
+from evaluator.gpu.driver.target import Precision
+from tests.evaluator.gpu.fibers import open_amd
+from tests.hip_runtime.standin import Runtime
+
+KEY = KernelKey("policy", Precision.FP32, (("ATTENTION_POLICY", 0), ("ENTRIES", 8)))
+
+
+@pytest.fixture
+def device(runtime: Runtime) -> Device:
+    return open_amd()
+
+
+def test_includes_are_pasted_in_once() -> None:
+    text = source("gemm")
+    assert "#include" not in text
+    assert text.count("Copies 16 bytes, or writes zeros where !valid.") == 1
+
+
+def test_a_kernel_is_compiled_once_and_then_read(device: Device, tmp_path: Path) -> None:
+    first = Compiler(device, cache_folder=tmp_path)
+    first.load([(KEY, 0)])
+    first.load([(KEY, 0)])
+    assert first.compiled == 1
+    again = Compiler(device, cache_folder=tmp_path)
+    again.load([(KEY, 0)])
+    assert again.compiled == 0
+
+
+@pytest.mark.parametrize("damage", [b"", b"short", b"x" * 5000])
+def test_a_damaged_entry_is_compiled_again(device: Device, tmp_path: Path, damage: bytes) -> None:
+    Compiler(device, cache_folder=tmp_path).load([(KEY, 0)])
+    (entry,) = tmp_path.iterdir()
+    entry.write_bytes(damage)
+    again = Compiler(device, cache_folder=tmp_path)
+    again.load([(KEY, 0)])
+    assert again.compiled == 1
+
+
+def test_other_constants_are_another_kernel(device: Device, tmp_path: Path) -> None:
+    compiler = Compiler(device, cache_folder=tmp_path)
+    other = KernelKey("policy", Precision.FP32, (("ATTENTION_POLICY", 0), ("ENTRIES", 16)))
+    assert len(compiler.load([(KEY, 0), (other, 0)])) == 2
+    assert compiler.compiled == 2
+
+
+def test_an_error_names_what_the_compiler_said(device: Device, tmp_path: Path) -> None:
+    wrong = KernelKey("policy", Precision.FP32, (("ATTENTION_POLICY", 0),))
+    with pytest.raises(CompilationError, match="ENTRIES"):
+        Compiler(device, cache_folder=tmp_path).load([(wrong, 0)])

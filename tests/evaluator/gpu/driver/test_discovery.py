@@ -1,0 +1,99 @@
+"""Which devices there are, how they are named, and that having none breaks nothing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from evaluator.backends import available_backends, open_backend
+from evaluator.gpu.driver.device import DeviceError, DeviceInfo
+from evaluator.gpu.driver.discovery import discover, select, select_all
+from evaluator.gpu.driver.target import nvidia_target
+from evaluator.network.random_network import random_network
+
+DEVICES = tuple(
+    DeviceInfo(vendor, index, f"{vendor} {index}", nvidia_target(9, 0), 1 << 30, 8, "1", False)
+    for vendor, index in (("amd", 0), ("nvidia", 0), ("nvidia", 1))
+)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"), [("", 0), ("0", 0), ("2", 2), ("nvidia:0", 1), ("nvidia:1", 2), ("amd:0", 0)]
+)
+def test_devices_are_named_by_number_or_vendor(wanted: str, found: int) -> None:
+    assert select(DEVICES, wanted) is DEVICES[found]
+
+
+@pytest.mark.parametrize("wanted", ["3", "amd:1", "intel:0", "x", "-1"])
+def test_an_unknown_device_is_refused_with_the_list(wanted: str) -> None:
+    with pytest.raises(DeviceError, match=r"there are: amd:0 \(amd 0\), nvidia:0"):
+        select(DEVICES, wanted)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [
+        ("0+2", [0, 2]),
+        ("nvidia:1+amd:0", [2, 0]),
+        ("all", [0, 1, 2]),
+        ("nvidia:all", [1, 2]),
+        ("nvidia:all+amd:0", [1, 2, 0]),
+        ("1", [1]),
+    ],
+)
+def test_several_devices_are_named_at_once(wanted: str, found: list[int]) -> None:
+    assert select_all(DEVICES, wanted) == [DEVICES[index] for index in found]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [
+        ("0+3", "there is no device '3'"),
+        ("intel:all", "no device 'intel:all'"),
+        ("0+amd:0", "a device twice"),
+    ],
+)
+def test_several_devices_must_exist_and_differ(wanted: str, message: str) -> None:
+    with pytest.raises(DeviceError, match=message):
+        select_all(DEVICES, wanted)
+
+
+def test_a_device_that_is_left_out_does_not_renumber_the_others() -> None:
+    assert select(DEVICES[2:], "nvidia:1") is DEVICES[2]
+
+
+def test_every_vendor_has_a_device_or_a_reason() -> None:
+    found = discover()
+    assert {device.vendor for device in found.devices} | set(found.problems) == {"amd", "nvidia"}
+
+
+def test_without_a_gpu_the_cpu_is_used_and_the_reason_is_given() -> None:
+    reason = available_backends()["gpu"]
+    if reason is None:
+        pytest.skip("this machine has a GPU")
+    assert "amd:" in reason
+    assert "nvidia:" in reason
+    with open_backend("auto", random_network("tiny-resnet")) as backend:
+        assert backend.name == "onnx"
+
+
+def test_devices_command() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "evaluator", "devices"], capture_output=True, text=True, check=True
+    )
+    assert "amd" in done.stdout
+    assert "nvidia" in done.stdout
+
+
+def test_verify_command_passes_a_right_backend_and_fails_for_an_unknown_one() -> None:
+    command = [sys.executable, "-m", "evaluator", "verify", "--network", "random:tiny-resnet"]
+    done = subprocess.run(
+        [*command, "--backend", "onnx", "--positions", "3"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "ok" in done.stdout
+    done = subprocess.run([*command, "--backend", "none"], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "no backend 'none'" in done.stderr

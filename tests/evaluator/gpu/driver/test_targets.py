@@ -1,0 +1,51 @@
+"""What is known of architectures."""
+
+from __future__ import annotations
+
+import pytest
+
+from evaluator.gpu.driver.target import MatrixUnit, Precision, Target, amd_target, nvidia_target
+
+
+@pytest.mark.parametrize(
+    ("name", "wave", "unit"),
+    [
+        ("gfx906:sramecc+:xnack-", 64, MatrixUnit.FMA),
+        ("gfx90a:sramecc+:xnack-", 64, MatrixUnit.MFMA),
+        ("gfx942", 64, MatrixUnit.MFMA),
+        ("gfx1030", 32, MatrixUnit.FMA),
+        ("gfx1100", 32, MatrixUnit.WMMA_GFX11),
+        ("gfx1151", 32, MatrixUnit.WMMA_GFX11),
+        ("gfx1201", 32, MatrixUnit.WMMA_GFX12),
+    ],
+)
+def test_known_amd_targets(name: str, wave: int, unit: MatrixUnit) -> None:
+    target = amd_target(name)
+    assert (target.wave, target.unit, target.known) == (wave, unit, True)
+    assert ":" not in target.name
+    assert target.matrix_unit(Precision.FP32) is MatrixUnit.FMA
+
+
+def test_an_unknown_target_gets_the_generic_kernels_and_says_so() -> None:
+    target = amd_target("gfx1399")
+    assert target.unit is MatrixUnit.FMA
+    assert not target.known
+    assert nvidia_target(7, 5).unit is MatrixUnit.FMA
+    assert nvidia_target(9, 0).unit is MatrixUnit.MMA_SYNC
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        (amd_target("gfx803"), "gfx803 is not supported: AMD GPUs from gfx900"),
+        (nvidia_target(6, 1), "compute capability 6.1 is not supported"),
+    ],
+)
+def test_what_is_too_old_says_so(target: Target, message: str) -> None:
+    assert target.problem.startswith(message)
+
+
+def test_everything_newer_is_tried() -> None:
+    names = ("gfx900", "gfx90a", "gfx950", "gfx1010", "gfx1250", "gfx1399")
+    assert [amd_target(name).problem for name in names] == [""] * len(names)
+    assert nvidia_target(7, 5).problem == nvidia_target(12, 0).problem == ""

@@ -1,0 +1,134 @@
+"""All encoders in one launch: the same results as by many, and only where they can be had."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from evaluator.backends.gpu import GpuBackend
+from evaluator.backends.probe import probe_batch
+from evaluator.backends.reference import ReferenceBackend
+from evaluator.gpu.driver.compiler import Compiler
+from evaluator.gpu.driver.device import Device
+from evaluator.gpu.driver.target import Precision, Target, amd_target, nvidia_target
+from evaluator.gpu.plan.plan import Plan
+from evaluator.gpu.plan.program import Launch, Program
+from evaluator.gpu.plan.tiles import model_chooser
+from evaluator.network import NetworkSpec
+from evaluator.network.random_network import SHAPES, NetworkShape, random_network
+from evaluator.network.spec import Activation, AttentionBody
+from tests.evaluator.golden import all_moves
+from tests.evaluator.gpu.fibers import ModelTuner, open_amd
+from tests.hip_runtime.standin import Runtime
+
+WITHOUT_SMOLGEN = NetworkShape(64, layers=3, heads=2, ffn=144, policy_width=32, value_channels=8)
+UNEVEN = NetworkShape(
+    160, layers=2, heads=5, ffn=200, smolgen=(24, 48, 64), dense_embedding=16, policy_width=32
+)
+"""No width of which is a multiple of a tile's."""
+
+
+def cooperative(device: Device) -> Device:
+    """The stand-in runs all blocks of such a kernel at once."""
+    device.info = replace(device.info, cooperative=True)
+    return device
+
+
+def open_backend(
+    network: NetworkSpec, cache: Path, size: int, *, deterministic: bool = False, check: bool = False
+) -> GpuBackend:
+    device = cooperative(open_amd())
+    return GpuBackend(
+        network,
+        device,
+        buckets=(size,),
+        deterministic=deterministic,
+        compiler=Compiler(device, cache_folder=cache),
+        tuner=None if deterministic else ModelTuner(device, Precision.FP16),
+        check=check,
+    )
+
+
+def is_persistent(program: Program) -> bool:
+    return any(isinstance(step, Launch) and step.cooperative for step in program.steps)
+
+
+@pytest.mark.parametrize(
+    ("shape", "size"), [(SHAPES["tiny-attention"], 1), (WITHOUT_SMOLGEN, 1), (UNEVEN, 2)]
+)
+def test_agrees_with_the_reference(
+    shape: NetworkShape, size: int, runtime: Runtime, kernel_cache: Path
+) -> None:
+    network = random_network(shape, seed=1)
+    batch = all_moves(probe_batch(size, seed=2).positions)
+    expected = ReferenceBackend(network, dtype="float64").evaluate(batch)
+    runtime.reset("gfx1100")
+    with open_backend(network, kernel_cache, size) as backend:
+        _, persistent = backend.executor.alternatives[size]
+        assert is_persistent(persistent)
+        backend.executor.select(size, persistent)
+        for _ in range(2):  # the counters are left as they were found
+            result = backend.evaluate(batch)
+            assert np.abs(result.logits - expected.logits).max() <= 2e-2
+            assert np.abs(result.wdl - expected.wdl).max() <= 5e-3
+            assert np.abs(result.moves_left - expected.moves_left).max() <= 0.5
+
+
+def test_what_is_wrong_is_not_used(
+    runtime: Runtime, kernel_cache: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    network = random_network(SHAPES["tiny-attention"], seed=1)
+    runtime.reset("gfx1100")
+    with open_backend(network, kernel_cache, 1) as backend:
+        usual, persistent = backend.executor.alternatives[1]
+        # A program that leaves out its last launch, which writes the results.
+        broken = replace(persistent, steps=persistent.steps[:-1])
+        backend.executor.alternatives[1] = (usual, broken)
+        backend.choose_programs()
+        assert backend.executor.selected(1) is usual
+    assert "one launch for all encoders is wrong at batch 1" in caplog.text
+
+
+def test_deterministic_networks_do_without(runtime: Runtime, kernel_cache: Path) -> None:
+    runtime.reset("gfx1100")
+    with open_backend(random_network("tiny-attention"), kernel_cache, 1, deterministic=True) as backend:
+        assert not backend.executor.alternatives
+
+
+@pytest.mark.parametrize(
+    ("shape", "target", "precision", "positions", "expected"),
+    [
+        ("bt4", nvidia_target(9, 0), Precision.FP16, 1, True),
+        ("t80", nvidia_target(9, 0), Precision.BF16, 2, True),
+        ("t80", amd_target("gfx1100"), Precision.FP16, 1, True),
+        ("t82", amd_target("gfx1100"), Precision.FP16, 1, False),  # smolgen's weights need more space
+        ("t82", nvidia_target(9, 0), Precision.FP32, 1, False),  # no matrix unit for it
+        ("t82", amd_target("gfx906"), Precision.FP16, 1, False),
+        ("t82", nvidia_target(9, 0), Precision.FP16, 3, False),  # no longer a few positions
+        ("maia", nvidia_target(9, 0), Precision.FP16, 1, False),
+    ],
+)
+def test_which_networks_have_it(
+    shape: str, target: Target, precision: Precision, positions: int, expected: bool
+) -> None:
+    small = replace(SHAPES[shape], layers=min(SHAPES[shape].layers, 1), blocks=min(SHAPES[shape].blocks, 1))
+    plan = Plan(random_network(small), target, precision, model_chooser(target, precision, 132), blocks=132)
+    program = plan.persistent_program(positions)
+    assert (program is not None) == expected
+    assert program is None or is_persistent(program)
+
+
+def test_an_embedding_that_ends_unlike_the_encoders_has_none() -> None:
+    network = random_network(UNEVEN)
+    assert isinstance(network.body, AttentionBody) and network.body.tail is not None
+    tail = network.body.tail
+    dense1 = replace(tail.ffn.dense1, activation=Activation.SELU)
+    other = replace(network.body, tail=replace(tail, ffn=replace(tail.ffn, dense1=dense1)))
+    target = nvidia_target(9, 0)
+    for body, expected in ((network.body, True), (other, False)):
+        chooser = model_chooser(target, Precision.FP16, 132)
+        plan = Plan(replace(network, body=body), target, Precision.FP16, chooser, blocks=132)
+        assert (plan.persistent_program(1) is not None) == expected

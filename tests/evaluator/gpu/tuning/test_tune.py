@@ -1,0 +1,235 @@
+"""The measured choice of matrix products: correct candidates only, and measured once."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from evaluator.backends.gpu import unavailable
+from evaluator.commands.tune import table
+from evaluator.gpu.driver.compiler import Compiler
+from evaluator.gpu.driver.device import Device, DeviceError
+from evaluator.gpu.driver.target import Precision, amd_target, nvidia_target
+from evaluator.gpu.plan.program import Program
+from evaluator.gpu.plan.tiles import Choice, Product, candidates, model_chooser
+from evaluator.gpu.tuning import tune
+from evaluator.gpu.tuning.bench import Bench, Errors
+from evaluator.gpu.tuning.samples import Samples
+from evaluator.gpu.tuning.tune import Measured, Needs, Tuner
+from evaluator.network.spec import Activation
+from tests.evaluator.gpu.fibers import open_amd
+from tests.hip_runtime.standin import Runtime
+
+PRODUCT = Product(16, 32, 64, Activation.RELU, residual=True, followed=True)
+
+
+@pytest.fixture
+def device(runtime: Runtime) -> Device:
+    return open_amd()
+
+
+def tuner(device: Device, kernel_cache: Path, **arguments: Any) -> Tuner:
+    return Tuner(device, Compiler(device, cache_folder=kernel_cache), Precision.FP32, (), **arguments)
+
+
+def test_what_disagrees_is_dropped_and_what_is_known_is_not_measured_again(
+    device: Device, kernel_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tune.platformdirs, "user_cache_dir", lambda *_: str(tmp_path))
+    honest = Bench.errors
+
+    def errors(bench: Bench, choice: Choice) -> Errors:
+        return honest(bench, choice) if choice.splits == 1 else Errors(float("nan"), float("nan"))
+
+    monkeypatch.setattr(Bench, "errors", errors)
+    first = tuner(device, kernel_cache)
+    measured = first.measure(PRODUCT)
+    assert measured
+    assert all(each.choice.splits == 1 for each in measured)
+    assert [each.microseconds for each in measured] == sorted(each.microseconds for each in measured)
+
+    chosen = first.choose(PRODUCT)
+    first.save()
+    again = tuner(device, kernel_cache)
+    assert again.choose(PRODUCT) == chosen
+    assert again.measured == 0
+
+
+def test_as_soon_as_one_is_not_known_all_that_are_needed_are_measured(
+    device: Device, kernel_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tune.platformdirs, "user_cache_dir", lambda *_: str(tmp_path))
+    other = Product(8, 16, 32, Activation.NONE)
+    first = tuner(device, kernel_cache)
+    first.expect(lambda: Needs((PRODUCT, other)))
+    first.choose(PRODUCT)
+    assert set(first.known) == {PRODUCT, other}
+    first.choose(other)
+    assert first.measured == 2
+    first.save()
+    again = tuner(device, kernel_cache)
+    again.expect(lambda: pytest.fail("everything is known"))
+    again.choose(PRODUCT)
+    again.choose(other)
+
+
+def test_what_a_first_look_shows_to_be_far_behind_is_not_looked_at_again(
+    device: Device, kernel_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs: list[int] = []
+    looks = iter([10.0, 9.0, 20.0, 12.0, 11.0])
+
+    def timed(bench: Bench, program: Program, count: int) -> float:
+        runs.append(count)
+        return next(looks)
+
+    monkeypatch.setattr(Bench, "_time", timed)
+    compiler = Compiler(device, cache_folder=kernel_cache)
+    choice = candidates(PRODUCT, device.info.target, Precision.FP32)[0]
+    with Samples(device, Precision.FP32) as samples, Bench(device, compiler, (), PRODUCT, samples) as bench:
+        assert [bench.microseconds(choice) for _ in range(3)] == [9.0, 20.0, 11.0]
+    assert runs == [6, 50, 6, 6, 41]
+
+
+def test_what_is_close_to_the_best_of_a_long_product_is_measured_again_in_turns(
+    device: Device, kernel_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = iter(range(100, 200, 4))
+    monkeypatch.setattr(Bench, "microseconds", lambda bench, choice: float(next(looks)))
+    honest, close = Bench.in_turns, []
+
+    def in_turns(bench: Bench, choices: Sequence[Choice], about_us: float) -> list[float]:
+        assert len(honest(bench, choices, about_us)) == len(choices)
+        close.extend(choices)
+        return [float(len(choices) - index) for index in range(len(choices))]
+
+    monkeypatch.setattr(Bench, "in_turns", in_turns)
+    measured = tuner(device, kernel_cache, use_cache=False).measure(PRODUCT)
+    assert len(close) == 2  # 100 and 104; the next is 1.08 times the best
+    assert [each.choice for each in measured[:2]] == close[::-1]
+    assert [each.microseconds for each in measured[:3]] == [1.0, 2.0, 108.0]
+
+
+def test_the_host_knows_the_rows_of_the_inputs(device: Device) -> None:
+    elements = 5 * 262145 + 77  # the block is written several times at once, and not in whole
+    with Samples(device, Precision.FP16) as samples:
+        found = np.empty(elements, np.float16)
+        device.read(samples.inputs(elements), found)
+        rows = elements // 1000 - np.arange(3) - 1
+        expected = found[: elements // 1000 * 1000].reshape(-1, 1000)[rows]
+        assert (samples.rows(rows, 1000) == expected).all()
+        assert (samples.rows([0], 77, at=elements - 77) == found[-77:]).all()
+
+
+def test_weights_of_one_shape_are_made_once(device: Device) -> None:
+    with Samples(device, Precision.FP16) as samples:
+        first = samples.weights(32, 64, 0)
+        assert samples.weights(32, 64, 0) is first
+        stored = np.empty((32, 64), np.float16)
+        device.read(first.plain[first.plain.count + 1], stored)
+        assert (stored == first.exact).all()
+        assert samples.weights(32, 64, 8).exact.shape == (32, 64)
+
+
+def test_nothing_right_is_an_error(
+    device: Device, kernel_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Bench, "errors", lambda *_: Errors(0.1, 0.5))
+    with pytest.raises(DeviceError, match=r"nothing computes .* correctly"):
+        tuner(device, kernel_cache, use_cache=False).measure(PRODUCT)
+
+
+@pytest.mark.parametrize(
+    "product",
+    [
+        PRODUCT,
+        Product(1, 16, 40, Activation.SELU),
+        Product(200, 32, 32, Activation.MISH, followed=True, bias=False),
+        Product(128, 16, 9 * 16, Activation.RELU, residual=True, convolution=True),
+        Product(64, 16, 32, Activation.SWISH, bias_by_square=True),
+        Product(3, 32, 64 * 8, Activation.TANH, segment=8),
+    ],
+)
+@pytest.mark.parametrize("precision", [Precision.FP32, Precision.BF16])
+def test_our_kernel_agrees_with_the_reference_on_the_host(
+    device: Device, kernel_cache: Path, product: Product, precision: Precision
+) -> None:
+    compiler = Compiler(device, cache_folder=kernel_cache)
+    choice = next(each for each in candidates(product, device.info.target, precision) if each.splits == 1)
+    with Samples(device, precision) as samples, Bench(device, compiler, (), product, samples) as bench:
+        errors = bench.errors(choice)
+    assert errors.within(precision), errors
+
+
+def test_a_damaged_cache_is_measured_again(
+    device: Device, kernel_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tune.platformdirs, "user_cache_dir", lambda *_: str(tmp_path))
+    first = tuner(device, kernel_cache)
+    first.choose(PRODUCT)
+    first.save()
+    for path in tmp_path.rglob("*.json"):
+        path.write_text('[{"product": 3}]')
+    again = tuner(device, kernel_cache)
+    again.choose(PRODUCT)
+    assert again.measured == 1
+
+
+@pytest.mark.parametrize("precision", Precision)
+@pytest.mark.parametrize("target", [amd_target("gfx1100"), amd_target("gfx906"), nvidia_target(9, 0)])
+@pytest.mark.parametrize("m", [1, 64, 65536])
+def test_every_product_has_a_candidate_that_fits(target: Any, precision: Precision, m: int) -> None:
+    for k in (16, 768, 8192):
+        for by_square in (False, True):
+            product = Product(m, 1024, k, Activation.NONE, bias_by_square=by_square)
+            possible = candidates(product, target, precision)
+            assert any(choice.splits == 1 for choice in possible)
+            for choice in possible:
+                assert choice.tile is not None
+                assert choice.tile.shared_bytes(target, precision) <= target.shared_bytes
+                assert choice.splits == 1 or not by_square
+
+
+def test_deterministic_choices_sum_along_k_in_one_order() -> None:
+    choose = model_chooser(nvidia_target(9, 0), Precision.FP16, 132, deterministic=True)
+    for m in (1, 64, 2048, 65536):
+        choice = choose(Product(m, 256, 2048, Activation.NONE))
+        assert choice.tile is not None
+        assert (choice.splits, choice.tile.warps_k) == (1, 1)
+
+
+def test_the_table_sets_the_fastest_against_the_best_of_another_kind() -> None:
+    tile = candidates(PRODUCT, amd_target("gfx1100"), Precision.FP16)[0]
+    choices = [
+        Measured(Choice(None, 1, b"1", "hipBLASLt"), 3.0),
+        Measured(Choice(None, 1, b"2", "hipBLASLt"), 4.0),
+        Measured(tile, 5.0),
+    ]
+    console = Console(width=80, file=io.StringIO(), record=True)
+    console.print(table([(PRODUCT, choices), (PRODUCT, choices[2:])]))
+    text = console.export_text()
+    assert "16 x 32 x 64" in text
+    assert "relu residual" in text
+    assert [line.split("│")[3:7] for line in text.splitlines() if "5.0" in line] == [
+        [f" {choices[0].choice} ", " 3.0 ", f" {tile} ", " 5.0 "],
+        [f" {str(tile).ljust(14)} ", " 5.0 ", " " * (len(str(tile)) + 2), "     "],
+    ]
+
+
+def test_tuning_without_a_gpu_says_what_is_missing() -> None:
+    if unavailable() is None:
+        pytest.skip("this machine has a GPU")
+    done = subprocess.run(
+        [sys.executable, "-m", "evaluator", "tune"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: no GPU can be used; amd: ")
+    assert done.stderr.count("\n") == 1

@@ -1,0 +1,183 @@
+"""The batch policy's decisions, one situation each, and its comparison with other policies."""
+
+from __future__ import annotations
+
+import statistics
+
+import pytest
+
+from evaluator.scheduling.batching import BatchPolicy, LatencyTargets, Launch, Pending, Wait
+from evaluator.scheduling.latency import LatencyModel
+from evaluator.scheduling.simulation import POLICIES, Outcome, curve_model, patterns, simulate
+
+SMOOTH = {1: 1.463, 8: 1.581, 32: 2.317, 64: 3.31, 128: 5.569, 256: 9.501, 512: 17.53, 1024: 33.66}
+STEPS = {1: 1.0, 32: 2.0, 64: 6.0, 128: 9.0}
+
+
+def policy(points: dict[int, float], padded: bool = False, **targets: float) -> BatchPolicy:
+    model = LatencyModel(points, max(points), points if padded else ())
+    return BatchPolicy(model, LatencyTargets(**targets))
+
+
+def test_an_idle_device_takes_what_there_is_at_once() -> None:
+    assert policy(SMOOTH).decide([Pending(3, 0, 0.0)], 0.0) == Launch(3)
+
+
+def test_a_cliff_is_not_stepped_over() -> None:
+    queued = [Pending(30, 0, 0.0), Pending(3, 0, 0.0)]
+    assert policy(STEPS, padded=True).decide(queued, 0.0) == Launch(32)
+
+
+def test_without_a_cliff_everything_goes_together() -> None:
+    queued = [Pending(30, 0, 0.0), Pending(3, 0, 0.0)]
+    assert policy(SMOOTH).decide(queued, 0.0) == Launch(33)
+
+
+def test_a_batch_never_exceeds_what_the_device_takes() -> None:
+    decision = policy(SMOOTH).decide([Pending(3000, 2, 0.0)], 0.0)
+    assert isinstance(decision, Launch)
+    assert decision.positions <= 1024
+
+
+def test_batches_that_are_computed_side_by_side_leave_work_for_each_other() -> None:
+    # As a CPU measures it: beyond 32 its caches overflow.
+    model = LatencyModel({8: 4.6, 16: 9.0, 32: 17.5, 64: 38.0}, 128, launch_ms=0.5)
+    queued = [Pending(32, 2, 0.0) for _ in range(4)]
+    assert BatchPolicy(model, side_by_side=True).decide(queued, 0.0) == Launch(32)
+    assert BatchPolicy(model, side_by_side=True).decide([Pending(48, 2, 0.0)], 0.0) == Launch(32)
+
+
+def test_a_few_positions_of_play_do_not_ride_with_a_mass_of_selfplay() -> None:
+    queued = [Pending(8, 0, 0.0), *(Pending(4, 2, 0.0) for _ in range(254))]
+    assert policy(SMOOTH).decide(queued, 0.0) == Launch(8)
+
+
+def test_selfplay_leaves_the_device_to_play_that_is_about_to_come() -> None:
+    batching = policy(SMOOTH, play=20.0)
+    queued = [Pending(4, 2, 0.0) for _ in range(256)]
+    alone = batching.decide(queued, 0.0)
+    batching.arrived("engine", 8, 0, 0.0)
+    beside_play = batching.decide(queued, 1.0)
+    assert isinstance(alone, Launch)
+    assert isinstance(beside_play, Launch)
+    assert beside_play.positions < alone.positions
+
+
+def test_a_second_batch_waits_for_more_until_the_first_is_about_to_end() -> None:
+    batching = policy(SMOOTH)
+    queued = [Pending(16, 0, 0.0)]
+    decision = batching.decide(queued, 0.0, busy_until_ms=10.0)
+    assert isinstance(decision, Wait)
+    assert 5.0 < decision.until_ms < 10.0
+    assert batching.decide(queued, decision.until_ms, busy_until_ms=10.0) == Launch(16)
+
+
+def test_a_full_second_batch_is_queued_behind_the_first() -> None:
+    assert policy(SMOOTH).decide([Pending(512, 0, 0.0)], 0.0, busy_until_ms=10.0) == Launch(512)
+
+
+def returning(batching: BatchPolicy, clients: int, gap_ms: float) -> float:
+    """Let clients come back `gap_ms` after an answer, several times; ends with all answered."""
+    now = 0.0
+    for _ in range(8):
+        for client in range(clients):
+            batching.arrived(client, 1, 2, now)
+        now += 5.0
+        for client in range(clients):
+            batching.replied(client, now)
+        now += gap_ms
+    return now - gap_ms
+
+
+def test_clients_that_always_come_right_back_are_waited_for() -> None:
+    batching = policy(SMOOTH)
+    now = returning(batching, 32, gap_ms=0.1)
+    batching.arrived(0, 1, 2, now + 0.05)
+    decision = batching.decide([Pending(1, 2, now + 0.05)], now + 0.05)
+    assert isinstance(decision, Wait)
+    assert decision.until_ms < now + 1.0
+
+
+def test_clients_that_take_their_time_are_not_waited_for() -> None:
+    batching = policy(SMOOTH)
+    now = returning(batching, 32, gap_ms=50.0)
+    batching.arrived(0, 1, 2, now + 0.05)
+    assert batching.decide([Pending(1, 2, now + 0.05)], now + 0.05) == Launch(1)
+
+
+def test_a_wait_that_was_in_vain_ends() -> None:
+    batching = policy(SMOOTH)
+    now = returning(batching, 32, gap_ms=0.1)
+    batching.arrived(0, 1, 2, now + 0.05)
+    for client in range(1, 32):
+        batching.forget(client)
+    assert batching.decide([Pending(1, 2, now + 0.05)], now + 0.05) == Launch(1)
+
+
+def test_waits_are_bounded_by_the_oldest_request() -> None:
+    batching = policy(SMOOTH)
+    now = returning(batching, 32, gap_ms=0.1)
+    assert isinstance(batching.decide([Pending(1, 2, now - 5.0)], now), Launch)
+
+
+@pytest.fixture(scope="module")
+def outcomes() -> dict[tuple[str, bool, str], dict[str, Outcome]]:
+    """Every policy under every load, on a GPU's and a CPU's curve, smooth and in steps."""
+    table = {}
+    for curve in ("h200-t82", "cpu2-attention"):
+        for padded in (False, True):
+            model = curve_model(curve, padded=padded)
+            for pattern, loads in patterns(model).items():
+                table[curve, padded, pattern] = {
+                    name: simulate(model, make(model), loads, duration_ms=1500.0)
+                    for name, make in POLICIES.items()
+                }
+    return table
+
+
+def shares(outcomes: dict[tuple[str, bool, str], dict[str, Outcome]], name: str) -> list[float]:
+    """A policy's throughput relative to the best policy's, for each situation."""
+    return [
+        row[name].positions_per_second / max(other.positions_per_second for other in row.values())
+        for row in outcomes.values()
+    ]
+
+
+def test_no_other_policy_is_much_faster_anywhere(
+    outcomes: dict[tuple[str, bool, str], dict[str, Outcome]],
+) -> None:
+    assert min(shares(outcomes, "wavefront")) > 0.85
+    assert statistics.fmean(shares(outcomes, "wavefront")) > 0.97
+
+
+def test_every_other_policy_is_much_slower_somewhere(
+    outcomes: dict[tuple[str, bool, str], dict[str, Outcome]],
+) -> None:
+    for name in ("take-queued", "fixed+timeout", "aimd"):
+        assert min(shares(outcomes, name)) < 0.75
+
+
+def test_it_is_never_slower_than_taking_what_is_queued_but_for_the_sake_of_play(
+    outcomes: dict[tuple[str, bool, str], dict[str, Outcome]],
+) -> None:
+    for row in outcomes.values():
+        ours, other = row["wavefront"], row["take-queued"]
+        if ours.positions_per_second < 0.98 * other.positions_per_second:
+            assert ours.positions_per_second > 0.9 * other.positions_per_second
+            assert ours.mean_ms(0) < 0.7 * other.mean_ms(0)
+
+
+def test_play_beside_selfplay_is_answered_sooner_than_by_taking_what_is_queued(
+    outcomes: dict[tuple[str, bool, str], dict[str, Outcome]],
+) -> None:
+    for (curve, _, pattern), row in outcomes.items():
+        if pattern == "engine + self-play" and curve.startswith("cpu"):
+            assert row["wavefront"].mean_ms(0) < 0.5 * row["take-queued"].mean_ms(0)
+            assert row["wavefront"].positions_per_second > 0.98 * row["take-queued"].positions_per_second
+
+
+def test_a_simulation_repeats_itself() -> None:
+    model = curve_model("h200-t80")
+    loads = patterns(model)["engine + self-play"]
+    first, second = (simulate(model, BatchPolicy(model), loads, duration_ms=300.0) for _ in range(2))
+    assert first.latencies_ms == second.latencies_ms

@@ -1,0 +1,128 @@
+"""The queues: order, fairness, starvation, deadlines, cutting and putting together."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evaluator.parts import joined
+from evaluator.scheduling.scheduler import STARVATION_MS, Request, Scheduler, distribute, parts_of
+from tests.evaluator.service.harness import expected, numbered_batch, same
+
+
+def request(
+    client: str, identity: int, count: int, rank: int = 0, arrived: float = 0.0, deadline: float | None = None
+) -> Request:
+    batch = numbered_batch(count, first=1000 * identity, seed=identity)
+    return Request(client, identity, batch, rank, arrived, deadline)
+
+
+def taken(scheduler: Scheduler, positions: int, now: float = 0.0) -> list[tuple[int, int, int]]:
+    return [(s.request.id, s.start, s.stop) for s in scheduler.take(positions, now)]
+
+
+def test_classes_go_in_order() -> None:
+    scheduler = Scheduler()
+    for identity, rank in ((1, 2), (2, 1), (3, 0)):
+        scheduler.add(request("a", identity, 2, rank))
+    assert taken(scheduler, 6) == [(3, 0, 2), (2, 0, 2), (1, 0, 2)]
+    assert len(scheduler) == scheduler.positions == 0
+
+
+def test_a_starved_request_goes_first() -> None:
+    scheduler = Scheduler()
+    scheduler.add(request("a", 1, 2, 2, arrived=0.0))
+    late = STARVATION_MS[2] + 1
+    scheduler.add(request("b", 2, 2, 0, arrived=late))
+    assert scheduler.urgency(late) == (-1, 0.0)
+    assert taken(scheduler, 4, late) == [(1, 0, 2), (2, 0, 2)]
+
+
+def test_clients_of_a_class_share_by_positions() -> None:
+    scheduler = Scheduler()
+    for identity in range(1, 5):
+        scheduler.add(request("big", identity, 8))
+    for identity in range(11, 19):
+        scheduler.add(request("small", identity, 2))
+    served = {"big": 0, "small": 0}
+    for segment in scheduler.take(16, 0.0):
+        served[str(segment.request.client)] += segment.stop - segment.start
+    assert served == {"big": 8, "small": 8}
+
+
+def test_a_request_is_cut_where_the_batch_ends() -> None:
+    scheduler = Scheduler()
+    scheduler.add(request("a", 1, 5))
+    scheduler.add(request("b", 2, 5))
+    assert taken(scheduler, 7) == [(1, 0, 5), (2, 0, 2)]
+    assert scheduler.positions == 3
+    assert taken(scheduler, 7) == [(2, 2, 5)]
+
+
+def test_a_deadline_counts_until_the_launch() -> None:
+    scheduler = Scheduler()
+    scheduler.add(request("a", 1, 2, deadline=5.0))
+    scheduler.add(request("b", 2, 2, deadline=10.0))
+    assert scheduler.next_deadline_ms() == 5.0
+    assert taken(scheduler, 2) == [(1, 0, 2)]
+    assert scheduler.next_deadline_ms() == 10.0
+    assert scheduler.expire(9.9) == []
+    assert [expired.id for expired in scheduler.expire(10.0)] == [2]
+    assert scheduler.positions == 0
+
+
+def test_a_removed_request_is_not_taken() -> None:
+    scheduler = Scheduler()
+    first, second = request("a", 1, 2), request("a", 2, 3)
+    scheduler.add(first)
+    scheduler.add(second)
+    scheduler.remove(first)
+    assert first.closed
+    assert taken(scheduler, 9) == [(2, 0, 3)]
+
+
+def test_a_client_that_left_leaves_nothing() -> None:
+    scheduler = Scheduler()
+    for identity in (1, 2, 3):
+        scheduler.add(request("gone" if identity < 3 else "here", identity, 2, rank=identity - 1))
+    assert len(scheduler.remove_client("gone")) == 2
+    assert taken(scheduler, 9) == [(3, 0, 2)]
+
+
+def test_a_single_whole_request_is_passed_on_without_copying() -> None:
+    scheduler = Scheduler()
+    whole = request("a", 1, 5)
+    scheduler.add(whole)
+    assert joined(parts_of(scheduler.take(5, 0.0))) is whole.batch
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("abc"), st.integers(1, 9), st.integers(0, 2)), min_size=1, max_size=12
+    ),
+    st.lists(st.integers(1, 11), min_size=1, max_size=8),
+)
+def test_however_requests_are_merged_and_cut_everyone_gets_his_own(
+    sent: list[tuple[str, int, int]], cuts: list[int]
+) -> None:
+    scheduler = Scheduler()
+    requests = [request(client, index + 1, count, rank) for index, (client, count, rank) in enumerate(sent)]
+    for each in requests:
+        scheduler.add(each)
+    complete: list[Request] = []
+    step = 0
+    while scheduler.positions:
+        segments = scheduler.take(cuts[step % len(cuts)], 0.0)
+        step += 1
+        batch = joined(parts_of(segments))
+        assert len(batch) <= cuts[(step - 1) % len(cuts)]
+        assert batch.move_offsets[0] == 0
+        assert batch.move_offsets[-1] == len(batch.moves)
+        complete += distribute(segments, expected(batch))
+    assert sorted(each.id for each in complete) == [each.id for each in requests]
+    for each in requests:
+        assert each.parts is not None
+        assert same(each.parts, expected(each.batch))
+        assert np.isfinite(each.parts.wdl).all()
