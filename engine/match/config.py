@@ -9,15 +9,15 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from engine.games.openings import OpeningSettings
+from engine.match.adjudication import Adjudication
 from engine.match.results.sprt import Sprt
 from engine.match.schedule import Format, Schedule
 from engine.match.timecontrol import TimeControl
 from engine.options import Options
 
-TablebaseResults = Literal["all", "wins", "draws"]
 MAX_WORKERS = 1024
 
 UciValue = str | int | bool | None
@@ -41,49 +41,6 @@ class PlayerConfig:
     @property
     def is_program(self) -> bool:
         return bool(self.command)
-
-
-@dataclass(frozen=True, slots=True)
-class ResignRule:
-    """A player that calls its own position `score` centipawns lost for `moves` moves in a row has lost;
-    two_sided: if the opponent says so as well."""
-
-    score: int = 600
-    moves: int = 4
-    two_sided: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class DrawRule:
-    """From move `from_move` on the game is drawn when both players call it within `score` centipawns of
-    equal for `moves` moves in a row, without a capture or pawn move."""
-
-    from_move: int = 40
-    moves: int = 8
-    score: int = 10
-
-
-@dataclass(frozen=True, slots=True)
-class TablebaseRule:
-    """Games end as the Syzygy tables in `paths` say. men: tables of more are not asked; 0 is all there are.
-    results: which ones count. ignore_fifty_moves: a win that takes too long for the 50-move rule counts as
-    one."""
-
-    paths: tuple[str, ...]
-    men: int = 0
-    results: TablebaseResults = "all"
-    ignore_fifty_moves: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Adjudication:
-    """What ends a game before the rules do; None leaves it out. max_moves: full moves, those of the opening
-    included, after which it is drawn."""
-
-    resign: ResignRule | None = None
-    draw: DrawRule | None = None
-    max_moves: int | None = None
-    tablebase: TablebaseRule | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,17 +13,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from engine.games.openings import OpeningSettings
-from engine.match.config import (
-    MAX_WORKERS,
-    Adjudication,
-    DrawRule,
-    MatchConfig,
-    PlayerConfig,
-    ResignRule,
-    TablebaseResults,
-    TablebaseRule,
-    UciValue,
-)
+from engine.match.adjudication import Adjudication, DrawRule, ResignRule, TablebaseResults, TablebaseRule
+from engine.match.config import MAX_WORKERS, MatchConfig, PlayerConfig, UciValue
 from engine.match.results.sprt import EloModel, Sprt
 from engine.match.schedule import Format
 from engine.match.timecontrol import TimeControl

@@ -12,8 +12,7 @@ import chess
 
 from engine.games.openings import Opening
 from engine.games.record import GameRecord, MoveRecord, Reason
-from engine.match.adjudication import Adjudicator, Tablebases, Verdict, end_by_rules, win_for
-from engine.match.config import Adjudication
+from engine.match.adjudication import Adjudication, Adjudicator, Tablebases, Verdict, end_by_rules, win_for
 from engine.match.players.player import Clocks, ForfeitError, Player, Position, Thought
 from engine.match.schedule import ScheduledGame
 from engine.match.timecontrol import GameClock

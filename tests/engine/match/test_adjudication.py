@@ -9,8 +9,17 @@ import chess
 import pytest
 
 from engine.games.record import MoveRecord, Reason
-from engine.match.adjudication import Adjudicator, TablebaseError, Verdict, end_by_rules, open_tablebases
-from engine.match.config import Adjudication, DrawRule, ResignRule, TablebaseRule
+from engine.match.adjudication import (
+    Adjudication,
+    Adjudicator,
+    DrawRule,
+    ResignRule,
+    TablebaseError,
+    TablebaseRule,
+    Verdict,
+    end_by_rules,
+    open_tablebases,
+)
 from tests.paths import shared
 
 SHUFFLE = ("g1f3", "g8f6", "f3g1", "f6g8")

@@ -11,14 +11,8 @@ import pytest
 
 from engine.commands.match import add_arguments, config_of_arguments
 from engine.games.openings import OpeningSettings
-from engine.match.config import (
-    DrawRule,
-    MatchConfig,
-    PlayerConfig,
-    ResignRule,
-    TablebaseRule,
-    differences,
-)
+from engine.match.adjudication import DrawRule, ResignRule, TablebaseRule
+from engine.match.config import MatchConfig, PlayerConfig, differences
 from engine.match.configfile import DEFAULT_TIME, match_config
 from engine.match.results.sprt import Sprt
 from engine.match.timecontrol import TimeControl

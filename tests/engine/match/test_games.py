@@ -11,7 +11,8 @@ import pytest
 
 from engine.games.openings import OpeningSettings
 from engine.games.record import Reason
-from engine.match.config import Adjudication, PlayerConfig
+from engine.match.adjudication import Adjudication
+from engine.match.config import PlayerConfig
 from engine.match.players.player import PlayerError
 from engine.match.players.player import program as program_module
 from engine.match.results.sprt import Sprt

@@ -13,7 +13,8 @@ import pytest
 from rich.console import Console
 
 from engine.games.record import GameRecord, MoveRecord, Reason, Result
-from engine.match.config import Adjudication, MatchConfig, PlayerConfig
+from engine.match.adjudication import Adjudication
+from engine.match.config import MatchConfig, PlayerConfig
 from engine.match.display import (
     LiveView,
     PlainView,
@@ -210,7 +211,7 @@ def test_a_plot_that_cannot_be_made_is_refused_before_the_match(tmp_path: Path) 
 
 def test_syzygy_ends_games(tmp_path: Path) -> None:
     from engine.games.openings import OpeningSettings
-    from engine.match.config import TablebaseRule
+    from engine.match.adjudication import TablebaseRule
     from tests.paths import shared
 
     book = tmp_path / "book.epd"

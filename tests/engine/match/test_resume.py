@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 from engine.games.record import Reason
-from engine.match.config import Adjudication
+from engine.match.adjudication import Adjudication
 from engine.match.players.player import program as program_module
 from engine.match.runner import MatchRunner
 from tests.engine.match.matches import PROGRAM, Recorder, engine, match, play, program, replay

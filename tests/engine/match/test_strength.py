@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.match.config import Adjudication, DrawRule, PlayerConfig, ResignRule
+from engine.match.adjudication import Adjudication, DrawRule, ResignRule
+from engine.match.config import PlayerConfig
 from engine.match.results.statistics import elo
 from engine.match.timecontrol import TimeControl
 from tests.engine.match.matches import match, play, replay

@@ -15,7 +15,8 @@ pytest.importorskip("ray", reason="needs Ray: pip install '.[cluster]'")
 from engine.evaluation.link import EvaluatorSettings, evaluator_command
 from engine.games.openings import Opening
 from engine.games.record import GameRecord
-from engine.match.config import Adjudication, MatchConfig, PlayerConfig
+from engine.match.adjudication import Adjudication
+from engine.match.config import MatchConfig, PlayerConfig
 from engine.match.runner import MatchRunner, MatchState
 from engine.match.timecontrol import TimeControl
 from engine.options import Options

@@ -17,7 +17,7 @@ import pytest
 from engine import Engine
 from engine.evaluation.link import evaluator_environment
 from engine.games.record import GameRecord
-from engine.match.config import Adjudication
+from engine.match.adjudication import Adjudication
 from engine.match.results.sprt import Sprt
 from engine.match.runner import MatchRunner, MatchState
 from engine.selfplay.archive import Folder
