@@ -19,7 +19,7 @@ import pytest
 
 from engine.games.record import Reason
 from engine.match.adjudication import Adjudication
-from engine.match.players.player import program as program_module
+from engine.match.players import program as program_module
 from engine.match.runner import MatchRunner
 from tests.engine.match.matches import PROGRAM, Recorder, engine, match, play, program, replay
 from tests.paths import REPOSITORY
