@@ -11,11 +11,12 @@ from dataclasses import asdict
 from typing import Any
 
 from engine import __version__
+from engine.games.identity import differences
 from engine.games.journal import Journal, JournalError
 from engine.games.pgn import pgn_text
 from engine.games.pgn_file import PgnFile
 from engine.games.record import GameOutcome, GameRecord, Reason, as_result
-from engine.match.config import MatchConfig, differences
+from engine.match.config import MatchConfig
 
 FORMAT = 1
 """Version of the journal's lines."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields
-from functools import cache
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from engine.games.identity import options_identity
 from engine.games.openings import OpeningSettings
 from engine.match.adjudication import Adjudication
 from engine.match.results.sprt import Sprt
@@ -119,53 +119,9 @@ class MatchConfig:
         return hashlib.sha256(json.dumps(self.identity(), sort_keys=True).encode()).hexdigest()[:8]
 
 
-def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """What differs between two identities, one line each."""
-    before, after = dict(_flat(old)), dict(_flat(new))
-    lines = []
-    for name in sorted(before.keys() | after.keys()):
-        if before.get(name) != after.get(name):
-            lines.append(f"{name}: {before.get(name, 'not set')!r} then, {after.get(name, 'not set')!r} now")
-    return lines
-
-
 def _player_identity(player: PlayerConfig) -> dict[str, Any]:
     identity: dict[str, Any] = {"name": player.name, "time": str(player.time)}
     if player.is_program:
         return identity | {"command": player.command, "options": dict(player.uci_options)}
     # Where the evaluator runs does not matter; threads and backends do, to a player with a clock.
     return identity | {"options": options_identity(player.options, apart={"evaluator", "log_file"})}
-
-
-def options_identity(options: Options, *, apart: Collection[str]) -> dict[str, Any]:
-    """The options not at their default, without those in `apart`; a network file counts by its content."""
-    changed = {
-        entry.name: getattr(options, entry.name)
-        for entry in fields(options)
-        if entry.name not in apart and getattr(options, entry.name) != entry.default
-    }
-    weights = Path(options.weights).expanduser()
-    if weights.is_file():
-        status = weights.stat()
-        changed["weights"] = "sha256 " + _content_hash(weights, status.st_size, status.st_mtime_ns)
-    return changed
-
-
-@cache
-def _content_hash(path: Path, size: int, modified_ns: int) -> str:
-    """SHA-256 of a file in hex, computed once for each state of it: networks are large."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _flat(data: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    items: Iterator[tuple[Any, Any]]
-    if isinstance(data, Mapping):
-        items = iter(data.items())
-    elif isinstance(data, list):
-        items = iter(enumerate(data, 1))
-    else:
-        yield prefix, data
-        return
-    for key, value in items:
-        yield from _flat(value, f"{prefix} {key}".strip())

@@ -18,11 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from engine import __version__
+from engine.games.identity import differences
 from engine.games.journal import Journal, JournalError
 from engine.games.pgn import pgn_text
 from engine.games.pgn_file import PgnFile
 from engine.games.record import Reason, Result, as_result
-from engine.match.config import PlayerConfig, differences
+from engine.match.config import PlayerConfig
 from engine.match.timecontrol import TimeControl
 from engine.selfplay.chunk import UNFINISHED, write_chunk
 from engine.selfplay.config import SelfPlayConfig

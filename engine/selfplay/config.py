@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from engine.games.identity import options_identity
 from engine.games.openings import OpeningSettings
-from engine.match.config import MAX_WORKERS, options_identity
+from engine.match.config import MAX_WORKERS
 from engine.match.configfile import opening_settings, with_options
 from engine.options import Options
 from engine.settings.tables import SettingsError, Table

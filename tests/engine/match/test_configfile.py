@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from engine.commands.match import add_arguments, config_of_arguments
+from engine.games.identity import differences
 from engine.games.openings import OpeningSettings
 from engine.match.adjudication import DrawRule, ResignRule, TablebaseRule
-from engine.match.config import MatchConfig, PlayerConfig, differences
+from engine.match.config import MatchConfig, PlayerConfig
 from engine.match.configfile import DEFAULT_TIME, match_config
 from engine.match.results.sprt import Sprt
 from engine.match.timecontrol import TimeControl
