@@ -6,7 +6,9 @@ and receiving them copies nothing. The same classes are the evaluator backends' 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +45,29 @@ class PositionBatch:
     def __len__(self) -> int:
         return len(self.positions)
 
+    def slice(self, start: int, stop: int) -> PositionBatch:
+        """Positions start to stop (0 <= start <= stop <= n) with their moves; shares this batch's memory."""
+        first, last = self.move_offsets[start], self.move_offsets[stop]
+        return PositionBatch(
+            positions=self.positions[start:stop],
+            move_offsets=self.move_offsets[start : stop + 1] - first,
+            moves=self.moves[first:last],
+        )
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[PositionBatch]) -> PositionBatch:
+        """One batch of at least one, in their order. A single one is returned as it is, several are copied."""
+        if len(parts) == 1:
+            return parts[0]
+        moves = np.concatenate([part.moves for part in parts])
+        before = np.array([*accumulate([len(part.moves) for part in parts[:-1]], initial=0)], np.uint32)
+        ends = np.concatenate([part.move_offsets[1:] for part in parts])
+        offsets = np.zeros(len(ends) + 1, np.uint32)
+        np.add(ends, np.repeat(before, [len(part) for part in parts]), out=offsets[1:])
+        # As bytes: numpy takes 20 times as long to concatenate records, looking at their dtype each time.
+        positions = np.frombuffer(bytearray().join([part.positions.data for part in parts]), POSITION_DTYPE)
+        return cls(positions, offsets, moves)
+
 
 @dataclass(frozen=True, slots=True)
 class EvaluationBatch:
@@ -60,3 +85,25 @@ class EvaluationBatch:
 
     def __len__(self) -> int:
         return len(self.wdl)
+
+    def split(self, sizes: Iterable[tuple[int, int]]) -> Iterator[EvaluationBatch]:
+        """The evaluations of the batches that were concatenated; they share this one's memory.
+
+        sizes: (positions, moves) of each batch, in order.
+        """
+        start = first = 0
+        for positions, moves in sizes:
+            stop, last = start + positions, first + moves
+            yield EvaluationBatch(self.logits[first:last], self.wdl[start:stop], self.moves_left[start:stop])
+            start, first = stop, last
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[EvaluationBatch]) -> EvaluationBatch:
+        """One batch of at least one, in their order. A single one is returned as it is, several are copied."""
+        if len(parts) == 1:
+            return parts[0]
+        return cls(
+            logits=np.concatenate([part.logits for part in parts]),
+            wdl=np.concatenate([part.wdl for part in parts]),
+            moves_left=np.concatenate([part.moves_left for part in parts]),
+        )
