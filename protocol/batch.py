@@ -56,7 +56,7 @@ class PositionBatch:
 
     @classmethod
     def concatenate(cls, parts: Sequence[PositionBatch]) -> PositionBatch:
-        """One batch of at least one, in their order. A single one is returned as it is, several are copied."""
+        """One batch of at least one, in order. A single one is returned as it is, several are copied."""
         if len(parts) == 1:
             return parts[0]
         moves = np.concatenate([part.moves for part in parts])
@@ -99,7 +99,7 @@ class EvaluationBatch:
 
     @classmethod
     def concatenate(cls, parts: Sequence[EvaluationBatch]) -> EvaluationBatch:
-        """One batch of at least one, in their order. A single one is returned as it is, several are copied."""
+        """One batch of at least one, in order. A single one is returned as it is, several are copied."""
         if len(parts) == 1:
             return parts[0]
         return cls(

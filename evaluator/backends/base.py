@@ -12,7 +12,6 @@ from types import TracebackType
 from typing import Self
 
 from evaluator.backends.agreement import FP32, Tolerance
-from evaluator.parts import joined
 from protocol.batch import EvaluationBatch, PositionBatch
 
 
@@ -60,7 +59,7 @@ class Backend(ABC):
 
         To be overridden by who copies its input anyway, and can put it together there.
         """
-        return self.evaluate(joined(parts))
+        return self.evaluate(PositionBatch.concatenate(parts))
 
     def memory(self) -> tuple[int, int] | None:
         """Bytes of the device's memory that are in use, by whomever, and that it has; None for a device that

@@ -113,7 +113,7 @@ def _direct(arguments: argparse.Namespace, sizes: list[int], explicit: bool) -> 
 
 def _through_service(arguments: argparse.Namespace, sizes: list[int], explicit: bool) -> dict[str, Any]:
     """An evaluator process of our own, and a client that keeps IN_FLIGHT requests with it."""
-    from evaluator.scheduling.calibration import sample_batch
+    from evaluator.backends.probe import probe_batch
     from protocol import EvaluatorClient
 
     command = [sys.executable, "-m", "evaluator", "serve", "--embedded", "--backend", arguments.backend]
@@ -137,7 +137,7 @@ def _through_service(arguments: argparse.Namespace, sizes: list[int], explicit: 
                 left_s = arguments.time_limit - (time.perf_counter() - start)
                 if points and not explicit and left_s <= 0:
                     break
-                batch = sample_batch(size)
+                batch = probe_batch(size)
                 points[size] = _pipelined_ms(client, batch, max(0.0, left_s / (len(sizes) - index)))
             info = client.network
             return _report(info.device, info.name, points, max(points), ())

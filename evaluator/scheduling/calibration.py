@@ -12,19 +12,19 @@ import json
 import logging
 import math
 import os
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import numpy as np
 import platformdirs
 import psutil
 
 from evaluator.backends.base import Backend
+from evaluator.backends.probe import probe_batch
 from evaluator.scheduling.latency import LADDER, LAUNCH_MS, LAUNCH_ON_CPU_MS, LatencyModel
-from protocol.batch import PLANES, POLICY_SIZE, POSITION_DTYPE, PositionBatch
+from protocol.batch import PositionBatch
+from protocol.host.files import write_atomically
 
 log = logging.getLogger("evaluator.calibration")
 
@@ -52,24 +52,6 @@ MIN_OBSERVATIONS = 200
 _LIBRARIES = ("numpy", "onnxruntime")
 
 
-def sample_batch(count: int, seed: int = 1) -> PositionBatch:
-    """Plausible positions for timing: sparse masks on the history planes, full constant planes, 20 to 45
-    moves each. Deterministic."""
-    random = np.random.default_rng(seed)
-    positions = np.zeros(count, POSITION_DTYPE)
-    # Three random words and-ed leave one bit in eight: eight pieces of a kind at most.
-    words = random.integers(0, 2**64, (3, count, 104), dtype=np.uint64)
-    positions["planes"][:, :104] = words[0] & words[1] & words[2]
-    positions["planes"][:, 12:104:13] = 0
-    positions["planes"][:, [109, PLANES - 1]] = np.uint64(2**64 - 1)
-    positions["rule50"] = random.integers(0, 50, count)
-    counts = random.integers(20, 46, count)
-    offsets = np.zeros(count + 1, np.uint32)
-    np.cumsum(counts, out=offsets[1:])
-    moves = random.integers(0, POLICY_SIZE, int(offsets[-1]), dtype=np.uint16)
-    return PositionBatch(positions, offsets, moves)
-
-
 def time_batches(
     backend: Backend, sizes: Sequence[int], budget_s: float, *, repeats: int = 3, stop_when_flat: bool = True
 ) -> dict[int, float]:
@@ -85,7 +67,7 @@ def time_batches(
     at_once = backend.max_in_flight if side_by_side else 1
     began, began_processor = time.perf_counter(), time.process_time()
     points: dict[int, float] = {}
-    whole = sample_batch(min(max(sizes), backend.max_batch))
+    whole = probe_batch(min(max(sizes), backend.max_batch))
     best_rate = 0.0
     previous: float | None = None
 
@@ -112,7 +94,7 @@ def time_batches(
                 break
             if previous is not None and left_s() < 2 * at_once * previous / 1000 * size / max(points):
                 break
-            batch = _first(whole, size)
+            batch = whole.slice(0, size)
             runs: list[float] = []
             planned = repeats + 1
             while len(runs) < planned:
@@ -188,11 +170,6 @@ def _largest_trusted(points: Mapping[int, float], backend: Backend) -> int:
     return max((bucket for bucket in backend.buckets if bucket <= most), default=most)
 
 
-def _first(batch: PositionBatch, count: int) -> PositionBatch:
-    offsets = batch.move_offsets[: count + 1]
-    return PositionBatch(batch.positions[:count], offsets, batch.moves[: offsets[-1]])
-
-
 def _cache_path(backend: Backend, content_hash: str, threads: int | None) -> Path:
     versions = []
     for library in _LIBRARIES:
@@ -217,11 +194,7 @@ def _read(path: Path) -> dict[int, float] | None:
 
 
 def _write(path: Path, points: dict[int, float]) -> None:
-    # Written beside and renamed: another evaluator never reads half a file.
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as file:
-            json.dump({"curve": sorted(points.items())}, file)
-        Path(file.name).replace(path)
+        write_atomically(path, json.dumps({"curve": sorted(points.items())}).encode())
     except OSError as error:
         log.warning("the latency curve could not be cached: %s", error)

@@ -17,7 +17,6 @@ from collections.abc import Callable, Hashable, Sequence
 
 from evaluator.backends.base import NotFiniteError
 from evaluator.metrics import Metrics
-from evaluator.parts import joined
 from evaluator.scheduling.batching import Launch
 from evaluator.scheduling.runners import Device, Job, Runner, ServedNetwork, evaluate_parts, now_ms
 from evaluator.scheduling.scheduler import Request, distribute, parts_of
@@ -271,7 +270,7 @@ class Dispatcher:
                 return
         healthy = evaluation is not None
         if evaluation is None:
-            evaluation, error = self._fall_back(job, joined(parts))
+            evaluation, error = self._fall_back(job, PositionBatch.concatenate(parts))
         end = now_ms()
         finished: list[tuple[Request, RemoteError | None]] = []
         with self._lock:

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from evaluator.backends.base import Backend, BackendError, NotFiniteError
-from evaluator.parts import cut
 from evaluator.scheduling.batching import BatchPolicy, LatencyTargets
 from evaluator.scheduling.latency import LatencyModel
 from evaluator.scheduling.scheduler import Scheduler, Segment
@@ -152,14 +151,10 @@ class ServedNetwork:
                 self._fallback_backend = self.fallback()
             most = self._fallback_backend.max_batch
             pieces = [
-                evaluate_parts(self._fallback_backend, [cut(batch, start, min(start + most, len(batch)))])
+                evaluate_parts(self._fallback_backend, [batch.slice(start, min(start + most, len(batch)))])
                 for start in range(0, len(batch), most)
             ]
-        return EvaluationBatch(
-            np.concatenate([piece.logits for piece in pieces]),
-            np.concatenate([piece.wdl for piece in pieces]),
-            np.concatenate([piece.moves_left for piece in pieces]),
-        )
+        return EvaluationBatch.concatenate(pieces)
 
     def close(self) -> None:
         """Free the devices."""

@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluator.parts import cut
 from evaluator.scheduling.batching import Pending
 from protocol.batch import EvaluationBatch, PositionBatch
 
@@ -211,7 +210,7 @@ def parts_of(segments: list[Segment]) -> list[PositionBatch]:
     return [
         segment.request.batch
         if segment.stop - segment.start == segment.request.count
-        else cut(segment.request.batch, segment.start, segment.stop)
+        else segment.request.batch.slice(segment.start, segment.stop)
         for segment in segments
     ]
 
@@ -220,34 +219,28 @@ def distribute(segments: list[Segment], evaluation: EvaluationBatch) -> list[Req
     """Give each request its share of a merged evaluation; returns those that are now complete, with
     `parts` holding their whole evaluation."""
     complete = []
-    position = move = 0
-    for segment in segments:
-        request, batch = segment.request, segment.request.batch
-        size = segment.stop - segment.start
-        if size == request.count:
-            moves = len(batch.moves)
-            request.parts = EvaluationBatch(
-                logits=evaluation.logits[move : move + moves],
-                wdl=evaluation.wdl[position : position + size],
-                moves_left=evaluation.moves_left[position : position + size],
-            )
+    sizes = [(segment.stop - segment.start, _moves(segment)) for segment in segments]
+    for segment, part in zip(segments, evaluation.split(sizes), strict=True):
+        request = segment.request
+        if len(part) == request.count:
+            request.parts = part
         else:
             if request.parts is None:
-                request.parts = _empty(len(batch.moves), request.count)
-            first, last = int(batch.move_offsets[segment.start]), int(batch.move_offsets[segment.stop])
-            moves = last - first
-            request.parts.logits[first:last] = evaluation.logits[move : move + moves]
-            request.parts.wdl[segment.start : segment.stop] = evaluation.wdl[position : position + size]
-            request.parts.moves_left[segment.start : segment.stop] = evaluation.moves_left[
-                position : position + size
-            ]
-        position += size
-        move += moves
-        request.done += size
+                request.parts = _empty(len(request.batch.moves), request.count)
+            first = int(request.batch.move_offsets[segment.start])
+            request.parts.logits[first : first + len(part.logits)] = part.logits
+            request.parts.wdl[segment.start : segment.stop] = part.wdl
+            request.parts.moves_left[segment.start : segment.stop] = part.moves_left
+        request.done += len(part)
         if request.done == request.count and not request.closed:
             request.closed = True
             complete.append(request)
     return complete
+
+
+def _moves(segment: Segment) -> int:
+    offsets = segment.request.batch.move_offsets
+    return int(offsets[segment.stop]) - int(offsets[segment.start])
 
 
 def _empty(moves: int, positions: int) -> EvaluationBatch:

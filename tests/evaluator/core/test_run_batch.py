@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from evaluator._core import Turn, run_batch
 from evaluator.gpu.driver.device import Call
 from evaluator.gpu.run.in_flight import Layout
-from evaluator.parts import joined
-from evaluator.scheduling.calibration import sample_batch
 from protocol.batch import POSITION_DTYPE, PositionBatch
+from tests.backends.batches import varied_batch
 
 FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_size_t] * 5)
 
@@ -68,8 +67,8 @@ def run(
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=5), st.integers(0, 7))
 def test_parts_lie_in_the_block_as_one_batch(sizes: list[int], unused: int) -> None:
-    parts = [sample_batch(size, seed) for seed, size in enumerate(sizes)]
-    whole = joined(parts)
+    parts = [varied_batch(size, seed) for seed, size in enumerate(sizes)]
+    whole = PositionBatch.concatenate(parts)
     layout = Layout(len(whole) + unused)
     block = np.full(layout.input_bytes, 0xAA, np.uint8)
     assert run(parts, layout, block=block) == (-1, 0, True)
@@ -87,7 +86,7 @@ def test_calls_are_made_in_order() -> None:
     driver = Driver()
     groups = {"before": [0, 1], "in_turn": [2], "after": [3, 4]}
     calls = {name: [driver.call(number) for number in group] for name, group in groups.items()}
-    assert run([sample_batch(1, 0)], Layout(1), **calls) == (-1, 0, True)
+    assert run([varied_batch(1, 0)], Layout(1), **calls) == (-1, 0, True)
     assert driver.made == [(number, 2, 3, 4, 5) for number in range(5)]
 
 
@@ -97,7 +96,7 @@ def test_what_follows_a_failed_call_is_not_made(fails: int) -> None:
     calls = [driver.call(number) for number in range(3)]
     source, target = np.ones(1, np.float32), np.zeros(1, np.float32)
     result = run(
-        [sample_batch(1, 0)],
+        [varied_batch(1, 0)],
         Layout(1),
         before=calls[:1],
         in_turn=calls[1:2],
@@ -115,7 +114,7 @@ def test_a_call_takes_as_many_arguments_as_it_is_given() -> None:
         kind = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_size_t] * count)
         function = kind(lambda *arguments, made=made: made.append(arguments) or 0)
         given_arguments = tuple(range(2**63 + 1, 2**63 + 1 + count))
-        run([sample_batch(1, 0)], Layout(1), before=[Call("f", address(function), given_arguments)])
+        run([varied_batch(1, 0)], Layout(1), before=[Call("f", address(function), given_arguments)])
         assert made == [given_arguments]
 
 
@@ -126,7 +125,7 @@ def test_outputs_are_copied_and_looked_at(value: float, at: int) -> None:
     sources[0][at] = value
     targets = [np.zeros(37, np.float32), np.zeros(5, np.float32)]
     outputs = [(source.view(np.uint8), target) for source, target in zip(sources, targets, strict=True)]
-    assert run([sample_batch(1, 0)], Layout(1), outputs=outputs) == (-1, 0, bool(np.isfinite(value)))
+    assert run([varied_batch(1, 0)], Layout(1), outputs=outputs) == (-1, 0, bool(np.isfinite(value)))
     for source, target in zip(sources, targets, strict=True):
         assert target.tobytes() == source.tobytes()
 
@@ -138,7 +137,7 @@ def test_other_threads_run_meanwhile() -> None:
     read = Call("read", address(ctypes.CDLL(None).read), (read_end, ctypes.addressof(place), 1))
     results = []
     thread = threading.Thread(
-        target=lambda: results.append(run([sample_batch(1, 0)], Layout(1), after=[read]))
+        target=lambda: results.append(run([varied_batch(1, 0)], Layout(1), after=[read]))
     )
     thread.start()
     os.write(write_end, b"x")
@@ -151,16 +150,16 @@ def test_other_threads_run_meanwhile() -> None:
 
 def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(ValueError, match="does not fit"):
-        run([sample_batch(3, 0)], Layout(2))
+        run([varied_batch(3, 0)], Layout(2))
     with pytest.raises(ValueError, match="does not fit"):
-        run([sample_batch(1, 0)], Layout(2), block=np.zeros(2000, np.uint8))
+        run([varied_batch(1, 0)], Layout(2), block=np.zeros(2000, np.uint8))
     with pytest.raises(ValueError, match="differ in size"):
-        run([sample_batch(1, 0)], Layout(1), outputs=[(np.zeros(8, np.uint8), np.zeros(1, np.float32))])
+        run([varied_batch(1, 0)], Layout(1), outputs=[(np.zeros(8, np.uint8), np.zeros(1, np.float32))])
     with pytest.raises(ValueError, match="at most 5"):
-        run([sample_batch(1, 0)], Layout(1), before=[Call("f", 1, (1, 2, 3, 4, 5, 6))])
+        run([varied_batch(1, 0)], Layout(1), before=[Call("f", 1, (1, 2, 3, 4, 5, 6))])
     with pytest.raises(ValueError, match="at least one"):
-        run([sample_batch(1, 0)], Layout(1), before=[Call("f", 1, ())])
-    good = sample_batch(2, 0)
+        run([varied_batch(1, 0)], Layout(1), before=[Call("f", 1, ())])
+    good = varied_batch(2, 0)
     with pytest.raises(ValueError, match="one entry more"):
         run([PositionBatch(good.positions, good.move_offsets[:-1], good.moves)], Layout(2))
     with pytest.raises(BufferError):

@@ -26,7 +26,6 @@ from evaluator.metrics import prometheus_text
 from evaluator.network import load_network
 from evaluator.network.random_network import NetworkShape, random_network
 from evaluator.network.writer import write_network
-from evaluator.scheduling.calibration import sample_batch
 from evaluator.scheduling.loading import Loader
 from evaluator.service.networks import NetworkToLoad
 from evaluator.service.service import EvaluatorService
@@ -263,7 +262,7 @@ def test_a_process_that_serves_survives_a_failure_and_ends_cleanly(
         assert [each["event"] for each in events if each["event"] != "progress"] == ["bound", "ready"], events
         with EvaluatorClient(events[0]["address"], timeout=WAIT_S) as client:
             for _ in range(60):
-                assert len(client.evaluate(sample_batch(3))) == 3
+                assert len(client.evaluate(probe_batch(3))) == 3
             metrics = client.status().metrics
             assert metrics["device_failures"] == metrics["fallback_batches"] == 1
             assert metrics["device_memory"]["0:gpu"]["total"] == 512 << 20

@@ -7,13 +7,11 @@ import threading
 from math import inf
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from evaluator.scheduling import calibration
-from evaluator.scheduling.calibration import MIN_OBSERVATIONS, latency_model, sample_batch, time_batches
+from evaluator.scheduling.calibration import MIN_OBSERVATIONS, latency_model, time_batches
 from protocol.batch import EvaluationBatch, PositionBatch
-from protocol.codec import check_batch
 from tests.evaluator.service.harness import EchoBackend
 
 
@@ -23,13 +21,6 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(calibration.platformdirs, "user_cache_dir", lambda *_: str(tmp_path))
     monkeypatch.setattr(calibration, "MAX_OTHERS_SHARE", inf)  # Whatever else this machine does.
     return tmp_path / "latency"
-
-
-def test_sample_positions_keep_the_protocol_and_repeat_themselves() -> None:
-    batch = sample_batch(100)
-    check_batch(batch)
-    assert np.array_equal(batch.positions, sample_batch(100).positions)
-    assert 20 <= np.diff(batch.move_offsets).min() <= np.diff(batch.move_offsets).max() <= 45
 
 
 def test_the_first_size_is_measured_whatever_the_budget() -> None:

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from evaluator.backends import open_backend
+from evaluator.backends.probe import probe_batch
 from evaluator.network import load_network
-from evaluator.scheduling.calibration import sample_batch
 from evaluator.scheduling.loading import parse_backend
 from protocol import EvaluatorClient
 from protocol.errors import LoadFailed
@@ -41,7 +41,7 @@ def test_networks_are_served_side_by_side_and_loaded_while_serving(tmp_path: Pat
             loaded = client.load(str(second))
             with pytest.raises(LoadFailed):
                 client.load(__file__)
-            batch = sample_batch(7)
+            batch = probe_batch(7)
             for path, name in ((first, client.networks[0].name), (second, loaded.name)):
                 with open_backend("reference", load_network(path)) as reference:
                     wanted = reference.evaluate(batch)

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evaluator.parts import joined
 from evaluator.scheduling.scheduler import STARVATION_MS, Request, Scheduler, distribute, parts_of
+from protocol.batch import PositionBatch
 from tests.evaluator.service.harness import expected, numbered_batch, same
 
 
@@ -94,7 +94,7 @@ def test_a_single_whole_request_is_passed_on_without_copying() -> None:
     scheduler = Scheduler()
     whole = request("a", 1, 5)
     scheduler.add(whole)
-    assert joined(parts_of(scheduler.take(5, 0.0))) is whole.batch
+    assert PositionBatch.concatenate(parts_of(scheduler.take(5, 0.0))) is whole.batch
 
 
 @settings(max_examples=100, deadline=None)
@@ -116,7 +116,7 @@ def test_however_requests_are_merged_and_cut_everyone_gets_his_own(
     while scheduler.positions:
         segments = scheduler.take(cuts[step % len(cuts)], 0.0)
         step += 1
-        batch = joined(parts_of(segments))
+        batch = PositionBatch.concatenate(parts_of(segments))
         assert len(batch) <= cuts[(step - 1) % len(cuts)]
         assert batch.move_offsets[0] == 0
         assert batch.move_offsets[-1] == len(batch.moves)

@@ -13,12 +13,12 @@ from unittest.mock import patch
 import numpy as np
 
 from evaluator.backends.base import Backend, BackendError
-from evaluator.scheduling.calibration import sample_batch
 from evaluator.scheduling.loading import Loader
 from evaluator.service.networks import NetworkToLoad
 from evaluator.service.service import EvaluatorService
 from protocol import EvaluatorClient
 from protocol.batch import EvaluationBatch, PositionBatch
+from tests.backends.batches import varied_batch
 
 WAIT_S = 20.0
 """Longest wait for anything; a test that needs it has failed."""
@@ -33,7 +33,7 @@ def expected(batch: PositionBatch) -> EvaluationBatch:
 
 def numbered_batch(count: int, first: int = 0, seed: int = 1) -> PositionBatch:
     """A batch whose positions have rule50 = first, first + 1, …"""
-    batch = sample_batch(count, seed)
+    batch = varied_batch(count, seed)
     batch.positions["rule50"] = np.arange(first, first + count)
     return batch
 

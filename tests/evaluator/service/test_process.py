@@ -19,7 +19,7 @@ import psutil
 import pytest
 import zmq
 
-from evaluator.scheduling.calibration import sample_batch
+from evaluator.backends.probe import probe_batch
 from evaluator.service.endpoints import AddressError, bind, sweep
 from protocol import EvaluatorClient
 from protocol.errors import EvaluatorLost
@@ -98,7 +98,7 @@ def test_embedded_it_tells_its_address_and_evaluates(environment: dict[str, str]
         bound = event(process, "bound")
         assert bound["pid"] == process.pid
         with EvaluatorClient(bound["address"], timeout=WAIT_S) as client:
-            assert len(client.evaluate(sample_batch(300))) == 300
+            assert len(client.evaluate(probe_batch(300))) == 300
         event(process, "ready")
 
 
@@ -160,7 +160,7 @@ def test_a_killed_evaluator_is_lost_not_slow(environment: dict[str, str]) -> Non
         address = event(process, "bound")["address"]
         with EvaluatorClient(address, timeout=WAIT_S) as client:
             process.send_signal(signal.SIGSTOP)
-            client.submit(sample_batch(8))
+            client.submit(probe_batch(8))
             process.kill()
             with pytest.raises(EvaluatorLost, match="gone"):
                 client.receive()
@@ -194,7 +194,7 @@ def test_a_client_reconnects_to_an_evaluator_started_again(environment: dict[str
     with client, serving(environment, *flags) as process:
         event(process, "bound")
         client.reconnect()
-        assert len(client.evaluate(sample_batch(8))) == 8
+        assert len(client.evaluate(probe_batch(8))) == 8
 
 
 def test_nobody_there_is_said_at_once() -> None:
@@ -211,7 +211,7 @@ def test_alone_it_says_where_it_listens_and_answers_health_checks(environment: d
         assert f"tcp://127.0.0.1:{port}" in wait_for_line(process, "listening on")
         wait_for_line(process, "ready")
         with EvaluatorClient(f"tcp://127.0.0.1:{port}", timeout=WAIT_S) as client:
-            client.evaluate(sample_batch(5))
+            client.evaluate(probe_batch(5))
         for path, text in (
             ("live", "live"),
             ("ready", "ready"),
