@@ -18,7 +18,7 @@ from engine.match.runner import Ending, MatchRunner, MatchState
 from engine.match.timecontrol import TimeControl
 from engine.options import Options
 
-PROGRAM = Path(__file__).with_name("uci_program.py")
+PROGRAM = Path(__file__).with_name("players") / "uci_program.py"
 
 RANDOM = Options(backend="random", hash=1, tree_memory=16)
 
