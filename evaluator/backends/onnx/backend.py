@@ -11,12 +11,12 @@ from time import monotonic
 from typing import Any
 
 import numpy as np
-import onnxruntime as ort
 
 from evaluator.backends.agreement import Tolerance
 from evaluator.backends.base import Backend, BackendError
 from evaluator.backends.batches import RULE50_PLANE, evaluation, mask_bits
 from evaluator.backends.onnx.model import build_model
+from evaluator.backends.onnx.runtime import onnxruntime as ort
 from evaluator.backends.probe import probe_batch
 from evaluator.backends.threads import default_threads
 from evaluator.network.describe import cost_of

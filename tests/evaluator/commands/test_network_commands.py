@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-import onnxruntime as ort
 import pytest
 
 from evaluator.backends.batches import expand_planes
+from evaluator.backends.onnx.runtime import onnxruntime as ort
 from evaluator.backends.probe import probe_batch
 from evaluator.backends.reference import forward
 from evaluator.network import SHIPPED_NETWORK, load_network
