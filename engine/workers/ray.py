@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import os
 import socket
 import tempfile
 from collections.abc import Sequence
@@ -94,6 +95,9 @@ class ClusterPlace(Crew[Game]):
         return f"no node of the Ray cluster at {self._address} can play ({self.reasons()})"
 
     def _connect(self) -> None:
+        # A running cluster reports to Ray's makers, or does not, as it was started. One that Ray starts from
+        # here (the address `local`) would.
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         try:
             import ray
         except ImportError:

@@ -35,8 +35,9 @@ FAST_DETECTION = {"health_check_period_ms": 500, "health_check_failure_threshold
 
 
 @pytest.fixture
-def cluster() -> Iterator[Any]:
-    """A head that does no work, and two nodes that do."""
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A head that does no work, and two nodes that do. It reports to nobody."""
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
     from ray.cluster_utils import Cluster
 
     made = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "_system_config": FAST_DETECTION})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import sys
 from pathlib import Path
@@ -33,6 +34,19 @@ def test_without_ray_the_package_to_install_is_named(tmp_path: Path, monkeypatch
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(PlaceError, match=r"pip install '\.\[cluster\]'"):
         opened("auto", SelfPlayConfig(output=str(tmp_path)))
+
+
+@pytest.mark.parametrize(("set_by_user", "seen_by_ray"), [(None, "0"), ("1", "1")])
+def test_ray_reports_only_if_the_user_says_so(
+    set_by_user: str | None, seen_by_ray: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", set_by_user or "")
+    if set_by_user is None:
+        monkeypatch.delenv("RAY_USAGE_STATS_ENABLED")
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(PlaceError):
+        opened("local", SelfPlayConfig(output=str(tmp_path)))
+    assert os.environ["RAY_USAGE_STATS_ENABLED"] == seen_by_ray
 
 
 def test_an_address_where_nobody_listens_is_an_error_at_once(tmp_path: Path) -> None:
