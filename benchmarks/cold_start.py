@@ -1,6 +1,6 @@
 """Time from starting the engine to `uciok` and to `readyok`, with the shipped network or another.
 
-    python benchmarks/cold_start.py [--runs N] [--weights FILE] [--backend gpu] [--reach SECONDS]
+    python benchmarks/cold_start.py [--runs N] [--weights FILE] [--backend gpu] [--reach SECONDS] [--json]
 
 The median of several runs, each a new process; the files are in the system's cache. `readyok` answers an
 `isready` sent at once, and comes when the evaluator process holds the network. One more run starts without
@@ -10,35 +10,79 @@ the evaluator's own caches, as on the first day.
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from figures import RUN_ENGINE, Figure, print_figures
+import psutil
+from figures import Figure, print_figures
+from installation import CHECKOUT, Installation
+from processes import CommandError, failure, started
+
+TIME_LIMIT = 300.0
+"""Seconds after which a start counts as hung; a large network without caches takes 45."""
 
 
-def start(environment: Mapping[str, str], flags: Sequence[str] = ()) -> tuple[float, float]:
-    """Seconds to uciok and to readyok. flags: options of the engine."""
-    began = time.perf_counter()
-    engine = subprocess.Popen(
-        [*RUN_ENGINE, *flags], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=dict(environment)
-    )
-    assert engine.stdin is not None and engine.stdout is not None
-    with engine:
-        engine.stdin.write("uci\nisready\n")
-        engine.stdin.flush()
-        times = {}
-        for line in engine.stdout:
-            times[line.strip()] = time.perf_counter() - began
-            if line.strip() == "readyok":
-                break
-        engine.stdin.write("quit\n")
-        engine.stdin.flush()
-        engine.wait(timeout=30)
-    return times["uciok"], times["readyok"]
+@dataclass(frozen=True, slots=True)
+class Start:
+    """One start of the engine. uciok, readyok: seconds since its process was started. engine_bytes,
+    evaluator_bytes: resident memory of the engine and of the processes that it started, at readyok."""
+
+    uciok: float
+    readyok: float
+    engine_bytes: int
+    evaluator_bytes: int
+
+
+def start(
+    flags: Sequence[str] = (), *, installation: Installation = CHECKOUT, cache_folder: str = ""
+) -> Start:
+    """Start an engine, wait for `readyok` and let it quit.
+
+    flags: options of the engine. cache_folder: in place of the user's cache. Raises CommandError if the
+    engine ends before, or takes more than five minutes.
+    """
+    command = [*installation.engine, *flags]
+    environment = installation.environment(**({"XDG_CACHE_HOME": cache_folder} if cache_folder else {}))
+    times: dict[str, float] = {}
+    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as complaints:
+        began = time.perf_counter()
+        with started(
+            command,
+            folder=installation.folder,
+            environment=environment,
+            stderr=complaints,
+            time_limit=TIME_LIMIT,
+        ) as engine:
+            assert engine.stdin is not None and engine.stdout is not None
+            try:
+                engine.stdin.write("uci\nisready\n")
+                engine.stdin.flush()
+                for line in engine.stdout:
+                    times[line.strip()] = time.perf_counter() - began
+                    if line.strip() == "readyok":
+                        memory = _resident_bytes(engine.pid)
+                        engine.stdin.write("quit\n")
+                        engine.stdin.flush()
+                        engine.wait(timeout=30)
+                        return Start(times["uciok"], times["readyok"], *memory)
+            except BrokenPipeError:
+                pass  # it ended at once: said below
+            except subprocess.TimeoutExpired:
+                raise CommandError(f"{' '.join(command)}\ndid not end within 30 s of quit") from None
+            code = engine.wait()
+        complaints.seek(0)
+        raise CommandError(failure(command, code, complaints.read()) + "\nbefore it said readyok")
+
+
+def _resident_bytes(pid: int) -> tuple[int, int]:
+    """Of a process, and of all that it started."""
+    process = psutil.Process(pid)
+    descendants = sum(child.memory_info().rss for child in process.children(recursive=True))
+    return process.memory_info().rss, descendants
 
 
 def main() -> None:
@@ -49,27 +93,28 @@ def main() -> None:
     parser.add_argument("--weights", default="", metavar="FILE", help="the network (default: shipped)")
     parser.add_argument("--backend", default="", help="the evaluator's backend (default: the engine's)")
     parser.add_argument("--reach", type=float, default=2.0, metavar="SECONDS", help="to readyok (default 2)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     arguments = parser.parse_args()
     options = {"--weights": arguments.weights, "--backend": arguments.backend}
     flags = [f"{name}={value}" for name, value in options.items() if value]
-    start(os.environ, flags)  # whatever the caches lack is there afterwards
-    runs = [start(os.environ, flags) for _ in range(arguments.runs)]
-    with tempfile.TemporaryDirectory() as empty:
-        first_uciok, first_readyok = start({**os.environ, "XDG_CACHE_HOME": empty}, flags)
-    uciok, readyok = (statistics.median(column) for column in zip(*runs, strict=True))
+    try:
+        start(flags)  # whatever the caches lack is there afterwards
+        runs = [start(flags) for _ in range(arguments.runs)]
+        with tempfile.TemporaryDirectory() as empty:
+            first = start(flags, cache_folder=empty)
+    except CommandError as error:
+        raise SystemExit(str(error)) from None
+    uciok = statistics.median(run.uciok for run in runs)
+    readyok = statistics.median(run.readyok for run in runs)
+    reach, peer = arguments.reach, "lc0 11 s on big networks"
     print_figures(
         [
             Figure("seconds to uciok", uciok, 0.3, at_least=False),
-            Figure(
-                "seconds to readyok",
-                readyok,
-                arguments.reach,
-                at_least=False,
-                peer="lc0 11 s on big networks",
-            ),
-            Figure("seconds to uciok, empty caches", first_uciok, 0.3, at_least=False),
-            Figure("seconds to readyok, empty caches", first_readyok, arguments.reach, at_least=False),
-        ]
+            Figure("seconds to readyok", readyok, reach, at_least=False, peer=peer),
+            Figure("seconds to uciok, empty caches", first.uciok, 0.3, at_least=False),
+            Figure("seconds to readyok, empty caches", first.readyok, reach, at_least=False),
+        ],
+        as_json=arguments.json,
     )
 
 

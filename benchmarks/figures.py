@@ -1,21 +1,10 @@
-"""What the benchmarks print: a measured figure beside the one to reach and the peer's.
-
-To be imported before the packages that are measured: those of this checkout are, whatever is installed.
-"""
+"""What the benchmarks print: a measured figure beside the one to reach and the peer's."""
 
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
-
-REPOSITORY = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(REPOSITORY))
-RUN_ENGINE = [sys.executable, str(REPOSITORY / "run_engine.py")]
+from dataclasses import asdict, dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,27 +22,25 @@ class Figure:
         return self.measured >= self.reach if self.at_least else self.measured <= self.reach
 
 
-def print_figures(figures: Sequence[Figure]) -> None:
-    """Print the figures as a table."""
+def print_figures(figures: Sequence[Figure], *, as_json: bool = False) -> None:
+    """Print the figures as a table, or as a JSON list of objects with the fields of Figure and `reached`."""
+    if as_json:
+        print(json.dumps([{**asdict(figure), "reached": figure.reached} for figure in figures]))
+        return
     width = max(len(figure.what) for figure in figures)
     print(f"{'':{width}}  {'measured':>12}  {'to reach':>12}  {'':7}  peer")
     for figure in figures:
         sign = ">=" if figure.at_least else "<="
         verdict = "reached" if figure.reached else "missed"
-        reach = f"{sign} {_number(figure.reach)}"
+        reach = f"{sign} {number(figure.reach)}"
         print(
-            f"{figure.what:{width}}  {_number(figure.measured):>12}  {reach:>12}  {verdict:7}  "
+            f"{figure.what:{width}}  {number(figure.measured):>12}  {reach:>12}  {verdict:7}  "
             f"{figure.peer or '-'}"
         )
 
 
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.2f}"
-
-
-def json_of(command: Sequence[str]) -> Any:
-    """Run a command of the engine or the evaluator and read the JSON that it prints."""
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=REPOSITORY)
-    if done.returncode:
-        raise SystemExit(f"{' '.join(command)}\nended with exit code {done.returncode}:\n{done.stderr}")
-    return json.loads(done.stdout)
+def number(value: float) -> str:
+    """A value as a table shows it, with three digits or more that count."""
+    if abs(value) >= 100 or not value:
+        return f"{value:,.0f}"
+    return f"{value:.2f}" if abs(value) >= 0.1 else f"{value:.3g}"

@@ -18,7 +18,7 @@ from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
 
-import figures  # noqa: F401 -- this checkout is measured, whatever is installed
+import checkout  # noqa: F401 -- this checkout is measured, whatever is installed
 import numpy as np
 
 from evaluator.backends.gpu import GpuBackend

@@ -29,6 +29,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
+import checkout  # noqa: F401 -- this checkout is measured, whatever is installed
 import psutil
 from figures import Figure, print_figures
 from plain_backend import best_rate, best_sizes

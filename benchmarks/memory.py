@@ -1,52 +1,67 @@
 """Bytes of memory per visited node, in a middle game with about 35 legal moves.
 
-    python benchmarks/memory.py [--nodes N]
+    python benchmarks/memory.py [--nodes N] [--json]
 
 The growth of the process while the tree grows, with an evaluation cache of the default size and without, and
-what the tree itself counts.
+what the tree itself counts. Each tree has a process of its own.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
+from dataclasses import dataclass
 
-import psutil
 from figures import Figure, print_figures
+from installation import CHECKOUT, REPOSITORY, Installation
+from processes import CommandError
 
-from engine._core import Batch, Game, SearchParams, Tree
-from engine.options import Options
-
-POSITION = "r1bq1rk1/pp2bppp/2n1pn2/3p4/3P4/2NBPN2/PP3PPP/R1BQ1RK1 w - - 0 9"
+NODES = 1_000_000
 
 
-def measure(nodes: int, cache_bytes: int) -> tuple[float, float]:
-    """Bytes per node by the system's count and by the tree's own."""
-    params = SearchParams()
-    params.cache_bytes = cache_bytes
-    process = psutil.Process()
-    before = process.memory_info().rss
-    tree, batch = Tree(params), Batch(256)
-    tree.set_position(Game(POSITION))
-    while (info := tree.root_info()).visits < nodes:
-        tree.collect(batch, 256)
-        tree.apply_random(batch)
-    return (process.memory_info().rss - before) / info.visits, info.memory_bytes / info.visits
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """Bytes per visited node: of the process, as the system counts, and of the tree by its own count."""
+
+    resident: float
+    own: float
+
+
+def growth(nodes: int, cache_bytes: int, *, installation: Installation = CHECKOUT) -> Growth:
+    """Let a tree grow in a process of its own. Raises CommandError."""
+    script = str(REPOSITORY / "benchmarks" / "tree_growth.py")
+    command = [*installation.python, script, "--nodes", str(nodes), "--cache-bytes", str(cache_bytes)]
+    return Growth(**installation.json_of(command))
+
+
+def default_cache_bytes(installation: Installation = CHECKOUT) -> int:
+    """Size of the evaluation cache that the engine offers as its default over UCI. Raises CommandError."""
+    told = installation.output_of(installation.engine, given="uci\nquit\n")
+    default = re.search(r"^option name Hash type spin default (\d+)", told, re.MULTILINE)
+    if default is None:
+        raise CommandError(f"{' '.join(installation.engine)}\nhas no UCI option Hash")
+    return int(default[1]) << 20
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--nodes", type=int, default=1_000_000)
-    nodes = parser.parse_args().nodes
-    with_cache, _ = measure(nodes, Options().hash << 20)
-    without_cache, own = measure(nodes, 0)
+    parser.add_argument("--nodes", type=int, default=NODES)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    arguments = parser.parse_args()
+    try:
+        with_cache = growth(arguments.nodes, default_cache_bytes())
+        without_cache = growth(arguments.nodes, 0)
+    except CommandError as error:
+        raise SystemExit(str(error)) from None
     print_figures(
         [
-            Figure("bytes per node, tree and cache", with_cache, 300, at_least=False),
-            Figure("bytes per node, tree alone", without_cache, 300, at_least=False),
-            Figure("bytes per node, the tree's own count", own, 300, at_least=False),
-        ]
+            Figure("bytes per node, tree and cache", with_cache.resident, 300, at_least=False),
+            Figure("bytes per node, tree alone", without_cache.resident, 300, at_least=False),
+            Figure("bytes per node, the tree's own count", without_cache.own, 300, at_least=False),
+        ],
+        as_json=arguments.json,
     )
 
 

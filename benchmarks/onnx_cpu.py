@@ -14,7 +14,9 @@ import argparse
 import time
 from pathlib import Path
 
-from figures import REPOSITORY, Figure, print_figures
+import checkout  # noqa: F401 -- this checkout is measured, whatever is installed
+from figures import Figure, print_figures
+from installation import REPOSITORY
 
 from evaluator.backends import Backend, open_backend
 from evaluator.backends.probe import probe_batch

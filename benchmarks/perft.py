@@ -10,8 +10,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+import checkout  # noqa: F401 -- this checkout is measured, whatever is installed
 import chess
-import figures  # noqa: F401 -- this checkout is measured, whatever is installed
 
 from engine._core import Game, perft
 

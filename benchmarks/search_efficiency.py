@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import statistics
 
+import checkout  # noqa: F401 -- this checkout is measured, whatever is installed
 from figures import Figure, print_figures
 from plain_backend import backend_rate
 

@@ -18,6 +18,7 @@ import statistics
 import sys
 from dataclasses import dataclass
 
+import checkout  # noqa: F401 -- this checkout is measured, whatever is installed
 import psutil
 from figures import Figure, print_figures
 from plain_backend import best_rate, best_sizes

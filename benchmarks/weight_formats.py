@@ -14,7 +14,7 @@ import random
 from itertools import pairwise
 from pathlib import Path
 
-import figures  # noqa: F401 -- this checkout is measured, whatever is installed
+import checkout  # noqa: F401 -- this checkout is measured, whatever is installed
 import numpy as np
 
 from engine._core import Game
