@@ -15,7 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from processes import output_of
+from processes import CommandError, output_of
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 RUN_ENGINE = [sys.executable, str(REPOSITORY / "run_engine.py")]
@@ -38,20 +38,27 @@ class Installation:
 
     def environment(self, **variables: str) -> dict[str, str]:
         """The environment of its commands. variables: some more for this call."""
-        inherited = {name: value for name, value in os.environ.items() if name not in _LEADING_ELSEWHERE}
-        return {**inherited, **self.variables, **variables}
+        return {**own_variables(), **self.variables, **variables}
 
     def output_of(self, command: Sequence[str], given: str | None = None) -> str:
         """What one of its commands prints; raises CommandError."""
         return output_of(command, folder=self.folder, environment=self.environment(), given=given)
 
     def json_of(self, command: Sequence[str]) -> Any:
-        """The JSON that one of its commands prints; raises CommandError."""
-        return json.loads(self.output_of(command))
+        """The JSON that one of its commands prints; raises CommandError, also for what is no JSON."""
+        printed = self.output_of(command)
+        try:
+            return json.loads(printed)
+        except ValueError:
+            raise CommandError(f"{' '.join(command)}\nprinted no JSON:\n{printed[:1000]}") from None
+
+
+def own_variables() -> dict[str, str]:
+    """This process's environment without what would lead an interpreter to other packages than its own."""
+    return {name: value for name, value in os.environ.items() if name not in _LEADING_ELSEWHERE}
 
 
 _LEADING_ELSEWHERE = ("PYTHONPATH", "PYTHONHOME")
-"""Variables by which an interpreter would find other packages than its own."""
 
 CHECKOUT = Installation(
     name="this checkout",
