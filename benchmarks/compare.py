@@ -6,7 +6,8 @@ Both are installed in the same way, each into a virtual environment of its own b
 serves again when the same sources are compared once more; of the working tree this is done with the files as
 they lie there. Then the figures of both are measured in turns. A ratio is above 1 where OTHER, or the
 working tree, is better, whether the figure is a rate or a time. There is one ratio for each round; the table
-has their median and range, and says `better` or `worse` where all rounds agree.
+has their median and range, and says `better` or `worse` where three rounds or more agree. On a busy machine
+the figures that count processor time tell more than those of the clock.
 
 Exit code: 0; 1 with --fail-below if a figure's median ratio is below it; 2 if something could not be built or
 measured.
@@ -28,6 +29,7 @@ from machine import this_machine
 from measuring import FAILED, add_measuring_arguments, figure_names, guarded, positive, show_failures
 from progress import Progress
 from revisions import Repository
+from rich import box
 from rich.console import Console
 from rich.table import Table
 from suite import SUITE, Benchmark, Quantity, chosen
@@ -35,6 +37,12 @@ from turns import Failure, Measured, Spread, measure_in_turns
 
 BELOW = 1
 """Exit code."""
+
+ROUNDS_TO_TELL = 3
+"""With fewer, that all rounds agree says nothing."""
+
+ALIKE = 0.001
+"""What is nearer to 1 than this is no difference, also of figures that are the same in every round."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +60,11 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """What all rounds agree on; empty if they do not."""
+        """What all rounds agree on; empty if they do not, or are too few."""
         gains = self.gains
-        return "better" if gains.low > 1 else "worse" if gains.high < 1 else ""
+        if len(self.old) < ROUNDS_TO_TELL:
+            return ""
+        return "better" if gains.low > 1 + ALIKE else "worse" if gains.high < 1 - ALIKE else ""
 
 
 def comparisons(measured: Measured) -> list[Comparison]:
@@ -64,7 +74,7 @@ def comparisons(measured: Measured) -> list[Comparison]:
 
 def table(rows: Sequence[Comparison], old: str, new: str) -> Table:
     """For the terminal, in 80 columns or more."""
-    made = Table()
+    made = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     made.add_column("")
     for heading in (old, new, "ratio", "range"):
         made.add_column(heading, justify="right", no_wrap=heading in ("ratio", "range"))
@@ -155,9 +165,12 @@ def compare(
         print(json.dumps(as_json(rows, measured.failures, old, new), indent=1))
     elif rows:
         console = Console()
-        console.print(f"{this_machine()}; {arguments.rounds} rounds", highlight=False, soft_wrap=True)
+        rounds = "1 round" if arguments.rounds == 1 else f"{arguments.rounds} rounds"
+        console.print(f"{this_machine()}; {rounds}", highlight=False, soft_wrap=True)
         for revision in (old_revision, new_revision):
-            console.print(f"{revision.name}  {revision.subject}", markup=False, highlight=False)
+            console.print(
+                f"{revision.name}  {revision.subject}", markup=False, highlight=False, soft_wrap=True
+            )
         console.print(table(rows, old_revision.name, new_revision.name))
     show_failures(measured.failures)
     below = [row for row in rows if arguments.fail_below and row.gains.median < arguments.fail_below]

@@ -110,3 +110,14 @@ def failure(command: Sequence[str], code: int, complaints: str) -> str:
     """A message on a failed command with the last lines that it wrote to stderr."""
     lines = complaints.strip().splitlines()[-12:]
     return "\n".join([" ".join(command), f"ended with exit code {code}" + ":" * bool(lines), *lines])
+
+
+def processor_seconds() -> float:
+    """Processor time, in user and system mode, of the ended processes that this one started and of those that
+    they had waited for. Raises CommandError where the system does not count it."""
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        raise CommandError("this system does not count the processor time of ended processes") from None
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
