@@ -168,7 +168,7 @@ def profile(backend: GpuBackend, size: int, repeats: int = 20) -> None:
         if isinstance(step, Launch) and step.kernel.file == "gemm_hopper":
             norm = ", norm" if constants["NORMALISE"] else ""
             tile = f" wgmma {constants['BLOCK_N']}{norm}"
-        elif "BLOCK_M" in constants:
+        elif isinstance(step, Launch) and "BLOCK_M" in constants:
             packed = " packed" * bool(constants["PACKED"])
             tile = f"{packed} {constants['BLOCK_M']}x{constants['BLOCK_N']}/{step.grid[2]}"
         entry = by_label[label + tile]

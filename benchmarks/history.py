@@ -1,4 +1,4 @@
-"""Figures over time: measure the working tree or commits and append what was found to a file; list it, plot it.
+"""Figures over time: measure the working tree or commits, append the figures to a file, list and plot them.
 
     python benchmarks/history.py [COMMIT …] [--figures a,b,…] [--rounds N]
     python benchmarks/history.py --list
@@ -34,6 +34,9 @@ from rich.console import Console
 from rich.table import Table
 from suite import SUITE, Benchmark, chosen
 from turns import Measured, Spread, measure_in_turns
+
+COLUMNS = 4
+"""Runs in the table of a list, in 80 columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,26 +120,30 @@ def runs_of(measured: Measured, revisions: Sequence[Revision], rounds: int) -> l
 
 
 def show(runs: Sequence[Run], names: Sequence[str]) -> None:
-    """Print a table for each machine, a line for each run. names: the figures wanted; all for none."""
+    """Print the runs of each machine, and a table with the medians of the last ones.
+
+    names: the figures wanted; all for none.
+    """
     console = Console()
+
+    def say(text: str) -> None:
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
+
     for machine, its_runs in by_machine(runs).items():
-        console.print(str(machine), markup=False, highlight=False, soft_wrap=True)
+        say(str(machine))
         for run in its_runs:
-            made = Table(
-                title=f"{run.measured[:16].replace('T', ' ')}  {run.revision.name}  {run.revision.subject}",
-                title_justify="left",
-                box=box.SIMPLE_HEAD,
-                pad_edge=False,
-            )
-            made.add_column("")
-            made.add_column("median", justify="right")
-            made.add_column("range", justify="right")
-            for name, value in run.figures.items():
-                if not names or name in names:
-                    made.add_row(
-                        value.what, number(value.median), f"{number(value.low)}–{number(value.high)}"
-                    )
-            console.print(made)
+            say(f"  {run.measured[:16].replace('T', ' ')}  {run.revision.name}  {run.revision.subject}")
+        last = its_runs[-COLUMNS:]
+        whats = {name: value.what for run in last for name, value in run.figures.items()}
+        made = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+        made.add_column("")
+        for run in last:
+            made.add_column(run.revision.name, justify="right")
+        for name, what in whats.items():
+            if not names or name in names:
+                medians = [run.figures[name].median if name in run.figures else None for run in last]
+                made.add_row(what, *("" if one is None else number(one) for one in medians))
+        console.print(made)
 
 
 def by_machine(runs: Sequence[Run]) -> dict[Machine, list[Run]]:
@@ -150,40 +157,32 @@ def by_machine(runs: Sequence[Run]) -> dict[Machine, list[Run]]:
 def plot(runs: Sequence[Run], names: Sequence[str], file: Path) -> None:
     """Draw a panel for each figure: over the commits, in the order of their dates, a line for each machine.
 
-    Raises ImportError without matplotlib.
+    Raises ImportError without matplotlib, and ValueError if no run has such a figure.
     """
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    whats = {name: value for run in runs for name, value in run.figures.items() if not names or name in names}
-    commits = {
-        run.revision.name: run.revision.date for run in sorted(runs, key=lambda run: run.revision.date)
-    }
+    whats = {name: one for run in runs for name, one in run.figures.items() if not names or name in names}
+    if not whats:
+        raise ValueError("none of the runs has these figures")
+    in_order = sorted(runs, key=lambda run: run.revision.date)
+    commits = list(dict.fromkeys(run.revision.name for run in in_order))
     columns = min(3, len(whats))
     rows = -(-len(whats) // columns)
     figure, axes = pyplot.subplots(rows, columns, figsize=(5 * columns, 3 * rows), squeeze=False)
-    places = {name: place for place, name in enumerate(commits)}
     for panel, (name, one) in zip(axes.flat, whats.items(), strict=False):
-        for machine, its_runs in by_machine(runs).items():
-            values = [
-                (places[run.revision.name], run.figures[name]) for run in its_runs if name in run.figures
-            ]
-            values.sort(key=lambda pair: pair[0])
-            panel.errorbar(
-                [place for place, _ in values],
-                [value.median for _, value in values],
-                yerr=[
-                    [value.median - value.low for _, value in values],
-                    [value.high - value.median for _, value in values],
-                ],
-                marker="o",
-                capsize=3,
-                label=f"{machine.processor}, {machine.cores} cores",
-            )
+        for machine, its_runs in by_machine(in_order).items():
+            places = [commits.index(run.revision.name) for run in its_runs if name in run.figures]
+            values = [run.figures[name] for run in its_runs if name in run.figures]
+            below = [value.median - value.low for value in values]
+            above = [value.high - value.median for value in values]
+            medians = [value.median for value in values]
+            label = f"{machine.processor}, {machine.cores} cores"
+            panel.errorbar(places, medians, yerr=[below, above], marker="o", capsize=3, label=label)
         panel.set_title(f"{one.what} ({'more' if one.higher_is_better else 'less'} is better)", fontsize=9)
-        panel.set_xticks(range(len(commits)), list(commits), rotation=30, ha="right", fontsize=7)
+        panel.set_xticks(range(len(commits)), commits, rotation=30, ha="right", fontsize=7)
         panel.set_ylim(bottom=0)
     for panel in list(axes.flat)[len(whats) :]:
         panel.remove()
@@ -241,6 +240,9 @@ def show_recorded(arguments: argparse.Namespace) -> int:
                 f"history.py: --plot needs matplotlib: pip install '.[plot]' brings it ({error})",
                 file=sys.stderr,
             )
+            return FAILED
+        except (OSError, ValueError) as error:  # not writable, or an ending that it does not know
+            print(f"history.py: {arguments.plot}: {error}", file=sys.stderr)
             return FAILED
         print(f"{len(runs)} runs plotted in {arguments.plot}")
     return 0

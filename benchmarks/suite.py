@@ -162,7 +162,7 @@ SUITE = (
         _service,
     ),
 )
-"""Those of `cpu` count processor time in place of the clock's, which other work on the machine changes less."""
+"""Those with `cpu` count processor time, which other work on the machine changes less than the clock's."""
 
 
 def chosen(names: Iterable[str], suite: Iterable[Benchmark] = SUITE) -> list[Benchmark]:

@@ -29,7 +29,7 @@ from protocol.batch import EvaluationBatch, PositionBatch
 def positions(count: int, input_format: int) -> PositionBatch:
     """One of each of `count` games of random moves, 4 to 83 plies in."""
     choice = random.Random(5)
-    games = []
+    games: list[Game] = []
     while len(games) < count:
         game = Game()
         for _ in range(4 + len(games) % 80):

@@ -36,6 +36,7 @@ from evaluator.backends import open_backend
 from evaluator.backends.probe import probe_batch
 from evaluator.network import SHIPPED_NETWORK, load_network
 from protocol import EvaluatorClient
+from protocol.batch import PositionBatch
 
 
 def bare_rate(weights: str, name: str, sizes: list[int], seconds: float) -> dict[int, float]:
@@ -48,7 +49,10 @@ def bare_rate(weights: str, name: str, sizes: list[int], seconds: float) -> dict
             stop_at = perf_counter() + seconds
 
             def work(
-                index: int, batches: list = batches, done: list = done, stop_at: float = stop_at
+                index: int,
+                batches: list[PositionBatch] = batches,
+                done: list[int] = done,
+                stop_at: float = stop_at,
             ) -> None:
                 while perf_counter() < stop_at:
                     backend.evaluate(batches[index])
