@@ -18,13 +18,13 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from environments import Environment, Environments, changed_packages
 from figures import number
-from installation import REPOSITORY
+from installation import REPOSITORY, Installation
 from machine import this_machine
 from measuring import FAILED, add_measuring_arguments, figure_names, guarded, positive, show_failures
 from progress import Progress
@@ -33,7 +33,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 from suite import SUITE, Benchmark, Quantity, chosen
-from turns import Failure, Measured, Spread, measure_in_turns
+from turns import Failure, Measured, Spread, first_start, measure_in_turns
 
 BELOW = 1
 """Exit code."""
@@ -115,7 +115,8 @@ def as_json(
     }
 
 
-def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
+def parse(words: Sequence[str] | None) -> argparse.Namespace:
+    """The command line; words are those of the process if None."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -134,9 +135,9 @@ def compare(
     repository: Repository,
     environments: Environments,
     suite: Sequence[Benchmark] = SUITE,
-    **measuring: Any,
+    warm_up: Callable[[Installation], object] = first_start,
 ) -> int:
-    """Build, measure and print. measuring: for measure_in_turns. Returns the exit code."""
+    """Build, measure and print. Returns the exit code."""
     benchmarks = chosen(figure_names(arguments), suite)
     old_revision = repository.commit(arguments.commit)
     new_revision = repository.commit(arguments.other) if arguments.other else repository.working_tree()
@@ -158,7 +159,7 @@ def compare(
             rounds=arguments.rounds,
             seconds=arguments.seconds,
             progress=progress,
-            **measuring,
+            warm_up=warm_up,
         )
     rows = comparisons(measured)
     if arguments.json:
@@ -183,7 +184,7 @@ def compare(
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    arguments = _arguments(words)
+    arguments = parse(words)
 
     def run() -> int:
         with Repository(REPOSITORY) as repository:

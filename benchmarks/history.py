@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,7 +24,7 @@ from typing import Any
 import platformdirs
 from environments import Environments
 from figures import number
-from installation import REPOSITORY
+from installation import REPOSITORY, Installation
 from machine import Machine, this_machine
 from measuring import FAILED, add_measuring_arguments, figure_names, guarded, show_failures
 from progress import Progress
@@ -33,7 +33,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 from suite import SUITE, Benchmark, chosen
-from turns import Measured, Spread, measure_in_turns
+from turns import Measured, Spread, first_start, measure_in_turns
 
 COLUMNS = 4
 """Runs in the table of a list, in 80 columns."""
@@ -197,9 +197,9 @@ def record(
     repository: Repository,
     environments: Environments,
     suite: Sequence[Benchmark] = SUITE,
-    **measuring: Any,
+    warm_up: Callable[[Installation], object] = first_start,
 ) -> int:
-    """Build, measure, append and print. measuring: for measure_in_turns. Returns the exit code."""
+    """Build, measure, append and print. Returns the exit code."""
     benchmarks = chosen(figure_names(arguments), suite)
     revisions = [repository.commit(text) for text in arguments.commits] or [repository.working_tree()]
     with Progress() as progress:
@@ -210,7 +210,7 @@ def record(
             rounds=arguments.rounds,
             seconds=arguments.seconds,
             progress=progress,
-            **measuring,
+            warm_up=warm_up,
         )
     environments.remove_old()
     runs = runs_of(measured, revisions, arguments.rounds)
@@ -228,7 +228,10 @@ def show_recorded(arguments: argparse.Namespace) -> int:
     chosen(names)
     runs = read(arguments.file)
     if not runs:
-        print(f"history.py: {arguments.file} has no runs: without --list and --plot, one is measured")
+        print(
+            f"history.py: {arguments.file} has no runs: without --list and --plot, one is measured",
+            file=sys.stderr,
+        )
         return FAILED
     if arguments.list:
         show(runs, names)
@@ -248,7 +251,8 @@ def show_recorded(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
+def parse(words: Sequence[str] | None) -> argparse.Namespace:
+    """The command line; words are those of the process if None."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -263,7 +267,7 @@ def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    arguments = _arguments(words)
+    arguments = parse(words)
 
     def run() -> int:
         if arguments.list or arguments.plot:

@@ -14,7 +14,7 @@ import psutil
 TIME_LIMIT = 900.0
 """Seconds after which a command of a benchmark counts as hung."""
 
-_END_WITHIN = 3.0
+END_WITHIN = 3.0
 """Seconds that a process has to end by itself once it was asked to."""
 
 
@@ -52,7 +52,7 @@ def started(
         )
     except OSError as error:
         raise CommandError(f"{' '.join(command)}\ncannot be started: {error}") from error
-    watchdog = threading.Timer(time_limit, end_family, [process.pid])
+    watchdog = threading.Timer(time_limit, end_family, [process])
     watchdog.daemon = True
     watchdog.start()
     try:
@@ -60,7 +60,7 @@ def started(
     finally:
         watchdog.cancel()
         if process.poll() is None:
-            end_family(process.pid)
+            end_family(process)
         for pipe in (process.stdin, process.stdout, process.stderr):
             if pipe is not None:
                 with contextlib.suppress(OSError):
@@ -68,20 +68,24 @@ def started(
         process.wait()
 
 
-def end_family(pid: int) -> None:
+def end_family(process: subprocess.Popen[str]) -> None:
     """Ask a process and all its descendants to end, and kill those that do not."""
     try:
-        process = psutil.Process(pid)
-        family = [*process.children(recursive=True), process]
+        descendants = psutil.Process(process.pid).children(recursive=True)
     except psutil.NoSuchProcess:
         return
-    for member in family:
+    process.terminate()
+    for descendant in descendants:
         with contextlib.suppress(psutil.NoSuchProcess):
-            member.terminate()
-    _, alive = psutil.wait_procs(family, timeout=_END_WITHIN)
-    for member in alive:
+            descendant.terminate()
+    try:
+        process.wait(END_WITHIN)
+    except subprocess.TimeoutExpired:
+        process.kill()
+    _, alive = psutil.wait_procs(descendants, timeout=END_WITHIN)
+    for descendant in alive:
         with contextlib.suppress(psutil.NoSuchProcess):
-            member.kill()
+            descendant.kill()
 
 
 def output_of(

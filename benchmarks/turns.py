@@ -10,7 +10,7 @@ import cold_start
 from installation import Installation
 from processes import CommandError
 from progress import Progress
-from suite import Benchmark, Quantity
+from suite import Benchmark, Quantity, Values
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,11 @@ class Spread:
         return cls(statistics.median(values), min(values), max(values))
 
 
+def first_start(installation: Installation) -> object:
+    """What fills the caches of an installation, and shows that it works. Raises CommandError."""
+    return cold_start.start(installation=installation)
+
+
 def measure_in_turns(
     installations: Sequence[Installation],
     benchmarks: Sequence[Benchmark],
@@ -52,9 +57,7 @@ def measure_in_turns(
     rounds: int,
     seconds: float,
     progress: Progress,
-    warm_up: Callable[[Installation], object] = lambda installation: cold_start.start(
-        installation=installation
-    ),
+    warm_up: Callable[[Installation], object],
 ) -> Measured:
     """Measure each benchmark of each installation once in every round.
 
@@ -65,27 +68,32 @@ def measure_in_turns(
     for installation in installations:
         progress.step(f"{installation.name}: a first start, which is not measured")
         warm_up(installation)
-    found: dict[str, list[list[float]]] = {}
-    failures: list[Failure] = []
+    measured = Measured([])
     running = list(benchmarks)
     for number in range(rounds):
+        order = list(range(len(installations)))[:: -1 if number % 2 else 1]
         for benchmark in list(running):
-            order = list(enumerate(installations))[:: -1 if number % 2 else 1]
-            for place, installation in order:
-                names = tuple(quantity.name for quantity in benchmark.quantities)
-                progress.step(f"round {number + 1} of {rounds}, {installation.name}: {', '.join(names)}")
-                try:
-                    values = benchmark.measure(installation, seconds)
-                except (CommandError, KeyError) as error:
-                    told = f"its output lacks {error}" if isinstance(error, KeyError) else str(error)
-                    failures.append(Failure(names, installation.name, told))
+            names = [quantity.name for quantity in benchmark.quantities]
+            for place in order:
+                name = installations[place].name
+                progress.step(f"round {number + 1} of {rounds}, {name}: {', '.join(names)}")
+                found = _measure(benchmark, installations[place], seconds)
+                if isinstance(found, Failure):
+                    measured.failures.append(found)
                     running.remove(benchmark)
-                    for name in names:
-                        found.pop(name, None)
                     break
-                for name in names:
-                    found.setdefault(name, [[] for _ in installations])[place].append(values[name])
-    quantities = [
-        quantity for benchmark in running for quantity in benchmark.quantities if quantity.name in found
-    ]
-    return Measured(quantities, found, failures)
+                for one in names:
+                    measured.values.setdefault(one, [[] for _ in installations])[place].append(found[one])
+    measured.quantities = [quantity for benchmark in running for quantity in benchmark.quantities]
+    measured.values = {quantity.name: measured.values[quantity.name] for quantity in measured.quantities}
+    return measured
+
+
+def _measure(benchmark: Benchmark, installation: Installation, seconds: float) -> Values | Failure:
+    try:
+        return benchmark.measure(installation, seconds)
+    except CommandError as error:
+        message = str(error)
+    except KeyError as error:
+        message = f"its output lacks {error}"
+    return Failure(tuple(quantity.name for quantity in benchmark.quantities), installation.name, message)

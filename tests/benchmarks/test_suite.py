@@ -1,0 +1,74 @@
+"""benchmarks/suite.py: which figures there are, and that each can be measured of this checkout."""
+
+from __future__ import annotations
+
+import cold_start
+import memory
+import pytest
+import suite
+from installation import CHECKOUT, Installation
+from processes import CommandError
+from suite import SUITE, Quantity, UnknownFigureError, chosen
+
+from tests.benchmarks.projects import SPEED, START
+
+QUANTITIES = [quantity for benchmark in SUITE for quantity in benchmark.quantities]
+
+
+def test_a_gain_is_above_one_where_it_is_better() -> None:
+    assert SPEED.gain(100, 150) == 1.5
+    assert START.gain(100, 50) == 2
+    assert START.gain(50, 100) == 0.5
+
+
+def test_no_name_stands_for_all_figures() -> None:
+    assert chosen([]) == list(SUITE)
+
+
+def test_of_a_benchmark_with_several_figures_the_named_ones_are_chosen() -> None:
+    picked = chosen(["uciok", "search"])
+    assert [[quantity.name for quantity in one.quantities] for one in picked] == [["search"], ["uciok"]]
+
+
+def test_an_unknown_figure_is_an_error_that_lists_those_there_are() -> None:
+    with pytest.raises(UnknownFigureError, match=r"no figure is called speed; there are search, .*uciok"):
+        chosen(["uciok", "speed"])
+
+
+def test_names_are_unique() -> None:
+    assert len({quantity.name for quantity in QUANTITIES}) == len(QUANTITIES)
+
+
+@pytest.mark.parametrize("quantity", QUANTITIES, ids=[quantity.name for quantity in QUANTITIES])
+def test_descriptions_fit_into_a_line_of_the_table(quantity: Quantity) -> None:
+    assert len(quantity.what) <= 25
+
+
+@pytest.mark.parametrize("benchmark", SUITE, ids=[benchmark.quantities[0].name for benchmark in SUITE])
+def test_each_figure_can_be_measured_of_this_checkout(
+    benchmark: suite.Benchmark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(suite, "STARTS_PER_TURN", 1)
+    monkeypatch.setattr(memory, "NODES", 2000)
+    values = benchmark.measure(CHECKOUT, 0.1)
+    assert set(values) == {quantity.name for quantity in benchmark.quantities}
+    assert all(value > 0 for value in values.values())
+
+
+def test_an_engine_that_ends_before_readyok_is_an_error() -> None:
+    command = [*CHECKOUT.python, "-c", "import sys; sys.exit('no network')"]
+    broken = Installation("broken", command, command, command, CHECKOUT.folder)
+    with pytest.raises(CommandError, match=r"(?s)exit code 1:\nno network\nbefore it said readyok"):
+        cold_start.start(installation=broken)
+
+
+def test_an_engine_without_a_cache_option_is_an_error() -> None:
+    command = [*CHECKOUT.python, "-c", "print('uciok')"]
+    other = Installation("other", command, command, command, CHECKOUT.folder)
+    with pytest.raises(CommandError, match="has no UCI option Hash"):
+        memory.default_cache_bytes(other)
+
+
+def test_output_that_is_no_json_is_an_error() -> None:
+    with pytest.raises(CommandError, match=r"printed no JSON:\nnodes"):
+        CHECKOUT.json_of([*CHECKOUT.python, "-c", "print('nodes 5')"])
