@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import cold_start
 import memory
 import pytest
@@ -11,7 +13,9 @@ from processes import CommandError
 from suite import SUITE, Quantity, UnknownFigureError, chosen
 
 from tests.benchmarks.projects import SPEED, START
+from tests.paths import REPOSITORY
 
+BENCHMARKS = REPOSITORY / "benchmarks"
 QUANTITIES = [quantity for benchmark in SUITE for quantity in benchmark.quantities]
 
 
@@ -37,6 +41,15 @@ def test_an_unknown_figure_is_an_error_that_lists_those_there_are() -> None:
 
 def test_names_are_unique() -> None:
     assert len({quantity.name for quantity in QUANTITIES}) == len(QUANTITIES)
+
+
+def test_the_readme_has_each_figure_and_each_command() -> None:
+    readme = (BENCHMARKS / "README.md").read_text(encoding="utf-8")
+    named = re.findall(r"`([^`]+)`", " ".join(re.findall(r"^\| (`.*?) \|", readme, re.MULTILINE)))
+    programs = [path for path in BENCHMARKS.glob("*.py") if "__main__" in path.read_text(encoding="utf-8")]
+    commands = {path.name for path in programs} - {"tree_growth.py"}  # memory.py runs it
+    figures = [quantity.name for quantity in QUANTITIES]
+    assert sorted(named) == sorted([*commands, *figures])
 
 
 @pytest.mark.parametrize("quantity", QUANTITIES, ids=[quantity.name for quantity in QUANTITIES])
