@@ -77,7 +77,7 @@ def table(rows: Sequence[Comparison], old: str, new: str) -> Table:
     made = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     made.add_column("")
     for heading in (old, new, "ratio", "range"):
-        made.add_column(heading, justify="right", no_wrap=heading in ("ratio", "range"))
+        made.add_column(heading.replace("+", "\n+"), justify="right", no_wrap=True)
     made.add_column("")
     for row in rows:
         gains = row.gains

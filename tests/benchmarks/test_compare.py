@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -12,10 +13,12 @@ from pathlib import Path
 import compare
 import psutil
 import pytest
-from compare import Comparison, comparisons
+from compare import Comparison, comparisons, table
 from environments import Environments
 from measuring import guarded
 from revisions import Repository
+from rich.console import Console
+from suite import Quantity
 from turns import Measured
 
 from tests.benchmarks.projects import SPEED, START, SUITE, Project, no_warm_up, program
@@ -145,6 +148,15 @@ def test_wrong_arguments_are_refused(words: list[str]) -> None:
 )
 def test_a_verdict_needs_three_rounds_that_agree(new: list[float], verdict: str) -> None:
     assert Comparison(SPEED, [100.0] * len(new), new).verdict == verdict
+
+
+def test_the_table_fits_into_80_columns() -> None:
+    long = Quantity("long", "processor ms, readyok, yes", higher_is_better=True)
+    row = Comparison(long, [1_000_000.0, 1_200_000.0], [3_456_789.0, 2_345_678.0])
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(table([row] * 3, "01234567", "89abcdef+changes"))
+    lines = console.export_text().splitlines()
+    assert len([line for line in lines if "processor ms, readyok, yes" in line and "3.45" in line]) == 3
 
 
 def test_ratios_are_those_of_the_rounds() -> None:
