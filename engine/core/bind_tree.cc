@@ -43,7 +43,8 @@ auto moved(std::vector<T>&& values, std::initializer_list<size_t> shape) {
 
 void bind_params(nb::module_& m) {
   using P = SearchParams;
-  nb::class_<P>(m, "SearchParams", "Every setting of the search core; names and defaults as lc0's.")
+  nb::class_<P>(m, "SearchParams",
+                "Every setting of the search core, with the defaults of the engine's options.")
       .def(nb::init<>())
       .def(nb::init<const P&>(), "other"_a, "A copy.")
       .def_rw("cpuct", &P::cpuct)
@@ -199,19 +200,18 @@ One thread may collect, apply, cancel and set positions; any thread may ask for 
       .def("set_root_moves", &Tree::set_root_moves, "moves"_a, Release(),
            "Search only these root moves (UCI); an empty list searches all. Raises ValueError for an illegal "
            "one.")
-      .def("add_root_noise", &Tree::add_root_noise, "epsilon"_a, "alpha"_a, "seed"_a, Release(),
-           "Mix Dirichlet noise into the root's priors, once as long as it is the root: (1 - epsilon) P + "
-           "epsilon "
-           "noise.\n\n"
-           "Raises ValueError unless 0 <= epsilon <= 1 and alpha > 0.")
+      .def(
+          "add_root_noise", &Tree::add_root_noise, "epsilon"_a, "alpha"_a, "seed"_a, Release(),
+          "Mix Dirichlet noise into the root's priors: (1 - epsilon) P + epsilon noise. Done once as long as "
+          "it is the root.\n\n"
+          "Raises ValueError unless 0 <= epsilon <= 1 and alpha > 0.")
       .def("clear", &Tree::clear, Release(), "Forget the tree; the evaluation cache stays.")
       .def("clear_cache", &Tree::clear_cache, Release())
-      .def(
-          "collect", &Tree::collect, "batch"_a, "target"_a, "max_visits"_a = UINT64_MAX, "ahead"_a = 0,
-          Release(),
-          "Fill the batch with up to `target` positions, giving at most `max_visits` visits. Then with up to "
-          "`ahead`\npositions that are likely to be wanted next: their evaluations go to the cache, no visit "
-          "is counted.")
+      .def("collect", &Tree::collect, "batch"_a, "target"_a, "max_visits"_a = UINT64_MAX, "ahead"_a = 0,
+           Release(),
+           "Fill the batch with up to `target` positions, giving at most `max_visits` visits.\n\n"
+           "Then with up to `ahead` positions that are likely to be wanted next: their evaluations go to the "
+           "cache, no visit is counted.")
       .def(
           "apply",
           [](Tree& tree, Batch& batch, const FloatArray& logits, const FloatTable& wdl,

@@ -1,10 +1,13 @@
 // Legal move generation.
 //
 // Every generated move is legal at once, with no test by playing it. Before the pieces are visited we know
-//   danger     squares that the enemy attacks, seen through our king (where it must not step),
-//   targets    squares that end a single check: the checker and the squares between (all squares if not in
-//   check), pins       squares from our king to each pinning piece, along ranks and files (straight) and
-//   diagonals.
+//
+//   danger        squares that the enemy attacks, seen through our king (where it must not step),
+//   targets       squares that end a single check: the checker and the squares between; all squares if there
+//                 is no check,
+//   pins          squares from our king to each pinning piece, along ranks and files (straight) and along
+//                 diagonals.
+//
 // A piece pinned on a straight line keeps only its moves on `straight_pins`, and so on. No move leads from
 // one pin line onto another of the same kind: lines through one king of the same kind are parallel or at
 // right angles, so that one mask for all lines suffices. En passant takes two pawns off at once and is tested
@@ -74,129 +77,183 @@ struct PawnSteps {
 
 }  // namespace
 
+// Generates all moves of one position into a sink. Its steps share the masks described above.
 template <Color Us, class Sink>
-void Position::generate(Sink& sink) const {
-  constexpr Color kThem = ~Us;
+class MoveGenerator {
+ public:
+  MoveGenerator(const Position& position, Sink& sink)
+      : position_(position),
+        sink_(sink),
+        ours_(position.by_color_[Us]),
+        theirs_(position.by_color_[kThem]),
+        occupied_(ours_ | theirs_),
+        straight_movers_(pieces(kRook) | pieces(kQueen)),
+        diagonal_movers_(pieces(kBishop) | pieces(kQueen)),
+        king_(first_square(pieces(kKing) & ours_)) {}
+
+  void generate() {
+    find_danger();
+    sink_.add_all(king_, king_attacks(king_) & ~ours_ & ~danger_);
+    find_checkers_and_pins();
+    if (!at_most_one(checkers_)) return;  // Only the king can answer two checks.
+    if (!checkers_) castling_moves();
+    piece_moves();
+    pawn_moves();
+    en_passant_moves();
+  }
+
+ private:
+  static constexpr Color kThem = ~Us;
   using Step = PawnSteps<Us>;
   using TheirStep = PawnSteps<kThem>;
 
-  const Bitboard ours = by_color_[Us];
-  const Bitboard theirs = by_color_[kThem];
-  const Bitboard occupied = ours | theirs;
-  const Bitboard straight_movers = by_type_[kRook] | by_type_[kQueen];
-  const Bitboard diagonal_movers = by_type_[kBishop] | by_type_[kQueen];
-  const Square king = first_square(by_type_[kKing] & ours);
+  Bitboard pieces(PieceType type) const { return position_.by_type_[type]; }
 
-  const Bitboard their_pawns = by_type_[kPawn] & theirs;
-  const Bitboard seen_through = occupied ^ bit(king);
-  Bitboard danger = shift<TheirStep::kWest>(their_pawns) | shift<TheirStep::kEast>(their_pawns) |
-                    knight_attacks_of_set(by_type_[kKnight] & theirs) |
-                    king_attacks(first_square(by_type_[kKing] & theirs));
-  for (Bitboard set = straight_movers & theirs; set;) danger |= rook_attacks(pop_first(set), seen_through);
-  for (Bitboard set = diagonal_movers & theirs; set;) danger |= bishop_attacks(pop_first(set), seen_through);
+  void find_danger() {
+    const Bitboard their_pawns = pieces(kPawn) & theirs_;
+    const Bitboard seen_through = occupied_ ^ bit(king_);
+    danger_ = shift<TheirStep::kWest>(their_pawns) | shift<TheirStep::kEast>(their_pawns) |
+              knight_attacks_of_set(pieces(kKnight) & theirs_) |
+              king_attacks(first_square(pieces(kKing) & theirs_));
+    for (Bitboard set = straight_movers_ & theirs_; set;) {
+      danger_ |= rook_attacks(pop_first(set), seen_through);
+    }
+    for (Bitboard set = diagonal_movers_ & theirs_; set;) {
+      danger_ |= bishop_attacks(pop_first(set), seen_through);
+    }
+  }
 
-  sink.add_all(king, king_attacks(king) & ~ours & ~danger);
+  void find_checkers_and_pins() {
+    checkers_ = (knight_attacks(king_) & pieces(kKnight) & theirs_) |
+                (pawn_attacks(Us, king_) & pieces(kPawn) & theirs_);
+    targets_ = checkers_ ? checkers_ : kAllSquares;
+    straight_pins_ = look_along(g_attacks.rook_rays[king_] & straight_movers_ & theirs_);
+    diagonal_pins_ = look_along(g_attacks.bishop_rays[king_] & diagonal_movers_ & theirs_);
+  }
 
-  Bitboard checkers =
-      (knight_attacks(king) & by_type_[kKnight] & theirs) | (pawn_attacks(Us, king) & their_pawns);
-  Bitboard targets = kAllSquares;
-  if (checkers) targets = checkers;
-  const auto look_along = [&](Bitboard snipers) {
+  // Of enemy pieces that could take the king on an empty board: adds those that check it to the checkers and
+  // returns the lines of those that pin.
+  Bitboard look_along(Bitboard snipers) {
     Bitboard pins = 0;
     while (snipers) {
       const Square sniper = pop_first(snipers);
-      const Bitboard path = between(king, sniper);
-      const Bitboard blockers = path & occupied;
+      const Bitboard path = between(king_, sniper);
+      const Bitboard blockers = path & occupied_;
       if (!blockers) {
-        checkers |= bit(sniper);
-        targets = path | bit(sniper);
-      } else if (at_most_one(blockers) && (blockers & ours)) {
+        checkers_ |= bit(sniper);
+        targets_ = path | bit(sniper);
+      } else if (at_most_one(blockers) && (blockers & ours_)) {
         pins |= path | bit(sniper);
       }
     }
     return pins;
-  };
-  const Bitboard straight_pins = look_along(g_attacks.rook_rays[king] & straight_movers & theirs);
-  const Bitboard diagonal_pins = look_along(g_attacks.bishop_rays[king] & diagonal_movers & theirs);
-  const Bitboard pins = straight_pins | diagonal_pins;
+  }
 
-  if (checkers) {
-    if (!at_most_one(checkers)) return;
-  } else {
-    for (Bitboard rooks = castling_rooks_ & ours; rooks;) {
+  void castling_moves() {
+    for (Bitboard rooks = position_.castling_rooks_ & ours_; rooks;) {
       const Square rook = pop_first(rooks);
-      const bool kingside = rook > king;
+      const bool kingside = rook > king_;
       const Square king_to = castled_king(Us, kingside);
       const Square rook_to = castled_rook(Us, kingside);
-      const Bitboard king_path = between(king, king_to) | bit(king_to);
-      const Bitboard paths = king_path | between(king, rook) | between(rook, rook_to) | bit(rook_to);
-      const Bitboard others = occupied ^ bit(king) ^ bit(rook);
+      const Bitboard king_path = between(king_, king_to) | bit(king_to);
+      const Bitboard paths = king_path | between(king_, rook) | between(rook, rook_to) | bit(rook_to);
+      const Bitboard others = occupied_ ^ bit(king_) ^ bit(rook);
       // A rook pinned on the first rank (Chess960 only) would uncover its king by going round it.
-      if (!(paths & others) && !(king_path & danger) && !(bit(rook) & straight_pins))
-        sink.add(Move(king, rook));
+      if (!(paths & others) && !(king_path & danger_) && !(bit(rook) & straight_pins_)) {
+        sink_.add(Move(king_, rook));
+      }
     }
   }
-  const Bitboard allowed = targets & ~ours;
 
-  for (Bitboard set = by_type_[kKnight] & ours & ~pins; set;) {
-    const Square from = pop_first(set);
-    sink.add_all(from, knight_attacks(from) & allowed);
-  }
-  for (Bitboard set = diagonal_movers & ours & ~straight_pins; set;) {
-    const Square from = pop_first(set);
-    Bitboard moves = bishop_attacks(from, occupied) & allowed;
-    if (bit(from) & diagonal_pins) moves &= diagonal_pins;
-    sink.add_all(from, moves);
-  }
-  for (Bitboard set = straight_movers & ours & ~diagonal_pins; set;) {
-    const Square from = pop_first(set);
-    Bitboard moves = rook_attacks(from, occupied) & allowed;
-    if (bit(from) & straight_pins) moves &= straight_pins;
-    sink.add_all(from, moves);
-  }
-
-  const Bitboard pawns = by_type_[kPawn] & ours;
-  const Bitboard pushers = pawns & ~diagonal_pins;
-  const Bitboard takers = pawns & ~straight_pins;
-  const Bitboard pushed = (shift<Step::kForward>(pushers & ~straight_pins) |
-                           (shift<Step::kForward>(pushers & straight_pins) & straight_pins)) &
-                          ~occupied;
-  const Bitboard pushed_twice = shift<Step::kForward>(pushed & Step::kThirdRank) & ~occupied & targets;
-  const Bitboard pushed_once = pushed & targets;
-  const Bitboard west = (shift<Step::kWest>(takers & ~diagonal_pins) |
-                         (shift<Step::kWest>(takers & diagonal_pins) & diagonal_pins)) &
-                        theirs & targets;
-  const Bitboard east = (shift<Step::kEast>(takers & ~diagonal_pins) |
-                         (shift<Step::kEast>(takers & diagonal_pins) & diagonal_pins)) &
-                        theirs & targets;
-  sink.template add_pawns<Step::kForward>(pushed_once & ~Step::kLastRank);
-  sink.template add_pawns<2 * Step::kForward>(pushed_twice);
-  sink.template add_pawns<Step::kWest>(west & ~Step::kLastRank);
-  sink.template add_pawns<Step::kEast>(east & ~Step::kLastRank);
-  if ((pushed_once | west | east) & Step::kLastRank) {
-    sink.template add_promotions<Step::kForward>(pushed_once & Step::kLastRank);
-    sink.template add_promotions<Step::kWest>(west & Step::kLastRank);
-    sink.template add_promotions<Step::kEast>(east & Step::kLastRank);
-  }
-
-  if (en_passant_ != kNoSquare) {
-    const Bitboard captured = bit(en_passant_ ^ 8);
-    for (Bitboard set = pawn_attacks(kThem, en_passant_) & pawns; set;) {
+  void piece_moves() {
+    const Bitboard allowed = targets_ & ~ours_;
+    for (Bitboard set = pieces(kKnight) & ours_ & ~(straight_pins_ | diagonal_pins_); set;) {
       const Square from = pop_first(set);
-      const Bitboard after = (occupied ^ bit(from) ^ captured) | bit(en_passant_);
-      if (!(attackers(king, kThem, after) & ~captured)) sink.add(Move(from, en_passant_));
+      sink_.add_all(from, knight_attacks(from) & allowed);
     }
+    for (Bitboard set = diagonal_movers_ & ours_ & ~straight_pins_; set;) {
+      const Square from = pop_first(set);
+      Bitboard moves = bishop_attacks(from, occupied_) & allowed;
+      if (bit(from) & diagonal_pins_) moves &= diagonal_pins_;
+      sink_.add_all(from, moves);
+    }
+    for (Bitboard set = straight_movers_ & ours_ & ~diagonal_pins_; set;) {
+      const Square from = pop_first(set);
+      Bitboard moves = rook_attacks(from, occupied_) & allowed;
+      if (bit(from) & straight_pins_) moves &= straight_pins_;
+      sink_.add_all(from, moves);
+    }
+  }
+
+  // Where pawns arrive by a step: free ones anywhere, pinned ones on their line.
+  template <int Delta>
+  static Bitboard stepped(Bitboard pawns, Bitboard pins) {
+    return shift<Delta>(pawns & ~pins) | (shift<Delta>(pawns & pins) & pins);
+  }
+
+  void pawn_moves() {
+    const Bitboard pawns = pieces(kPawn) & ours_;
+    const Bitboard takers = pawns & ~straight_pins_;
+    const Bitboard pushed = stepped<Step::kForward>(pawns & ~diagonal_pins_, straight_pins_) & ~occupied_;
+    const Bitboard pushed_twice = shift<Step::kForward>(pushed & Step::kThirdRank) & ~occupied_ & targets_;
+    const Bitboard pushed_once = pushed & targets_;
+    const Bitboard west = stepped<Step::kWest>(takers, diagonal_pins_) & theirs_ & targets_;
+    const Bitboard east = stepped<Step::kEast>(takers, diagonal_pins_) & theirs_ & targets_;
+    sink_.template add_pawns<Step::kForward>(pushed_once & ~Step::kLastRank);
+    sink_.template add_pawns<2 * Step::kForward>(pushed_twice);
+    sink_.template add_pawns<Step::kWest>(west & ~Step::kLastRank);
+    sink_.template add_pawns<Step::kEast>(east & ~Step::kLastRank);
+    if ((pushed_once | west | east) & Step::kLastRank) {
+      sink_.template add_promotions<Step::kForward>(pushed_once & Step::kLastRank);
+      sink_.template add_promotions<Step::kWest>(west & Step::kLastRank);
+      sink_.template add_promotions<Step::kEast>(east & Step::kLastRank);
+    }
+  }
+
+  void en_passant_moves() {
+    const Square to = position_.en_passant_;
+    if (to == kNoSquare) return;
+    const Bitboard captured = bit(to ^ 8);
+    for (Bitboard set = pawn_attacks(kThem, to) & pieces(kPawn) & ours_; set;) {
+      const Square from = pop_first(set);
+      const Bitboard after = (occupied_ ^ bit(from) ^ captured) | bit(to);
+      if (!(position_.attackers(king_, kThem, after) & ~captured)) sink_.add(Move(from, to));
+    }
+  }
+
+  const Position& position_;
+  Sink& sink_;
+  const Bitboard ours_;
+  const Bitboard theirs_;
+  const Bitboard occupied_;
+  const Bitboard straight_movers_;
+  const Bitboard diagonal_movers_;
+  const Square king_;
+
+  Bitboard danger_ = 0;
+  Bitboard checkers_ = 0;
+  Bitboard targets_ = 0;
+  Bitboard straight_pins_ = 0;
+  Bitboard diagonal_pins_ = 0;
+};
+
+template <class Sink>
+void Position::generate(Sink& sink) const {
+  if (side_to_move_ == kWhite) {
+    MoveGenerator<kWhite, Sink>(*this, sink).generate();
+  } else {
+    MoveGenerator<kBlack, Sink>(*this, sink).generate();
   }
 }
 
 void Position::legal_moves(MoveList& moves) const {
   ListSink sink{moves};
-  side_to_move_ == kWhite ? generate<kWhite>(sink) : generate<kBlack>(sink);
+  generate(sink);
 }
 
 int Position::legal_move_count() const {
   CountSink sink;
-  side_to_move_ == kWhite ? generate<kWhite>(sink) : generate<kBlack>(sink);
+  generate(sink);
   return sink.total;
 }
 

@@ -92,6 +92,8 @@ class Position {
   template <bool kUpdateKey>
   void play_impl(Move move);
   template <Color Us, class Sink>
+  friend class MoveGenerator;
+  template <class Sink>
   void generate(Sink& sink) const;
 
   // The piece type on an occupied square.

@@ -241,7 +241,7 @@ bool Tree::end_game(Node& leaf, int legal_moves) {
   }
   if (const uint32_t cycle = cycle_in_line(); cycle > 0) {
     leaf.state = NodeState::kTwoFold;
-    leaf.edges = cycle;
+    leaf.repeated_after = cycle;
     ++two_fold_nodes_;
     return true;
   }

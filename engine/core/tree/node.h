@@ -6,8 +6,8 @@
 //   +12 m           mean of the expected plies to the end of the game, counted from the node
 //   +16 visits      finished visits           +20 in_flight   visits on their way through the node
 //   +24 edges       legal moves and priors    +28 children    node of each edge, for a prefix of the edges
-//   +32 edge_count  +33 child_slots  +34 state  +35 bounds    +36 own_q  the network's W - L, side to move's
-//   view
+//   +32 edge_count  +33 child_slots  +34 state  +35 bounds
+//   +36 own_q       the network's W - L, from the view of the side to move
 //
 //   Edge, 4 bytes: a legal move and its prior, 16 bits each. Edges are sorted by prior, best first.
 //
@@ -58,8 +58,8 @@ enum class NodeState : uint8_t {
   kTwoFold,   // counted as a draw because it repeats a position of the searched line; may be undone
 };
 
-// Proven limits of the game value, from the view of the side that moved into the node: -1 loss, 0 draw, 1
-// win.
+// Proven limits of the game value, from the view of the side that moved into the node: -1 is a loss, 0 a draw
+// and 1 a win.
 struct Bounds {
   int8_t lower : 4;
   int8_t upper : 4;
@@ -78,7 +78,10 @@ struct Node {
   float m;
   uint32_t visits;
   uint32_t in_flight;
-  ArenaIndex edges;  // for kTwoFold: plies since the position's earlier occurrence
+  union {
+    ArenaIndex edges;
+    uint32_t repeated_after;  // of a kTwoFold node, which has no edges: plies since the earlier occurrence
+  };
   ArenaIndex children;
   uint8_t edge_count;
   uint8_t child_slots;

@@ -1,4 +1,5 @@
-// Every setting of the search core, with lc0's names' meaning and defaults.
+// Every setting of the search core. The constants mean what lc0's of the same name do and have its defaults;
+// memory has the defaults of the engine's options (engine/options.py).
 #pragma once
 
 #include <cstddef>
@@ -54,8 +55,8 @@ struct SearchParams {
   // A batch is sent as it is once cache hits and game ends have taken this many times its size in visits.
   float max_out_of_order_factor = 2.4f;
 
-  size_t tree_bytes = size_t{4096} << 20;
-  size_t cache_bytes = size_t{256} << 20;
+  size_t tree_bytes = size_t{2048} << 20;
+  size_t cache_bytes = size_t{64} << 20;
 
   // Earlier positions that must be equal, besides the current one, for a cached evaluation to be used.
   int cache_history_length = 0;

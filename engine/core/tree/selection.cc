@@ -63,8 +63,23 @@ float moves_left_utility(const SearchParams& params, float q, float parent_q, fl
                    params.moves_left_quadratic_factor * size * size);
 }
 
-void share_visits(const Arena& arena, const Node& node, const SearchParams& params,
-                  const SelectionContext& context, uint32_t visits, std::vector<Choice>& choices) {
+namespace {
+
+// What the edges without a child have in common.
+struct Unvisited {
+  const Edge* edges;
+  int edge_count;
+  int child_slots;
+  const bool* allowed;  // null: every edge
+  float scale;          // c * sqrt(N)
+  float urgency;        // first-play urgency
+
+  bool is_allowed(int edge) const { return !allowed || allowed[edge]; }
+};
+
+// Fills the candidates with the node's edges that have a child slot.
+Unvisited gather_visited(const Arena& arena, const Node& node, const SearchParams& params,
+                         const SelectionContext& context, Candidates& candidates) {
   const Edge* edges = arena.at<Edge>(node.edges);
   const ArenaIndex* children = node.child_slots == 0 ? nullptr : arena.at<ArenaIndex>(node.children);
   const float scale = exploration_scale(params, context.is_root, node.visits);
@@ -74,7 +89,6 @@ void share_visits(const Arena& arena, const Node& node, const SearchParams& para
   const bool moves_left_matters =
       params.moves_left_max_effect > 0.0f && std::abs(parent_q) > params.moves_left_threshold;
 
-  Candidates candidates;
   float visited_policy = 0.0f;
   for (int i = 0; i < node.child_slots; ++i) {
     float prior = edges[i].prior();
@@ -96,27 +110,29 @@ void share_visits(const Arena& arena, const Node& node, const SearchParams& para
   candidates.count = node.child_slots;
 
   const float urgency = first_play_urgency(params, context.is_root, parent_q, visited_policy);
+  const bool* allowed = context.allowed_edges.empty() ? nullptr : context.allowed_edges.data();
   for (int i = 0; i < candidates.count; ++i) {
     if (std::isnan(candidates.utility[i])) candidates.utility[i] = urgency;
+    if (allowed && !allowed[i]) candidates.utility[i] = kNever;
   }
-  auto is_allowed = [&](int edge) { return context.allowed_edges.empty() || context.allowed_edges[edge]; };
-  for (int i = 0; i < candidates.count; ++i) {
-    if (!is_allowed(i)) candidates.utility[i] = kNever;
-  }
-  // Adds the first edge without a slot, past those that are not searched.
-  auto add_next = [&] {
-    while (candidates.count < node.edge_count) {
-      int i = candidates.count++;
-      bool allowed = is_allowed(i);
-      candidates.utility[i] = allowed ? urgency : kNever;
-      candidates.exploration[i] = edges[i].prior() * scale;
-      candidates.started[i] = 1.0f;
-      candidates.given[i] = 0;
-      if (allowed) return;
-    }
-  };
-  add_next();
+  return {edges, node.edge_count, node.child_slots, allowed, scale, urgency};
+}
 
+// Adds the first edge without a slot to the candidates, past those that are not searched.
+void add_next_unvisited(const Unvisited& unvisited, Candidates& candidates) {
+  while (candidates.count < unvisited.edge_count) {
+    const int i = candidates.count++;
+    const bool allowed = unvisited.is_allowed(i);
+    candidates.utility[i] = allowed ? unvisited.urgency : kNever;
+    candidates.exploration[i] = unvisited.edges[i].prior() * unvisited.scale;
+    candidates.started[i] = 1.0f;
+    candidates.given[i] = 0;
+    if (allowed) return;
+  }
+}
+
+// Gives the visits to the candidates as PUCT would one by one.
+void hand_out(const Unvisited& unvisited, uint32_t visits, Candidates& candidates) {
   for (uint32_t left = visits; left > 0;) {
     int best = 0;
     float best_score = candidates.score(0);
@@ -131,16 +147,25 @@ void share_visits(const Arena& arena, const Node& node, const SearchParams& para
         runner_up = score;
       }
     }
-    bool opens_next = best == candidates.count - 1 && best >= node.child_slots;
-    uint32_t given = left == 1 ? 1
-                     : opens_next && best + 1 < node.edge_count
-                         ? 1
-                         : visits_until_overtaken(candidates, best, runner_up, left);
+    const bool opens_next = best == candidates.count - 1 && best >= unvisited.child_slots;
+    const bool next_may_win = opens_next && best + 1 < unvisited.edge_count;
+    uint32_t given = 1;
+    if (left > 1 && !next_may_win) given = visits_until_overtaken(candidates, best, runner_up, left);
     candidates.given[best] += given;
     candidates.started[best] += static_cast<float>(given);
     left -= given;
-    if (opens_next) add_next();
+    if (opens_next) add_next_unvisited(unvisited, candidates);
   }
+}
+
+}  // namespace
+
+void share_visits(const Arena& arena, const Node& node, const SearchParams& params,
+                  const SelectionContext& context, uint32_t visits, std::vector<Choice>& choices) {
+  Candidates candidates;
+  const Unvisited unvisited = gather_visited(arena, node, params, context, candidates);
+  add_next_unvisited(unvisited, candidates);
+  hand_out(unvisited, visits, candidates);
   for (int i = 0; i < candidates.count; ++i) {
     if (candidates.given[i] > 0) choices.push_back({i, candidates.given[i]});
   }

@@ -165,7 +165,7 @@ void Tree::undo_two_folds(Node& parent, uint32_t depth) {
     if (index == kNone) continue;
     Node& child = *node(index);
     const Node before = child;
-    if (child.state == NodeState::kTwoFold && child.edges > depth + 1) {
+    if (child.state == NodeState::kTwoFold && child.repeated_after > depth + 1) {
       child.wl_sum = 0;
       child.visits = 0;
       child.edges = kNone;
