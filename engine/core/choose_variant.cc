@@ -1,0 +1,73 @@
+// The Python module engine._core of a portable wheel: loads the variant of the core that suits this CPU best.
+//
+// The wheel holds the core compiled for several levels of x86-64. This file is compiled for any of them and
+// stands in for the core: Python calls its initialisation function, and gets what that of the chosen variant
+// returns. The variants lie beside it, in files of their own, since functions of the standard library
+// compiled for one level must not be linked into another.
+#include <Python.h>
+#include <dlfcn.h>
+
+#include <string>
+
+namespace {
+
+struct Variant {
+  const char* level;
+  bool (*runs_here)();
+};
+
+// Best first. The instruction sets named are those that no CPU of the level lacks and older ones do;
+// __builtin_cpu_supports also asks whether the operating system saves the wider registers.
+constexpr Variant kVariants[] = {
+    {"v4",
+     [] {
+       return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+              __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+              __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx2") &&
+              __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("fma");
+     }},
+    {"v3",
+     [] {
+       return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&
+              __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("fma");
+     }},
+    {"v2", [] { return __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("popcnt"); }},
+};
+
+using InitialisationFunction = PyObject* (*)();
+
+PyObject* fail(const std::string& message) {
+  PyErr_SetString(PyExc_ImportError, message.c_str());
+  return nullptr;
+}
+
+// The folder that this library was loaded from, with its slash; empty if the loader does not say.
+std::string own_folder() {
+  Dl_info info;
+  if (!dladdr(reinterpret_cast<const void*>(&own_folder), &info) || !info.dli_fname) return "";
+  const std::string path = info.dli_fname;
+  const size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "" : path.substr(0, slash + 1);
+}
+
+}  // namespace
+
+extern "C" __attribute__((visibility("default"))) PyObject* PyInit__core() {
+  __builtin_cpu_init();
+  // For tests and measurements: a level that this CPU cannot run is refused below by the variant itself.
+  const char* wanted = getenv("WAVEFRONT_CPU_LEVEL");
+  for (const Variant& variant : kVariants) {
+    const bool chosen = wanted ? std::string(wanted) == variant.level : variant.runs_here();
+    if (!chosen) continue;
+    const std::string path = own_folder() + "_core_" + variant.level + ".so";
+    void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (!library) return fail(std::string("engine._core cannot be loaded: ") + dlerror());
+    const auto initialise = reinterpret_cast<InitialisationFunction>(dlsym(library, "PyInit__core"));
+    if (!initialise) return fail("engine._core is damaged: " + path + " has no initialisation function");
+    return initialise();
+  }
+  return fail(
+      wanted ? std::string("WAVEFRONT_CPU_LEVEL must be v2, v3 or v4, not ") + wanted
+             : "engine._core needs SSE4.2 and POPCNT (x86-64-v2, all CPUs since 2011), which this CPU lacks: "
+               "build it here with 'pip install .' in a checkout");
+}

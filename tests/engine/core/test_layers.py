@@ -1,0 +1,37 @@
+"""The rooms of the C++ core are layers, as import-linter's contracts make those of the Python packages."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tests.paths import REPOSITORY
+
+CORE = REPOSITORY / "engine" / "core"
+
+MAY_INCLUDE = {
+    "chess": {"chess"},
+    "encoding": {"chess", "encoding"},
+    "tree": {"chess", "encoding", "tree"},
+}
+"""Room by room, whose headers its files may include. The bindings, on top, may include all."""
+
+
+def included(file: Path) -> set[str]:
+    """The rooms of the core's own headers that a file includes; "" for those on top."""
+    headers = re.findall(r'^#include "([^"]+)"$', file.read_text("utf-8"), re.MULTILINE)
+    return {header.rpartition("/")[0] for header in headers}
+
+
+def test_rooms_include_only_what_lies_below() -> None:
+    seen: set[str] = set()
+    for room, allowed in MAY_INCLUDE.items():
+        for file in sorted((CORE / room).iterdir()):
+            rooms = included(file)
+            assert rooms <= allowed, f"{file.relative_to(REPOSITORY)} includes a header of {rooms - allowed}"
+            seen |= rooms
+    assert seen == set(MAY_INCLUDE)  # So the pattern has found the includes.
+
+
+def test_every_room_is_known() -> None:
+    assert {path.name for path in CORE.iterdir() if path.is_dir()} == set(MAY_INCLUDE)
