@@ -15,14 +15,15 @@ from evaluator.backends.agreement import BF16, FP16, FP32, INT4, INT8
 from evaluator.backends.base import Backend, BackendError, NotFiniteError
 from evaluator.backends.probe import probe_batch
 from evaluator.backends.reference import ReferenceBackend
+from evaluator.gpu.blas.discovery import open_libraries
 from evaluator.gpu.blas.library import Library
+from evaluator.gpu.blas.product import Product
 from evaluator.gpu.driver.compiler import Compiler, KernelKey
 from evaluator.gpu.driver.device import Device, DeviceError, DeviceInfo, NotFiniteOutput, OutOfDeviceMemory
 from evaluator.gpu.driver.discovery import (
     Discovery,
     discover,
     open_device,
-    open_libraries,
     select,
     select_all,
 )
@@ -31,7 +32,7 @@ from evaluator.gpu.plan.hopper import filling
 from evaluator.gpu.plan.plan import Plan
 from evaluator.gpu.plan.quantised import WeightFormat, rounded_network
 from evaluator.gpu.plan.steps import PlanError
-from evaluator.gpu.plan.tiles import Product, model_chooser
+from evaluator.gpu.plan.tiles import model_chooser
 from evaluator.gpu.run.executor import Executor
 from evaluator.gpu.run.in_flight import Layout
 from evaluator.gpu.tuning.tune import (

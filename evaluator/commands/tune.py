@@ -11,8 +11,8 @@ from rich.table import Table
 
 from evaluator.backends import BackendError
 from evaluator.commands.verify import network_of
+from evaluator.gpu.blas.product import Product
 from evaluator.gpu.driver.device import DeviceError
-from evaluator.gpu.plan.tiles import Product
 from evaluator.gpu.tuning.tune import Measured
 from evaluator.network import SHIPPED_NETWORK, NetworkError
 from evaluator.network.spec import Activation

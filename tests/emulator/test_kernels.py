@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from evaluator.gpu.blas.product import Product
 from evaluator.gpu.driver.device import Device
 from evaluator.gpu.driver.target import Precision, Target
 from evaluator.gpu.plan import weights as pack
@@ -16,7 +17,7 @@ from evaluator.gpu.plan.quantised import WeightFormat
 from evaluator.gpu.plan.quantised import pack as pack_codes
 from evaluator.gpu.plan.quantised import rounded as rounded_to_codes
 from evaluator.gpu.plan.steps import After, Linear
-from evaluator.gpu.plan.tiles import Choice, Product, candidates
+from evaluator.gpu.plan.tiles import Choice, candidates
 from evaluator.network.spec import Activation, Dense, FloatArray, Gating, LayerNorm, SEUnit
 from protocol.batch import POLICY_SIZE, POSITION_DTYPE
 from tests.emulator.instructions import TARGETS

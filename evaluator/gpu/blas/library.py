@@ -1,7 +1,7 @@
 """What a vendor's library of matrix products looks like to the rest, and what each of them fuses.
 
 `cublaslt.py`, `hipblaslt.py` and `hipblas.py` implement it, as siblings. A device may offer several at once:
-`tune.py` measures all of them against each other and our own kernel, and `gemm.Choice` names the winner.
+tuning measures all of them against each other and our own kernel, and `tiles.Choice` names the winner.
 
 Row-major out [m, n] = a [m, k] b [n, k]^T is, in the libraries' column-major terms, out^T = op(b) a with
 op(b) transposed: their matrices "A" and "B" are our b and a, and their m and n are our n and m.
@@ -12,7 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
-from evaluator.gpu.plan.tiles import Product
+from evaluator.gpu.blas.product import Product
 from evaluator.network.spec import Activation
 
 

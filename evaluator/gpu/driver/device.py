@@ -13,15 +13,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeAlias
+from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluator.gpu.driver.target import Target
-
-if TYPE_CHECKING:
-    from evaluator.gpu.plan.program import TensorMap
+from evaluator.gpu.driver.target import Precision, Target
 
 Argument: TypeAlias = Any
 """A kernel's argument: a ctypes value (c_uint64 for addresses)."""
@@ -69,6 +66,21 @@ class HostBuffer:
     array: NDArray[np.uint8]
     host_address: int
     address: int
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """What NVIDIA's tensor memory accelerator loads at once of an array, with the 128-byte swizzle and zeros
+    outside of the array.
+
+    sizes: of the array's dimensions, up to five, of which the first is contiguous. strides: in bytes, of all
+    dimensions but the first. shape: of the box, in elements. precision: of the elements, fp16 or bf16.
+    """
+
+    precision: Precision
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    shape: tuple[int, ...]
 
 
 class Call(NamedTuple):
@@ -214,8 +226,8 @@ class Device(ABC):
         """How many blocks of a kernel, in clusters of `cluster`, run at once on an idle device."""
         raise DeviceError(f"{self.info.name} has no clusters of blocks")
 
-    def tensor_map(self, address: int, tensor: TensorMap) -> Argument:
-        """A kernel's argument that lets its copy engine load boxes of an array at an address."""
+    def tensor_map(self, address: int, box: Box) -> Argument:
+        """A kernel's argument that lets its copy engine load such boxes of the array at an address."""
         raise DeviceError(f"{self.info.name} has no tensor maps")
 
     # -- order -----------------------------------------------------------------------------------------

@@ -9,9 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
-from evaluator.gpu.blas.library import Library
 from evaluator.gpu.driver.device import Device, DeviceError, DeviceInfo
-from evaluator.gpu.driver.target import Precision
 
 _VENDORS = {
     "amd": (
@@ -23,12 +21,6 @@ _VENDORS = {
         "cuda-bindings or NVRTC is not installed: pip install 'wavefront-chess[nvidia]'",
     ),
 }
-
-_LIBRARIES = {
-    "amd": {"hipBLASLt": ("hipblaslt", "HipBlasLt"), "hipBLAS": ("hipblas", "HipBlas")},
-    "nvidia": {"cuBLASLt": ("cublaslt", "CublasLt")},
-}
-"""By vendor and name: module and class of what multiplies matrices."""
 
 _DEVICE_NODES = {"amd": ("/dev/kfd", "/dev/dxg"), "nvidia": ("/dev/nvidiactl", "/dev/dxg")}
 """On Linux: what the drivers make; dxg is Windows' under WSL."""
@@ -105,23 +97,6 @@ def open_device(info: DeviceInfo) -> Device:
     return device
 
 
-def open_libraries(info: DeviceInfo, precision: Precision) -> tuple[tuple[Library, ...], dict[str, str]]:
-    """The vendor's libraries for the device that is the calling thread's, and by name why one cannot be used.
-    Never raises: our own kernels can do everything."""
-    libraries: list[Library] = []
-    problems: dict[str, str] = {}
-    for name, (module, kind) in _LIBRARIES.get(info.vendor, {}).items():
-        try:
-            libraries.append(
-                getattr(importlib.import_module(f"evaluator.gpu.blas.{module}"), kind)(precision)
-            )
-        except DeviceError as error:
-            problems[name] = str(error)
-        except ImportError as error:
-            problems[name] = f"its binding is missing: pip install 'hip-python[libraries]>=10' ({error})"
-    return tuple(libraries), problems
-
-
 def _require_driver(vendor: str) -> None:
     """Raise DeviceError where a look at the file system says it already, before anything is imported."""
     nodes = _DEVICE_NODES[vendor]
@@ -132,8 +107,8 @@ def _require_driver(vendor: str) -> None:
         raise DeviceError(f"no driver: there is neither {' nor '.join(nodes)}")
     if not any(os.access(node, os.R_OK | os.W_OK) for node in present):
         raise DeviceError(
-            f"no permission for {present[0]}: add your user to the group that owns it (AMD's: render) and "
-            f"log in again"
+            f"no permission for {present[0]}: add your user to the group that owns it (AMD's: render) "
+            "and log in again"
         )
 
 

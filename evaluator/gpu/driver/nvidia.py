@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from evaluator.gpu.driver.device import (
     Argument,
+    Box,
     Call,
     Calls,
     CompilationError,
@@ -23,7 +24,6 @@ from evaluator.gpu.driver.device import (
     OutOfDeviceMemory,
 )
 from evaluator.gpu.driver.target import Precision, Target, nvidia_target
-from evaluator.gpu.plan.program import TensorMap
 
 _STREAM_NON_BLOCKING = 1
 _EVENT_BLOCKING_SYNC = 1
@@ -184,19 +184,19 @@ class NvidiaDevice(Device):
             self._resident[key] = clusters * cluster
         return self._resident[key]
 
-    def tensor_map(self, address: int, tensor: TensorMap) -> Argument:
+    def tensor_map(self, address: int, box: Box) -> Argument:
         types = driver.CUtensorMapDataType
         described = _check(
             driver.cuTensorMapEncodeTiled(
                 types.CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
-                if tensor.precision is Precision.BF16
+                if box.precision is Precision.BF16
                 else types.CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
-                len(tensor.sizes),
+                len(box.sizes),
                 address,
-                [driver.cuuint64_t(size) for size in tensor.sizes],
-                [driver.cuuint64_t(stride) for stride in tensor.strides],
-                [driver.cuuint32_t(size) for size in tensor.box],
-                [driver.cuuint32_t(1) for _ in tensor.sizes],
+                [driver.cuuint64_t(size) for size in box.sizes],
+                [driver.cuuint64_t(stride) for stride in box.strides],
+                [driver.cuuint32_t(size) for size in box.shape],
+                [driver.cuuint32_t(1) for _ in box.sizes],
                 driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
                 driver.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_128B,
                 driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
@@ -258,7 +258,7 @@ class NvidiaDevice(Device):
 
 
 class NvidiaCalls(Calls):
-    """Of the driver that cuda-bindings has loaded."""
+    """Calls of the CUDA driver library that cuda-bindings has loaded."""
 
     def __init__(self, context: Any) -> None:
         super().__init__(ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"))

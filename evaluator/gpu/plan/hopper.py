@@ -8,12 +8,10 @@ product is not measured at start: `attention_tile` says where it is faster.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
+from evaluator.gpu.blas.product import Product
 from evaluator.gpu.driver.target import Precision, Target
-
-if TYPE_CHECKING:
-    from evaluator.gpu.plan.tiles import Product
 
 BLOCK_M, BLOCK_K = 128, 64
 THREADS = 384

@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from evaluator.gpu.blas.library import library_product
+from evaluator.gpu.blas.product import Product
 from evaluator.gpu.plan import hopper
 from evaluator.gpu.plan import weights as pack
 from evaluator.gpu.plan.hopper import HopperTile
 from evaluator.gpu.plan.program import Buffer, LibraryStep, Matrix
 from evaluator.gpu.plan.steps import ACTIVATION_CODES, After, Linear, PlanError, Steps
 from evaluator.gpu.plan.tensor_maps import rows_map, weights_map
-from evaluator.gpu.plan.tiles import Choice, Product
+from evaluator.gpu.plan.tiles import Choice
 from evaluator.network.spec import Activation, LayerNorm
 
 ROW_COUNTERS = 1 << 14

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from evaluator.gpu.blas.library import LibraryProduct
 from evaluator.gpu.driver.compiler import KernelKey
-from evaluator.gpu.driver.target import Precision
+from evaluator.gpu.driver.device import Box
 
 
 class Space(Enum):
@@ -35,14 +35,10 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True)
 class TensorMap:
-    """An array of up to five dimensions that NVIDIA's tensor memory accelerator loads in boxes, with the
-    128-byte swizzle and zeros outside. The first dimension is contiguous; strides: bytes, of the others."""
+    """A buffer that a kernel loads in boxes, by NVIDIA's tensor memory accelerator."""
 
     buffer: Buffer
-    precision: Precision
-    sizes: tuple[int, ...]
-    strides: tuple[int, ...]
-    box: tuple[int, ...]
+    box: Box
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,34 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from evaluator.gpu.blas.product import Product
 from evaluator.gpu.driver.target import MatrixUnit, Precision, Target
 from evaluator.gpu.plan.hopper import HopperTile
 from evaluator.gpu.plan.quantised import GROUP
-from evaluator.network.spec import Activation
-
-
-@dataclass(frozen=True, slots=True)
-class Product:
-    """out [m, n] = activation(a [m, k] b [n, k]^T + bias + residual); see kernels/gemm.hip.
-
-    convolution: a is [m, channels] and k = 9 * channels. followed: a pass of kernels/rows.hip comes next
-    anyway, in which an activation costs nothing; normalised: it does a layer norm and nothing else.
-    segment: as of program.Matrix. weight_bits: 8 or 4 where the weights exist as codes too (packed.py),
-    else 0.
-    """
-
-    m: int
-    n: int
-    k: int
-    activation: Activation
-    residual: bool = False
-    convolution: bool = False
-    bias_by_square: bool = False
-    bias: bool = True
-    followed: bool = False
-    segment: int = 0
-    weight_bits: int = 0
-    normalised: bool = False
 
 
 @dataclass(frozen=True, slots=True)

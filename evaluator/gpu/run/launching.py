@@ -68,7 +68,7 @@ def _value(
         case Table(name):
             return ctypes.c_uint64(tables[name])
         case TensorMap():
-            return device.tensor_map(address(argument.buffer), argument)
+            return device.tensor_map(address(argument.buffer), argument.box)
         case float():
             return ctypes.c_float(argument)
         case int():

@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from evaluator.backends.reference import activate, layer_norm
 from evaluator.gpu.blas.library import Library
+from evaluator.gpu.blas.product import Product
 from evaluator.gpu.driver.compiler import Compiler, KernelKey
 from evaluator.gpu.driver.device import Device
 from evaluator.gpu.driver.target import Precision, Target
@@ -26,9 +26,10 @@ from evaluator.gpu.plan.products import ROW_COUNTERS
 from evaluator.gpu.plan.program import Branch, Buffer, LibraryStep, Matrix, Program, Space
 from evaluator.gpu.plan.quantised import Packed
 from evaluator.gpu.plan.steps import After, Linear
-from evaluator.gpu.plan.tiles import Choice, Product
+from evaluator.gpu.plan.tiles import Choice
 from evaluator.gpu.run.launching import multiply, queue
 from evaluator.gpu.tuning.samples import RESIDUAL_AT, Copies, Samples, exact
+from evaluator.network.arithmetic import activate, layer_norm
 from evaluator.network.spec import LayerNorm
 
 T = TypeVar("T")

@@ -28,13 +28,14 @@ import numpy as np
 import platformdirs
 
 from evaluator.gpu.blas.library import EPILOGUES, Library, library_product
+from evaluator.gpu.blas.product import Product
 from evaluator.gpu.driver.compiler import KERNELS, Compiler, KernelKey, source
 from evaluator.gpu.driver.device import Device, DeviceError
 from evaluator.gpu.driver.target import Precision, Target
 from evaluator.gpu.plan import hopper
 from evaluator.gpu.plan.hopper import HopperTile
 from evaluator.gpu.plan.quantised import Packed, WeightFormat
-from evaluator.gpu.plan.tiles import Choice, Product, Tile, candidates, estimate
+from evaluator.gpu.plan.tiles import Choice, Tile, candidates, estimate
 from evaluator.gpu.tuning.bench import Bench, TooSlow, trial
 from evaluator.gpu.tuning.samples import Samples
 from evaluator.network.spec import Activation
@@ -64,7 +65,7 @@ _SAVE_S = 5.0
 """Between writes of the cache while much is measured."""
 
 _CODE = (
-    *("blas/cublaslt", "blas/hipblas", "blas/hipblaslt", "blas/library"),
+    *("blas/cublaslt", "blas/hipblas", "blas/hipblaslt", "blas/library", "blas/product"),
     *("plan/hopper", "plan/products", "plan/quantised", "plan/steps", "plan/tensor_maps", "plan/tiles"),
     *("tuning/bench", "tuning/samples", "tuning/tune"),
 )

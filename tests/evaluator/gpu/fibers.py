@@ -7,12 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from evaluator.backends.gpu import GpuBackend
+from evaluator.gpu.blas.product import Product
 from evaluator.gpu.driver.compiler import Compiler
 from evaluator.gpu.driver.device import Device
 from evaluator.gpu.driver.discovery import open_device
 from evaluator.gpu.driver.target import Precision
 from evaluator.gpu.plan.quantised import WeightFormat
-from evaluator.gpu.plan.tiles import Choice, Product, model_chooser
+from evaluator.gpu.plan.tiles import Choice, model_chooser
 from evaluator.gpu.tuning.tune import Needs
 from evaluator.network import NetworkSpec
 from tests.hip_runtime.standin import Runtime

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evaluator.backends.reference import activate
 from evaluator.gpu.blas.library import EPILOGUES, Library, LibraryProduct, Operands
 from evaluator.gpu.driver.device import DeviceError
 from evaluator.gpu.driver.target import Precision
 from evaluator.gpu.plan import weights as pack
+from evaluator.network.arithmetic import activate
 from evaluator.network.spec import Activation
 from tests.evaluator.gpu.blas.libraries import opened, require
 from tests.hip_runtime import blas_standin
@@ -137,7 +137,7 @@ def test_a_library_that_cannot_start_says_so(name: str, controls: dict[str, Cont
 
 OPEN = """
 from evaluator.gpu.driver.device import DeviceInfo
-from evaluator.gpu.driver.discovery import open_libraries
+from evaluator.gpu.blas.discovery import open_libraries
 from evaluator.gpu.driver.target import Precision, amd_target
 
 info = DeviceInfo("amd", 0, "", amd_target("gfx1100"), 0, 1, "", False)

@@ -14,10 +14,10 @@ from evaluator.backends import BackendError
 from evaluator.backends.gpu import GpuBackend
 from evaluator.backends.probe import probe_batch
 from evaluator.backends.reference import ReferenceBackend
+from evaluator.gpu.blas.product import Product
 from evaluator.gpu.driver.compiler import Compiler
 from evaluator.gpu.driver.device import DeviceError, OutOfDeviceMemory
 from evaluator.gpu.driver.target import Precision
-from evaluator.gpu.plan.tiles import Product
 from evaluator.gpu.run.in_flight import DIRECT_POSITIONS
 from evaluator.gpu.tuning.tune import Tuner
 from evaluator.network.random_network import NetworkShape, random_network

@@ -10,6 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from evaluator.backends import gpu
+from evaluator.gpu.blas.product import Product
 from evaluator.gpu.driver.device import DeviceInfo
 from evaluator.gpu.driver.target import Precision, Target, amd_target, nvidia_target
 from evaluator.gpu.plan import hopper
@@ -19,7 +20,7 @@ from evaluator.gpu.plan.hopper import HopperTile
 from evaluator.gpu.plan.program import Buffer, Matrix, Space
 from evaluator.gpu.plan.steps import After, Linear
 from evaluator.gpu.plan.tensor_maps import weights_map
-from evaluator.gpu.plan.tiles import Choice, Product
+from evaluator.gpu.plan.tiles import Choice
 from evaluator.network.spec import Activation, LayerNorm
 from tests.evaluator.gpu.run.on_device import result_of, widened
 
@@ -60,16 +61,16 @@ def test_a_norm_is_taken_in_where_a_cluster_owns_whole_rows(width: int) -> None:
 
 def test_a_box_of_weights_holds_its_rows_in_the_order_that_gives_a_thread_8_columns() -> None:
     n, k, block_n = 96, 16, 64
-    tensor = weights_map(Buffer(Space.WEIGHTS, "w"), n, k, block_n, Precision.FP16)
-    assert np.prod(tensor.sizes) == n * k
+    box = weights_map(Buffer(Space.WEIGHTS, "w"), n, k, block_n, Precision.FP16).box
+    assert np.prod(box.sizes) == n * k
     weights = np.arange(n * k, dtype=np.uint16)
-    strides = (2, *tensor.strides)[::-1]
-    view = np.lib.stride_tricks.as_strided(weights, tensor.sizes[::-1], strides)
+    strides = (2, *box.strides)[::-1]
+    view = np.lib.stride_tricks.as_strided(weights, box.sizes[::-1], strides)
     second = view[2:3].reshape(32, k)[:, 0] // k  # the rows of the box's last 32 places
     place = np.arange(32)
     assert list(second) == list(64 + 8 * (place // 2 % 4) + 2 * (place // 8) + place % 2)
-    assert tensor.box[0] == 64
-    assert np.prod(tensor.box[1:]) == block_n
+    assert box.shape[0] == 64
+    assert np.prod(box.shape[1:]) == block_n
 
 
 @pytest.mark.parametrize("rows", [1, 128, 129, 4096])

@@ -15,12 +15,13 @@ from evaluator.backends.gpu import GpuBackend
 from evaluator.backends.gpu import open as open_gpu
 from evaluator.backends.probe import probe_batch
 from evaluator.backends.reference import ReferenceBackend
+from evaluator.gpu.blas.product import Product
 from evaluator.gpu.driver.compiler import Compiler
 from evaluator.gpu.driver.target import MatrixUnit, Precision, Target, amd_target, nvidia_target
 from evaluator.gpu.plan.plan import Plan
 from evaluator.gpu.plan.program import Launch
 from evaluator.gpu.plan.quantised import GROUP, Packed, WeightFormat, pack, rounded, rounded_network
-from evaluator.gpu.plan.tiles import Choice, Product, candidates, model_chooser
+from evaluator.gpu.plan.tiles import Choice, candidates, model_chooser
 from evaluator.gpu.tuning.tune import Needs, Tuner
 from evaluator.network.random_network import NetworkShape, random_network
 from evaluator.network.spec import Activation, FloatArray

@@ -15,11 +15,12 @@ from rich.console import Console
 
 from evaluator.backends.gpu import unavailable
 from evaluator.commands.tune import table
+from evaluator.gpu.blas.product import Product
 from evaluator.gpu.driver.compiler import Compiler
 from evaluator.gpu.driver.device import Device, DeviceError
 from evaluator.gpu.driver.target import Precision, amd_target, nvidia_target
 from evaluator.gpu.plan.program import Program
-from evaluator.gpu.plan.tiles import Choice, Product, candidates, model_chooser
+from evaluator.gpu.plan.tiles import Choice, candidates, model_chooser
 from evaluator.gpu.tuning import tune
 from evaluator.gpu.tuning.bench import Bench, Errors
 from evaluator.gpu.tuning.samples import Samples

@@ -12,13 +12,14 @@ import pytest
 from evaluator.backends.gpu import GpuBackend
 from evaluator.backends.probe import probe_batch
 from evaluator.backends.reference import ReferenceBackend
+from evaluator.gpu.blas.discovery import open_libraries
 from evaluator.gpu.blas.library import Library
+from evaluator.gpu.blas.product import Product
 from evaluator.gpu.driver.compiler import Compiler
 from evaluator.gpu.driver.device import Device
-from evaluator.gpu.driver.discovery import open_libraries
 from evaluator.gpu.driver.target import Precision
 from evaluator.gpu.plan.program import LibraryStep
-from evaluator.gpu.plan.tiles import Choice, Product
+from evaluator.gpu.plan.tiles import Choice
 from evaluator.gpu.tuning import tune
 from evaluator.gpu.tuning.bench import Bench
 from evaluator.gpu.tuning.samples import Samples

@@ -1,0 +1,31 @@
+"""What a matrix product is, whoever computes it: the shape, and what is fused to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from evaluator.network.spec import Activation
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """out [m, n] = activation(a [m, k] b [n, k]^T + bias + residual); see kernels/gemm.hip.
+
+    convolution: a is [m, channels] and k = 9 * channels. followed: a pass of kernels/rows.hip comes next
+    anyway, in which an activation costs nothing; normalised: it does a layer norm and nothing else.
+    segment: if not 0, a row of a is a whole board, of which each square contributes so many elements.
+    weight_bits: 8 or 4 where the weights exist as codes too, else 0.
+    """
+
+    m: int
+    n: int
+    k: int
+    activation: Activation
+    residual: bool = False
+    convolution: bool = False
+    bias_by_square: bool = False
+    bias: bool = True
+    followed: bool = False
+    segment: int = 0
+    weight_bits: int = 0
+    normalised: bool = False
