@@ -30,8 +30,8 @@ from evaluator.gpu.driver.discovery import (
 from evaluator.gpu.driver.target import Precision
 from evaluator.gpu.plan.hopper import filling
 from evaluator.gpu.plan.plan import Plan
+from evaluator.gpu.plan.program import PlanError
 from evaluator.gpu.plan.quantised import WeightFormat, rounded_network
-from evaluator.gpu.plan.steps import PlanError
 from evaluator.gpu.plan.tiles import model_chooser
 from evaluator.gpu.run.executor import Executor
 from evaluator.gpu.run.in_flight import Layout

@@ -1,4 +1,4 @@
-"""Single steps of a program on a device: the launches of one Builder, with the memory that they work on."""
+"""Single steps of a program on a device, with the memory that they work on."""
 
 from __future__ import annotations
 

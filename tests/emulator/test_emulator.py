@@ -10,8 +10,9 @@ import pytest
 
 from evaluator.gpu.driver.device import Device, DeviceError
 from evaluator.gpu.driver.target import Precision
-from evaluator.gpu.plan.builder import Builder
+from evaluator.gpu.plan.builder import ProgramBuilder
 from evaluator.gpu.plan.program import Launch
+from evaluator.gpu.plan.steps import attention
 from evaluator.gpu.plan.tiles import model_chooser
 from tests.emulator.steps import elements, matrix_of, rounded, run
 from tests.emulator.strategy import Emulation
@@ -29,8 +30,8 @@ def attend(device: Device, *, missing_bytes: int = 0) -> np.ndarray:
     random = np.random.default_rng(1)
     qkv = rounded(random.standard_normal((64, 48)).astype(np.float32), Precision.FP16)
     target = device.info.target
-    made = Builder(1, target, Precision.FP16, model_chooser(target, Precision.FP16, 1))
-    out = made.attention(made.matrix("qkv", 64, 48), 1, 16, None, "attention")
+    made = ProgramBuilder(1, target, Precision.FP16, model_chooser(target, Precision.FP16, 1))
+    out = attention(made, made.matrix("qkv", 64, 48), 1, 16, None, "attention")
     launch = made.program.steps[0]
     assert isinstance(launch, Launch)
     made.program.steps[0] = replace(launch, shared_bytes=launch.shared_bytes - missing_bytes)

@@ -11,12 +11,13 @@ from evaluator.gpu.blas.product import Product
 from evaluator.gpu.driver.device import Device
 from evaluator.gpu.driver.target import Precision, Target
 from evaluator.gpu.plan import weights as pack
-from evaluator.gpu.plan.builder import Builder
+from evaluator.gpu.plan.builder import ProgramBuilder
+from evaluator.gpu.plan.products import After, Linear, linear
 from evaluator.gpu.plan.program import Matrix
 from evaluator.gpu.plan.quantised import WeightFormat
 from evaluator.gpu.plan.quantised import pack as pack_codes
 from evaluator.gpu.plan.quantised import rounded as rounded_to_codes
-from evaluator.gpu.plan.steps import After, Linear
+from evaluator.gpu.plan.steps import attention, expand, outputs, policy_of_products, squeeze_excite
 from evaluator.gpu.plan.tiles import Choice, candidates
 from evaluator.network.spec import Activation, Dense, FloatArray, Gating, LayerNorm, SEUnit
 from protocol.batch import POLICY_SIZE, POSITION_DTYPE
@@ -51,10 +52,10 @@ def smallest_tile(target: Target, precision: Precision) -> Callable[[Product], C
 
 def builder(
     device: Device, precision: Precision, positions: int = 2, choice: Choice | None = None
-) -> Builder:
+) -> ProgramBuilder:
     target = device.info.target
     choose = smallest_tile(target, precision) if choice is None else lambda _: choice
-    return Builder(positions, target, precision, choose)
+    return ProgramBuilder(positions, target, precision, choose)
 
 
 def normal(*shape: int, seed: int = 1) -> FloatArray:
@@ -88,7 +89,7 @@ def test_matrix_products_with_every_tile(device: Device, precision: Precision) -
         packed = pack.matrix(b, precision), pack.vector(biases, precision)
         layer = Linear("layer", width, *packed, Activation.RELU)
         source = made.matrix("a", m, k)
-        out = made.linear(layer, source, "out")
+        out = linear(made, layer, source, "out")
         memory = run(device, made.program, {"a": elements(a, stride, precision)})
         assert_close(matrix_of(memory, out, precision), expected, precision, k)
 
@@ -110,7 +111,7 @@ def test_products_with_weights_of_few_bits(device: Device, form: WeightFormat) -
             continue
         tried.add(choice.tile)
         made = builder(device, precision, choice=choice)
-        out = made.linear(layer, made.matrix("a", m, k), "out")
+        out = linear(made, layer, made.matrix("a", m, k), "out")
         memory = run(device, made.program, {"a": elements(a, k, precision)})
         # The weights themselves are rounded to halves, too.
         assert_close(matrix_of(memory, out, precision), a @ b.T, precision, k)
@@ -123,12 +124,12 @@ def test_a_product_with_a_residual_by_square_and_a_segment(device: Device, preci
     made = builder(device, precision)
     layer = Linear("layer", 40, pack.matrix(weights, precision), biases, Activation.MISH)
     a, residual = made.matrix("a", 128, 48), made.matrix("skip", 128, 40)
-    out = made.linear(layer, a, "out", residual=residual)
+    out = linear(made, layer, a, "out", residual=residual)
     # Of each square 16 elements from the 16th on, as one row of a whole board.
     flat = rounded(normal(24, 64 * 16, seed=5), precision)
     vector = Matrix(a.buffer, 2, 64 * 16, 48, segment=16, offset=16)
     short = Linear("short", 24, pack.matrix(flat, precision), None, Activation.NONE)
-    taken = made.linear(short, vector, "taken")
+    taken = linear(made, short, vector, "taken")
     memory = run(
         device, made.program, {"a": elements(board, 48, precision), "skip": elements(skip, 40, precision)}
     )
@@ -151,8 +152,8 @@ def test_convolution_and_squeeze_and_excitation(device: Device, precision: Preci
     made = builder(device, precision)
     a = made.matrix("a", 128, channels)
     packed = pack.convolution(weights, precision), pack.vector(biases, precision)
-    y = made.linear(Linear("convolution", channels, *packed, Activation.NONE, convolution=True), a, "y")
-    out = made.squeeze_excite(unit, y, a, Activation.RELU, "out", "se")
+    y = linear(made, Linear("convolution", channels, *packed, Activation.NONE, convolution=True), a, "y")
+    out = squeeze_excite(made, unit, y, a, Activation.RELU, "out", "se")
     memory = run(device, made.program, {"a": elements(board, a.stride, precision)})
 
     squares = np.pad(board.reshape(2, 8, 8, channels), ((0, 0), (1, 1), (1, 1), (0, 0)))
@@ -179,7 +180,7 @@ def test_attention(device: Device, precision: Precision, depth: int, biased: boo
     made = builder(device, precision, positions)
     board = made.matrix("qkv", 64 * positions, width)
     added = made.matrix("bias", positions * heads, 4096) if biased else None
-    out = made.attention(board, heads, depth, added, "attention")
+    out = attention(made, board, heads, depth, added, "attention")
     inputs = {"qkv": elements(qkv, width, precision)} | (
         {"bias": elements(bias, 4096, precision)} if biased else {}
     )
@@ -209,7 +210,7 @@ def test_rows(device: Device, precision: Precision, width: int) -> None:
     packed = pack.matrix(b, precision), pack.vector(biases, precision)
     layer = Linear("layer", width, *packed, Activation.SWISH)
     source, residual = made.matrix("a", 64, k), made.matrix("skip", 64, width)
-    out = made.linear(layer, source, "out", residual=residual, after=After(norm, gating))
+    out = linear(made, layer, source, "out", residual=residual, after=After(norm, gating))
     inputs = {"a": elements(a, k, precision), "skip": elements(skip, residual.stride, precision)}
     memory = run(device, made.program, inputs)
     x = a @ b.T + biases + skip
@@ -228,8 +229,8 @@ def test_planes_of_packed_positions(device: Device, precision: Precision) -> Non
     extra = rounded(normal(2, 64 * 4), precision)
     made = builder(device, precision)
     appended = made.matrix("extra", 2, 64 * 4)
-    tokens = made.expand(appended=appended, pieces=False)
-    pieces = made.expand(appended=None, pieces=True)
+    tokens = expand(made, appended=appended, pieces=False)
+    pieces = expand(made, appended=None, pieces=True)
     inputs = {"positions": positions.view(np.uint8), "extra": elements(extra, 256, precision)}
     memory = run(device, made.program, inputs)
     bits = (positions["planes"][:, None, :] >> np.arange(64, dtype=np.uint64)[:, None]) & np.uint64(1)
@@ -250,11 +251,11 @@ def test_policy_and_outputs(device: Device, precision: Precision) -> None:
     source[-72:] = 4096 + np.arange(72)
     moves = np.array([5, 1800, 1857, 17, 1786], np.uint16)
     value, plies = rounded(normal(2, 18, seed=3), precision), rounded(normal(2, 12, seed=4), precision)
-    value_layer = normal(3, 18, seed=5), normal(3, seed=6), Activation.NONE
-    plies_layer = normal(1, 12, seed=7), normal(1, seed=8), Activation.RELU
+    value_layer = Dense(normal(3, 18, seed=5), normal(3, seed=6))
+    plies_layer = Dense(normal(1, 12, seed=7), normal(1, seed=8), Activation.RELU)
     made = builder(device, precision)
-    made.policy_of_products(made.matrix("qk", 128, 2 * depth), promotion, source)
-    made.outputs(made.matrix("value", 2, 18), value_layer, made.matrix("plies", 2, 12), plies_layer)
+    policy_of_products(made, made.matrix("qk", 128, 2 * depth), promotion, source)
+    outputs(made, made.matrix("value", 2, 18), value_layer, made.matrix("plies", 2, 12), plies_layer)
     chunk = precision.chunk
     memory = run(
         device,
@@ -282,8 +283,8 @@ def test_policy_and_outputs(device: Device, precision: Precision) -> None:
             expected.append((q[48 + start] + promotion[piece] + promotion[3]) @ k[56 + to])
     logits = memory["logits"].view(np.float32)
     assert_close(logits, np.array(expected, np.float32), Precision.FP32, depth)
-    x = value @ value_layer[0].T + value_layer[1]
+    x = value @ value_layer.weights.T + value_layer.biases
     wdl = np.exp(x) / np.exp(x).sum(axis=1, keepdims=True)
     assert_close(memory["wdl"].view(np.float32).reshape(2, 3), wdl, Precision.FP32, 18)
-    expected_plies = np.maximum(plies @ plies_layer[0].T + plies_layer[1], 0)[:, 0]
+    expected_plies = np.maximum(plies @ plies_layer.weights.T + plies_layer.biases, 0)[:, 0]
     assert_close(memory["moves_left"].view(np.float32), expected_plies, Precision.FP32, 12)

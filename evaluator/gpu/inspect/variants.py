@@ -12,10 +12,10 @@ from evaluator.gpu.blas.product import Product
 from evaluator.gpu.driver.compiler import KernelKey
 from evaluator.gpu.driver.target import Precision, Target, amd_target, nvidia_target
 from evaluator.gpu.plan import hopper
+from evaluator.gpu.plan.builder import ACTIVATION_CODES
 from evaluator.gpu.plan.plan import Plan
 from evaluator.gpu.plan.program import Launch
 from evaluator.gpu.plan.quantised import WeightFormat, rounded_network
-from evaluator.gpu.plan.steps import ACTIVATION_CODES
 from evaluator.gpu.plan.tiles import Choice, Chooser, candidates, model_chooser
 from evaluator.network.random_network import SHAPES, random_network
 from evaluator.network.spec import AttentionBody

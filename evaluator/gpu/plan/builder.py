@@ -1,225 +1,176 @@
-"""The operations that a plan is made of: each appends the launches of one fused step to a Program."""
+"""A Program under construction: its memory, its order, and where a launch is checked against its target.
+
+`products.py` and `steps.py` are functions that append the launches of one operation each to a ProgramBuilder.
+Shapes: a board is a Matrix of positions * 64 rows (one per square), a vector one of positions rows.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluator.gpu.plan.hopper import HEAD_DEPTH, AttentionTile, attention_tile
-from evaluator.gpu.plan.products import Products
-from evaluator.gpu.plan.program import Argument, Buffer, Matrix
-from evaluator.gpu.plan.steps import ACTIVATION_CODES, Linear
-from evaluator.gpu.plan.tensor_maps import heads_map, logits_map, rows_map
-from evaluator.network.spec import Activation, FloatArray, SEUnit
+from evaluator.gpu.driver.compiler import KernelKey
+from evaluator.gpu.driver.target import Precision, Target
+from evaluator.gpu.plan import weights as pack
+from evaluator.gpu.plan.program import Argument, Branch, Buffer, Launch, Matrix, PlanError, Program, Space
+from evaluator.gpu.plan.tiles import Chooser
+from evaluator.gpu.plan.weights import round_up
+from evaluator.network.spec import Activation
 
-_MOST_DEPTH_AT_ONCE = 128
-"""Of kernels/attention.hip: a lane of a wave of 32 without a matrix unit then holds 64 sums."""
+ACTIVATION_CODES = {
+    Activation.NONE: 0,
+    Activation.RELU: 1,
+    Activation.RELU_SQUARED: 2,
+    Activation.MISH: 3,
+    Activation.SWISH: 4,
+    Activation.SELU: 5,
+    Activation.TANH: 6,
+    Activation.SIGMOID: 7,
+}
+"""As kernels/activation.h numbers them."""
+
+_CHAINED_POSITIONS = 8
+"""From so many positions on everything runs as one chain of kernels. For fewer, smolgen is a second branch
+beside the products for q, k and v: one position of the BT4 shape takes 0.78 ms that way, 0.84 ms in a chain.
+At 32 the chain is faster, by 3 %."""
+
+_SHARED_PRODUCT_POSITIONS = 96
+"""Chains of fewer positions compute what smolgen takes of each square in one product with q, k and v. For
+more, the odd width costs the product more (BT4 at 256: 158 us where two take 147 and 7)."""
 
 
-class Builder(Products):
-    """Appends everything but the products, which `Products` does."""
+@dataclass(frozen=True, slots=True)
+class Geometry:
+    """How a kernel is launched: as of Launch."""
 
-    def attention(self, qkv: Matrix, heads: int, depth: int, bias: Matrix | None, name: str) -> Matrix:
-        """softmax(q k^T + bias) v. qkv: a board that begins with 3 * heads * depth elements; bias:
-        [positions * heads, 4096]."""
-        out = self.matrix("attention", qkv.rows, heads * depth)
-        chunk, size = self.precision.chunk, self.precision.bytes
-        available = min(self.target.shared_bytes, 64 << 10)
-        part = depth
-        shared = 64 * (3 * (depth + chunk) + 64 + chunk) * size
-        share_space = shared > available
-        if share_space:
-            for part in (depth, 64, 48, 32, 16):
-                shared = 64 * (max(part, 64) + part + 2 * chunk) * size
-                if part <= _MOST_DEPTH_AT_ONCE and depth % part == 0 and shared <= available:
-                    break
-        self.launch(
-            "attention",
-            {
-                "DEPTH": depth,
-                "SLICE": part,
-                "BIAS": int(bias is not None),
-                "SHARE_SPACE": int(share_space),
-            },
-            (heads, self.positions, 1),
-            4 * self.target.wave,
-            (qkv.buffer, None if bias is None else bias.buffer, out.buffer, heads, qkv.stride),
-            name,
-            shared_bytes=shared,
-        )
-        return out
+    grid: tuple[int, int, int]
+    threads: int
+    shared_bytes: int = 0
+    cluster: int = 0
+    together: int = 1
 
-    def attention_tile(self, depth: int) -> AttentionTile | None:
-        """With what attention and the product before it are best done as one; None for two launches."""
-        return attention_tile(self.positions, depth, self.target, self.precision) if self._fused else None
 
-    def projected_attention(
-        self, layer: Linear, a: Matrix, heads: int, bias: Matrix | None, name: str, tile: AttentionTile
-    ) -> Matrix:
-        """`attention` of what the layer makes of boards: q, k and v are never written to memory."""
-        out = self.matrix("attention", a.rows, heads * HEAD_DEPTH)
-        biases, precision = layer.biases, self.precision
-        assert biases is not None
-        k = layer.weights.shape[1]
-        rows = rows_map(a.buffer, a.rows, k, a.stride, precision)
-        self.launch(
-            "attention_hopper",
-            {
-                "BLOCK_N": tile.block_n,
-                "STAGES": tile.stages,
-                "CLUSTER_M": tile.cluster_m,
-                "CLUSTER_N": tile.cluster_n,
-                "LOGITS": int(bias is not None),
-            },
-            (tile.blocks(a.rows, heads), 1, 1),
-            tile.threads,
-            (
-                rows,
-                heads_map(self.weight(f"{layer.name}.weights", lambda: layer.weights), heads, k, precision),
-                rows if bias is None else logits_map(bias.buffer, a.rows // 64 * heads, precision),
-                self.weight(f"{layer.name}.biases", lambda: biases),
-                out.buffer,
-                a.rows,
-                k,
-                heads,
-            ),
-            name,
-            shared_bytes=tile.shared_bytes,
-            cluster=tile.cluster,
-        )
-        return out
+class ProgramBuilder:
+    """A program for one batch size, to which launches are appended.
 
-    def expand(self, *, appended: Matrix | None, pieces: bool) -> Matrix:
-        """The packed positions as a board of planes, `appended` after them, or as [positions, 768] pieces."""
-        if pieces:
-            out = self.matrix("pieces", self.positions, 768)
-            constants = {"STRIDE": 112, "TOKENS": 0, "PIECES": 1, "APPENDED": 0}
-        else:
-            extra = 0 if appended is None else appended.width // 64
-            out = self.matrix("tokens", 64 * self.positions, 112 + extra)
-            constants = {"STRIDE": out.stride, "TOKENS": 1, "PIECES": 0, "APPENDED": extra}
-        parts = 1 if pieces else max(1, min(8, 64 // self.positions))
-        self.launch(
-            "expand",
-            constants | {"PARTS": parts},
-            (self.positions, parts, 1),
-            256,
-            (
-                self.exchange("positions"),
-                None if appended is None else appended.buffer,
-                None if pieces else out.buffer,
-                out.buffer if pieces else None,
-            ),
-            "pieces" if pieces else "tokens",
-        )
-        return out
+    choose: says how each matrix product is computed. fused: whether attention and the product before it may
+    be one kernel.
+    """
 
-    def squeeze_excite(
-        self, unit: SEUnit, y: Matrix, skip: Matrix, activation: Activation, out: str, name: str
-    ) -> Matrix:
-        """activation(sigmoid(z[:C]) y + z[C:] + skip) with z from the mean of y."""
-        result = self.matrix(out, y.rows, y.width)
-        channels, hidden = y.width, len(unit.squeeze.biases)
-        self.launch(
-            "squeeze_excite",
-            {
-                "CHANNELS": channels,
-                "HIDDEN": hidden,
-                "STRIDE": y.stride,
-                "SQUEEZE_ACTIVATION": ACTIVATION_CODES[unit.squeeze.activation],
-                "ACTIVATION": ACTIVATION_CODES[activation],
-            },
-            (self.positions, 1, 1),
-            256,
-            (
-                y.buffer,
-                skip.buffer,
-                self.weight(f"{name}.squeeze", lambda: unit.squeeze.weights.T),
-                self.weight(f"{name}.squeeze_bias", lambda: unit.squeeze.biases),
-                self.weight(f"{name}.excite", lambda: unit.excite.weights.T),
-                self.weight(f"{name}.excite_bias", lambda: unit.excite.biases),
-                result.buffer,
-            ),
-            name,
-        )
-        return result
-
-    def policy_of_products(self, qk: Matrix, promotion: FloatArray, source: NDArray[np.int32]) -> None:
-        """The logits of the legal moves of an attention policy. qk: a board of q and k side by side."""
-        depth = qk.stride // 2
-        offsets = np.zeros((3, depth), np.float32)
-        offsets[:, : promotion.shape[1]] = promotion[:3] + promotion[3]
-        self._policy(
-            {"ATTENTION_POLICY": 1, "DEPTH": depth},
-            qk,
-            self.weight("policy.promotion", lambda: offsets),
-            source,
-        )
-
-    def policy_of_entries(self, entries: Matrix, per_position: int, source: NDArray[np.int32]) -> None:
-        """The logits of the legal moves, gathered. source: [1858], an index below per_position."""
-        self._policy({"ATTENTION_POLICY": 0, "ENTRIES": per_position}, entries, None, source)
-
-    def _policy(
-        self, constants: dict[str, int], values: Matrix, promotion: Buffer | None, source: NDArray[np.int32]
-    ) -> None:
-        self.launch(
-            "policy",
-            constants,
-            (self.positions, 1, 1),
-            8 * self.target.wave,
-            (
-                values.buffer,
-                promotion,
-                self.weight("policy.source", lambda: source.astype(np.int32)),
-                self.exchange("move_offsets"),
-                self.exchange("moves"),
-                self.exchange("logits"),
-            ),
-            "policy.gather",
-        )
-
-    def outputs(
+    def __init__(
         self,
-        value: Matrix,
-        value_layer: tuple[FloatArray, FloatArray, Activation],
-        moves: Matrix | None,
-        moves_layer: tuple[FloatArray, FloatArray, Activation] | None,
+        positions: int,
+        target: Target,
+        precision: Precision,
+        choose: Chooser,
+        known: dict[str, NDArray[Any]] | None = None,
+        *,
+        fused: bool = True,
     ) -> None:
-        """The last layers of the value and moves-left heads: (weights, biases, activation) each."""
-        weights, biases, activation = value_layer
-        constants = {
-            "WDL": int(len(biases) == 3),
-            "VALUE_WIDTH": value.width,
-            "VALUE_STRIDE": value.stride,
-            "VALUE_ACTIVATION": ACTIVATION_CODES[activation],
-            "MOVES_LEFT": int(moves is not None),
-        }
-        moves_arguments: tuple[Argument, ...] = (None, None, None)
-        if moves is not None and moves_layer is not None:
-            moves_weights, moves_biases, moves_activation = moves_layer
-            constants |= {
-                "MOVES_WIDTH": moves.width,
-                "MOVES_STRIDE": moves.stride,
-                "MOVES_ACTIVATION": ACTIVATION_CODES[moves_activation],
-            }
-            moves_arguments = (
-                moves.buffer,
-                self.weight("moves_left.weights", lambda: moves_weights),
-                self.weight("moves_left.biases", lambda: moves_biases),
+        """known: the arrays of weights by name, to which this program's are added; several programs that are
+        given the same ones share them."""
+        self.program = Program(positions, weights={} if known is None else known)
+        self.positions = positions
+        self.target = target
+        self.precision = precision
+        self.choose = choose
+        self.fused = fused
+        self._aside = False
+        self._forked = False
+
+    # -- memory ----------------------------------------------------------------------------------------
+
+    def weight(self, name: str, make: Callable[[], NDArray[Any]]) -> Buffer:
+        """An array on the device, made when it is first asked for. Raises PlanError where a weight cannot be
+        stored."""
+        if name not in self.program.weights:
+            try:
+                self.program.weights[name] = np.ascontiguousarray(make())
+            except pack.WeightError as error:
+                raise PlanError(f"{name}: {error}") from error
+        return Buffer(Space.WEIGHTS, name)
+
+    def work(self, name: str, size: int) -> Buffer:
+        """A buffer of at least `size` bytes; the same name is the same memory."""
+        self.program.work[name] = max(size, self.program.work.get(name, 0))
+        return Buffer(Space.WORK, name)
+
+    def matrix(self, name: str, rows: int, width: int) -> Matrix:
+        """A matrix in a buffer of that name, its rows padded to whole chunks."""
+        stride = round_up(width, self.precision.chunk)
+        return Matrix(self.work(name, rows * stride * self.precision.bytes), rows, width, stride)
+
+    def of_branch(self, name: str) -> str:
+        """The name of a buffer that the branches of work use at the same time: one for each of them."""
+        return f"{name}.aside" if self._aside else name
+
+    @staticmethod
+    def exchange(name: str) -> Buffer:
+        """One of the batch's own inputs and outputs (program.INPUTS, program.OUTPUTS)."""
+        return Buffer(Space.EXCHANGE, name)
+
+    # -- order -----------------------------------------------------------------------------------------
+
+    @property
+    def chained(self) -> bool:
+        """Whether everything is one chain of kernels, a second branch not paying."""
+        return self.positions >= _CHAINED_POSITIONS
+
+    @property
+    def shares_products(self) -> bool:
+        """Whether one product of twice the purpose beats two."""
+        return self.chained and self.positions < _SHARED_PRODUCT_POSITIONS
+
+    @property
+    def aside(self) -> bool:
+        """Whether what is appended now belongs to the second branch of work."""
+        return self._aside
+
+    def fork(self) -> None:
+        """What follows, until `main`, may run beside what comes after that."""
+        self._forked = not self.chained
+        if self._forked:
+            self.program.steps.append(Branch.FORK)
+            self._aside = True
+
+    def main(self) -> None:
+        """End of the second branch's launches."""
+        self._aside = False
+
+    def join(self) -> None:
+        """From here on the second branch has ended."""
+        if self._forked:
+            self.program.steps.append(Branch.JOIN)
+
+    def launch(
+        self,
+        file: str,
+        constants: dict[str, int],
+        geometry: Geometry,
+        arguments: tuple[Argument, ...],
+        label: str,
+    ) -> None:
+        """Append the kernel `kernels/FILE.hip` with its constants. Raises PlanError if a block needs more
+        shared memory than the target has."""
+        if geometry.shared_bytes > self.target.shared_bytes:
+            raise PlanError(
+                f"{label}: needs {geometry.shared_bytes} bytes of shared memory per block; "
+                f"{self.target.name} has {self.target.shared_bytes}"
             )
-        self.launch(
-            "outputs",
-            constants,
-            (self.positions, 1, 1),
-            2 * self.target.wave,
-            (
-                value.buffer,
-                self.weight("value.weights", lambda: weights),
-                self.weight("value.biases", lambda: biases),
-                *moves_arguments,
-                self.exchange("wdl"),
-                self.exchange("moves_left"),
-            ),
-            "outputs",
+        self.program.steps.append(
+            Launch(
+                KernelKey(file, self.precision, tuple(constants.items())),
+                geometry.grid,
+                geometry.threads,
+                geometry.shared_bytes,
+                arguments,
+                label,
+                self._aside,
+                geometry.cluster,
+                geometry.together,
+            )
         )

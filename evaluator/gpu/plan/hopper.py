@@ -23,7 +23,7 @@ FUSED_POSITIONS = 64
 """From so many positions on attention and the product before it are one kernel, where heads are 32 deep.
 Whole batches on an H200, in milliseconds as two launches and as one: 64 positions of BT4 2.46 and 2.34, of
 T82 1.61 and 1.53; 256 8.88 and 8.31, 5.42 and 4.73. At 32 BT4 gains 2 % and T82 loses as much, as smolgen
-then needs a product of its own (`Steps.shares_products`)."""
+then needs a product of its own (`ProgramBuilder.shares_products`)."""
 
 _MIN_ROWS = 1024
 """Below, tiles of 128 rows leave most of the chip idle."""

@@ -10,28 +10,61 @@ from dataclasses import replace
 
 import numpy as np
 
-from evaluator.gpu.driver.target import Precision
+from evaluator.gpu.driver.target import MatrixUnit, Precision
 from evaluator.gpu.plan import weights as pack
-from evaluator.gpu.plan.steps import Linear, PlanError
+from evaluator.gpu.plan.products import Linear
+from evaluator.gpu.plan.program import PlanError
+from evaluator.gpu.plan.quantised import WeightFormat
+from evaluator.gpu.plan.quantised import pack as pack_codes
 from evaluator.gpu.plan.weights import round_up
+from evaluator.network.policy_tables import position_encoding
 from evaluator.network.spec import (
     Activation,
     Attention,
     AttentionPolicyHead,
     ConvBlock,
     Dense,
+    DenseEmbeddingTail,
     FloatArray,
     LayerNorm,
     Smolgen,
 )
 
+PLANES = 112
+"""Of an input."""
+
 
 class PackedLayers:
-    """Packs layers. linear: keeps what a function makes under a name."""
+    """The layers of a network, packed when they are first asked for."""
 
-    def __init__(self, linear: Callable[[str, Callable[[], Linear]], Linear], precision: Precision) -> None:
-        self.linear = linear
+    def __init__(
+        self,
+        precision: Precision,
+        known: dict[str, Linear],
+        codes: WeightFormat | None = None,
+        unit: MatrixUnit = MatrixUnit.FMA,
+    ) -> None:
+        """known: layers by name that are packed already, to which others are added. codes: the format that
+        the encoders' weights were rounded to, where they were, and unit: what multiplies them."""
         self.precision = precision
+        self._known = known
+        self._codes = codes
+        self._unit = unit
+
+    def linear(self, name: str, make: Callable[[], Linear]) -> Linear:
+        """The layer of that name. Raises PlanError where a weight cannot be stored."""
+        if name not in self._known:
+            try:
+                self._known[name] = self._with_codes(make())
+            except pack.WeightError as error:
+                raise PlanError(f"{name}: {error}") from error
+        return self._known[name]
+
+    def _with_codes(self, linear: Linear) -> Linear:
+        """With its codes, if it is one of the encoders' and its weights are codes as they lie here."""
+        if self._codes is None or not linear.name.startswith(("encoder", "smolgen")):
+            return linear
+        return replace(linear, packed=pack_codes(linear.weights, self._codes, self._unit))
 
     def dense(self, name: str, layer: Dense, *, scale: float = 1.0) -> Linear:
         """scale: a factor on the output before the activation, which must then be NONE."""
@@ -97,6 +130,23 @@ class PackedLayers:
             return Linear(name, len(weights), weights, biases, layers[0].activation)
 
         return self.linear(name, make)
+
+    def embedding_of_planes(self, layer: Dense) -> Linear:
+        """An embedding that takes the planes and the position encoding, as one that takes the planes alone:
+        what the encoding gives is a bias for each square."""
+
+        def make() -> Linear:
+            position = position_encoding() @ layer.weights[:, PLANES:].T + layer.biases
+            biases = pack.padded(position.astype(np.float32), 1, self.precision.chunk)
+            weights = pack.matrix(layer.weights[:, :PLANES], self.precision)
+            return Linear("embedding", len(layer.biases), weights, biases, layer.activation)
+
+        return self.linear("embedding", make)
+
+    def tail(self, tail: DenseEmbeddingTail) -> tuple[Linear, Linear]:
+        """What follows a dense embedding; alpha is in the second layer."""
+        dense2 = self.dense("tail.dense2", tail.ffn.dense2, scale=tail.alpha)
+        return self.dense("tail.dense1", tail.ffn.dense1), dense2
 
     # -- of an encoder ---------------------------------------------------------------------------------
 

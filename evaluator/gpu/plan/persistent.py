@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from evaluator.gpu.driver.compiler import KernelKey
 from evaluator.gpu.driver.target import MatrixUnit, Precision, Target
 from evaluator.gpu.plan import weights as pack
-from evaluator.gpu.plan.builder import Builder
-from evaluator.gpu.plan.program import Buffer, Launch, Matrix, Table
-from evaluator.gpu.plan.steps import ACTIVATION_CODES, Linear, PlanError
+from evaluator.gpu.plan.builder import ACTIVATION_CODES, ProgramBuilder
+from evaluator.gpu.plan.products import Linear
+from evaluator.gpu.plan.program import Argument, Buffer, Launch, Matrix, PlanError, Table
 from evaluator.network.spec import Activation, FloatArray, LayerNorm
 
 MAX_POSITIONS = 2
@@ -93,7 +93,7 @@ class SmolgenLayers:
 
 
 @dataclass(frozen=True, slots=True)
-class Layers:
+class EncoderLayers:
     """One encoder, packed. before: the norm that its input still wants, which is the last one of the layer
     before. The gammas of `before` and norm1 are in the weights of qkv and ffn1, the betas in their biases."""
 
@@ -116,9 +116,9 @@ class Tail:
 
 
 class Encoders:
-    """Appends one launch with all encoders of a body to a Builder's program."""
+    """Appends one launch with all encoders of a body to a program."""
 
-    def __init__(self, builder: Builder, blocks: int, heads: int, depth: int) -> None:
+    def __init__(self, builder: ProgramBuilder, blocks: int, heads: int, depth: int) -> None:
         """blocks: of the grid, at most the device's multiprocessors. depth: of a head, padded.
 
         Raises PlanError for what the kernel does not do."""
@@ -131,34 +131,25 @@ class Encoders:
         self._heads, self._depth, self._width = heads, depth, 0
         self._space = space(builder.target)
 
-    def launch(self, layers: Sequence[Layers], end: LayerNorm, x: Matrix, tail: Tail | None = None) -> Matrix:
+    def launch(
+        self, layers: Sequence[EncoderLayers], end: LayerNorm, x: Matrix, tail: Tail | None = None
+    ) -> Matrix:
         """end: the last layer's second norm. x: the embedded board; the result is in another buffer of the
         same shape. Raises PlanError."""
-        b, heads, where = self._b, self._heads, self._space
+        b = self._b
         self._width = x.width
         if len({repr(self._constants(layer, x)) for layer in layers}) != 1:
             raise PlanError("the persistent kernel wants encoders of one shape")
         constants = self._constants(layers[0], x)
         constants["TAIL"] = int(tail is not None)
-        rows, positions, size = x.rows, b.positions, b.precision.bytes
         words = [word for each in layers for word in self._words(each)]
         if tail is not None:
             self._check_tail(tail, layers[0])
             words = [*self._tail_words(tail, len(words) // len(layers)), *words]
-        table = Table(f"persistent.{positions}.layers", tuple(words))
+        table = Table(f"persistent.{b.positions}.layers", tuple(words))
         count = len(layers) + (tail is not None)
-        shared = _WAVES * (where.input_bytes + where.weight_bytes) + _COMMON_BYTES + 8 * len(table.words)
-        chunk = b.precision.chunk
-        attention = 64 * (3 * (self._depth + chunk) + 64 + chunk) * size
-        if shared > b.target.shared_bytes or attention > _WAVES * where.input_bytes:
-            raise PlanError("the persistent kernel needs more shared memory than there is")
-
-        def work(name: str, elements: int) -> Buffer:
-            return b.work(f"persistent.{name}", max(elements, 1) * size)
-
-        out = b.matrix("persistent.x", rows, x.width)
-        s1, s2 = constants.get("DENSE1_WIDTH", 0), heads * constants.get("GENERATED", 0)
-        counters = count * _PHASES + 1
+        shared = self._shared_bytes(table)
+        out = b.matrix("persistent.x", x.rows, x.width)
         b.program.steps.append(
             Launch(
                 KernelKey("persistent", b.precision, tuple(constants.items())),
@@ -173,19 +164,12 @@ class Encoders:
                     float(end.epsilon),
                     x.buffer,
                     out.buffer,
-                    work("y", rows * x.width),
-                    work("z", rows * x.width),
-                    work("qkv", rows * 3 * heads * self._depth),
-                    work("mixed", rows * heads * self._depth),
-                    work("hidden", rows * constants["HIDDEN"]),
-                    b.work("persistent.parts", 4 * positions * (64 // _SQUARES) * max(s1, 1)),
-                    work("s2", positions * s2),
-                    work("logits", positions * heads * 4096 if s1 else 0),
-                    b.work("persistent.statistics", 8 * positions * max(s2, 1)),
-                    b.work("persistent.rows0", 8 * rows),
-                    b.work("persistent.rows1", 8 * rows),
+                    *self._between(constants, x),
                     # Written to by the kernel, which leaves zeros as it finds them.
-                    b.weight(f"persistent.{positions}.counters", lambda: np.zeros(counters, np.uint32)),
+                    b.weight(
+                        f"persistent.{b.positions}.counters",
+                        lambda: np.zeros(count * _PHASES + 1, np.uint32),
+                    ),
                     self._blocks,
                 ),
                 "encoders",
@@ -194,7 +178,39 @@ class Encoders:
         )
         return out
 
-    def _constants(self, layer: Layers, x: Matrix) -> dict[str, int]:
+    def _shared_bytes(self, table: Table) -> int:
+        """Of a block, dynamic. Raises PlanError if it is more than there is."""
+        b, where = self._b, self._space
+        shared = _WAVES * (where.input_bytes + where.weight_bytes) + _COMMON_BYTES + 8 * len(table.words)
+        chunk = b.precision.chunk
+        attention = 64 * (3 * (self._depth + chunk) + 64 + chunk) * b.precision.bytes
+        if shared > b.target.shared_bytes or attention > _WAVES * where.input_bytes:
+            raise PlanError("the persistent kernel needs more shared memory than there is")
+        return shared
+
+    def _between(self, constants: dict[str, int], x: Matrix) -> tuple[Argument, ...]:
+        """The buffers that the kernel's steps leave their results in, in the kernel's order."""
+        b, heads, positions, rows = self._b, self._heads, self._b.positions, x.rows
+        squeezed, generated = constants.get("DENSE1_WIDTH", 0), heads * constants.get("GENERATED", 0)
+
+        def work(name: str, elements: int) -> Buffer:
+            return b.work(f"persistent.{name}", max(elements, 1) * b.precision.bytes)
+
+        return (
+            work("y", rows * x.width),
+            work("z", rows * x.width),
+            work("qkv", rows * 3 * heads * self._depth),
+            work("mixed", rows * heads * self._depth),
+            work("hidden", rows * constants["HIDDEN"]),
+            b.work("persistent.parts", 4 * positions * (64 // _SQUARES) * max(squeezed, 1)),
+            work("s2", positions * generated),
+            work("logits", positions * heads * 4096 if squeezed else 0),
+            b.work("persistent.statistics", 8 * positions * max(generated, 1)),
+            b.work("persistent.rows0", 8 * rows),
+            b.work("persistent.rows1", 8 * rows),
+        )
+
+    def _constants(self, layer: EncoderLayers, x: Matrix) -> dict[str, int]:
         """Everything about a layer's shape. Raises PlanError for what the kernel does not do."""
         if x.width != x.stride:
             raise PlanError(f"a width of {x.width} is not a multiple of {self._b.precision.chunk}")
@@ -224,8 +240,11 @@ class Encoders:
         for linear in (layer.qkv, layer.output, layer.ffn2):
             if linear.activation is not Activation.NONE:
                 raise PlanError(f"{linear.name}: an activation there is not supported")
-        if smolgen is None:
-            return constants
+        return constants if smolgen is None else constants | self._smolgen_constants(smolgen, width)
+
+    def _smolgen_constants(self, smolgen: SmolgenLayers, width: int) -> dict[str, int]:
+        """Everything about the shape of smolgen's layers. Raises PlanError as `_constants` does."""
+        heads, where = self._heads, self._space
         positions, compressed = self._b.positions, len(smolgen.compress.weights)
         first, generated = len(smolgen.dense1.weights), smolgen.generate.weights.shape[1]
         if (len(smolgen.norm1.gammas), len(smolgen.norm2.gammas)) != (first, heads * generated):
@@ -235,9 +254,7 @@ class Encoders:
         if smolgen.dense1.weights.shape != (first, 64 * compressed):
             raise PlanError(f"{smolgen.dense1.name}: weights of {smolgen.dense1.weights.shape}")
         self._check_squeeze(compressed, first, width)
-        constants |= self._tile(
-            "DENSE2", smolgen.dense2, positions, heads * generated, first, normalised=True
-        )
+        constants = self._tile("DENSE2", smolgen.dense2, positions, heads * generated, first, normalised=True)
         constants |= self._tile(
             "GENERATE", smolgen.generate, positions * heads, 4096, generated, normalised=True
         )
@@ -249,7 +266,7 @@ class Encoders:
             "DENSE2_ACTIVATION": ACTIVATION_CODES[smolgen.dense2.activation],
         }
 
-    def _check_tail(self, tail: Tail, layer: Layers) -> None:
+    def _check_tail(self, tail: Tail, layer: EncoderLayers) -> None:
         """Whether it looks like the second half of a layer."""
         for own, other in ((tail.ffn1, layer.ffn1), (tail.ffn2, layer.ffn2)):
             if own.weights.shape != other.weights.shape or own.activation is not other.activation:
@@ -302,7 +319,7 @@ class Encoders:
         bm, bn = min(possible, key=microseconds)
         return {f"{name}_M": bm, f"{name}_N": bn}
 
-    def _words(self, layer: Layers) -> list[Buffer | int | float | None]:
+    def _words(self, layer: EncoderLayers) -> list[Buffer | int | float | None]:
         """`Layer` of the kernel, word by word."""
         words: list[Buffer | int | float | None] = []
         for linear in (layer.ffn1, layer.ffn2, layer.qkv, layer.output):

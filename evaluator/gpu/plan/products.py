@@ -1,19 +1,29 @@
-"""Matrix products with what follows in the same pass, as launches: by our kernels or a vendor's library."""
+"""Matrix products with what follows in the same pass, as launches.
+
+`linear` asks the builder's chooser how a product is computed; one function for each answer appends it: by the
+general kernel (whole or split along k, from weights or their codes), by the one for Hopper, or by a vendor's
+library. What that leaves to be done is done by a pass of kernels/rows.hip.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from evaluator.gpu.blas.library import library_product
 from evaluator.gpu.blas.product import Product
 from evaluator.gpu.plan import hopper
 from evaluator.gpu.plan import weights as pack
+from evaluator.gpu.plan.builder import ACTIVATION_CODES, Geometry, ProgramBuilder
 from evaluator.gpu.plan.hopper import HopperTile
-from evaluator.gpu.plan.program import Buffer, LibraryStep, Matrix
-from evaluator.gpu.plan.steps import ACTIVATION_CODES, After, Linear, PlanError, Steps
+from evaluator.gpu.plan.program import Buffer, LibraryStep, Matrix, PlanError
+from evaluator.gpu.plan.quantised import Packed
 from evaluator.gpu.plan.tensor_maps import rows_map, weights_map
-from evaluator.gpu.plan.tiles import Choice
-from evaluator.network.spec import Activation, LayerNorm
+from evaluator.gpu.plan.tiles import Choice, Tile
+from evaluator.network.spec import Activation, FloatArray, Gating, LayerNorm
 
 ROW_COUNTERS = 1 << 14
 """Of kernels/gemm_hopper.hip: four for each set of blocks that share rows. They are 0 between launches."""
@@ -25,272 +35,378 @@ _PIPELINED_ROWS = 8192
 """From so many rows on a wave of kernels/rows.hip takes several, one after the other."""
 
 
-class Products(Steps):
-    """Appends matrix products."""
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """A dense layer or a convolution, ready for kernels/gemm.hip.
 
-    def linear(
-        self,
-        layer: Linear,
-        a: Matrix,
-        out: str,
-        *,
-        residual: Matrix | None = None,
-        after: After | None = None,
-    ) -> Matrix:
-        """activation(a @ weights + biases + residual), then `after`, into a matrix of rows like a's.
+    name: of the weights; width: outputs. weights: stored [width padded, k padded]; biases: float32
+    [width padded] or [64, width padded]. convolution: 3x3, k = 9 * padded channels. packed: the same weights
+    as codes, where they are codes.
+    """
 
-        A product that is split along k, or that something follows, ends in kernels/rows.hip.
-        """
-        after = after or After()
-        result = self.matrix(out, a.rows, layer.width)
-        by_square = layer.biases is not None and layer.biases.ndim == 2
-        n, k = layer.weights.shape
-        expected = 9 * a.stride if layer.convolution else a.width if a.segment else a.stride
-        if k != expected:
-            raise PlanError(f"{layer.name}: takes {k} inputs, but gets {expected}")
-        product = Product(
-            m=a.rows,
-            n=n,
-            k=k,
-            activation=layer.activation,
-            residual=residual is not None,
-            convolution=layer.convolution,
-            bias_by_square=by_square,
-            bias=layer.biases is not None,
-            followed=bool(after),
-            segment=a.segment,
-            weight_bits=0 if layer.packed is None else layer.packed.format.bits,
-            normalised=after.norm is not None and after.gating is None,
-        )
-        choice = self._choose(product)
-        if choice.hopper is not None:
-            return self._hopper(layer, choice.hopper, a, result, residual, after)
-        if choice.tile is None:
-            return self._library(layer, choice, product, a, result, residual, after)
-        tile = choice.tile
-        split = choice.splits > 1
-        steps = -(-k // tile.block_k)
-        beside = ".aside" if self._aside else ""  # both branches may be running
-        product_out = self.matrix(f"product{beside}", a.rows, layer.width) if after and not split else result
-        partials = self.work(f"partials{beside}", 4 * a.rows * n * choice.splits) if split else None
-        biases = layer.biases
-        bias = None if biases is None else self.weight(f"{layer.name}.biases", lambda: biases)
-        skip = None if residual is None else residual.buffer
-        packed = layer.packed if choice.packed else None
-        bits = 0 if packed is None else packed.format.bits
-        if packed is None:
-            weights, scales = self.weight(f"{layer.name}.weights", lambda: layer.weights), None
-        else:
-            weights = self.weight(f"{layer.name}.codes", lambda: packed.codes)
-            scales = self.weight(f"{layer.name}.scales", lambda: packed.scales)
-        self.launch(
-            "gemm",
-            {
-                "BLOCK_M": tile.block_m,
-                "BLOCK_N": tile.block_n,
-                "BLOCK_K": tile.block_k,
-                "WARPS_M": tile.warps_m,
-                "WARPS_N": tile.warps_n,
-                "WARPS_K": tile.warps_k,
-                "STAGES": tile.stages,
-                "SPLIT": int(split),
-                "ACTIVATION": 0 if split else ACTIVATION_CODES[layer.activation],
-                "CONVOLUTION": int(layer.convolution),
-                "SEGMENT": a.segment,
-                "PACKED": bits,
-                "RESIDUAL": int(residual is not None and not split),
-                "BIAS": int(bias is not None and not by_square and not split),
-                "BIAS_BY_SQUARE": int(by_square),
-            },
-            (-(-n // tile.block_n), -(-a.rows // tile.block_m), choice.splits),
-            tile.warps * self.target.wave,
-            (
-                a.buffer,
-                weights,
-                scales,
-                None if split else bias,
-                None if split else skip,
-                None if split else product_out.buffer,
-                partials,
-                a.rows,
-                n,
-                k,
-                a.stride,
-                result.stride,
-                a.offset if a.segment else a.stride,
-                -(-steps // choice.splits),
-            ),
-            layer.name,
-            shared_bytes=tile.shared_bytes(self.target, self.precision, bits),
-        )
-        if split:
-            self._rows(layer.name, result, None, partials, choice.splits, bias, skip, layer.activation, after)
-        elif after:
-            self._rows(layer.name, result, product_out, None, 1, None, None, Activation.NONE, after)
-        return result
+    name: str
+    width: int
+    weights: NDArray[Any]
+    biases: FloatArray | None
+    activation: Activation
+    convolution: bool = False
+    packed: Packed | None = None
 
-    def _hopper(
-        self,
-        layer: Linear,
-        tile: HopperTile,
-        a: Matrix,
-        result: Matrix,
-        residual: Matrix | None,
-        after: After,
-    ) -> Matrix:
-        """The same by kernels/gemm_hopper.hip, which can also do the layer norm that follows."""
-        n, k = layer.weights.shape
-        biases, precision = layer.biases, self.precision
-        norm = after.norm if tile.normalise else None
-        teams = 2 * tile.blocks(a.rows, n) // tile.row_blocks if tile.row_blocks else 0
-        later = After() if tile.normalise else after
-        beside = ".aside" if self._aside else ""
-        out = self.matrix(f"product{beside}", a.rows, layer.width) if later else result
-        weights = self.weight(f"{layer.name}.weights", lambda: layer.weights)
-        self.launch(
-            "gemm_hopper",
-            {
-                "BLOCK_N": tile.block_n,
-                "STAGES": tile.stages,
-                "CLUSTER_M": tile.cluster_m,
-                "CLUSTER_N": tile.cluster_n,
-                "ACTIVATION": ACTIVATION_CODES[layer.activation],
-                "RESIDUAL": int(residual is not None),
-                "BIAS": int(biases is not None),
-                "NORMALISE": int(norm is not None),
-                "ROW_BLOCKS": tile.row_blocks,
-            },
-            (tile.blocks(a.rows, n), 1, 1),
+    @property
+    def bias_by_square(self) -> bool:
+        """Whether each square of a board has biases of its own."""
+        return self.biases is not None and self.biases.ndim == 2
+
+
+@dataclass(frozen=True, slots=True)
+class After:
+    """What follows a product in the same pass: norm, then gating.
+
+    parts: (width, used) where a row is several parts of `width` elements, of which the first `used` count for
+    the norm; its gammas and betas are 0 for the others. (0, 0): all of the row counts.
+    """
+
+    norm: LayerNorm | None = None
+    gating: Gating | None = None
+    parts: tuple[int, int] = (0, 0)
+
+    def __bool__(self) -> bool:
+        return self.norm is not None or self.gating is not None
+
+
+@dataclass(frozen=True, slots=True)
+class _Use:
+    """One use of a layer: result = after(activation(a @ weights + biases + residual))."""
+
+    layer: Linear
+    product: Product
+    a: Matrix
+    result: Matrix
+    residual: Matrix | None
+    after: After
+
+
+@dataclass(frozen=True, slots=True)
+class _Epilogue:
+    """What is done to the sums of a product: activation(sums + bias + residual), then after."""
+
+    bias: Buffer | None = None
+    residual: Buffer | None = None
+    activation: Activation = Activation.NONE
+    after: After = After()
+
+    def __bool__(self) -> bool:
+        added = self.bias is not None or self.residual is not None
+        return added or self.activation is not Activation.NONE or bool(self.after)
+
+
+@dataclass(frozen=True, slots=True)
+class _Partials:
+    """Sums of a product that is split along k: float32 [splits, rows, padded width]."""
+
+    buffer: Buffer
+    splits: int
+
+
+def linear(
+    b: ProgramBuilder,
+    layer: Linear,
+    a: Matrix,
+    out: str,
+    *,
+    residual: Matrix | None = None,
+    after: After | None = None,
+) -> Matrix:
+    """activation(a @ weights + biases + residual), then `after`, into a matrix `out` of rows like a's.
+
+    Raises PlanError if the layer does not take rows of a's width.
+    """
+    after = after or After()
+    result = b.matrix(out, a.rows, layer.width)
+    product = _product(layer, a, residual, after)
+    use = _Use(layer, product, a, result, residual, after)
+    choice = b.choose(product)
+    if choice.hopper is not None:
+        _by_hopper_kernel(b, use, choice.hopper)
+    elif choice.tile is None:
+        _by_library(b, use, choice)
+    elif choice.splits > 1:
+        _split(b, use, choice, choice.tile)
+    else:
+        _whole(b, use, choice, choice.tile)
+    return result
+
+
+def _product(layer: Linear, a: Matrix, residual: Matrix | None, after: After) -> Product:
+    """The product of a layer and its inputs. Raises PlanError where they do not fit."""
+    n, k = layer.weights.shape
+    expected = 9 * a.stride if layer.convolution else a.width if a.segment else a.stride
+    if k != expected:
+        raise PlanError(f"{layer.name}: takes {k} inputs, but gets {expected}")
+    return Product(
+        m=a.rows,
+        n=n,
+        k=k,
+        activation=layer.activation,
+        residual=residual is not None,
+        convolution=layer.convolution,
+        bias_by_square=layer.bias_by_square,
+        bias=layer.biases is not None,
+        followed=bool(after),
+        segment=a.segment,
+        weight_bits=0 if layer.packed is None else layer.packed.format.bits,
+        normalised=after.norm is not None and after.gating is None,
+    )
+
+
+# -- the general kernel --------------------------------------------------------------------------------------
+
+
+def _whole(b: ProgramBuilder, use: _Use, choice: Choice, tile: Tile) -> None:
+    """By kernels/gemm.hip, which finishes its sums itself; then `after`, if there is any."""
+    out = b.matrix(b.of_branch("product"), use.a.rows, use.layer.width) if use.after else use.result
+    epilogue = _Epilogue(_biases(b, use.layer), _address(use.residual), use.layer.activation)
+    _gemm(b, use, choice, tile, epilogue, out.buffer)
+    if use.after:
+        _rows(b, use.layer.name, out, use.result, _Epilogue(after=use.after))
+
+
+def _split(b: ProgramBuilder, use: _Use, choice: Choice, tile: Tile) -> None:
+    """By kernels/gemm.hip, which leaves partial sums along k; a pass over the rows adds them up and does the
+    rest."""
+    size = 4 * use.a.rows * use.product.n * choice.splits
+    partials = _Partials(b.work(b.of_branch("partials"), size), choice.splits)
+    layer = use.layer
+    epilogue = _Epilogue(_biases(b, layer), _address(use.residual), layer.activation, use.after)
+    _gemm(b, use, choice, tile, _Epilogue(), partials)
+    _rows(b, layer.name, partials, use.result, epilogue)
+
+
+def _gemm(
+    b: ProgramBuilder, use: _Use, choice: Choice, tile: Tile, epilogue: _Epilogue, out: Buffer | _Partials
+) -> None:
+    """One launch of kernels/gemm.hip. epilogue: what it does itself."""
+    layer, product, a = use.layer, use.product, use.a
+    split = isinstance(out, _Partials)
+    packed = layer.packed if choice.packed else None
+    bits = 0 if packed is None else packed.format.bits
+    steps = -(-product.k // tile.block_k)
+    weights, scales = _weights(b, layer, packed)
+    b.launch(
+        "gemm",
+        {
+            "BLOCK_M": tile.block_m,
+            "BLOCK_N": tile.block_n,
+            "BLOCK_K": tile.block_k,
+            "WARPS_M": tile.warps_m,
+            "WARPS_N": tile.warps_n,
+            "WARPS_K": tile.warps_k,
+            "STAGES": tile.stages,
+            "SPLIT": int(split),
+            "ACTIVATION": ACTIVATION_CODES[epilogue.activation],
+            "CONVOLUTION": int(layer.convolution),
+            "SEGMENT": a.segment,
+            "PACKED": bits,
+            "RESIDUAL": int(epilogue.residual is not None),
+            "BIAS": int(epilogue.bias is not None and not layer.bias_by_square),
+            "BIAS_BY_SQUARE": int(layer.bias_by_square),
+        },
+        Geometry(
+            (-(-product.n // tile.block_n), -(-a.rows // tile.block_m), choice.splits),
+            tile.warps * b.target.wave,
+            tile.shared_bytes(b.target, b.precision, bits),
+        ),
+        (
+            a.buffer,
+            weights,
+            scales,
+            epilogue.bias,
+            epilogue.residual,
+            None if isinstance(out, _Partials) else out,
+            out.buffer if isinstance(out, _Partials) else None,
+            a.rows,
+            product.n,
+            product.k,
+            a.stride,
+            use.result.stride,
+            a.offset if a.segment else a.stride,
+            -(-steps // choice.splits),
+        ),
+        layer.name,
+    )
+
+
+def _weights(b: ProgramBuilder, layer: Linear, packed: Packed | None) -> tuple[Buffer, Buffer | None]:
+    """A layer's weights, or their codes and scales."""
+    if packed is None:
+        return b.weight(f"{layer.name}.weights", lambda: layer.weights), None
+    codes = b.weight(f"{layer.name}.codes", lambda: packed.codes)
+    return codes, b.weight(f"{layer.name}.scales", lambda: packed.scales)
+
+
+def _biases(b: ProgramBuilder, layer: Linear) -> Buffer | None:
+    biases = layer.biases
+    return None if biases is None else b.weight(f"{layer.name}.biases", lambda: biases)
+
+
+def _address(matrix: Matrix | None) -> Buffer | None:
+    return None if matrix is None else matrix.buffer
+
+
+# -- the kernel for Hopper -----------------------------------------------------------------------------------
+
+
+def _by_hopper_kernel(b: ProgramBuilder, use: _Use, tile: HopperTile) -> None:
+    """By kernels/gemm_hopper.hip, which can also do the layer norm that follows."""
+    layer, product, a = use.layer, use.product, use.a
+    norm = use.after.norm if tile.normalise else None
+    later = After() if tile.normalise else use.after
+    out = b.matrix(b.of_branch("product"), a.rows, layer.width) if later else use.result
+    # Blocks that share rows hand each other the sums of 64 rows: two of 8 bytes each, for two turns.
+    row_groups = 2 * tile.blocks(a.rows, product.n) // tile.row_blocks if tile.row_blocks else 0
+    weights, _ = _weights(b, layer, None)
+    b.launch(
+        "gemm_hopper",
+        {
+            "BLOCK_N": tile.block_n,
+            "STAGES": tile.stages,
+            "CLUSTER_M": tile.cluster_m,
+            "CLUSTER_N": tile.cluster_n,
+            "ACTIVATION": ACTIVATION_CODES[layer.activation],
+            "RESIDUAL": int(use.residual is not None),
+            "BIAS": int(layer.biases is not None),
+            "NORMALISE": int(norm is not None),
+            "ROW_BLOCKS": tile.row_blocks,
+        },
+        Geometry(
+            (tile.blocks(a.rows, product.n), 1, 1),
             hopper.THREADS,
-            (
-                rows_map(a.buffer, a.rows, k, a.stride, precision),
-                weights_map(weights, n, k, tile.block_n, precision),
-                None if biases is None else self.weight(f"{layer.name}.biases", lambda: biases),
-                None if residual is None else residual.buffer,
-                *self._norm(layer.name, norm),
-                out.buffer,
-                a.rows,
-                n,
-                k,
-                out.stride,
-                0.0 if norm is None else float(norm.epsilon),
-                self.work("row_parts", teams * 2 * 2 * tile.row_blocks * 64 * 8) if teams else None,
-                self.weight("row_counters", lambda: np.zeros(ROW_COUNTERS, np.uint32)) if teams else None,
-            ),
+            tile.shared_bytes,
+            tile.cluster,
+            tile.row_blocks or 1,
+        ),
+        (
+            rows_map(a.buffer, a.rows, product.k, a.stride, b.precision),
+            weights_map(weights, product.n, product.k, tile.block_n, b.precision),
+            _biases(b, layer),
+            _address(use.residual),
+            *_norm(b, layer.name, norm),
+            out.buffer,
+            a.rows,
+            product.n,
+            product.k,
+            out.stride,
+            0.0 if norm is None else float(norm.epsilon),
+            b.work("row_parts", row_groups * 2 * 2 * tile.row_blocks * 64 * 8) if row_groups else None,
+            b.weight("row_counters", lambda: np.zeros(ROW_COUNTERS, np.uint32)) if row_groups else None,
+        ),
+        layer.name,
+    )
+    if later:
+        _rows(b, layer.name, out, use.result, _Epilogue(after=later))
+
+
+# -- a vendor's library --------------------------------------------------------------------------------------
+
+
+def _by_library(b: ProgramBuilder, use: _Use, choice: Choice) -> None:
+    """By a vendor's library; a pass over the rows does what that does not."""
+    layer, a, residual = use.layer, use.a, use.residual
+    own = library_product(
+        use.product, choice.library, fused=choice.fused, lda=a.stride, ldo=use.result.stride
+    )
+    biases = layer.biases
+    bias = None
+    if biases is not None and own.bias:
+        bias = b.weight(f"{layer.name}.library_biases", lambda: pack.stored(biases, b.precision))
+    rest = _Epilogue(
+        bias=None if own.bias else _biases(b, layer),
+        residual=None if own.residual else _address(residual),
+        activation=Activation.NONE if own.activation is layer.activation else layer.activation,
+        after=use.after,
+    )
+    out = b.matrix(b.of_branch("product"), a.rows, layer.width) if rest else use.result
+    b.program.steps.append(
+        LibraryStep(
+            choice.library,
+            own,
+            choice.algorithm,
+            a.buffer,
+            _weights(b, layer, None)[0],
+            bias,
+            _address(residual) if own.residual else None,
+            out.buffer,
             layer.name,
-            shared_bytes=tile.shared_bytes,
-            cluster=tile.cluster,
-            together=tile.row_blocks or 1,
+            b.aside,
         )
-        if later:
-            self._rows(layer.name, result, out, None, 1, None, None, Activation.NONE, later)
-        return result
+    )
+    if rest:
+        _rows(b, layer.name, out, use.result, rest)
 
-    def _library(
-        self,
-        layer: Linear,
-        choice: Choice,
-        product: Product,
-        a: Matrix,
-        result: Matrix,
-        residual: Matrix | None,
-        after: After,
-    ) -> Matrix:
-        """The same by a vendor's library; another pass does what that does not."""
-        own = library_product(product, choice.library, fused=choice.fused, lda=a.stride, ldo=result.stride)
-        passed_on = Activation.NONE if own.activation is layer.activation else layer.activation
-        biases = layer.biases
-        bias = bias_passed_on = None
-        if biases is not None and own.bias:
-            name = f"{layer.name}.library_biases"
-            bias = self.weight(name, lambda: pack.stored(biases, self.precision))
-        elif biases is not None:
-            bias_passed_on = self.weight(f"{layer.name}.biases", lambda: biases)
-        residual_passed_on = None if residual is None or own.residual else residual.buffer
-        later = (bias_passed_on, residual_passed_on)
-        last = not after and passed_on is Activation.NONE and later == (None, None)
-        beside = ".aside" if self._aside else ""
-        out = result if last else self.matrix(f"product{beside}", a.rows, layer.width)
-        self.program.steps.append(
-            LibraryStep(
-                choice.library,
-                own,
-                choice.algorithm,
-                a.buffer,
-                self.weight(f"{layer.name}.weights", lambda: layer.weights),
-                bias,
-                residual.buffer if residual is not None and own.residual else None,
-                out.buffer,
-                layer.name,
-                self._aside,
-            )
-        )
-        if not last:
-            self._rows(layer.name, result, out, None, 1, *later, passed_on, after)
-        return result
 
-    def _rows(
-        self,
-        name: str,
-        out: Matrix,
-        source: Matrix | None,
-        partials: Buffer | None,
-        splits: int,
-        bias: Buffer | None,
-        residual: Buffer | None,
-        activation: Activation,
-        after: After,
-    ) -> None:
-        wave = self.target.wave
-        waves = 1
-        while waves < 8 and out.stride > _ROW_ELEMENTS_PER_LANE * wave * waves:
-            waves *= 2
-        rows = max(1, 4 // waves)
-        passes = 4 if out.rows >= _PIPELINED_ROWS and partials is None else 1
-        norm, gating, chunk = after.norm, after.gating, self.precision.chunk
-        self.launch(
-            "rows",
-            {
-                "WIDTH": out.width,
-                "LANES": waves * wave,
-                "ROWS": rows,
-                "PASSES": passes,
-                "SPLIT": int(partials is not None),
-                "ACTIVATION": ACTIVATION_CODES[activation],
-                "BIAS": int(bias is not None),
-                "RESIDUAL": int(residual is not None),
-                "NORMALISE": int(norm is not None),
-                "PART": after.parts[0],
-                "PART_USED": after.parts[1],
-                "GATE": int(gating is not None),
-            },
-            (-(-out.rows // (rows * passes)), 1, 1),
-            waves * wave * rows,
-            (
-                None if source is None else source.buffer,
-                partials,
-                bias,
-                residual,
-                *self._norm(name, norm),
-                None
-                if gating is None
-                else self.weight(f"{name}.multiply", lambda: pack.padded(gating.multiply, 1, chunk)),
-                None
-                if gating is None
-                else self.weight(f"{name}.add", lambda: pack.padded(gating.add, 1, chunk)),
-                out.buffer,
-                out.rows,
-                splits,
-                0.0 if norm is None else float(norm.epsilon),
-            ),
-            f"{name}, rows",
-        )
+# -- what is left to be done ---------------------------------------------------------------------------------
 
-    def _norm(self, name: str, norm: LayerNorm | None) -> tuple[Buffer | None, Buffer | None]:
-        """Gammas and betas."""
-        if norm is None:
-            return None, None
-        return (
-            self.weight(f"{name}.gammas", lambda: pack.vector(norm.gammas, self.precision)),
-            self.weight(f"{name}.betas", lambda: pack.vector(norm.betas, self.precision)),
-        )
+
+def _rows(b: ProgramBuilder, name: str, source: Matrix | _Partials, out: Matrix, epilogue: _Epilogue) -> None:
+    """A pass of kernels/rows.hip. source: what a product has left."""
+    wave = b.target.wave
+    waves = 1
+    while waves < 8 and out.stride > _ROW_ELEMENTS_PER_LANE * wave * waves:
+        waves *= 2
+    rows = max(1, 4 // waves)
+    partials = source if isinstance(source, _Partials) else None
+    passes = 4 if out.rows >= _PIPELINED_ROWS and partials is None else 1
+    after = epilogue.after
+    norm = after.norm
+    b.launch(
+        "rows",
+        {
+            "WIDTH": out.width,
+            "LANES": waves * wave,
+            "ROWS": rows,
+            "PASSES": passes,
+            "SPLIT": int(partials is not None),
+            "ACTIVATION": ACTIVATION_CODES[epilogue.activation],
+            "BIAS": int(epilogue.bias is not None),
+            "RESIDUAL": int(epilogue.residual is not None),
+            "NORMALISE": int(norm is not None),
+            "PART": after.parts[0],
+            "PART_USED": after.parts[1],
+            "GATE": int(after.gating is not None),
+        },
+        Geometry((-(-out.rows // (rows * passes)), 1, 1), waves * wave * rows),
+        (
+            source.buffer if partials is None else None,
+            None if partials is None else partials.buffer,
+            epilogue.bias,
+            epilogue.residual,
+            *_norm(b, name, norm),
+            *_gating(b, name, after.gating),
+            out.buffer,
+            out.rows,
+            1 if partials is None else partials.splits,
+            0.0 if norm is None else float(norm.epsilon),
+        ),
+        f"{name}, rows",
+    )
+
+
+def _norm(b: ProgramBuilder, name: str, norm: LayerNorm | None) -> tuple[Buffer | None, Buffer | None]:
+    """Gammas and betas."""
+    if norm is None:
+        return None, None
+    return (
+        b.weight(f"{name}.gammas", lambda: pack.vector(norm.gammas, b.precision)),
+        b.weight(f"{name}.betas", lambda: pack.vector(norm.betas, b.precision)),
+    )
+
+
+def _gating(b: ProgramBuilder, name: str, gating: Gating | None) -> tuple[Buffer | None, Buffer | None]:
+    """Factors and summands of each square."""
+    if gating is None:
+        return None, None
+    chunk = b.precision.chunk
+    return (
+        b.weight(f"{name}.multiply", lambda: pack.padded(gating.multiply, 1, chunk)),
+        b.weight(f"{name}.add", lambda: pack.padded(gating.add, 1, chunk)),
+    )

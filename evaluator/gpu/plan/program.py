@@ -6,7 +6,7 @@ executor puts the addresses in when it captures the program as a graph.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, TypeAlias
 
@@ -15,6 +15,10 @@ from numpy.typing import NDArray
 from evaluator.gpu.blas.library import LibraryProduct
 from evaluator.gpu.driver.compiler import KernelKey
 from evaluator.gpu.driver.device import Box
+
+
+class PlanError(Exception):
+    """The kernels cannot run this network; the message says what is in the way."""
 
 
 class Space(Enum):
@@ -68,6 +72,11 @@ class Matrix:
     stride: int
     segment: int = 0
     offset: int = 0
+
+    def with_rows(self, rows: int) -> Matrix:
+        """The same memory with another number of rows."""
+        stride = self.rows * self.stride // rows
+        return replace(self, rows=rows, width=stride, stride=stride)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,185 +1,232 @@
-"""A Program under construction: its memory, its order, and the data that its operations take.
-
-Shapes: a board is a Matrix of positions * 64 rows (one per square), a vector one of positions rows.
-"""
+"""The operations that a plan is made of, but for matrix products (products.py): each function appends the
+launches of one fused step to a program."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluator.gpu.driver.compiler import KernelKey
-from evaluator.gpu.driver.target import Precision, Target
-from evaluator.gpu.plan import weights as pack
-from evaluator.gpu.plan.program import Argument, Branch, Buffer, Launch, Matrix, Program, Space
-from evaluator.gpu.plan.quantised import Packed
-from evaluator.gpu.plan.tiles import Chooser
-from evaluator.gpu.plan.weights import round_up
-from evaluator.network.spec import Activation, FloatArray, Gating, LayerNorm
+from evaluator.gpu.plan.builder import ACTIVATION_CODES, Geometry, ProgramBuilder
+from evaluator.gpu.plan.hopper import HEAD_DEPTH, AttentionTile
+from evaluator.gpu.plan.products import Linear
+from evaluator.gpu.plan.program import Argument, Buffer, Matrix
+from evaluator.gpu.plan.tensor_maps import heads_map, logits_map, rows_map
+from evaluator.network.spec import Activation, Dense, FloatArray, SEUnit
 
-ACTIVATION_CODES = {
-    Activation.NONE: 0,
-    Activation.RELU: 1,
-    Activation.RELU_SQUARED: 2,
-    Activation.MISH: 3,
-    Activation.SWISH: 4,
-    Activation.SELU: 5,
-    Activation.TANH: 6,
-    Activation.SIGMOID: 7,
-}
-"""As kernels/activation.h numbers them."""
-
-_CHAINED_POSITIONS = 8
-"""From so many positions on everything runs as one chain of kernels. For fewer, smolgen is a second branch
-beside the products for q, k and v: one position of the BT4 shape takes 0.78 ms that way, 0.84 ms in a chain.
-At 32 the chain is faster, by 3 %."""
-
-_SHARED_PRODUCT_POSITIONS = 96
-"""Chains of fewer positions compute what smolgen takes of each square in one product with q, k and v. For
-more, the odd width costs the product more (BT4 at 256: 158 us where two take 147 and 7)."""
+_MOST_DEPTH_AT_ONCE = 128
+"""Of kernels/attention.hip: a lane of a wave of 32 without a matrix unit then holds 64 sums."""
 
 
-class PlanError(Exception):
-    """The kernels cannot run this network; the message says what is in the way."""
+def attention(
+    b: ProgramBuilder, qkv: Matrix, heads: int, depth: int, bias: Matrix | None, name: str
+) -> Matrix:
+    """softmax(q k^T + bias) v. qkv: a board that begins with 3 * heads * depth elements; bias:
+    [positions * heads, 4096]."""
+    out = b.matrix("attention", qkv.rows, heads * depth)
+    chunk, size = b.precision.chunk, b.precision.bytes
+    available = min(b.target.shared_bytes, 64 << 10)
+    part = depth
+    shared = 64 * (3 * (depth + chunk) + 64 + chunk) * size
+    share_space = shared > available
+    if share_space:
+        for part in (depth, 64, 48, 32, 16):
+            shared = 64 * (max(part, 64) + part + 2 * chunk) * size
+            if part <= _MOST_DEPTH_AT_ONCE and depth % part == 0 and shared <= available:
+                break
+    b.launch(
+        "attention",
+        {
+            "DEPTH": depth,
+            "SLICE": part,
+            "BIAS": int(bias is not None),
+            "SHARE_SPACE": int(share_space),
+        },
+        Geometry((heads, b.positions, 1), 4 * b.target.wave, shared),
+        (qkv.buffer, None if bias is None else bias.buffer, out.buffer, heads, qkv.stride),
+        name,
+    )
+    return out
 
 
-@dataclass(frozen=True, slots=True)
-class Linear:
-    """A dense layer or a convolution, ready for kernels/gemm.hip.
+def projected_attention(
+    b: ProgramBuilder,
+    layer: Linear,
+    a: Matrix,
+    heads: int,
+    bias: Matrix | None,
+    name: str,
+    tile: AttentionTile,
+) -> Matrix:
+    """`attention` of what the layer makes of boards: q, k and v are never written to memory."""
+    out = b.matrix("attention", a.rows, heads * HEAD_DEPTH)
+    biases, precision = layer.biases, b.precision
+    assert biases is not None
+    k = layer.weights.shape[1]
+    rows = rows_map(a.buffer, a.rows, k, a.stride, precision)
+    b.launch(
+        "attention_hopper",
+        {
+            "BLOCK_N": tile.block_n,
+            "STAGES": tile.stages,
+            "CLUSTER_M": tile.cluster_m,
+            "CLUSTER_N": tile.cluster_n,
+            "LOGITS": int(bias is not None),
+        },
+        Geometry((tile.blocks(a.rows, heads), 1, 1), tile.threads, tile.shared_bytes, tile.cluster),
+        (
+            rows,
+            heads_map(b.weight(f"{layer.name}.weights", lambda: layer.weights), heads, k, precision),
+            rows if bias is None else logits_map(bias.buffer, a.rows // 64 * heads, precision),
+            b.weight(f"{layer.name}.biases", lambda: biases),
+            out.buffer,
+            a.rows,
+            k,
+            heads,
+        ),
+        name,
+    )
+    return out
 
-    name: of the weights; width: outputs. weights: stored [width padded, k padded]; biases: float32
-    [width padded] or [64, width padded]. convolution: 3x3, k = 9 * padded channels. packed: the same weights
-    as codes, where they are codes.
-    """
 
-    name: str
-    width: int
-    weights: NDArray[Any]
-    biases: FloatArray | None
-    activation: Activation
-    convolution: bool = False
-    packed: Packed | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class After:
-    """What follows a product in the same pass: norm, then gating.
-
-    parts: (width, used) where a row is several parts of `width` elements, of which the first `used` count for
-    the norm; its gammas and betas are 0 for the others. (0, 0): all of the row counts.
-    """
-
-    norm: LayerNorm | None = None
-    gating: Gating | None = None
-    parts: tuple[int, int] = (0, 0)
-
-    def __bool__(self) -> bool:
-        return self.norm is not None or self.gating is not None
+def expand(b: ProgramBuilder, *, appended: Matrix | None, pieces: bool) -> Matrix:
+    """The packed positions as a board of planes, `appended` after them, or as [positions, 768] pieces."""
+    if pieces:
+        out = b.matrix("pieces", b.positions, 768)
+        constants = {"STRIDE": 112, "TOKENS": 0, "PIECES": 1, "APPENDED": 0}
+    else:
+        extra = 0 if appended is None else appended.width // 64
+        out = b.matrix("tokens", 64 * b.positions, 112 + extra)
+        constants = {"STRIDE": out.stride, "TOKENS": 1, "PIECES": 0, "APPENDED": extra}
+    parts = 1 if pieces else max(1, min(8, 64 // b.positions))
+    b.launch(
+        "expand",
+        constants | {"PARTS": parts},
+        Geometry((b.positions, parts, 1), 256),
+        (
+            b.exchange("positions"),
+            None if appended is None else appended.buffer,
+            None if pieces else out.buffer,
+            out.buffer if pieces else None,
+        ),
+        "pieces" if pieces else "tokens",
+    )
+    return out
 
 
-class Steps:
-    """A program under construction. Weights are made once: `known` carries them from one batch size to the
-    next."""
+def squeeze_excite(
+    b: ProgramBuilder, unit: SEUnit, y: Matrix, skip: Matrix, activation: Activation, out: str, name: str
+) -> Matrix:
+    """activation(sigmoid(z[:C]) y + z[C:] + skip) with z from the mean of y."""
+    result = b.matrix(out, y.rows, y.width)
+    channels, hidden = y.width, len(unit.squeeze.biases)
+    b.launch(
+        "squeeze_excite",
+        {
+            "CHANNELS": channels,
+            "HIDDEN": hidden,
+            "STRIDE": y.stride,
+            "SQUEEZE_ACTIVATION": ACTIVATION_CODES[unit.squeeze.activation],
+            "ACTIVATION": ACTIVATION_CODES[activation],
+        },
+        Geometry((b.positions, 1, 1), 256),
+        (
+            y.buffer,
+            skip.buffer,
+            b.weight(f"{name}.squeeze", lambda: unit.squeeze.weights.T),
+            b.weight(f"{name}.squeeze_bias", lambda: unit.squeeze.biases),
+            b.weight(f"{name}.excite", lambda: unit.excite.weights.T),
+            b.weight(f"{name}.excite_bias", lambda: unit.excite.biases),
+            result.buffer,
+        ),
+        name,
+    )
+    return result
 
-    def __init__(
-        self,
-        positions: int,
-        target: Target,
-        precision: Precision,
-        choose: Chooser,
-        known: dict[str, NDArray[Any]] | None = None,
-        *,
-        fused: bool = True,
-    ) -> None:
-        self.program = Program(positions, weights={} if known is None else known)
-        self.positions = positions
-        self.target = target
-        self.precision = precision
-        self._choose = choose
-        self._fused = fused
-        self._aside = False
-        self._forked = False
 
-    # -- memory ----------------------------------------------------------------------------------------
+def policy_of_products(
+    b: ProgramBuilder, qk: Matrix, promotion: FloatArray, source: NDArray[np.int32]
+) -> None:
+    """The logits of the legal moves of an attention policy. qk: a board of q and k side by side."""
+    depth = qk.stride // 2
+    offsets = np.zeros((3, depth), np.float32)
+    offsets[:, : promotion.shape[1]] = promotion[:3] + promotion[3]
+    _policy(
+        b,
+        {"ATTENTION_POLICY": 1, "DEPTH": depth},
+        qk,
+        b.weight("policy.promotion", lambda: offsets),
+        source,
+    )
 
-    def weight(self, name: str, make: Callable[[], NDArray[Any]]) -> Buffer:
-        """An array on the device, made when it is first asked for."""
-        if name not in self.program.weights:
-            try:
-                self.program.weights[name] = np.ascontiguousarray(make())
-            except pack.WeightError as error:
-                raise PlanError(f"{name}: {error}") from error
-        return Buffer(Space.WEIGHTS, name)
 
-    def work(self, name: str, size: int) -> Buffer:
-        """A buffer of at least `size` bytes; the same name is the same memory."""
-        self.program.work[name] = max(size, self.program.work.get(name, 0))
-        return Buffer(Space.WORK, name)
+def policy_of_entries(
+    b: ProgramBuilder, entries: Matrix, per_position: int, source: NDArray[np.int32]
+) -> None:
+    """The logits of the legal moves, gathered. source: [1858], an index below per_position."""
+    _policy(b, {"ATTENTION_POLICY": 0, "ENTRIES": per_position}, entries, None, source)
 
-    def matrix(self, name: str, rows: int, width: int) -> Matrix:
-        stride = round_up(width, self.precision.chunk)
-        return Matrix(self.work(name, rows * stride * self.precision.bytes), rows, width, stride)
 
-    @property
-    def chained(self) -> bool:
-        """Whether everything is one chain of kernels, a second branch not paying."""
-        return self.positions >= _CHAINED_POSITIONS
+def _policy(
+    b: ProgramBuilder,
+    constants: dict[str, int],
+    values: Matrix,
+    promotion: Buffer | None,
+    source: NDArray[np.int32],
+) -> None:
+    b.launch(
+        "policy",
+        constants,
+        Geometry((b.positions, 1, 1), 8 * b.target.wave),
+        (
+            values.buffer,
+            promotion,
+            b.weight("policy.source", lambda: source.astype(np.int32)),
+            b.exchange("move_offsets"),
+            b.exchange("moves"),
+            b.exchange("logits"),
+        ),
+        "policy.gather",
+    )
 
-    @property
-    def shares_products(self) -> bool:
-        """Whether one product of twice the purpose beats two."""
-        return self.chained and self.positions < _SHARED_PRODUCT_POSITIONS
 
-    @staticmethod
-    def exchange(name: str) -> Buffer:
-        return Buffer(Space.EXCHANGE, name)
-
-    # -- order -----------------------------------------------------------------------------------------
-
-    def fork(self) -> None:
-        """What follows, until `main`, may run beside what comes after that."""
-        self._forked = not self.chained
-        if self._forked:
-            self.program.steps.append(Branch.FORK)
-            self._aside = True
-
-    def main(self) -> None:
-        """End of the second branch's launches."""
-        self._aside = False
-
-    def join(self) -> None:
-        """From here on the second branch has ended."""
-        if self._forked:
-            self.program.steps.append(Branch.JOIN)
-
-    def launch(
-        self,
-        file: str,
-        constants: dict[str, int],
-        grid: tuple[int, int, int],
-        threads: int,
-        arguments: tuple[Argument, ...],
-        label: str,
-        *,
-        shared_bytes: int = 0,
-        cluster: int = 0,
-        together: int = 1,
-    ) -> None:
-        if shared_bytes > self.target.shared_bytes:
-            raise PlanError(
-                f"{label}: needs {shared_bytes} bytes of shared memory per block; {self.target.name} has "
-                f"{self.target.shared_bytes}"
-            )
-        key = KernelKey(file, self.precision, tuple(constants.items()))
-        self.program.steps.append(
-            Launch(key, grid, threads, shared_bytes, arguments, label, self._aside, cluster, together)
+def outputs(
+    b: ProgramBuilder,
+    value: Matrix,
+    value_layer: Dense,
+    moves: Matrix | None,
+    moves_layer: Dense | None,
+) -> None:
+    """The last layers of the value and moves-left heads, from their hidden layers [positions, width]."""
+    constants = {
+        "WDL": int(len(value_layer.biases) == 3),
+        "VALUE_WIDTH": value.width,
+        "VALUE_STRIDE": value.stride,
+        "VALUE_ACTIVATION": ACTIVATION_CODES[value_layer.activation],
+        "MOVES_LEFT": int(moves is not None),
+    }
+    moves_arguments: tuple[Argument, ...] = (None, None, None)
+    if moves is not None and moves_layer is not None:
+        constants |= {
+            "MOVES_WIDTH": moves.width,
+            "MOVES_STRIDE": moves.stride,
+            "MOVES_ACTIVATION": ACTIVATION_CODES[moves_layer.activation],
+        }
+        moves_arguments = (
+            moves.buffer,
+            b.weight("moves_left.weights", lambda: moves_layer.weights),
+            b.weight("moves_left.biases", lambda: moves_layer.biases),
         )
-
-    def view(self, matrix: Matrix, rows: int) -> Matrix:
-        """The same memory with another number of rows."""
-        stride = matrix.rows * matrix.stride // rows
-        return replace(matrix, rows=rows, width=stride, stride=stride)
+    b.launch(
+        "outputs",
+        constants,
+        Geometry((b.positions, 1, 1), 2 * b.target.wave),
+        (
+            value.buffer,
+            b.weight("value.weights", lambda: value_layer.weights),
+            b.weight("value.biases", lambda: value_layer.biases),
+            *moves_arguments,
+            b.exchange("wdl"),
+            b.exchange("moves_left"),
+        ),
+        "outputs",
+    )

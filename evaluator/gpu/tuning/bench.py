@@ -21,11 +21,10 @@ from evaluator.gpu.driver.compiler import Compiler, KernelKey
 from evaluator.gpu.driver.device import Device
 from evaluator.gpu.driver.target import Precision, Target
 from evaluator.gpu.plan import weights as pack
-from evaluator.gpu.plan.builder import Builder
-from evaluator.gpu.plan.products import ROW_COUNTERS
+from evaluator.gpu.plan.builder import ProgramBuilder
+from evaluator.gpu.plan.products import ROW_COUNTERS, After, Linear, linear
 from evaluator.gpu.plan.program import Branch, Buffer, LibraryStep, Matrix, Program, Space
 from evaluator.gpu.plan.quantised import Packed
-from evaluator.gpu.plan.steps import After, Linear
 from evaluator.gpu.plan.tiles import Choice
 from evaluator.gpu.run.launching import multiply, queue
 from evaluator.gpu.tuning.samples import RESIDUAL_AT, Copies, Samples, exact
@@ -35,7 +34,7 @@ from evaluator.network.spec import LayerNorm
 T = TypeVar("T")
 
 _WEIGHTS = ("weights", "codes", "scales", "biases", "library_biases", "gammas", "betas")
-"""Of a product: what the Builder need not make, because it is on the device already."""
+"""Of a product: what a ProgramBuilder need not make, because it is on the device already."""
 
 _CHECKED_ROWS = 16
 """Evenly spread, the first and the last among them, each over its whole width."""
@@ -331,7 +330,7 @@ def trial(
     """The launches that compute a product alone by a choice. packed: its weights as codes, where there
     are any. Buffers are named "a", "residual", "out" and "product.…"."""
     known = dict.fromkeys([f"product.{name}" for name in _WEIGHTS], np.zeros(0))
-    builder = Builder(product.m, target, precision, lambda _: choice, known)
+    b = ProgramBuilder(product.m, target, precision, lambda _: choice, known)
     inputs = _width(product)
     a = Matrix(Buffer(Space.WORK, "a"), product.m, inputs, inputs)
     if product.segment:
@@ -348,14 +347,15 @@ def trial(
     )
     residual = Matrix(Buffer(Space.WORK, "residual"), product.m, product.n, product.n)
     ones = np.ones(0, np.float32)
-    builder.linear(
+    linear(
+        b,
         layer,
         a,
         "out",
         residual=residual if product.residual else None,
         after=After(LayerNorm(ones, ones, _EPSILON)) if product.followed else None,
     )
-    return builder.program
+    return b.program
 
 
 def _runs(once: float, together: float, most: int) -> int:

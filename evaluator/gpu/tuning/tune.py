@@ -66,7 +66,7 @@ _SAVE_S = 5.0
 
 _CODE = (
     *("blas/cublaslt", "blas/hipblas", "blas/hipblaslt", "blas/library", "blas/product"),
-    *("plan/hopper", "plan/products", "plan/quantised", "plan/steps", "plan/tensor_maps", "plan/tiles"),
+    *("plan/builder", "plan/hopper", "plan/products", "plan/quantised", "plan/tensor_maps", "plan/tiles"),
     *("tuning/bench", "tuning/samples", "tuning/tune"),
 )
 """Modules that the meaning of a cached choice depends on."""

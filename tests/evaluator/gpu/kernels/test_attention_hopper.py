@@ -14,11 +14,12 @@ from evaluator.backends.probe import probe_batch
 from evaluator.backends.reference import ReferenceBackend
 from evaluator.gpu.driver.target import Precision, Target, amd_target, nvidia_target
 from evaluator.gpu.plan import weights as pack
-from evaluator.gpu.plan.builder import Builder
+from evaluator.gpu.plan.builder import ProgramBuilder
 from evaluator.gpu.plan.hopper import FUSED_POSITIONS, AttentionTile, attention_tile
 from evaluator.gpu.plan.plan import Plan
+from evaluator.gpu.plan.products import Linear
 from evaluator.gpu.plan.program import Buffer, Launch, Matrix, Program, Space
-from evaluator.gpu.plan.steps import Linear
+from evaluator.gpu.plan.steps import projected_attention
 from evaluator.gpu.plan.tensor_maps import heads_map
 from evaluator.gpu.plan.tiles import model_chooser
 from evaluator.network.random_network import NetworkShape, random_network
@@ -80,14 +81,14 @@ def test_a_block_fits_and_the_grid_covers_every_position_and_head() -> None:
 
 def test_a_box_of_weights_holds_q_k_and_v_of_one_head_after_the_other() -> None:
     heads, k = 6, 16
-    tensor = heads_map(Buffer(Space.WEIGHTS, "w"), heads, k, Precision.FP16)
+    tensor = heads_map(Buffer(Space.WEIGHTS, "w"), heads, k, Precision.FP16).box
     assert np.prod(tensor.sizes) == 3 * heads * 32 * k
     weights = np.arange(3 * heads * 32 * k, dtype=np.uint16)
     view = np.lib.stride_tricks.as_strided(weights, tensor.sizes[::-1], (2, *tensor.strides)[::-1])
     box = view[2:4].reshape(-1, k)[:, 0] // k  # rows of the weights, of heads 2 and 3
     first = [part * heads * 32 + head * 32 for head in (2, 3) for part in range(3)]
     assert list(box) == [row + i for row in first for i in range(32)]
-    assert np.prod(tensor.box[1:]) == len(box)
+    assert np.prod(tensor.shape[1:]) == len(box)
 
 
 # -- on the device -------------------------------------------------------------------------------------
@@ -124,8 +125,9 @@ def check(
     biases = rng.standard_normal(3 * heads * 32).astype(np.float32)
     some = rng.standard_normal((min(positions, 31), heads, 64, 64), np.float32) * np.float32(2)
     logits = np.resize(pack.stored(some, precision), (positions, heads, 64, 64))
-    builder = Builder(positions, device.info.target, precision, model_chooser(HOPPER, precision, 132))
-    builder.projected_attention(
+    builder = ProgramBuilder(positions, device.info.target, precision, model_chooser(HOPPER, precision, 132))
+    projected_attention(
+        builder,
         Linear("qkv", 3 * heads * 32, w, biases, Activation.NONE),
         Matrix(Buffer(Space.WORK, "a"), 64 * positions, k, k),
         heads,

@@ -15,10 +15,10 @@ from evaluator.gpu.driver.device import DeviceInfo
 from evaluator.gpu.driver.target import Precision, Target, amd_target, nvidia_target
 from evaluator.gpu.plan import hopper
 from evaluator.gpu.plan import weights as pack
-from evaluator.gpu.plan.builder import Builder
+from evaluator.gpu.plan.builder import ProgramBuilder
 from evaluator.gpu.plan.hopper import HopperTile
+from evaluator.gpu.plan.products import After, Linear, linear
 from evaluator.gpu.plan.program import Buffer, Matrix, Space
-from evaluator.gpu.plan.steps import After, Linear
 from evaluator.gpu.plan.tensor_maps import weights_map
 from evaluator.gpu.plan.tiles import Choice
 from evaluator.network.spec import Activation, LayerNorm
@@ -164,8 +164,9 @@ def check(
     norm = LayerNorm(
         rng.standard_normal(n).astype(np.float32), rng.standard_normal(n).astype(np.float32), 1e-3
     )
-    builder = Builder(m, device.info.target, precision, lambda _: Choice(None, hopper=tile))
-    builder.linear(
+    builder = ProgramBuilder(m, device.info.target, precision, lambda _: Choice(None, hopper=tile))
+    linear(
+        builder,
         Linear("product", n, w, b, activation),
         Matrix(Buffer(Space.WORK, "a"), m, k, k),
         "out",

@@ -1,0 +1,177 @@
+"""The body of a network as launches: the forward pass up to the heads, layer by layer.
+
+Reads like `evaluator.backends.reference`, function by function; what is fused is said where it happens. A
+function appends to the program `b`; `layers` gives the packed weights.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from evaluator.gpu.plan.builder import ProgramBuilder
+from evaluator.gpu.plan.hopper import AttentionTile, attention_tile
+from evaluator.gpu.plan.layers import PackedLayers
+from evaluator.gpu.plan.persistent import EncoderLayers, Encoders, SmolgenLayers, Tail
+from evaluator.gpu.plan.products import After, Linear, linear
+from evaluator.gpu.plan.program import Matrix, PlanError
+from evaluator.gpu.plan.steps import attention as scaled_dot_product
+from evaluator.gpu.plan.steps import expand, projected_attention, squeeze_excite
+from evaluator.network.schema import InputEmbedding
+from evaluator.network.spec import Attention, AttentionBody, EncoderLayer, ResidualTower, Smolgen
+
+
+def residual_tower(b: ProgramBuilder, layers: PackedLayers, tower: ResidualTower) -> Matrix:
+    """Squares by channels throughout: a convolution is a product that picks up the neighbours."""
+    x = linear(b, layers.convolution("input", tower.input), expand(b, appended=None, pieces=False), "x0")
+    for index, block in enumerate(tower.blocks):
+        name = f"block{index}"
+        out = f"x{(index + 1) % 2}"
+        y = linear(b, layers.convolution(f"{name}.conv1", block.conv1), x, "y1")
+        conv2 = layers.convolution(f"{name}.conv2", block.conv2)
+        if block.se is not None:
+            y = linear(b, conv2, y, "y2")
+            x = squeeze_excite(b, block.se, y, x, block.activation, out, f"{name}.se")
+        else:
+            x = linear(b, replace(conv2, activation=block.activation), y, out, residual=x)
+    return x
+
+
+def attention_body(b: ProgramBuilder, layers: PackedLayers, body: AttentionBody, blocks: int) -> Matrix:
+    """blocks: of one launch for all encoders; 0 for many launches."""
+    after = After(norm=None if body.tail is None else body.tail.norm1, gating=body.gating)
+    x = linear(b, *embedding(b, layers, body), "x", after=after)
+    if blocks:
+        return persistent_encoders(b, layers, body, x, blocks)
+    if body.tail is not None:
+        dense1, dense2 = layers.tail(body.tail)
+        hidden = linear(b, dense1, x, "hidden")
+        x = linear(b, dense2, hidden, "x", residual=x, after=After(body.tail.norm2))
+    for index, layer in enumerate(body.encoders):
+        x = encoder(b, layers, f"encoder{index}", layer, x, "x")
+    return x
+
+
+def embedding(b: ProgramBuilder, layers: PackedLayers, body: AttentionBody) -> tuple[Linear, Matrix]:
+    """The embedding layer and what it takes."""
+    layer = body.embedding
+    if body.tower is not None:
+        return layers.dense("embedding", layer), residual_tower(b, layers, body.tower)
+    match body.position:
+        case InputEmbedding.PE_MAP:
+            return layers.embedding_of_planes(layer), expand(b, appended=None, pieces=False)
+        case InputEmbedding.PE_DENSE:
+            assert body.preprocess is not None
+            pieces = expand(b, appended=None, pieces=True)
+            position = linear(b, layers.dense("preprocess", body.preprocess), pieces, "position")
+            return layers.dense("embedding", layer), expand(b, appended=position, pieces=False)
+        case InputEmbedding.NONE:
+            return layers.dense("embedding", layer), expand(b, appended=None, pieces=False)
+
+
+def encoder(
+    b: ProgramBuilder, layers: PackedLayers, name: str, layer: EncoderLayer, x: Matrix, out: str
+) -> Matrix:
+    """alpha goes into the weights of each sublayer's last product, whose end adds the skip. out: the buffer
+    of the result, which may be that of x."""
+    mixed = attention(b, layers, name, layer.attention, x)
+    output = layers.attention_output(name, layer.attention, layer.alpha)
+    x = linear(b, output, mixed, out, residual=x, after=After(layer.norm1))
+    hidden = linear(b, layers.dense(f"{name}.ffn1", layer.ffn.dense1), x, "hidden")
+    dense2 = layers.dense(f"{name}.ffn2", layer.ffn.dense2, scale=layer.alpha)
+    return linear(b, dense2, hidden, out, residual=x, after=After(layer.norm2))
+
+
+def attention(b: ProgramBuilder, layers: PackedLayers, name: str, layer: Attention, x: Matrix) -> Matrix:
+    """The heads' values, mixed. q, k and v are one product; smolgen runs beside it."""
+    heads, depth = layer.heads, layers.depth(name, layer)
+    generator, within = layer.smolgen, f"{name}.smolgen"
+    tile = attention_tile(b.positions, depth, b.target, b.precision) if b.fused else None
+    if tile is not None:
+        return _attention_in_one(b, layers, name, layer, x, tile)
+    bias: Matrix | None = None
+    if generator is None:
+        qkv = linear(b, layers.qkv(name, layer), x, "qkv")
+    elif b.shares_products:
+        # What smolgen takes of each square is computed with q, k and v: one kernel less in the chain.
+        qkv = linear(b, layers.qkv_compress(name, layer, generator), x, "qkv_compress")
+        at = 3 * heads * depth
+        compressed = Matrix(qkv.buffer, b.positions, 64 * (qkv.width - at), qkv.stride, qkv.width - at, at)
+        bias = smolgen(b, layers, within, generator, heads, compressed)
+    else:
+        b.fork()
+        bias = smolgen(b, layers, within, generator, heads, compress(b, layers, within, generator, x))
+        b.main()
+        qkv = linear(b, layers.qkv(name, layer), x, "qkv")
+        b.join()
+    return scaled_dot_product(b, qkv, heads, depth, bias, f"{name}.attention")
+
+
+def _attention_in_one(
+    b: ProgramBuilder, layers: PackedLayers, name: str, layer: Attention, x: Matrix, tile: AttentionTile
+) -> Matrix:
+    """The same with q, k and v made where they are used."""
+    heads, generator, within = layer.heads, layer.smolgen, f"{name}.smolgen"
+    bias: Matrix | None = None
+    if generator is not None:
+        bias = smolgen(b, layers, within, generator, heads, compress(b, layers, within, generator, x))
+    return projected_attention(b, layers.qkv(name, layer), x, heads, bias, f"{name}.attention", tile)
+
+
+def compress(b: ProgramBuilder, layers: PackedLayers, name: str, layer: Smolgen, x: Matrix) -> Matrix:
+    """What smolgen takes of each square, a row for each board."""
+    return linear(b, layers.compress(name, layer), x, "compressed").with_rows(b.positions)
+
+
+def smolgen(
+    b: ProgramBuilder, layers: PackedLayers, name: str, layer: Smolgen, heads: int, compressed: Matrix
+) -> Matrix:
+    """[positions * heads, 4096], from [positions, 64 * hidden]."""
+    dense1, dense2, norm2, generate = layers.smolgen_layers(name, layer, heads)
+    own, width = len(layer.dense2.biases) // heads, dense2.width // heads
+    hidden = linear(b, dense1, compressed, "smolgen1", after=After(layer.norm1))
+    after = After(norm2, parts=(width, own) if width != own else (0, 0))
+    generated = linear(b, dense2, hidden, "smolgen2", after=after)
+    return linear(b, generate, generated.with_rows(b.positions * heads), "smolgen_logits")
+
+
+# -- in one launch -------------------------------------------------------------------------------------------
+
+
+def persistent_encoders(
+    b: ProgramBuilder, layers: PackedLayers, body: AttentionBody, x: Matrix, blocks: int
+) -> Matrix:
+    """All encoders, and what follows the embedding, in one launch of so many blocks. Raises PlanError for
+    what kernels/persistent.hip does not do."""
+    packed = []
+    forms = set()
+    before = None if body.tail is None else body.tail.norm2
+    for index, layer in enumerate(body.encoders):
+        name, own = f"encoder{index}", layer.attention
+        forms.add((own.heads, layers.depth(name, own), own.smolgen is None))
+        packed.append(
+            EncoderLayers(
+                smolgen=_persistent_smolgen(layers, f"{name}.smolgen", own),
+                before=before,
+                qkv=layers.qkv(name, own, before),
+                output=layers.attention_output(name, own, layer.alpha),
+                norm1=layer.norm1,
+                ffn1=layers.dense_of_norm(f"{name}.ffn1", layer.ffn.dense1, layer.norm1),
+                ffn2=layers.dense(f"{name}.ffn2", layer.ffn.dense2, scale=layer.alpha),
+            )
+        )
+        before = layer.norm2
+    if len(forms) != 1 or before is None:
+        raise PlanError("the persistent kernel wants encoders of one form")
+    ((heads, depth, _),) = forms
+    tail = None if body.tail is None else Tail(*layers.tail(body.tail))
+    return Encoders(b, blocks, heads, depth).launch(packed, before, x, tail)
+
+
+def _persistent_smolgen(layers: PackedLayers, name: str, attention: Attention) -> SmolgenLayers | None:
+    generator = attention.smolgen
+    if generator is None:
+        return None
+    dense1, dense2, norm2, generate = layers.smolgen_layers(name, generator, attention.heads)
+    if dense2.width != len(generator.norm2.gammas):
+        raise PlanError("the persistent kernel wants smolgen's layers without padding")
+    return SmolgenLayers(layers.compress(name, generator), dense1, generator.norm1, dense2, norm2, generate)
