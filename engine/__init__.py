@@ -10,6 +10,7 @@ from pathlib import Path as _Path
 from typing import TYPE_CHECKING
 
 from protocol.host.native import locate_core as _locate_core
+from protocol.host.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from engine._core import Game as Game
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from engine.api import EngineError as EngineError
     from engine.api import PlayResult as PlayResult
     from engine.evaluation.encoding import encode_games as encode_games
-
-__version__ = "0.1.0"
 
 _API = {
     "Analysis": "engine.api",

@@ -5,20 +5,17 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from io import TextIOWrapper
+from typing import NoReturn
+
+from protocol.host import processes
 
 COMMANDS = ("analyse", "bench", "evaluate", "match", "options", "perft", "selfplay")
 """Modules of engine.commands. Each has HELP, add_arguments(parser) and run(arguments) -> exit status."""
 
 
-def console() -> None:
-    """The console script: `main`, and 130 for a Ctrl-C whenever it comes."""
-    try:
-        status = main()
-    except KeyboardInterrupt:
-        status = 130
-    from protocol.host.processes import leave
-
-    leave(status)
+def console() -> NoReturn:
+    """The console script."""
+    processes.console(main)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -85,12 +82,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OptionError as error:
         print(f"wavefront: {error}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
-        return 130
-    except BrokenPipeError:
-        # The reader has left (`… | head`): nothing more to say, also not at exit.
-        sys.stdout = None
-        return 0
 
 
 if __name__ == "__main__":

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
+
+from protocol.host import processes
 
 COMMANDS: dict[str, str] = {
     "serve": "run the service",
@@ -24,15 +27,9 @@ COMMANDS: dict[str, str] = {
 }
 
 
-def console() -> None:
-    """The console script: `main`, and 130 for a Ctrl-C whenever it comes."""
-    try:
-        status = main()
-    except KeyboardInterrupt:
-        status = 130
-    from protocol.host.processes import leave
-
-    leave(status)
+def console() -> NoReturn:
+    """The console script."""
+    processes.console(main)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -57,11 +54,4 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not chosen and not {"-h", "--help"} & set(arguments):
         return main(["serve", *arguments])
     parsed = parser.parse_args(arguments)
-    try:
-        return int(parsed.run(parsed))
-    except KeyboardInterrupt:
-        return 130
-    except BrokenPipeError:
-        # Whoever read our output has seen enough.
-        sys.stderr.close()
-        return 1
+    return int(parsed.run(parsed))

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.commands.engine_flags import add_engine_flags, given_options
-from engine.commands.interrupts import run_interruptible
 from engine.commands.places import add_place_arguments, place_of_arguments
+from protocol.host.processes import run_interruptible
 
 if TYPE_CHECKING:
     from engine.selfplay.config import SelfPlayConfig

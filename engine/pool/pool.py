@@ -23,7 +23,7 @@ from engine.evaluation.shared import SharedEvaluator
 from engine.options import Options
 from engine.pool.pool_player import PoolPlayer
 from engine.pool.search import POSITIONS_PER_GAME, PooledSearch
-from protocol.host.wakeup import Waker
+from protocol.host.wakeup import Wakeup
 
 if TYPE_CHECKING:
     from protocol.messages import Priority
@@ -73,7 +73,7 @@ class SearchPool:
         self._pools = pools
         # Searches to begin or to stop, and None to end all.
         self._asked: queue.SimpleQueue[PooledSearch | None] = queue.SimpleQueue()
-        self._waker = Waker()
+        self._waker = Wakeup()
         self._ending = False
         self._lock = threading.Lock()
         self._evaluators: dict[tuple[str, str, int], SharedEvaluator] = {}

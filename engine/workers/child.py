@@ -21,8 +21,7 @@ from engine.evaluation.link import evaluator_environment
 from engine.workers.executor import Job, Site
 from engine.workers.supervisor import WorkerLostError
 from engine.workers.worker import PlaceWorker, WorkerReport, first_line
-from protocol.host.exit_status import how_it_ended
-from protocol.host.processes import group_of_its_own, leave
+from protocol.host.processes import group_of_its_own, how_it_ended, leave
 
 LENGTH_BYTES = 8
 

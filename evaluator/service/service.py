@@ -22,7 +22,7 @@ from evaluator.scheduling.loading import Loader
 from evaluator.scheduling.runners import ServedNetwork, now_ms
 from evaluator.scheduling.scheduler import Request
 from evaluator.service.networks import NetworkToLoad, ServedNetworks
-from evaluator.service.sockets import Delivery, Mailbox
+from evaluator.service.sockets import Delivery, ServiceSockets
 from protocol.codec import Frame, decode_request, encode, max_message_bytes, peek_id
 from protocol.errors import (
     BadRequest,
@@ -33,6 +33,7 @@ from protocol.errors import (
     UnsupportedVersion,
 )
 from protocol.errors import Draining as DrainingError
+from protocol.host.version import __version__
 from protocol.messages import (
     PRIORITIES,
     SUPPORTED_VERSIONS,
@@ -59,7 +60,7 @@ from protocol.messages import Cancelled as CancelledMessage
 
 log = logging.getLogger("evaluator.service")
 
-SERVER = "wavefront-evaluator 0.1.0"
+SERVER = f"wavefront-evaluator {__version__}"
 
 IDLE_CLIENT_S = 600.0
 """A client without requests in flight is forgotten after this long; it may come back at any time."""
@@ -110,7 +111,7 @@ class EvaluatorService:
         self._dispatcher = Dispatcher(
             self._post, self.metrics, max_queue=max_queue, max_client_queue=max_client_queue
         )
-        self._mailbox = Mailbox(max_message_bytes(max_request) + 65536)
+        self._sockets = ServiceSockets(max_message_bytes(max_request) + 65536)
         self._sessions: dict[bytes, _Session] = {}
         self._networks = ServedNetworks(loader, self._dispatcher, self._call)
         self._waiting_hellos: list[tuple[bytes, int]] = []
@@ -127,14 +128,14 @@ class EvaluatorService:
 
     def bind(self, address: str) -> str:
         """Listen at an address; returns it as clients must name it. Raises AddressError."""
-        return self._mailbox.bind(address)
+        return self._sockets.bind(address)
 
     def run(self) -> None:
         """Serve until stopped or drained. Frees everything before it returns."""
         self._networks.load_initial(self._initial, self._become_ready, self._fail_to_start)
         try:
             while not self._stopping:
-                self._mailbox.wait(self._poll_timeout())
+                self._sockets.wait(self._poll_timeout())
                 self._run_tasks()
                 self._send_outbox()
                 self._receive()
@@ -149,16 +150,16 @@ class EvaluatorService:
     def stop(self) -> None:
         """Make `run` return soon. Any thread, any number of times, also from a signal handler."""
         self._stopping = True
-        self._mailbox.wake_for_certain()
+        self._sockets.wakeup.wake_from_signal_handler()
 
     def close(self) -> None:
         """Free everything; `run` does so itself when it ends. Idempotent."""
-        if self._mailbox.closed:
+        if self._sockets.closed:
             return
-        self._mailbox.unbind()
+        self._sockets.unbind()
         self._stopping = True
         self._dispatcher.stop()
-        self._mailbox.close()
+        self._sockets.close()
 
     def drain(self) -> None:
         """Take nothing new, finish what is queued, then make `run` return. Any thread."""
@@ -186,7 +187,7 @@ class EvaluatorService:
 
     def _receive(self) -> None:
         for _ in range(MESSAGES_PER_ROUND):
-            parts = self._mailbox.receive()
+            parts = self._sockets.receive()
             if parts is None:
                 return
             client = parts[0].bytes
@@ -201,7 +202,7 @@ class EvaluatorService:
                 failure = BadRequest("the evaluator could not handle this message; its log says more")
                 self._send_error(client, peek_id([part.buffer for part in parts[1:]]), failure)
         # More may be waiting: look again without polling.
-        self._mailbox.wake()
+        self._sockets.wakeup.wake()
 
     def _handle(self, client: bytes, parts: list[zmq.Frame]) -> None:
         message = decode_request([part.buffer for part in parts], self._max_request)
@@ -336,7 +337,7 @@ class EvaluatorService:
         self._send_frames(client, encode(message))
 
     def _send_frames(self, client: bytes, frames: Sequence[Any]) -> None:
-        delivery = self._mailbox.send(client, frames)
+        delivery = self._sockets.send(client, frames)
         if delivery is not Delivery.SENT:
             self.metrics.count("dropped_replies")
         if delivery is Delivery.GONE:
@@ -370,11 +371,11 @@ class EvaluatorService:
             result = Result(request.id, request.parts, queue_ms, request.compute_ms, request.largest_batch)
             self._outbox.append((request.client, request.id, encode(result), ""))
             self.metrics.answered(request.rank, request.count, queue_ms)
-        self._mailbox.wake()
+        self._sockets.wakeup.wake()
 
     def _call(self, task: Callable[[], None]) -> None:
         self._tasks.append(task)
-        self._mailbox.wake()
+        self._sockets.wakeup.wake()
 
     def _fail_to_start(self, error: Exception) -> None:
         if self._on_failed is not None:

@@ -1,9 +1,7 @@
-"""The service's sockets: one ROUTER for all clients, and a pair by which other threads wake its owner."""
+"""The service's sockets: one ROUTER for all clients, and what other threads wake their owner by."""
 
 from __future__ import annotations
 
-import contextlib
-import socket
 from collections.abc import Sequence
 from enum import Enum
 from typing import Any
@@ -11,6 +9,7 @@ from typing import Any
 import zmq
 
 from evaluator.service.endpoints import bind, unbind
+from protocol.host.wakeup import Wakeup
 
 HEARTBEAT_MS = 1000
 """How often idle connections are checked by the transport, so that vanished machines are forgotten."""
@@ -28,8 +27,11 @@ class Delivery(Enum):
     GONE = "gone"
 
 
-class Mailbox:
-    """Belongs to one thread, but for `wake`."""
+class ServiceSockets:
+    """Belongs to one thread; any other may call what `wakeup` has for others.
+
+    wakeup: ends a `wait`.
+    """
 
     def __init__(self, largest_message: int) -> None:
         """largest_message: bytes; the transport cuts off who sends more."""
@@ -42,15 +44,10 @@ class Mailbox:
         self._router.setsockopt(zmq.HEARTBEAT_IVL, HEARTBEAT_MS)
         self._router.setsockopt(zmq.HEARTBEAT_TIMEOUT, 5 * HEARTBEAT_MS)
         self._addresses: list[str] = []
-        # A pair of plain sockets, since any thread may write to it (a ZeroMQ socket has one owner).
-        self._wake_in, self._wake_out = socket.socketpair()
-        self._wake_in.setblocking(False)
-        self._wake_out.setblocking(False)
-        self._waiting = False
-        self._woken = False
+        self.wakeup = Wakeup()
         self._poller = zmq.Poller()
         self._poller.register(self._router, zmq.POLLIN)
-        self._poller.register(self._wake_out, zmq.POLLIN)
+        self._poller.register(self.wakeup.fileno(), zmq.POLLIN)
 
     def bind(self, address: str) -> str:
         """Listen at an address; returns it as clients must name it. Raises AddressError."""
@@ -59,30 +56,11 @@ class Mailbox:
         return bound
 
     def wait(self, timeout_ms: int) -> None:
-        """Wait for a message or for `wake`."""
-        # In this order: either this sees that somebody woke it, or that somebody sees that it waits.
-        self._waiting = True
-        ready = self._poller.poll(0 if self._woken else timeout_ms)
-        self._waiting = False
-        self._woken = False
-        if (self._wake_out.fileno(), zmq.POLLIN) in ready:
-            with contextlib.suppress(BlockingIOError):
-                while len(self._wake_out.recv(4096)) == 4096:
-                    pass
-
-    def wake(self) -> None:
-        """End a `wait`, or the next one at once. Any thread, also after `close`."""
-        # Whoever is not waiting needs no byte: writing one gives up the interpreter. One byte is enough
-        # however many want to be heard. A lost race costs a byte too many.
-        if not self._woken:
-            self._woken = True
-            if self._waiting:
-                self.wake_for_certain()
-
-    def wake_for_certain(self) -> None:
-        """The same from a signal handler, which may interrupt `wait` at any point."""
-        with contextlib.suppress(BlockingIOError, OSError):
-            self._wake_in.send(b"\0")
+        """Wait for a message or to be woken."""
+        ready = self._poller.poll(timeout_ms if self.wakeup.falls_asleep() else 0)
+        self.wakeup.awake()
+        if (self.wakeup.fileno(), zmq.POLLIN) in ready:
+            self.wakeup.clear()
 
     def receive(self) -> list[zmq.Frame] | None:
         """The next message, its first frame the client's identity; None if none is there."""
@@ -121,5 +99,4 @@ class Mailbox:
         """Free the sockets."""
         self._router.close()
         self._context.term()
-        self._wake_in.close()
-        self._wake_out.close()
+        self.wakeup.close()

@@ -1,14 +1,39 @@
-"""How a process of several threads ends, and how one is started that a terminal's Ctrl-C is not meant for."""
+"""How programs of several threads run and end, and how they start others that a terminal's Ctrl-C is not for.
+
+A UCI engine imports this before it answers: what takes long to import is imported where it is used.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
-import subprocess
 import sys
 import threading
-from typing import Any, NoReturn
+from collections.abc import Callable, Coroutine
+from typing import Any, NoReturn, TypeVar
+
+T = TypeVar("T")
+
+INTERRUPTED = 130
+"""Exit status after a Ctrl-C, as shells have it: 128 and the number of the signal."""
+
+
+def console(main: Callable[[], int]) -> NoReturn:
+    """A console script: run `main` and end the process with the exit status that it returns.
+
+    The status is INTERRUPTED for a Ctrl-C, whenever it comes, and 0 when the reader of the output has left
+    (`… | head`): it has seen enough, which is no failure.
+    """
+    try:
+        status = main()
+        if sys.stdout is not None:
+            sys.stdout.flush()  # Here, where the reader's leaving is understood, and not at exit.
+    except KeyboardInterrupt:
+        status = INTERRUPTED
+    except BrokenPipeError:
+        sys.stdout = None
+        status = 0
+    leave(status)
 
 
 def leave(status: int) -> NoReturn:
@@ -20,6 +45,8 @@ def leave(status: int) -> NoReturn:
     """
     if all(not thread.daemon for thread in threading.enumerate()):
         sys.exit(status)
+    import logging
+
     logging.shutdown()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(AttributeError, OSError, ValueError):
@@ -27,9 +54,46 @@ def leave(status: int) -> NoReturn:
     os._exit(status)
 
 
+def run_interruptible(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end, which Ctrl-C and SIGTERM bring about in order: they cancel it.
+
+    Raises KeyboardInterrupt if it was cancelled and returned nothing of its own, and at the second Ctrl-C.
+    """
+    import asyncio
+    import signal
+
+    async def run() -> T:
+        task = asyncio.current_task()
+        assert task is not None
+        with contextlib.suppress(NotImplementedError):  # On Windows nobody sends that signal.
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        return await work
+
+    try:
+        return asyncio.run(run())
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
+
+
 def group_of_its_own() -> dict[str, Any]:
     """Arguments of subprocess.Popen for a process that its parent ends: a terminal sends Ctrl-C to the parent
     alone."""
     if sys.platform == "win32":
+        import subprocess
+
         return {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.CREATE_NO_WINDOW}
     return {"process_group": 0}
+
+
+def how_it_ended(status: int) -> str:
+    """How a process ended, as the predicate of a sentence about it.
+
+    status: as of `subprocess`, the number of the signal that ended it as a negative number.
+    """
+    import signal
+
+    if status >= 0:
+        return f"ended with exit code {status}"
+    with contextlib.suppress(ValueError):
+        return f"was ended by {signal.Signals(-status).name}"
+    return f"was ended by signal {-status}"

@@ -14,8 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 
-from protocol.host.exit_status import how_it_ended
-from protocol.host.processes import group_of_its_own
+from protocol.host.processes import group_of_its_own, how_it_ended
 
 MAX_PENDING_BYTES = 1 << 20
 """What is kept of a search's output while it goes on; older lines are of no interest."""

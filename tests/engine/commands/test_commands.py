@@ -6,6 +6,7 @@ import json
 import math
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -219,12 +220,10 @@ def test_output_that_the_terminal_cannot_show_ends_nothing(monkeypatch: pytest.M
 
 
 def test_the_version_is_the_package_s() -> None:
-    import tomllib
-
     from engine import __version__
 
-    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
-    assert project["version"] == __version__
+    assert run("--version")[0] == f"Wavefront {__version__}\n"
+    assert metadata.version("wavefront-chess") == __version__
 
 
 def test_options_prints_the_shipped_configuration() -> None:

@@ -87,7 +87,12 @@ def test_an_installed_package_has_no_sources_to_compare(tmp_path: Path, installe
 
 def test_a_missing_core_is_reported_with_what_to_do(tmp_path: Path) -> None:
     """A copy of the files that look for it stands in for a checkout after `git clone`."""
-    for name in ("engine/__init__.py", "protocol/__init__.py", "protocol/host/native.py"):
+    for name in (
+        "engine/__init__.py",
+        "protocol/__init__.py",
+        "protocol/host/native.py",
+        "protocol/host/version.py",
+    ):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text((REPOSITORY / name).read_text("utf-8"), "utf-8")
     run = subprocess.run(

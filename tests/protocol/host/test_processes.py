@@ -1,14 +1,15 @@
-"""How processes end."""
+"""How processes run and end."""
 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 
 import pytest
 
-from protocol.host.processes import group_of_its_own
+from protocol.host.processes import group_of_its_own, how_it_ended
 
 WITH_THREAD = "threading.Thread(target=time.sleep, args=(60,), daemon=True).start()"
 
@@ -27,6 +28,61 @@ def test_a_process_with_threads_is_left_without_shutting_down(thread: str, said:
     assert (ended.returncode, ended.stdout, ended.stderr) == (7, said, "")
 
 
+def run_console(body: str) -> list[str]:
+    """The command line of a console script whose `main` is so written."""
+    lines = "".join(f"    {line}\n" for line in body.splitlines())
+    imports = "import threading, time\nfrom protocol.host.processes import console, run_interruptible\n"
+    return [sys.executable, "-c", f"{imports}def main():\n{lines}console(main)"]
+
+
+def test_a_console_script_ends_with_the_status_of_its_main() -> None:
+    assert subprocess.run(run_console("return 3"), timeout=60).returncode == 3
+
+
+@pytest.mark.parametrize("thread", [WITH_THREAD, "pass"], ids=["a thread is left", "no thread is left"])
+@pytest.mark.parametrize("lines", [1, 100_000])
+def test_a_reader_that_has_left_is_no_failure(lines: int, thread: str) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    body = f"{thread}\nfor _ in range({lines}): print('a line')\nreturn 3"
+    with os.fdopen(writing, "w") as stdout:
+        ended = subprocess.run(
+            run_console(body), stdout=stdout, stderr=subprocess.PIPE, text=True, timeout=60
+        )
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT for another process")
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ("print('here', flush=True)\ntime.sleep(60)", signal.SIGINT),
+        (
+            "import asyncio\n"
+            "async def work():\n"
+            "    print('here', flush=True)\n"
+            "    await asyncio.sleep(60)\n"
+            "run_interruptible(work())",
+            signal.SIGTERM,
+        ),
+    ],
+    ids=["Ctrl-C", "SIGTERM in a coroutine"],
+)
+def test_an_interrupted_script_says_so_by_its_status(body: str, told: signal.Signals) -> None:
+    with subprocess.Popen(run_console(body), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.send_signal(told)
+        assert process.wait(60) == 130
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
+
+
+def test_an_engine_that_imports_it_waits_for_nothing_it_does_not_use() -> None:
+    code = "import sys, protocol.host.processes; print({'asyncio', 'logging', 'subprocess'} & {*sys.modules})"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "set()\n"
+
+
 @pytest.mark.skipif(os.name == "nt", reason="process groups of terminals are POSIX's")
 def test_a_process_in_a_group_of_its_own_hears_no_ctrl_c() -> None:
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, **group_of_its_own())
@@ -34,3 +90,22 @@ def test_a_process_in_a_group_of_its_own_hears_no_ctrl_c() -> None:
         assert os.getpgid(process.pid) == process.pid
         process.communicate(b"\n", timeout=60)
     assert process.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("raise SystemExit(3)", "ended with exit code 3"),
+        pytest.param(
+            "import os; os.abort()",
+            "was ended by SIGABRT",
+            marks=pytest.mark.skipif(sys.platform == "win32", reason="Windows has no signals"),
+        ),
+    ],
+)
+def test_the_status_of_a_process_in_words(code: str, words: str) -> None:
+    assert how_it_ended(subprocess.run([sys.executable, "-c", code], check=False).returncode) == words
+
+
+def test_a_signal_without_a_name() -> None:
+    assert how_it_ended(-300) == "was ended by signal 300"
