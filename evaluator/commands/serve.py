@@ -133,7 +133,7 @@ def _serve(settings: Settings, embedded: bool) -> int:
                 from evaluator.service.health import serve_health
 
                 try:
-                    stack.enter_context(serve_health(settings.metrics_port, service.status))
+                    stack.enter_context(serve_health(settings.metrics_port, service))
                 except OSError as error:
                     service.close()
                     return _fail(embedded, f"metrics_port {settings.metrics_port}: {error.strerror}", 1)

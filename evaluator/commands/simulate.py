@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from evaluator.metrics import CLASS_NAMES
 from evaluator.scheduling.latency import LatencyModel
 from evaluator.scheduling.simulation import CURVES, POLICIES, Outcome, curve_model, patterns, simulate
+from protocol.messages import PRIORITIES
 
 HELP = "Compare the batch policy with others in a discrete-event simulation."
 
@@ -69,7 +69,7 @@ def _plain(outcomes: dict[str, Outcome]) -> dict[str, Any]:
             "positions_per_second": round(outcome.positions_per_second, 1),
             "mean_batch": round(outcome.mean_batch, 1),
             "latency_ms": {
-                CLASS_NAMES[rank]: {
+                PRIORITIES[rank]: {
                     "mean": _rounded(outcome.mean_ms(rank)),
                     "p99": _rounded(outcome.p99_ms(rank)),
                 }
@@ -98,7 +98,7 @@ def _print_table(curve: str, model: LatencyModel, results: dict[str, dict[str, O
         best = max(outcome.positions_per_second for outcome in outcomes.values())
         for index, (name, outcome) in enumerate(outcomes.items()):
             latency = "  ".join(
-                f"{CLASS_NAMES[rank]} {outcome.mean_ms(rank):.1f} / {outcome.p99_ms(rank):.1f}"
+                f"{PRIORITIES[rank]} {outcome.mean_ms(rank):.1f} / {outcome.p99_ms(rank):.1f}"
                 for rank in outcome.latencies_ms
             )
             rate = outcome.positions_per_second

@@ -259,7 +259,7 @@ class Dispatcher:
                 runner.failures = 0
         except NotFiniteError:
             runner.failures = 0
-            self._metrics.count("not_finite")
+            self._metrics.not_finite.add()
             log.warning(
                 "%s: %s gave NaN or infinity; evaluating again with the fallback",
                 runner.device.name,
@@ -295,13 +295,14 @@ class Dispatcher:
                 self._release(request)
                 for each in job.network.runners:
                     each.policy.replied(request.client, end)
-        self._metrics.batch(job.positions, end - start)
+        if evaluation is not None:
+            self._metrics.batch(job.positions, (end - start) / 1000)
         if finished:
             self._post(finished)
 
     def _failed(self, job: Job, runner: Runner, failure: Exception) -> bool:
         """Note a failure; True when another device takes the job over."""
-        self._metrics.count("device_failures")
+        self._metrics.device_failures.add()
         name = runner.device.name
         log.warning("%s: %s failed on %d positions: %s", name, runner.backend.name, job.positions, failure)
         with self._lock:
@@ -318,7 +319,7 @@ class Dispatcher:
             return True
 
     def _fall_back(self, job: Job, batch: PositionBatch) -> tuple[EvaluationBatch | None, RemoteError | None]:
-        self._metrics.count("fallback_batches")
+        self._metrics.fallback_batches.add()
         try:
             return job.network.evaluate_by_fallback(batch), None
         except NotFiniteError:

@@ -1,4 +1,4 @@
-"""The service: sessions and messages. One I/O thread owns the sockets; devices compute on threads of theirs.
+"""The service: what each message does. One I/O thread owns the sockets; devices compute on threads of theirs.
 
 The I/O thread decodes requests and queues them with the dispatcher; worker threads hand finished requests to
 `_post`, which encodes the answers there and wakes the I/O thread to send them. Loading and unloading run on
@@ -8,76 +8,42 @@ threads of their own (evaluator/service/networks.py), so that clients of other n
 from __future__ import annotations
 
 import logging
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_args
 
 import zmq
 
-from evaluator.metrics import Metrics
+from evaluator.metrics import Metrics, State
 from evaluator.scheduling.dispatcher import Dispatcher
 from evaluator.scheduling.loading import Loader
-from evaluator.scheduling.runners import ServedNetwork, now_ms
+from evaluator.scheduling.runners import now_ms
 from evaluator.scheduling.scheduler import Request
 from evaluator.service.networks import NetworkToLoad, ServedNetworks
-from evaluator.service.sockets import Delivery, ServiceSockets
+from evaluator.service.sessions import Session, Sessions
+from evaluator.service.sockets import Delivery, ServiceSockets, is_local
+from protocol import messages
 from protocol.codec import Frame, decode_request, encode, max_message_bytes, peek_id
 from protocol.errors import (
     BadRequest,
-    Cancelled,
     DeadlineExceeded,
+    Draining,
     LoadFailed,
     RemoteError,
     UnsupportedVersion,
 )
-from protocol.errors import Draining as DrainingError
 from protocol.host.version import __version__
-from protocol.messages import (
-    PRIORITIES,
-    SUPPORTED_VERSIONS,
-    Cancel,
-    Drain,
-    Drained,
-    Error,
-    Evaluate,
-    Hello,
-    Load,
-    Loaded,
-    NetworkInfo,
-    Ping,
-    Pong,
-    Reply,
-    Result,
-    Status,
-    StatusReply,
-    Unload,
-    Unloaded,
-    Welcome,
-)
-from protocol.messages import Cancelled as CancelledMessage
+from protocol.messages import PRIORITIES, SUPPORTED_VERSIONS, NetworkInfo
 
 log = logging.getLogger("evaluator.service")
 
 SERVER = f"wavefront-evaluator {__version__}"
 
-IDLE_CLIENT_S = 600.0
-"""A client without requests in flight is forgotten after this long; it may come back at any time."""
-
 MESSAGES_PER_ROUND = 64
 """Messages taken in before answers are sent, so that a flood of requests does not hold answers up."""
 
-RANKS = {name: rank for rank, name in enumerate(PRIORITIES)}
-
-
-@dataclass(slots=True)
-class _Session:
-    """What is remembered of a client. requests: in flight, with the network that has them."""
-
-    last_seen: float
-    name: str = ""
-    requests: dict[int, tuple[Request, ServedNetwork]] = field(default_factory=dict)
+_ADMINISTRATION = (messages.Load, messages.Unload, messages.Drain)
+"""Requests that change the service for everybody."""
 
 
 class EvaluatorService:
@@ -112,7 +78,7 @@ class EvaluatorService:
             self._post, self.metrics, max_queue=max_queue, max_client_queue=max_client_queue
         )
         self._sockets = ServiceSockets(max_message_bytes(max_request) + 65536)
-        self._sessions: dict[bytes, _Session] = {}
+        self._sessions = Sessions()
         self._networks = ServedNetworks(loader, self._dispatcher, self._call)
         self._waiting_hellos: list[tuple[bytes, int]] = []
         self._drain_waiters: list[tuple[bytes, int]] = []
@@ -122,7 +88,6 @@ class EvaluatorService:
         # Filled by other threads, emptied by the I/O thread: answers, and things to do there.
         self._outbox: deque[tuple[bytes, int, list[Frame], str]] = deque()
         self._tasks: deque[Callable[[], None]] = deque()
-        self._next_sweep = time.monotonic() + IDLE_CLIENT_S / 4
 
     # -- for the owner ---------------------------------------------------------------------------------
 
@@ -141,7 +106,8 @@ class EvaluatorService:
                 self._receive()
                 self._dispatcher.announce()
                 self._expire()
-                self._housekeeping()
+                for client in self._sessions.idle():
+                    self._forget(client)
                 if self._draining and not self._stopping:
                     self._finish_drain()
         finally:
@@ -165,15 +131,14 @@ class EvaluatorService:
         """Take nothing new, finish what is queued, then make `run` return. Any thread."""
         self._call(self._start_drain)
 
-    def status(self) -> dict[str, Any]:
-        """The metrics snapshot with the state of the moment. Any thread."""
-        return {
-            **self.metrics.snapshot(),
-            "ready": self._ready,
-            "clients": len(self._sessions),
-            "queued_positions": self._dispatcher.queued_positions(),
-            "device_memory": self._dispatcher.device_memory(),
-        }
+    def state(self) -> State:
+        """How the service is at the moment. Any thread."""
+        return State(
+            ready=self._ready,
+            clients=len(self._sessions),
+            queued_positions=self._dispatcher.queued_positions(),
+            device_memory=self._dispatcher.device_memory(),
+        )
 
     # -- the I/O thread --------------------------------------------------------------------------------
 
@@ -193,40 +158,30 @@ class EvaluatorService:
             client = parts[0].bytes
             try:
                 self._handle(client, parts[1:])
-            except RemoteError as error:
-                if isinstance(error, BadRequest):
-                    self.metrics.count("bad_messages")
-                self._send_error(client, peek_id([part.buffer for part in parts[1:]]), error)
+                continue
+            except RemoteError as refused:
+                error = refused
+                if isinstance(refused, BadRequest):
+                    self.metrics.bad_messages.add()
             except Exception:  # a fault of ours with one message must not end the service for everybody
                 log.exception("a message could not be handled")
-                failure = BadRequest("the evaluator could not handle this message; its log says more")
-                self._send_error(client, peek_id([part.buffer for part in parts[1:]]), failure)
+                error = BadRequest("the evaluator could not handle this message; its log says more")
+            self._send_error(client, peek_id([part.buffer for part in parts[1:]]), error)
         # More may be waiting: look again without polling.
         self._sockets.wakeup.wake()
 
     def _handle(self, client: bytes, parts: list[zmq.Frame]) -> None:
         message = decode_request([part.buffer for part in parts], self._max_request)
-        session = self._sessions.get(client)
-        if session is None:
-            session = self._sessions[client] = _Session(0.0)
-        session.last_seen = time.monotonic()
-        match message:
-            case Evaluate():
-                self._evaluate(client, session, message)
-            case Cancel():
-                self._cancel(client, session, message.id)
-            case Hello():
-                self._hello(client, session, message)
-            case Ping():
-                self._send(client, Pong(message.id))
-            case Status():
-                self._send(client, self._status_reply(message.id))
-            case Load() | Unload() | Drain():
-                self._administer(client, message, parts[0])
+        session = self._sessions.seen(client)
+        if isinstance(message, _ADMINISTRATION) and not (self._remote_admin or is_local(parts[0])):
+            raise BadRequest("load, unload and drain are allowed from this machine only (see remote_admin)")
+        _HANDLERS[type(message)](self, session, message)
 
-    def _evaluate(self, client: bytes, session: _Session, message: Evaluate) -> None:
+    # -- one method for each kind of message -----------------------------------------------------------
+
+    def _evaluate(self, session: Session, message: messages.Evaluate) -> None:
         if self._draining:
-            raise DrainingError("this evaluator is shutting down; connect to another one")
+            raise Draining("this evaluator is shutting down; connect to another one")
         if message.id in session.requests:
             raise BadRequest(f"id {message.id} is in flight already")
         network = self._networks.find(message.network)
@@ -234,18 +189,19 @@ class EvaluatorService:
         deadline = None if message.deadline_ms is None else now + message.deadline_ms
         if deadline is not None and deadline <= now:
             raise DeadlineExceeded("the deadline had passed on arrival")
-        request = Request(client, message.id, message.batch, RANKS[message.priority], now, deadline)
+        rank = PRIORITIES.index(message.priority)
+        request = Request(session.client, message.id, message.batch, rank, now, deadline)
         self._dispatcher.submit(network, request)
         session.requests[message.id] = (request, network)
 
-    def _cancel(self, client: bytes, session: _Session, identity: int) -> None:
-        entry = session.requests.get(identity)
+    def _cancel(self, session: Session, message: messages.Cancel) -> None:
+        entry = session.requests.get(message.id)
         if entry is not None and self._dispatcher.cancel(entry[1], entry[0]):
-            del session.requests[identity]
-            self.metrics.count("cancelled")
-            self._send(client, CancelledMessage(identity))
+            del session.requests[message.id]
+            self.metrics.cancelled.add()
+            self._send(session.client, messages.Cancelled(message.id))
 
-    def _hello(self, client: bytes, session: _Session, message: Hello) -> None:
+    def _hello(self, session: Session, message: messages.Hello) -> None:
         common = set(message.versions) & set(SUPPORTED_VERSIONS)
         if not common:
             ours = ", ".join(map(str, SUPPORTED_VERSIONS))
@@ -254,52 +210,54 @@ class EvaluatorService:
             )
         session.name = message.client
         if self._ready:
-            self._send(client, self._welcome(message.id))
+            self._send(session.client, self._welcome(message.id))
         else:
-            self._waiting_hellos.append((client, message.id))
+            self._waiting_hellos.append((session.client, message.id))
 
-    def _administer(self, client: bytes, message: Load | Unload | Drain, frame: zmq.Frame) -> None:
-        if not self._remote_admin and not _is_local(frame):
-            raise BadRequest("load, unload and drain are allowed from this machine only (see remote_admin)")
-        if isinstance(message, Drain):
-            self._drain_waiters.append((client, message.id))
-            self._start_drain()
-        elif isinstance(message, Load):
-            if self._draining:
-                raise DrainingError("this evaluator is shutting down")
-            self._load(client, message)
-        else:
-            identity = message.id
-            self._networks.unload(message.network, lambda: self._send(client, Unloaded(identity)))
+    def _welcome(self, identity: int) -> messages.Welcome:
+        infos = self._networks.infos()
+        return messages.Welcome(identity, SUPPORTED_VERSIONS[-1], SERVER, self._max_request, infos)
 
-    def _load(self, client: bytes, message: Load) -> None:
+    def _ping(self, session: Session, message: messages.Ping) -> None:
+        self._send(session.client, messages.Pong(message.id))
+
+    def _status(self, session: Session, message: messages.Status) -> None:
+        metrics, infos = self.metrics.status(self.state()), self._networks.infos()
+        self._send(
+            session.client,
+            messages.StatusReply(message.id, True, self._ready, self._draining, infos, metrics),
+        )
+
+    def _load(self, session: Session, message: messages.Load) -> None:
+        if self._draining:
+            raise Draining("this evaluator is shutting down")
+
         def fail(error: Exception) -> None:
-            self._send_error(client, message.id, LoadFailed(f"{message.path}: {error}"))
+            self._send_error(session.client, message.id, LoadFailed(f"{message.path}: {error}"))
 
         self._networks.load(
             NetworkToLoad(message.path, message.policy_head, message.value_head),
-            lambda info: self._send(client, Loaded(message.id, info)),
+            lambda info: self._send(session.client, messages.Loaded(message.id, info)),
             fail,
         )
 
-    def _welcome(self, identity: int) -> Welcome:
-        infos = self._networks.infos()
-        return Welcome(identity, SUPPORTED_VERSIONS[-1], SERVER, self._max_request, infos)
+    def _unload(self, session: Session, message: messages.Unload) -> None:
+        self._networks.unload(
+            message.network, lambda: self._send(session.client, messages.Unloaded(message.id))
+        )
 
-    def _status_reply(self, identity: int) -> StatusReply:
-        return StatusReply(identity, True, self._ready, self._draining, self._networks.infos(), self.status())
+    def _drain(self, session: Session, message: messages.Drain) -> None:
+        self._drain_waiters.append((session.client, message.id))
+        self._start_drain()
+
+    # -- what is done without being asked --------------------------------------------------------------
 
     def _expire(self) -> None:
         for request in self._dispatcher.expire():
-            self._finish(request, DeadlineExceeded("still queued when its deadline passed"))
-
-    def _finish(self, request: Request, error: RemoteError) -> None:
-        client = request.client
-        assert isinstance(client, bytes)
-        session = self._sessions.get(client)
-        if session is not None:
-            session.requests.pop(request.id, None)
-        self._send_error(client, request.id, error)
+            assert isinstance(request.client, bytes)
+            self._sessions.finish(request.client, request.id)
+            error = DeadlineExceeded("still queued when its deadline passed")
+            self._send_error(request.client, request.id, error)
 
     def _start_drain(self) -> None:
         if not self._draining:
@@ -307,47 +265,34 @@ class EvaluatorService:
         self._draining = True
 
     def _finish_drain(self) -> None:
-        if any(session.requests for session in self._sessions.values()) or self._outbox:
+        if self._sessions.busy or self._outbox:
             return
         for client, identity in self._drain_waiters:
-            self._send(client, Drained(identity))
+            self._send(client, messages.Drained(identity))
         self._stopping = True
 
-    def _housekeeping(self) -> None:
-        now = time.monotonic()
-        if now < self._next_sweep:
-            return
-        self._next_sweep = now + IDLE_CLIENT_S / 4
-        for client, session in list(self._sessions.items()):
-            if not session.requests and now - session.last_seen > IDLE_CLIENT_S:
-                self._forget(client)
-
     def _forget(self, client: bytes) -> None:
-        self._sessions.pop(client, None)
+        self._sessions.forget(client)
         self._dispatcher.remove_client(client)
 
     def _send_error(self, client: bytes, identity: int, error: RemoteError) -> None:
         self.metrics.error(error.code)
-        if isinstance(error, Cancelled):
-            self._send(client, CancelledMessage(identity))
-        else:
-            self._send(client, Error(identity, error.code, error.message))
+        self._send(client, messages.Error(identity, error.code, error.message))
 
-    def _send(self, client: bytes, message: Reply) -> None:
+    def _send(self, client: bytes, message: messages.Reply) -> None:
         self._send_frames(client, encode(message))
 
     def _send_frames(self, client: bytes, frames: Sequence[Any]) -> None:
         delivery = self._sockets.send(client, frames)
         if delivery is not Delivery.SENT:
-            self.metrics.count("dropped_replies")
+            self.metrics.dropped_replies.add()
         if delivery is Delivery.GONE:
             self._forget(client)
 
     def _send_outbox(self) -> None:
         while self._outbox:
             client, identity, frames, code = self._outbox.popleft()
-            session = self._sessions.get(client)
-            if session is not None and session.requests.pop(identity, None) is not None:
+            if self._sessions.finish(client, identity):
                 if code:
                     self.metrics.error(code)
                 self._send_frames(client, frames)
@@ -363,14 +308,16 @@ class EvaluatorService:
         for request, error in finished:
             assert isinstance(request.client, bytes)
             if error is not None:
-                frames = encode(Error(request.id, error.code, error.message))
+                frames = encode(messages.Error(request.id, error.code, error.message))
                 self._outbox.append((request.client, request.id, frames, error.code))
                 continue
             assert request.parts is not None
             queue_ms = request.launched_ms - request.arrived_ms
-            result = Result(request.id, request.parts, queue_ms, request.compute_ms, request.largest_batch)
+            result = messages.Result(
+                request.id, request.parts, queue_ms, request.compute_ms, request.largest_batch
+            )
+            self.metrics.answered(request.rank, request.count, queue_ms / 1000)
             self._outbox.append((request.client, request.id, encode(result), ""))
-            self.metrics.answered(request.rank, request.count, queue_ms)
         self._sockets.wakeup.wake()
 
     def _call(self, task: Callable[[], None]) -> None:
@@ -393,10 +340,15 @@ class EvaluatorService:
             self._on_ready(self._networks.infos())
 
 
-def _is_local(frame: zmq.Frame) -> bool:
-    """Whether a message came from this machine: tcp peers are named by number, ipc ones as localhost:UID:…"""
-    try:
-        peer = frame.get("Peer-Address")
-    except zmq.ZMQError:
-        return True  # ipc where ZeroMQ knows no peer credentials
-    return peer in ("", "::1") or str(peer).startswith(("127.", "::ffff:127.", "localhost:"))
+_HANDLERS: dict[type[Any], Callable[[EvaluatorService, Session, Any], None]] = {
+    messages.Evaluate: EvaluatorService._evaluate,
+    messages.Cancel: EvaluatorService._cancel,
+    messages.Hello: EvaluatorService._hello,
+    messages.Ping: EvaluatorService._ping,
+    messages.Status: EvaluatorService._status,
+    messages.Load: EvaluatorService._load,
+    messages.Unload: EvaluatorService._unload,
+    messages.Drain: EvaluatorService._drain,
+}
+
+assert set(_HANDLERS) == set(get_args(messages.Request)), "every request has a handler"

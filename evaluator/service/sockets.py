@@ -100,3 +100,12 @@ class ServiceSockets:
         self._router.close()
         self._context.term()
         self.wakeup.close()
+
+
+def is_local(frame: zmq.Frame) -> bool:
+    """Whether a message came from this machine: tcp peers are named by number, ipc ones as localhost:UID:…"""
+    try:
+        peer = frame.get("Peer-Address")
+    except zmq.ZMQError:
+        return True  # ipc where ZeroMQ knows no peer credentials
+    return peer in ("", "::1") or str(peer).startswith(("127.", "::ffff:127.", "localhost:"))

@@ -22,7 +22,6 @@ from evaluator.backends.probe import probe_batch
 from evaluator.backends.reference import ReferenceBackend
 from evaluator.commands import tune as tune_command
 from evaluator.gpu.driver import discovery
-from evaluator.metrics import prometheus_text
 from evaluator.network import load_network
 from evaluator.network.random_network import NetworkShape, random_network
 from evaluator.network.writer import write_network
@@ -199,8 +198,7 @@ def test_a_device_that_fails_for_a_while_is_used_again(machine: Runtime, network
         assert metrics["device_failures"] == 1
         assert metrics["fallback_batches"] == 1
         assert metrics["device_memory"]["0:gpu"]["used"] == machine.report().used[0] > 0
-        text = prometheus_text(service.status())
-        assert 'wavefront_device_memory_bytes{device="0:gpu",what="total"} 8589934592' in text
+        assert service.state().device_memory["0:gpu"]["total"] == 8589934592
     assert machine.report().alive == {}
 
 

@@ -88,9 +88,13 @@ def test_when_everything_fails_the_client_is_told_and_the_service_lives(tmp_path
         harness.backend.answer = failing
         with pytest.raises(DeviceFailed):
             client.evaluate(numbered_batch(4))
+        metrics = client.status().metrics
+        assert metrics["batches"] == metrics["positions"] == metrics["classes"]["play"]["requests"] == 0
+        assert metrics["errors"] == {"device_failed": 1}
         harness.backend.answer = expected
         batch = numbered_batch(4)
         assert same(client.evaluate(batch), expected(batch))
+        assert client.status().metrics["positions"] == 4
 
 
 def test_output_that_is_not_finite_never_leaves(tmp_path: Path) -> None:

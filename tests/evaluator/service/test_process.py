@@ -215,7 +215,7 @@ def test_alone_it_says_where_it_listens_and_answers_health_checks(environment: d
         for path, text in (
             ("live", "live"),
             ("ready", "ready"),
-            ("metrics", "wavefront_positions_total 5\n"),
+            ("metrics", "wavefront_positions_total 5.0\n"),
         ):
             with urllib.request.urlopen(f"http://127.0.0.1:{health}/{path}", timeout=WAIT_S) as reply:
                 assert text in reply.read().decode()

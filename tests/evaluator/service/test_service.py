@@ -10,7 +10,7 @@ import msgpack
 import pytest
 import zmq
 
-from evaluator.service.service import _is_local
+from evaluator.service.sockets import is_local
 from protocol.codec import encode
 from protocol.errors import (
     BadRequest,
@@ -389,7 +389,7 @@ def test_only_this_machine_may_administer(peer: str, local: bool) -> None:
             assert name == "Peer-Address"
             return peer
 
-    assert _is_local(PeerFrame()) is local  # type: ignore[arg-type]
+    assert is_local(PeerFrame()) is local  # type: ignore[arg-type]
 
 
 def test_status_counts_by_class(harness: Harness) -> None:

@@ -1,0 +1,62 @@
+"""What is counted, and how often."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evaluator.metrics import BATCH_EDGES, Histogram, Metrics, State
+
+STATE = State(ready=True, clients=2, queued_positions=7, device_memory={"0:gpu": {"used": 3, "total": 5}})
+
+
+@given(st.lists(st.integers(1, 5000)))
+def test_a_histogram_counts_each_observation_up_to_the_edge_it_does_not_exceed(sizes: list[int]) -> None:
+    histogram = Histogram(BATCH_EDGES)
+    for size in sizes:
+        histogram.observe(size)
+    for index, edge in enumerate(BATCH_EDGES):
+        assert sum(histogram.counts[: index + 1]) == sum(size <= edge for size in sizes)
+    assert sum(histogram.counts) == len(sizes)
+    assert histogram.sum == sum(sizes)
+
+
+def test_nothing_is_lost_between_threads() -> None:
+    metrics = Metrics()
+    rounds, threads = 2000, 4
+
+    def work() -> None:
+        for _ in range(rounds):
+            metrics.cancelled.add()
+            metrics.batch(3, 0.001)
+            metrics.answered(0, 2, 0.5)
+            metrics.error("overloaded")
+
+    workers = [threading.Thread(target=work) for _ in range(threads)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    status = metrics.status(STATE)
+    each = rounds * threads
+    assert status["cancelled"] == status["batches"] == status["errors"]["overloaded"] == each
+    assert status["positions"] == 3 * each
+    assert status["classes"]["play"] == {"requests": each, "positions": 2 * each}
+    assert status["batch_size"]["count"] == status["batch_size"]["4"] == each
+    assert status["queue_ms"]["500"] == each
+
+
+def test_the_status_is_in_milliseconds_and_holds_the_state() -> None:
+    metrics = Metrics()
+    metrics.batch(4, 0.0125)
+    metrics.batch(2, 0.0025)
+    metrics.answered(2, 6, 0.0004)
+    status = metrics.status(STATE)
+    assert status["compute_ms_total"] == pytest.approx(15)
+    assert status["mean_batch"] == 3
+    assert (status["queue_ms"]["0.5"], status["queue_ms"]["sum"]) == (1, 0.4)
+    assert status["device_memory"] == {"0:gpu": {"used": 3, "total": 5}}
+    assert (status["ready"], status["clients"], status["queued_positions"]) == (True, 2, 7)
