@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
-from engine.evaluation.link import NoEvaluatorError
+from engine.evaluation.errors import NoEvaluatorError
 from engine.options import Options
-from engine.search.driver import SearchControl
+from engine.search.control import SearchControl
 from engine.search.limits import Clock, Limits
 from engine.search.report import Line, Report
 from engine.session import Session

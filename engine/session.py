@@ -8,13 +8,18 @@ from random import Random
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from engine._core import Game, SearchParams, Tree
-from engine.evaluation.link import EvaluatorLink, EvaluatorSettings, NoEvaluatorError
+from engine._core import Game, Tree
+from engine.evaluation.errors import NoEvaluatorError
+from engine.evaluation.link import EvaluatorLink
 from engine.evaluation.pipeline import InstantPipeline, Pipeline, RemotePipeline
+from engine.evaluation.process import EvaluatorSettings
 from engine.options import Options
-from engine.search.driver import BatchSizes, Search, SearchControl, SearchPosition
+from engine.search.control import SearchControl
+from engine.search.driver import BatchSizes, Search
 from engine.search.limits import Limits
 from engine.search.report import Report
+from engine.search.task import SearchTask
+from engine.search.tree import SearchTree
 
 if TYPE_CHECKING:
     from protocol.client import EvaluatorClient
@@ -22,90 +27,6 @@ if TYPE_CHECKING:
 
 IN_PROCESS_BATCH = 256
 """Positions per batch with the instant evaluator, when the options name none."""
-
-
-def search_params(options: Options, input_format: int) -> SearchParams:
-    """The options as the core takes them. input_format: lc0's number of the network's input planes."""
-    params = SearchParams()
-    for name in (
-        "cpuct",
-        "cpuct_base",
-        "cpuct_factor",
-        "fpu_value",
-        "policy_temperature",
-        "moves_left_max_effect",
-        "moves_left_threshold",
-        "moves_left_slope",
-        "moves_left_constant_factor",
-        "moves_left_scaled_factor",
-        "moves_left_quadratic_factor",
-        "draw_score",
-        "two_fold_draws",
-        "sticky_endgames",
-        "max_collision_events",
-        "max_collision_visits",
-        "cache_history_length",
-        "history_fill",
-    ):
-        setattr(params, name, getattr(options, name))
-    own = options.root_has_own_cpuct
-    params.cpuct_at_root = options.cpuct_at_root if own else options.cpuct
-    params.cpuct_base_at_root = options.cpuct_base_at_root if own else options.cpuct_base
-    params.cpuct_factor_at_root = options.cpuct_factor_at_root if own else options.cpuct_factor
-    params.fpu_absolute = options.fpu_strategy == "absolute"
-    same = options.fpu_strategy_at_root == "same"
-    params.fpu_absolute_at_root = params.fpu_absolute if same else options.fpu_strategy_at_root == "absolute"
-    params.fpu_value_at_root = options.fpu_value if same else options.fpu_value_at_root
-    params.tree_bytes = options.tree_memory << 20
-    params.cache_bytes = options.hash << 20
-    params.input_format = input_format
-    return params
-
-
-class SearchTree:
-    """A tree that follows the options and the network; made when it is first needed."""
-
-    def __init__(self) -> None:
-        self._tree: Tree | None = None
-        self._key: tuple[Options, int] | None = None
-        self._network_hash = ""
-
-    def prepared(self, options: Options, input_format: int, network_hash: str) -> Tree:
-        """The tree, with these options. What it holds of another network is forgotten."""
-        key = (options, input_format)
-        if self._tree is None:
-            self._tree = Tree(search_params(options, input_format))
-        else:
-            if self._key != key:
-                self._tree.set_params(search_params(options, input_format))
-            if self._network_hash != network_hash:
-                self.clear()
-        self._key = key
-        self._network_hash = network_hash
-        return self._tree
-
-    def set_root(self, game: Game, allowed: Sequence[str], options: Options, random: Random) -> Tree:
-        """Make a game's position the root of the prepared tree, to be searched with these moves (all if there
-        are none) and the noise that the options ask for."""
-        assert self._tree is not None
-        self._tree.set_position(game)
-        self._tree.set_root_moves(allowed)
-        if options.dirichlet_noise_epsilon > 0:
-            self._tree.add_root_noise(
-                options.dirichlet_noise_epsilon, options.dirichlet_noise_alpha, random.getrandbits(64)
-            )
-        return self._tree
-
-    def new_game(self) -> None:
-        """Forget the tree; cached evaluations stay true."""
-        if self._tree is not None:
-            self._tree.clear()
-
-    def clear(self) -> None:
-        """Forget the tree and every cached evaluation."""
-        if self._tree is not None:
-            self._tree.clear()
-            self._tree.clear_cache()
 
 
 class Session:
@@ -203,10 +124,11 @@ class Session:
         network = client.network
         return f"{network.name} on {network.device or network.backend}"
 
-    def _connected(self, limits: Limits, control: SearchControl, started: float) -> EvaluatorClient:
+    @staticmethod
+    def _connected(link: EvaluatorLink, task: SearchTask, control: SearchControl) -> EvaluatorClient:
         """The evaluator, waiting for it as long as the limits allow. Raises NoEvaluatorError."""
-        link = self.start_evaluator()
-        clock = limits.clock.of(self.game.turn) if limits.clock is not None else None
+        limits = task.limits
+        clock = limits.clock.of(task.game.turn) if limits.clock is not None else None
         patience = float("inf")
         if clock is not None:
             patience = clock[0] / 2000
@@ -216,7 +138,7 @@ class Session:
             client = link.wait(0.02)
             if client is not None:
                 return client
-            late = perf_counter() - started > patience and not control.pondering
+            late = perf_counter() - task.started > patience and not control.pondering
             if control.stopped or late:
                 raise NoEvaluatorError("the evaluator was not ready in time")
 
@@ -237,45 +159,38 @@ class Session:
         """
         control = control or SearchControl(pondering=limits.ponder)
         started = perf_counter() if started is None else started
-        legal = self.game.legal_moves()
-        if not legal:
+        legal_moves = self.game.legal_moves()
+        if not legal_moves:
             return Report(best_move=None, ponder=None)
-        allowed = [move for move in limits.search_moves if move in legal]
-        pipeline: Pipeline
+        task = SearchTask(self.game, legal_moves, limits, self._options, started, self._random)
         if self._in_process:
-            tree = self._tree.prepared(self._options, 1, "in-process")
-            batch = self._options.minibatch_size or IN_PROCESS_BATCH
-            pipeline = InstantPipeline(tree, batch)
-            sizes = BatchSizes(batch)
+            tree, pipeline, sizes = self._in_process_parts()
         else:
-            client = self._connected(limits, control, started)
-            network = client.network
-            tree = self._tree.prepared(self._options, network.input_format, network.content_hash)
-            sizes = BatchSizes.of(client.recommended_batch, client.max_batch, client.curve)
-            link = self._link
-            assert link is not None
-            pipeline = RemotePipeline(
-                tree,
-                link,
-                capacity=min(self._options.minibatch_size or sizes.largest, client.max_batch),
-                input_format=network.input_format,
-                priority=self._priority,
-                log=self._log,
-            )
-        self._tree.set_root(self.game, allowed, self._options, self._random)
-        return Search(
+            tree, pipeline, sizes = self._remote_parts(task, control)
+        self._tree.set_root(task)
+        return Search(tree, pipeline, task, sizes, control=control, on_report=on_report, log=self._log).run()
+
+    def _in_process_parts(self) -> tuple[Tree, Pipeline, BatchSizes]:
+        """What a search without an evaluator is made of."""
+        batch = self._options.minibatch_size or IN_PROCESS_BATCH
+        tree = self._tree.prepared(self._options, 1, "in-process")
+        return tree, InstantPipeline(tree, batch), BatchSizes(batch)
+
+    def _remote_parts(self, task: SearchTask, control: SearchControl) -> tuple[Tree, Pipeline, BatchSizes]:
+        """What a search with an evaluator is made of, once there is one. Raises NoEvaluatorError."""
+        link = self.start_evaluator()
+        client = self._connected(link, task, control)
+        network = client.network
+        tree = self._tree.prepared(self._options, network.input_format, network.content_hash)
+        sizes = BatchSizes.of(client.recommended_batch, client.max_batch, client.curve)
+        pipeline = RemotePipeline(
             tree,
-            pipeline,
-            SearchPosition(self.game.turn, self.game.ply // 2 + 1, allowed or legal),
-            limits,
-            self._options,
-            sizes,
-            control=control,
-            started=started,
-            on_report=on_report,
-            log=self._log,
-            random=self._random,
-        ).run()
+            link,
+            capacity=min(self._options.minibatch_size or sizes.largest, client.max_batch),
+            input_format=network.input_format,
+            priority=self._priority,
+        )
+        return tree, pipeline, sizes
 
     def close(self) -> None:
         """End the embedded evaluator and disconnect. Idempotent."""

@@ -35,9 +35,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from rich.console import Console
 
-    from engine.evaluation.link import NoEvaluatorError
+    from engine.evaluation.errors import NoEvaluatorError
     from engine.options import options_of_arguments
-    from engine.search.driver import SearchControl
+    from engine.search.control import SearchControl
     from engine.search.limits import Limits
     from engine.session import Session
 

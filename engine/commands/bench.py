@@ -98,7 +98,7 @@ def _sizes(text: str) -> list[int]:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from engine.evaluation.link import NoEvaluatorError
+    from engine.evaluation.errors import NoEvaluatorError
     from engine.options import options_of_arguments
 
     options = options_of_arguments(arguments).changed(smart_pruning_factor=0.0)

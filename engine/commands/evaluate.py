@@ -64,6 +64,18 @@ class _Chunk:
     batch: PositionBatch | None
     evaluation: EvaluationBatch | None = None
 
+    @property
+    def done(self) -> bool:
+        """Whether it can be written: nothing of it is with the evaluator."""
+        return self.batch is None or self.evaluation is not None
+
+    def refuse(self, reason: str) -> None:
+        """Answer every question of it with an error."""
+        self.entries = [
+            entry if isinstance(entry, _LineError) else _LineError(reason) for entry in self.entries
+        ]
+        self.batch = None
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     from engine.options import add_flags
@@ -75,7 +87,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from engine.evaluation.link import EvaluatorLink, EvaluatorSettings, NoEvaluatorError
+    from engine.evaluation.errors import NoEvaluatorError
+    from engine.evaluation.link import EvaluatorLink
+    from engine.evaluation.process import EvaluatorSettings
     from engine.options import options_of_arguments
 
     options = options_of_arguments(arguments)
@@ -102,14 +116,16 @@ class _Stream:
     """Reads, evaluates and writes, with a few batches on their way at a time."""
 
     def __init__(self, link: EvaluatorLink, options: Options, source: BinaryIO) -> None:
+        from engine.evaluation.requests import Requests
+
         self._link = link
         self._options = options
         self._source = source
         self._lines: queue.Queue[bytes | _LineError | None] = queue.Queue(QUEUED_LINES)
         self._ended = False
-        self._chunks: deque[_Chunk] = deque()
-        self._sent: dict[int, _Chunk] = {}
-        self._client: EvaluatorClient | None = None
+        self._chunks: deque[_Chunk] = deque()  # In the order of their lines, until they are written.
+        self._unsent: deque[_Chunk] = deque()
+        self._requests: Requests[_Chunk] = Requests(link, "analysis", self._unsent.append)
 
     def run(self) -> None:
         threading.Thread(target=self._read, name="evaluate-input", daemon=True).start()
@@ -117,9 +133,12 @@ class _Stream:
             if not self._ended and len(self._chunks) < BATCHES_IN_FLIGHT:
                 lines = self._take_lines(wait=not self._chunks)
                 if lines:
-                    self._chunks.append(self._parse(lines))
+                    chunk = self._parse(lines)
+                    self._chunks.append(chunk)
+                    if chunk.batch is not None:
+                        self._unsent.append(chunk)
             self._exchange()
-            while self._chunks and (self._chunks[0].batch is None or self._chunks[0].evaluation is not None):
+            while self._chunks and self._chunks[0].done:
                 _write(self._chunks.popleft())
 
     def _read(self) -> None:
@@ -149,43 +168,35 @@ class _Stream:
         return lines
 
     def _connected(self) -> EvaluatorClient:
-        """The evaluator. A new one is sent again all that the last one owed."""
-        client = self._link.client
-        while client is None:
-            client = self._link.wait(1.0)
-        if client is not self._client:
-            self._client = client
-            self._sent.clear()
-            for chunk in self._chunks:
-                if chunk.batch is not None and chunk.evaluation is None:
-                    self._sent[client.submit(chunk.batch, priority="analysis")] = chunk
+        """The evaluator, waiting for it as long as there is hope. Raises NoEvaluatorError."""
+        while (client := self._requests.connect()) is None:
+            self._link.wait(1.0)
         return client
 
     def _exchange(self) -> None:
-        """Send what is new and wait a little for what is due."""
-        from protocol.errors import EvaluatorLost
+        """Send what is unsent and wait a little for what is due."""
+        from engine.evaluation.errors import PipelineError
 
-        client = self._connected()
-        try:
-            known = {id(chunk) for chunk in self._sent.values()}
-            for chunk in self._chunks:
-                if chunk.batch is not None and chunk.evaluation is None and id(chunk) not in known:
-                    self._sent[client.submit(chunk.batch, priority="analysis")] = chunk
-            # While lines may still come, a short wait: they can join the next batch.
-            completed = client.receive(None if self._ended or len(self._sent) >= BATCHES_IN_FLIGHT else 1.0)
-        except EvaluatorLost as error:
-            self._client = None
-            self._link.lost(client, str(error))
+        self._connected()
+        while self._unsent:
+            chunk = self._unsent[0]
+            assert chunk.batch is not None
+            try:
+                if not self._requests.send(chunk.batch, chunk):
+                    return
+            except PipelineError as error:
+                chunk.refuse(str(error))
+            self._unsent.popleft()
+        # While lines may still come, a short wait: they can join the next batch.
+        patient = self._ended or len(self._requests.sent) >= BATCHES_IN_FLIGHT
+        answer = self._requests.receive(None if patient else 1.0)
+        if answer is None:
             return
-        if completed is not None and (done := self._sent.pop(completed.id, None)) is not None:
-            if completed.evaluation is not None:
-                done.evaluation = completed.evaluation
-            else:
-                done.entries = [
-                    entry if isinstance(entry, _LineError) else _LineError(f"evaluator: {completed.error}")
-                    for entry in done.entries
-                ]
-                done.batch = None
+        answered, completed = answer
+        if answered is not None:
+            answered.evaluation = completed.evaluation
+            if completed.evaluation is None:
+                answered.refuse(f"evaluator: {completed.error}")
 
     def _parse(self, lines: Sequence[bytes | _LineError]) -> _Chunk:
         from engine.evaluation.encoding import encode_games

@@ -1,4 +1,4 @@
-"""Games as a batch of positions for the evaluator."""
+"""Games, and what a search has collected, as batches of positions for the evaluator."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from engine._core import Game, encode
+from engine._core import Batch, Game, encode
 from protocol.batch import POSITION_DTYPE, PositionBatch
 
 HistoryFill = Literal["no", "fen_only", "always"]
@@ -27,3 +27,9 @@ def encode_games(
     positions, transforms, move_offsets, moves = encode(games, input_format, history_fill)
     records = positions.reshape(-1).view(POSITION_DTYPE)
     return PositionBatch(positions=records, move_offsets=move_offsets, moves=moves), transforms
+
+
+def position_batch(batch: Batch) -> PositionBatch:
+    """What a search has collected as the arrays that travel. They are the batch's own memory: valid until it
+    is applied or cancelled."""
+    return PositionBatch(np.frombuffer(batch.positions, POSITION_DTYPE), batch.move_offsets, batch.moves)

@@ -1,28 +1,20 @@
-"""Finds or starts the evaluator, and gets it back when it is lost.
-
-The engine never imports the evaluator: it starts it as a program that ends with the engine (when its standard
-input closes, which the operating system sees to even if the engine is killed), or connects to one that runs.
-"""
+"""Finds or starts the evaluator, and gets it back when it is lost."""
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.options import Options
-from protocol.host.processes import group_of_its_own
+from engine.evaluation.errors import EvaluatorRefusalError, NoEvaluatorError
+from engine.evaluation.process import EvaluatorProcess, EvaluatorSettings, NetworkKey, evaluator_command
 
 if TYPE_CHECKING:
     from protocol.client import EvaluatorClient
+    from protocol.messages import NetworkInfo
 
 FALLBACK_SECONDS = 3.0
 """How long a given evaluator may be out of reach before one is started in its place, if that is allowed."""
@@ -36,63 +28,8 @@ RETRY_SECONDS = (0.05, 0.2, 0.5, 1.0, 2.0)
 MAX_FAILED_STARTS = 3
 """Starts in a row that may fail without a reason given before the engine stops trying."""
 
-
-class NoEvaluatorError(RuntimeError):
-    """No evaluator can be had. The message says why and what to do."""
-
-
-class _RefusedError(NoEvaluatorError):
-    """The evaluator gave a reason that trying again will not change, such as a damaged network file."""
-
-
-@dataclass(frozen=True, slots=True)
-class EvaluatorSettings:
-    """The options that decide which evaluator is used: when they change, another is needed."""
-
-    address: str
-    weights: str
-    backend: str
-    threads: int
-    policy_head: str
-    value_head: str
-
-    @classmethod
-    def of(cls, options: Options) -> EvaluatorSettings:
-        return cls(
-            address=options.evaluator or os.environ.get("WAVEFRONT_EVALUATOR", ""),
-            weights=options.weights,
-            backend=options.backend,
-            threads=options.threads,
-            policy_head=options.policy_head,
-            value_head=options.value_head,
-        )
-
-
-def evaluator_command(settings: EvaluatorSettings) -> list[str]:
-    """The command line of an embedded evaluator."""
-    # -P: a folder called `evaluator` where the engine happens to be started must not be run.
-    command = [sys.executable, "-P", "-m", "evaluator", "serve", "--embedded", "--log-level", "warning"]
-    for flag, value in (
-        ("--network", settings.weights),
-        ("--backend", settings.backend),
-        ("--threads", str(settings.threads or "")),
-        ("--policy-head", settings.policy_head),
-        ("--value-head", settings.value_head),
-    ):
-        if value:
-            command += [flag, value]
-    return command
-
-
-def evaluator_environment() -> dict[str, str]:
-    """The environment of an embedded evaluator: it must find the package that lies beside this one."""
-    environment = dict(os.environ)
-    root = str(Path(__file__).resolve().parents[2])
-    # Installed packages are found anyway, and must not come before the standard library.
-    if not root.endswith(("site-packages", "dist-packages")):
-        before = environment.get("PYTHONPATH")
-        environment["PYTHONPATH"] = root + (os.pathsep + before if before else "")
-    return environment
+LOAD_SECONDS = 600.0
+"""How long an evaluator may take to load a further network."""
 
 
 class EvaluatorLink:
@@ -112,7 +49,7 @@ class EvaluatorLink:
         self._client: EvaluatorClient | None = None
         self._error: NoEvaluatorError | None = None
         self._thread: threading.Thread | None = None
-        self._process: subprocess.Popen[str] | None = None
+        self._process: EvaluatorProcess | None = None
         self._was_connected = False
         self._closed = False
 
@@ -132,7 +69,7 @@ class EvaluatorLink:
     def pid(self) -> int | None:
         """Process id of the embedded evaluator, None if none runs."""
         process = self._process
-        return process.pid if process is not None and process.poll() is None else None
+        return process.pid if process is not None else None
 
     def start(self) -> None:
         """Begin to connect unless that is done or under way. An earlier failure is tried anew."""
@@ -190,7 +127,7 @@ class EvaluatorLink:
             try:
                 client = self._start_embedded() if embedded else self._connect_to(self.settings.address)
                 break
-            except _RefusedError as refusal:
+            except EvaluatorRefusalError as refusal:
                 error = refusal
                 break
             except NoEvaluatorError as failure:
@@ -232,44 +169,25 @@ class EvaluatorLink:
         try:
             client = EvaluatorClient(address, timeout=30.0, name=f"engine {os.getpid()}")
         except RemoteError as error:
-            raise _RefusedError(f"the evaluator at {address} refuses: {error}") from None
+            raise EvaluatorRefusalError(f"the evaluator at {address} refuses: {error}") from None
         except EvaluatorError as error:
             raise NoEvaluatorError(str(error)) from None
         try:
             self._choose_network(client)
         except EvaluatorError as error:
             client.close()
-            raise _RefusedError(f"the evaluator at {address} cannot serve the network: {error}") from None
+            raise EvaluatorRefusalError(
+                f"the evaluator at {address} cannot serve the network: {error}"
+            ) from None
         return client
 
     def _choose_network(self, client: EvaluatorClient) -> None:
-        settings = self.settings
-        if not settings.weights:
-            return
-        if any(settings.weights in (network.name, network.content_hash) for network in client.networks):
-            client.use(settings.weights)
-            return
-        path = str(Path(settings.weights).expanduser().resolve())
-        loaded = client.load(
-            path, policy_head=settings.policy_head, value_head=settings.value_head, timeout=600.0
-        )
-        client.use(loaded.name)
+        if self.settings.weights:
+            client.use(served_network(client, self.settings.network).name)
 
     def _start_embedded(self) -> EvaluatorClient:
         self._end_process()
-        try:
-            process = subprocess.Popen(
-                evaluator_command(self.settings),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-                encoding="utf-8",
-                errors="replace",
-                env=evaluator_environment(),
-                **group_of_its_own(),
-            )
-        except OSError as error:
-            raise _RefusedError(f"cannot start the evaluator: {error}") from None
+        process = EvaluatorProcess(evaluator_command(self.settings))
         with self._condition:
             self._process = process
             closed = self._closed
@@ -280,61 +198,27 @@ class EvaluatorLink:
         from protocol.client import EvaluatorClient
         from protocol.errors import EvaluatorError
 
-        address = self._await_ready(process, self._log)
+        address = process.await_ready(self._log)
         try:
             return EvaluatorClient(address, timeout=30.0, name=f"engine {os.getpid()}")
         except EvaluatorError as error:
             raise NoEvaluatorError(f"the evaluator that was started does not answer: {error}") from None
 
-    @staticmethod
-    def _await_ready(process: subprocess.Popen[str], log: Callable[[str], None] = lambda text: None) -> str:
-        """Read the lines in which an embedded evaluator tells its address, what it is doing (which is
-        logged) and that it is ready."""
-        assert process.stdout is not None
-        address = ""
-        for line in process.stdout:
-            try:
-                message = json.loads(line)
-            except ValueError:
-                continue
-            if not isinstance(message, dict):
-                continue
-            event = message.get("event")
-            if event == "error":
-                raise _RefusedError(f"evaluator: {message.get('message', 'it gave no reason')}")
-            if event == "progress":
-                log(f"evaluator: {message.get('message', '')}")
-            if event == "bound":
-                address = str(message.get("address", ""))
-            if event == "ready" and address:
-                # Whatever else it prints must not fill the pipe.
-                threading.Thread(target=_drain, args=(process,), name="evaluator-output", daemon=True).start()
-                return address
-        code = process.wait()
-        raise NoEvaluatorError(
-            f"the evaluator ended with exit code {code} before it was ready; "
-            f"try `{Path(sys.executable).name} -m evaluator serve` to see why"
-        )
-
     def _end_process(self) -> None:
         with self._condition:
             process, self._process = self._process, None
-        if process is None:
-            return
-        assert process.stdin is not None
-        with contextlib.suppress(OSError):
-            process.stdin.close()
-        for give_up in (process.terminate, process.kill):
-            try:
-                process.wait(timeout=2)
-                return
-            except subprocess.TimeoutExpired:
-                give_up()
-        process.wait()
+        if process is not None:
+            process.close()
 
 
-def _drain(process: subprocess.Popen[str]) -> None:
-    assert process.stdout is not None
-    with contextlib.suppress(OSError, ValueError), process.stdout:
-        for _line in process.stdout:
-            pass
+def served_network(client: EvaluatorClient, key: NetworkKey) -> NetworkInfo:
+    """The network that options name so, loaded unless the evaluator serves one of that name or hash.
+
+    Raises EvaluatorError.
+    """
+    weights, policy_head, value_head = key
+    for network in client.networks:
+        if weights in (network.name, network.content_hash):
+            return network
+    path = str(Path(weights).expanduser().resolve()) if weights else ""
+    return client.load(path, policy_head=policy_head, value_head=value_head, timeout=LOAD_SECONDS)

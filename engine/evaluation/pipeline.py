@@ -1,30 +1,18 @@
-"""Batches on their way to the evaluator and back: submit, wait, apply, and send again what was lost."""
+"""Where a search sends its batches: to the evaluator and back, or to a random evaluation in the process."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from engine._core import Batch, Tree
+from engine.evaluation.encoding import position_batch
+from engine.evaluation.errors import PipelineError
 from engine.evaluation.link import EvaluatorLink
-from protocol.batch import POSITION_DTYPE, PositionBatch
-from protocol.errors import (
-    DeviceFailed,
-    Draining,
-    EvaluatorLost,
-    EvaluatorTimeout,
-    Overloaded,
-    RemoteError,
-)
+from engine.evaluation.requests import Requests, refusal
+from protocol.batch import EvaluationBatch
 
 if TYPE_CHECKING:
-    from protocol.client import Completed, EvaluatorClient
     from protocol.messages import Priority
-
-
-class PipelineError(RuntimeError):
-    """The evaluator will not evaluate what this search sends. The message says why."""
 
 
 class Pipeline(Protocol):
@@ -115,7 +103,6 @@ class RemotePipeline(SpareBatches):
 
     When the evaluator is lost, the batches in flight stay as they are and are sent again as soon as the link
     has one: the search goes on where it was. Belongs to one thread.
-
     """
 
     def __init__(
@@ -126,7 +113,6 @@ class RemotePipeline(SpareBatches):
         capacity: int,
         input_format: int,
         priority: Priority = "play",
-        log: Callable[[str], None],
     ) -> None:
         super().__init__(capacity)
         self.evaluations = 0
@@ -134,19 +120,16 @@ class RemotePipeline(SpareBatches):
         self._tree = tree
         self._link = link
         self._input_format = input_format
-        self._priority: Priority = priority
-        self._log = log
-        self._client: EvaluatorClient | None = None
-        self._sent: dict[int, Batch] = {}
         self._unsent: list[Batch] = []
+        self._requests = Requests(link, priority, self._unsent.append)
 
     @property
     def in_flight(self) -> int:
-        return len(self._sent) + len(self._unsent)
+        return len(self._requests.sent) + len(self._unsent)
 
     @property
     def in_flight_positions(self) -> int:
-        return sum(batch.size for batch in (*self._sent.values(), *self._unsent))
+        return sum(batch.size for batch in (*self._requests.sent, *self._unsent))
 
     def submit(self, batch: Batch) -> None:
         self.evaluations += batch.size
@@ -156,97 +139,51 @@ class RemotePipeline(SpareBatches):
 
     def poll(self, timeout_ms: float) -> bool:
         if self._unsent and not self._send():
-            return self._wait_for_evaluator(timeout_ms)
-        client = self._client
-        if client is None:
+            # Raises NoEvaluatorError if there is no hope: the search ends with the tree as it stands.
+            self._link.wait(timeout_ms / 1000)
             return False
-        try:
-            completed = client.receive(timeout_ms)
-        except EvaluatorLost as error:
-            self._lost(client, str(error))
+        answer = self._requests.receive(timeout_ms)
+        if answer is None:
             return False
-        return completed is not None and self._accept(completed)
-
-    def _accept(self, completed: Completed) -> bool:
-        """Take an answer; True if it was an evaluation of this search. Raises PipelineError."""
-        client = self._client
-        batch = self._sent.pop(completed.id, None)
-        if batch is None or client is None:  # An answer to what an earlier search abandoned.
+        batch, completed = answer
+        if batch is None:  # An answer to what an earlier search abandoned, or to be sent again.
             return False
-        evaluation = completed.evaluation
-        if evaluation is not None:
-            try:
-                self._tree.apply(batch, evaluation.logits, evaluation.wdl, evaluation.moves_left)
-            except ValueError as error:
-                self._tree.cancel(batch)
-                raise PipelineError(f"the evaluator sent what cannot be used: {error}") from None
-            self._free.append(batch)
-            return True
-        self._unsent.append(batch)
-        self._refused(client, completed.error)
-        return False
+        if completed.evaluation is None:
+            self._tree.cancel(batch)
+            raise refusal(completed.error)
+        apply_evaluation(self._tree, batch, completed.evaluation)
+        self.give_back(batch)
+        return True
 
     def abandon(self) -> None:
-        client = self._client
-        for identity, batch in self._sent.items():
-            self._tree.cancel(batch)
-            if client is not None:
-                try:
-                    client.cancel(identity)
-                except EvaluatorLost:
-                    client = None
-        for batch in self._unsent:
-            self._tree.cancel(batch)
         # The arrays may still be on their way out, so these batches are not filled again.
-        self._sent.clear()
+        for batch in (*self._requests.sent, *self._unsent):
+            self._tree.cancel(batch)
+        self._requests.give_up()
         self._unsent.clear()
 
     def _send(self) -> bool:
         """Send what is unsent; False if there is no evaluator to send it to."""
-        client = self._client
-        if client is None or client is not self._link.client:
-            client = self._client = self._link.client
-            if client is None:
-                return False
-            if client.network.input_format != self._input_format:
-                raise PipelineError("the evaluator's network now takes another input format")
+        client = self._requests.connect()
+        if client is None:
+            return False
+        if client.network.input_format != self._input_format:
+            raise PipelineError("the evaluator's network now takes another input format")
         while self._unsent:
             batch = self._unsent[-1]
-            try:
-                identity = client.submit(_position_batch(batch), priority=self._priority)
-            except EvaluatorLost as error:
-                self._lost(client, str(error))
+            if not self._requests.send(position_batch(batch), batch):
                 return False
-            except RemoteError as error:
-                raise PipelineError(f"the evaluator refuses the batch: {error}") from None
             self._unsent.pop()
-            self._sent[identity] = batch
         return True
 
-    def _wait_for_evaluator(self, timeout_ms: float) -> bool:
-        # Raises NoEvaluatorError if there is no hope: the search ends with the tree as it stands.
-        self._link.wait(timeout_ms / 1000)
-        return False
 
-    def _lost(self, client: EvaluatorClient, reason: str) -> None:
-        """Tell that `client` has failed: what it has not answered is sent again when there is another."""
-        self._unsent.extend(self._sent.values())
-        self._sent.clear()
-        self._client = None
-        self._link.lost(client, reason)
+def apply_evaluation(tree: Tree, batch: Batch, evaluation: EvaluationBatch) -> None:
+    """Take the evaluations of a batch into the tree it was collected from.
 
-    def _refused(self, client: EvaluatorClient, error: RemoteError | None) -> None:
-        if isinstance(error, Overloaded):
-            time.sleep(0.01)  # Its queue is full of others' work; there is nothing to wait on.
-        elif isinstance(error, Draining | DeviceFailed | EvaluatorTimeout):
-            self._lost(client, str(error))
-        else:
-            raise PipelineError(f"the evaluator refuses the batch: {error}")
-
-
-def _position_batch(batch: Batch) -> PositionBatch:
-    """The batch's own memory as the arrays that travel; nothing is copied."""
-    positions = batch.positions
-    return PositionBatch(
-        positions.view(POSITION_DTYPE).reshape(len(positions)), batch.move_offsets, batch.moves
-    )
+    Raises PipelineError if they cannot be used; the batch is then cancelled.
+    """
+    try:
+        tree.apply(batch, evaluation.logits, evaluation.wdl, evaluation.moves_left)
+    except ValueError as error:
+        tree.cancel(batch)
+        raise PipelineError(f"the evaluator sent what cannot be used: {error}") from None

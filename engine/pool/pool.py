@@ -1,9 +1,13 @@
 """Many searches in one process on shared evaluators: matches and self-play.
 
+    PoolPlayer.search      in the caller's thread: hands a PooledSearch to the pool
+    SearchPool             in the pool's thread: calls PooledSearch.advance (search.py) for those that can go
+                           on, then SharedEvaluator.flush and receive (engine/evaluation/shared.py)
+    PooledSearch.advance   collects positions from its tree and adds them to the evaluator's next request
+
 One thread drives them all. A search is advanced when an answer of its own has come or its time limit must be
 looked at; the rest of the time the thread sleeps until there is an answer or something to do. Players whose
-options name the same evaluator share its process and connection, whatever networks they use; what they
-collect travels together (engine/evaluation/shared.py).
+options name the same evaluator share its process and connection, whatever networks they use.
 """
 
 from __future__ import annotations
@@ -11,18 +15,24 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from math import ceil
 from random import Random
 from time import monotonic, perf_counter
 from typing import TYPE_CHECKING
 
-from engine.evaluation.joint_request import SharedPipeline
-from engine.evaluation.link import EvaluatorLink, EvaluatorSettings, NoEvaluatorError
+from engine._core import Game, Tree
+from engine.evaluation.errors import NoEvaluatorError
+from engine.evaluation.link import EvaluatorLink
+from engine.evaluation.process import EvaluatorSettings
 from engine.evaluation.shared import SharedEvaluator
 from engine.options import Options
-from engine.pool.pool_player import PoolPlayer
 from engine.pool.search import POSITIONS_PER_GAME, PooledSearch
+from engine.search.limits import Limits
+from engine.search.report import Report
+from engine.search.task import SearchTask
+from engine.search.tree import SearchTree
 from protocol.host.wakeup import Wakeup
 
 if TYPE_CHECKING:
@@ -76,10 +86,8 @@ class SearchPool:
         self._waker = Wakeup()
         self._ending = False
         self._lock = threading.Lock()
-        self._evaluators: dict[tuple[str, str, int], SharedEvaluator] = {}
+        self._evaluators: dict[tuple[str, str, int], SharedEvaluator[PooledSearch]] = {}
         self._closed = False
-        # The searches under way by what they send through; used by the pool's thread alone.
-        self.waiting: dict[SharedPipeline, PooledSearch] = {}
         self._thread = threading.Thread(target=self._work, name="search-pool", daemon=True)
         self._thread.start()
 
@@ -159,7 +167,7 @@ class SearchPool:
                 self._asked.put(running)
                 self._waker.wake()
 
-    def _evaluator(self, settings: EvaluatorSettings) -> SharedEvaluator:
+    def _evaluator(self, settings: EvaluatorSettings) -> SharedEvaluator[PooledSearch]:
         key = (settings.address, settings.backend, settings.threads)
         with self._lock:
             if self._closed:
@@ -187,16 +195,12 @@ class SearchPool:
                 due.update(running for running in watched if running.must_be_looked_at(now))
             with self._lock:
                 evaluators = list(self._evaluators.values())
-            awaited = [evaluator for evaluator in evaluators if evaluator.awaited]
-            wait_seconds: float | None = None
+            seconds: float | None = None
             if due:
-                wait_seconds = 0.0
+                seconds = 0.0
             elif watched or any(evaluator.stranded for evaluator in evaluators):
-                wait_seconds = max(0.0, next_look - now) if watched else LOOK_SECONDS
-            for evaluator in awaited:
-                due |= {self.waiting[each] for each in evaluator.receive(_share_ms(wait_seconds, awaited))}
-            if not awaited:
-                self._waker.wait(wait_seconds)
+                seconds = max(0.0, next_look - now) if watched else LOOK_SECONDS
+            due |= self._receive(evaluators, seconds)
             again: set[PooledSearch] = set()
             for running in due:
                 if running.advance(len(active) * self._pools, self._pools):
@@ -208,10 +212,23 @@ class SearchPool:
                     watched.discard(running)
                 for evaluator in evaluators:
                     if evaluator.has_request:  # The evaluator starts on it while the other searches go on.
-                        again |= {self.waiting[each] for each in evaluator.flush()}
+                        again |= evaluator.flush()
             due = again
             for evaluator in evaluators:
-                due |= {self.waiting[each] for each in evaluator.flush()}
+                due |= evaluator.flush()
+
+    def _receive(
+        self, evaluators: Sequence[SharedEvaluator[PooledSearch]], seconds: float | None
+    ) -> set[PooledSearch]:
+        """Wait for answers or something to do, at most so long (None: as long as it takes); returns the
+        searches that were answered."""
+        awaited = [evaluator for evaluator in evaluators if evaluator.awaited]
+        if not awaited:
+            self._waker.wait(seconds)
+        answered: set[PooledSearch] = set()
+        for evaluator in awaited:
+            answered |= evaluator.receive(_share_ms(seconds, len(awaited)))
+        return answered
 
     def _take_new(self, active: set[PooledSearch]) -> set[PooledSearch]:
         """Add the searches that have come to the active ones; returns those, and the ones told to stop."""
@@ -231,8 +248,69 @@ class SearchPool:
         return due
 
 
-def _share_ms(seconds: float | None, evaluators: Sequence[SharedEvaluator]) -> float | None:
+class PoolPlayer:
+    """One side of one game: options, a tree, at most one search at a time. Made by SearchPool.player."""
+
+    def __init__(
+        self, pool: SearchPool, options: Options, evaluator: SharedEvaluator[PooledSearch], random: Random
+    ) -> None:
+        self.options = options
+        self.random = random
+        self._pool = pool
+        self._evaluator = evaluator
+        self._tree = SearchTree()
+        self._running: PooledSearch | None = None
+
+    def new_game(self) -> None:
+        """Forget the tree. Nothing may be under way."""
+        self._tree.new_game()
+
+    def search(
+        self,
+        game: Game,
+        limits: Limits,
+        *,
+        clock_started: float | None = None,
+        prepare: Callable[[Tree], None] | None = None,
+        inspect: Callable[[Tree], None] | None = None,
+    ) -> Future[Report]:
+        """Search the game's current position; the future gets the report, or NoEvaluatorError.
+
+        clock_started: when the clock began to run, in perf_counter seconds; now if None. prepare and inspect
+        get the tree in the pool's thread, just before the search (to add noise, say) and just after. Raises
+        RuntimeError if the player is searching.
+        """
+        if self._running is not None and not self._running.future.done():
+            raise RuntimeError("this player is searching already")
+        game = game.copy()
+        legal_moves = game.legal_moves()
+        if not legal_moves:
+            over: Future[Report] = Future()
+            over.set_result(Report(best_move=None, ponder=None))
+            return over
+        started = perf_counter() if clock_started is None else clock_started
+        task = SearchTask(game, legal_moves, limits, self.options, started, self.random)
+        running = self._running = PooledSearch(self._evaluator, self._tree, task, prepare, inspect)
+        # Whoever waits for the future in an event loop may be cancelled; the search ends by `stop` alone.
+        running.future.set_running_or_notify_cancel()
+        self._pool.submit(running)
+        return running.future
+
+    def stop(self) -> None:
+        """End the search under way; its future gets the report as it stands."""
+        if self._running is not None and not self._running.future.done():
+            self._pool.stop(self._running)
+
+    def close(self) -> None:
+        """End the search under way and forget the tree."""
+        self.stop()
+        if self._running is not None and not self._running.future.done():
+            self._running.future.exception(timeout=60)
+        self._tree = SearchTree()
+
+
+def _share_ms(seconds: float | None, evaluators: int) -> float | None:
     """How long to wait for each of several evaluators, one after the other: a little if there are several."""
-    if len(evaluators) > 1:
-        seconds = min(seconds if seconds is not None else LOOK_SECONDS, LOOK_SECONDS) / len(evaluators)
+    if evaluators > 1:
+        seconds = min(seconds if seconds is not None else LOOK_SECONDS, LOOK_SECONDS) / evaluators
     return None if seconds is None else 1000 * seconds

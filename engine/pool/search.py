@@ -1,26 +1,26 @@
-"""One search of a pool (engine/pool/pool.py), from waiting for its network to its report."""
+"""One search of a pool, from waiting for its network to its report."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import replace
 from math import ceil
-from random import Random
 from typing import TYPE_CHECKING
 
-from engine._core import Game, Tree
-from engine.evaluation.joint_request import SharedPipeline
-from engine.evaluation.link import EvaluatorSettings, NoEvaluatorError
-from engine.evaluation.pipeline import PipelineError
-from engine.evaluation.shared import SharedEvaluator, network_key
-from engine.options import Options
-from engine.search.driver import BatchSizes, Search, SearchControl, SearchPosition
-from engine.search.limits import Limits
+from engine._core import Tree
+from engine.evaluation.errors import NoEvaluatorError, PipelineError
+from engine.evaluation.process import EvaluatorSettings
+from engine.evaluation.shared import SharedEvaluator, SharedPipeline
+from engine.search.control import SearchControl
+from engine.search.driver import BatchSizes, Search
 from engine.search.report import Report
-from engine.session import SearchTree
+from engine.search.task import SearchTask
+from engine.search.tree import SearchTree
 from protocol.messages import best_rate
 
 if TYPE_CHECKING:
+    from protocol.client import EvaluatorClient
     from protocol.messages import NetworkInfo
 
 POSITIONS_PER_GAME = 8
@@ -88,37 +88,42 @@ def filled_step(network: NetworkInfo, searches: int, processes: int) -> int:
     return min(ceil(8 * network.recommended_batch / searches), MAX_FILLED)
 
 
+def batch_sizes(
+    task: SearchTask, network: NetworkInfo, client: EvaluatorClient, searches: int, processes: int
+) -> BatchSizes:
+    """Positions per batch of one of so many searches in so many processes."""
+    looks_ahead = task.options.hash > 0 and not task.options.minibatch_size
+    filled = min(filled_step(network, searches, processes), client.max_batch) if looks_ahead else 0
+    best = min(positions_per_step(network, searches), client.max_batch)
+    return BatchSizes(best, client.curve, min(LARGEST_STEPS * best, filled), filled, LARGE_TREE)
+
+
 class PooledSearch:
-    """One search: waits for its network, then advances until it is over. Belongs to the pool's thread."""
+    """One search: waits for its network, then advances until it is over. Belongs to the pool's thread.
+
+    The pool calls `advance` when an answer has come or `must_be_looked_at` says so; the search calls nobody
+    but its evaluator. future: gets the report.
+    """
 
     def __init__(
         self,
-        waiting: dict[SharedPipeline, PooledSearch],
-        evaluator: SharedEvaluator,
+        evaluator: SharedEvaluator[PooledSearch],
         tree: SearchTree,
-        options: Options,
-        game: Game,
-        limits: Limits,
-        started: float,
-        random: Random,
+        task: SearchTask,
         prepare: Callable[[Tree], None] | None,
         inspect: Callable[[Tree], None] | None,
     ) -> None:
+        """prepare, inspect: get the tree just before the search and just after it."""
         self.future: Future[Report] = Future()
-        self.control = SearchControl(pondering=limits.ponder)
+        self.control = SearchControl(pondering=task.limits.ponder)
         self.failure: Exception | None = None
-        self._waiting = waiting
         self._evaluator = evaluator
         self._tree = tree
-        self._options = options
-        self._game = game
-        self._limits = limits
-        self._started = started
-        self._random = random
+        self._task = task
         self._prepare = prepare
         self._inspect = inspect
         self._prepared: Tree | None = None
-        self._pipeline: SharedPipeline | None = None
+        self._pipeline: SharedPipeline[PooledSearch] | None = None
         self._search: Search | None = None
 
     @property
@@ -133,7 +138,7 @@ class PooledSearch:
         return search is not None and pipeline is not None and not pipeline.in_flight and not search.idle
 
     def must_be_looked_at(self, now: float) -> bool:
-        """Whether that may have happened. now: perf_counter seconds."""
+        """Whether an evaluator may have come up or the clock may end it. now: perf_counter seconds."""
         wakes_at = None if self._search is None else self._search.wakes_at
         return wakes_at is None or now >= wakes_at
 
@@ -156,49 +161,28 @@ class PooledSearch:
 
     def _begin(self, searches: int, processes: int) -> bool:
         """Set the search up; False while there is no evaluator."""
-        legal = self._game.legal_moves()
-        evaluator = self._evaluator
-        key = network_key(EvaluatorSettings.of(self._options))
+        task, evaluator = self._task, self._evaluator
+        key = EvaluatorSettings.of(task.options).network
         network, client = evaluator.network(key), evaluator.client
         if network is None or client is None:
             if self.control.stopped:
                 raise NoEvaluatorError("stopped before the evaluator was ready")
             return False
-        tree = self._tree.prepared(self._options, network.input_format, network.content_hash)
-        allowed = [move for move in self._limits.search_moves if move in legal]
-        self._tree.set_root(self._game, allowed, self._options, self._random)
+        tree = self._tree.prepared(task.options, network.input_format, network.content_hash)
+        self._tree.set_root(task)
         if self._prepare is not None:
             self._prepare(tree)
         self._prepared = tree
-        options = self._options
-        looks_ahead = options.hash > 0 and not options.minibatch_size
-        filled = min(filled_step(network, searches, processes), client.max_batch) if looks_ahead else 0
-        best = min(positions_per_step(network, searches), client.max_batch)
-        largest = min(LARGEST_STEPS * best, filled)
-        sizes = BatchSizes(best, client.curve, largest, filled, LARGE_TREE)
+        sizes = batch_sizes(task, network, client, searches, processes)
+        capacity = min(task.options.minibatch_size or max(sizes.best, sizes.filled), client.max_batch)
         if searches > 1:  # While one waits for its answer, the device is busy with the others'.
-            options = options.changed(batches_in_flight=1)
-        capacity = min(options.minibatch_size or max(best, filled), client.max_batch)
-        self._pipeline = SharedPipeline(tree, evaluator, key, network.content_hash, capacity)
-        self._search = Search(
-            tree,
-            self._pipeline,
-            SearchPosition(self._game.turn, self._game.ply // 2 + 1, allowed or legal),
-            self._limits,
-            options,
-            sizes,
-            control=self.control,
-            started=self._started,
-            log=evaluator.log,
-            random=self._random,
-        )
-        self._waiting[self._pipeline] = self
+            task = replace(task, options=task.options.changed(batches_in_flight=1))
+        self._pipeline = SharedPipeline(self, tree, evaluator, key, network.content_hash, capacity)
+        self._search = Search(tree, self._pipeline, task, sizes, control=self.control, log=evaluator.log)
         return True
 
     def _end(self) -> None:
-        pipeline, search = self._pipeline, self._search
-        if pipeline is not None:
-            self._waiting.pop(pipeline, None)
+        search = self._search
         if search is None:
             self.future.set_exception(self.failure or NoEvaluatorError("the search did not begin"))
             return

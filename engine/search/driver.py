@@ -5,21 +5,18 @@ Python runs here once per batch, never per node; the tree releases the interpret
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from random import Random
 from time import perf_counter
 
-from engine._core import ChildInfo, RootInfo, Tree
-from engine._core import Line as TreeLine
-from engine.evaluation.link import NoEvaluatorError
-from engine.evaluation.pipeline import Pipeline, PipelineError
-from engine.options import Options
-from engine.search.clock import allocate
-from engine.search.limits import Limits
+from engine._core import RootInfo, Tree
+from engine.evaluation.errors import NoEvaluatorError, PipelineError
+from engine.evaluation.pipeline import Pipeline
+from engine.search.control import SearchControl
 from engine.search.move_choice import candidates, choose_move, temperature_at
 from engine.search.report import Line, MoveStatistics, Report
+from engine.search.stopping import UNLIMITED_VISITS, LimitWatch
+from engine.search.task import SearchTask
 
 POLL_MS = 10.0
 """Longest wait for a batch before the limits and `stop` are looked at again."""
@@ -30,67 +27,11 @@ REPORT_SECONDS = 0.2
 REPORT_ALWAYS_SECONDS = 1.0
 """Longest time between two reports."""
 
-CHECK_SECONDS = 0.01
-"""Time between two looks at the root's moves, which cost more than the counts."""
-
-CHECK_VISITS_SHARE = 16
-"""They are also looked at when the visits have grown by one part in this many: a fast search does much in
-little time."""
-
-STOP_GRACE_SECONDS = 0.1
-"""How long a search that is stopped before anything has come back waits for its first evaluation."""
-
-UNLIMITED_VISITS = 1 << 40
-
 LARGE_TREE = 64
 """A tree with this many visits for each position of the best batch is large (BatchSizes.in_tree)."""
 
 LARGE_BATCH_MS = 100.0
 """Longest time of the larger batches of large trees."""
-
-
-class SearchControl:
-    """How other threads steer a search."""
-
-    def __init__(self, *, pondering: bool = False) -> None:
-        self._stop = threading.Event()
-        self._ponder_hit: float | None = None
-        self._pondering = pondering
-
-    def stop(self) -> None:
-        """End the search as soon as possible."""
-        self._stop.set()
-
-    def ponder_hit(self, at: float | None = None) -> None:
-        """The expected move was played: the clock runs, from `at` (perf_counter seconds) or from now."""
-        self._ponder_hit = perf_counter() if at is None else at
-        self._pondering = False
-
-    @property
-    def stopped(self) -> bool:
-        return self._stop.is_set()
-
-    @property
-    def pondering(self) -> bool:
-        return self._pondering
-
-    @property
-    def clock_started(self) -> float | None:
-        """When `ponder_hit` came, None if it did not."""
-        return self._ponder_hit
-
-    def wait(self, seconds: float) -> None:
-        """Sleep, but no longer than until `stop`."""
-        self._stop.wait(seconds)
-
-
-@dataclass(frozen=True, slots=True)
-class SearchPosition:
-    """What the driver must know about the root. legal_moves: those to choose from, in UCI notation."""
-
-    turn: str
-    fullmove: int
-    legal_moves: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,45 +69,35 @@ class BatchSizes:
 
 
 class Search:
-    """One search from the tree's root, run by one thread."""
+    """One search from the tree's root, run by one thread.
+
+    idle: there is nothing left to search, but nobody has told the search to stop.
+    """
 
     def __init__(
         self,
         tree: Tree,
         pipeline: Pipeline,
-        position: SearchPosition,
-        limits: Limits,
-        options: Options,
+        task: SearchTask,
         sizes: BatchSizes,
         *,
-        control: SearchControl | None = None,
-        started: float | None = None,
+        control: SearchControl,
         on_report: Callable[[Report], None] | None = None,
         log: Callable[[str], None] = lambda text: None,
-        random: Random | None = None,
     ) -> None:
-        """started: when the clock began to run, in perf_counter seconds; now if None. random: chooses the
-        move when the options set a temperature."""
+        """tree: has the task's position as its root."""
         self._tree = tree
         self._pipeline = pipeline
-        self._position = position
-        self._limits = limits
-        self._options = options
+        self._task = task
+        self._options = task.options
         self._sizes = sizes
-        self._control = control or SearchControl(pondering=limits.ponder)
-        self._started = perf_counter() if started is None else started
+        self._control = control
+        self._watch = LimitWatch(tree, task, control)
         self._on_report = on_report
         self._log = log
-        self._random = random
-        self._soft: float | None = None
-        self._hard: float | None = None
-        self._first: float | None = None
-        self._deadlines_set = False
         self._full_noted = False
-        self._next_check = 0.0
-        self._next_check_visits = 0
-        self._next_report = self._started + REPORT_SECONDS
-        self._last_report = self._started
+        self._next_report = task.started + REPORT_SECONDS
+        self._last_report = task.started
         self._last_shown: tuple[int, str | None] = (0, None)
         self.idle = False
 
@@ -176,7 +107,7 @@ class Search:
         try:
             while self.advance():
                 if self._pipeline.in_flight:
-                    self._pipeline.poll(self.patience_ms())
+                    self._pipeline.poll(self._patience_ms())
                 elif self.idle:
                     self._control.wait(POLL_MS / 1000)
         except (PipelineError, NoEvaluatorError) as error:
@@ -189,18 +120,26 @@ class Search:
         """Do what can be done without waiting: look at the limits, gather batches and submit them.
 
         False when the search is over; then call `finish`. While it is True the pipeline delivers evaluations,
-        or `idle` says that there is nothing left to search but nobody has told the search to stop. Raises
-        PipelineError and NoEvaluatorError, after which only `finish` may be called.
+        or the search is `idle`. Raises PipelineError and NoEvaluatorError, after which only `finish` may be
+        called.
         """
-        tree, pipeline = self._tree, self._pipeline
         now = perf_counter()
-        info = tree.root_info()
-        if self._should_stop(now, info):
+        info = self._tree.root_info()
+        if not self._control.stopped:
+            self._tell(now, info)
+        if self._watch.is_over(now, info, self._pipeline.in_flight):
             return False
-        answered = 0  # visits since `info` that needed no evaluation
+        progressed = self._fill_pipeline(now, info)
+        self.idle = not progressed and not self._pipeline.in_flight
+        return not self.idle or self._task.limits.unbounded or self._control.pondering
+
+    def _fill_pipeline(self, now: float, info: RootInfo) -> bool:
+        """Gather and submit batches until enough are in flight; False if nothing was found to search."""
+        tree, pipeline = self._tree, self._pipeline
+        answered = 0  # Visits since `info` that needed no evaluation.
         progressed = False
         while pipeline.in_flight < self._options.batches_in_flight:
-            wanted = self._max_visits(info) - answered
+            wanted = self._watch.visits_left(info, pipeline.in_flight_positions) - answered
             if wanted <= 0:
                 break
             batch = pipeline.take()
@@ -210,19 +149,17 @@ class Search:
             if not batch.size:
                 tree.cancel(batch)  # Collisions only, or all was answered on the spot.
                 pipeline.give_back(batch)
-                progressed |= result.visits_done > 0
-                break
+                return progressed or result.visits_done > 0
             progressed = True
             pipeline.submit(batch)
             if not pipeline.in_flight:
                 break
-        self.idle = not progressed and not pipeline.in_flight
-        return not self.idle or self._limits.unbounded or self._control.pondering
+        return progressed
 
     @property
     def wakes_at(self) -> float | None:
         """When time alone may end the search, in perf_counter seconds; None if it cannot."""
-        return self._soft if self._soft is not None else self._hard
+        return self._watch.wakes_at
 
     def finish(self) -> Report:
         """Take back what is in flight and report."""
@@ -234,11 +171,11 @@ class Search:
 
     def _with_chosen_move(self, report: Report) -> Report:
         """The report with the move that is played, where that need not be the best one."""
-        temperature = temperature_at(self._options, self._position.fullmove - 1)
+        temperature = temperature_at(self._options, self._task.fullmove - 1)
         if temperature <= 0 or not report.lines:
             return report
         children = self._tree.children()
-        move = choose_move(candidates(children), self._options, temperature, self._random or Random())
+        move = choose_move(candidates(children), self._options, temperature, self._task.random)
         if move == report.best_move:
             return report
         line = next((line for line in self._tree.lines(len(children)) if line.moves[0] == move), None)
@@ -248,8 +185,8 @@ class Search:
     def report(self) -> Report:
         """The search as it stands."""
         info = self._tree.root_info()
-        lines = tuple(_line(line) for line in self._tree.lines(self._options.multipv))
-        moves = lines[0].moves if lines else tuple(self._position.legal_moves[:1])
+        lines = tuple(Line.of(line) for line in self._tree.lines(self._options.multipv))
+        moves = lines[0].moves if lines else tuple(self._task.root_moves[:1])
         return Report(
             best_move=moves[0] if moves else None,
             ponder=moves[1] if len(moves) > 1 else None,
@@ -258,127 +195,39 @@ class Search:
             playouts=info.playouts,
             depth=round(info.mean_depth),
             selective_depth=info.max_depth,
-            seconds=perf_counter() - self._started,
+            seconds=perf_counter() - self._task.started,
             hashfull=info.hashfull,
             cache_hits=info.cache_hits,
             evaluations=self._pipeline.evaluations,
             batches=self._pipeline.batches,
             full=info.full,
             statistics=(
-                tuple(_statistics(child) for child in self._tree.children())
+                tuple(MoveStatistics.of(child) for child in self._tree.children())
                 if self._options.verbose_move_stats
                 else ()
             ),
         )
 
-    # -- limits ------------------------------------------------------------------------------------------
-
-    def _set_deadlines(self) -> None:
-        """Fix the times to stop at, once the clock runs: at the start, or with `ponderhit`."""
-        self._deadlines_set = True
-        limits, options = self._limits, self._options
-        start = self._started if self._control.clock_started is None else self._control.clock_started
-        if limits.movetime_ms is not None:
-            reserve = min(options.move_overhead_ms / 2, limits.movetime_ms * 0.05)
-            self._soft = self._hard = self._first = start + (limits.movetime_ms - reserve) / 1000
-        clock = limits.clock.of(self._position.turn) if limits.clock is not None else None
-        if clock is not None and limits.clock is not None:
-            remaining_ms, increment_ms = clock
-            budget = allocate(
-                remaining_ms,
-                increment_ms,
-                limits.clock.moves_to_go,
-                overhead_ms=options.move_overhead_ms,
-                slowmover=options.slowmover,
-                fullmove=self._position.fullmove,
-            )
-            self._soft = min(self._soft or 1e18, start + budget.soft_ms / 1000)
-            self._hard = min(self._hard or 1e18, start + budget.hard_ms / 1000)
-            # A move without any evaluation is as good as lost: for the first one, risk more of the clock.
-            self._first = max(self._hard, start + remaining_ms * 0.3 / 1000)
-
-    def _should_stop(self, now: float, info: RootInfo) -> bool:
-        control, limits = self._control, self._limits
-        if control.stopped:
-            return info.visits > 0 or not self._wait_for_first(now)
-        if not self._deadlines_set and not control.pondering:
-            self._set_deadlines()
+    def _tell(self, now: float, info: RootInfo) -> None:
+        """Report when it is time to, and say once that the tree is full."""
         if now >= self._next_report:
-            self._maybe_report(now, info)
+            self._next_report = now + REPORT_SECONDS
+            if self._on_report is not None and info.visits > 0:
+                best = self._tree.lines(1)
+                shown = (round(info.mean_depth), best[0].moves[0] if best else None)
+                if shown != self._last_shown or now - self._last_report >= REPORT_ALWAYS_SECONDS:
+                    self._last_shown = shown
+                    self._last_report = now
+                    self._on_report(self.report())
         if info.full:
             self._note_full()
-        if limits.infinite or control.pondering:
-            return False
-        if info.visits == 0:
-            return self._first is not None and now >= self._first
-        if self._hard is not None and now >= self._hard:
-            return True
-        if limits.nodes is not None and self._nodes(info) >= limits.nodes:
-            return True
-        if limits.depth is not None and info.mean_depth >= limits.depth:
-            return True
-        if limits.unbounded:
-            return False
-        if limits.clock is not None and len(self._position.legal_moves) == 1:
-            return True
-        if now < self._next_check and info.visits < self._next_check_visits:
-            return False
-        self._next_check = now + CHECK_SECONDS
-        self._next_check_visits = info.visits + info.visits // CHECK_VISITS_SHARE + 1
-        if info.full or info.proof is not None:
-            return True
-        if limits.mate is not None and self._mate_found(limits.mate):
-            return True
-        return self._time_is_used_up(now, info)
 
     def _note_full(self) -> None:
         if not self._full_noted:
             self._full_noted = True
             self._log("the tree is full: raise RamLimitMb to search on")
 
-    def _wait_for_first(self, now: float) -> bool:
-        """Whether a stopped search without any evaluation should still wait for one."""
-        if self._first is None or self._first > now + STOP_GRACE_SECONDS or not self._deadlines_set:
-            self._first, self._deadlines_set = now + STOP_GRACE_SECONDS, True
-        return self._pipeline.in_flight > 0 and now < self._first
-
-    def _mate_found(self, moves: int) -> bool:
-        lines = self._tree.lines(1)
-        mate = _line(lines[0]).mate if lines else None
-        return mate is not None and 0 < mate <= moves
-
-    def _time_is_used_up(self, now: float, info: RootInfo) -> bool:
-        """Past the soft limit with a settled choice, or the second move cannot catch up any more."""
-        past_soft = self._soft is not None and now >= self._soft
-        factor = self._options.smart_pruning_factor
-        if not past_soft and (factor == 0 or self._options.multipv > 1):
-            return False
-        children = self._tree.children()
-        if len(children) < 2:
-            return past_soft
-        first, second = sorted((child.visits for child in children), reverse=True)[:2]
-        if past_soft:
-            most_visited = max(children, key=lambda child: child.visits)
-            rivals = [child for child in children if child.visits * 4 >= most_visited.visits]
-            return max(rivals, key=lambda child: child.evaluation.q).move == most_visited.move
-        left = UNLIMITED_VISITS
-        if self._limits.nodes is not None:
-            left = self._limits.nodes - self._nodes(info)
-        if self._soft is not None:
-            elapsed = now - self._started
-            if info.playouts < 32 or elapsed < 0.02:
-                return False
-            left = min(left, int(info.playouts / elapsed * (self._soft - now)))
-        return first - second > left / factor
-
-    def _nodes(self, info: RootInfo) -> int:
-        """What a limit of nodes counts."""
-        return info.playouts if self._options.nodes_as_playouts else info.visits
-
-    def _max_visits(self, info: RootInfo) -> int:
-        if self._limits.nodes is None or self._limits.infinite or self._control.pondering:
-            return UNLIMITED_VISITS
-        return self._limits.nodes - self._nodes(info) - self._pipeline.in_flight_positions
+    # -- the size of batches -----------------------------------------------------------------------------
 
     def _target(self, info: RootInfo, now: float) -> int:
         """Positions to gather: the best size for the device, less in a small tree, where a batch is a large
@@ -393,49 +242,14 @@ class Search:
 
     def _in_time(self, now: float) -> int:
         """The largest batch that comes back before the search must end."""
-        if self._hard is None:
+        hard = self._watch.hard
+        if hard is None:
             return UNLIMITED_VISITS
-        return self._sizes.fitting((self._hard - now) * 1000 / (self._pipeline.in_flight + 1))
+        return self._sizes.fitting((hard - now) * 1000 / (self._pipeline.in_flight + 1))
 
-    def patience_ms(self) -> float:
+    def _patience_ms(self) -> float:
         """How long the next evaluation may be waited for before the limits must be looked at again."""
-        if self._hard is None:
+        hard = self._watch.hard
+        if hard is None:
             return POLL_MS
-        return max(0.2, min(POLL_MS, (self._hard - perf_counter()) * 1000))
-
-    def _maybe_report(self, now: float, info: RootInfo) -> None:
-        self._next_report = now + REPORT_SECONDS
-        if self._on_report is None or info.visits == 0:
-            return
-        best = self._tree.lines(1)
-        shown = (round(info.mean_depth), best[0].moves[0] if best else None)
-        if shown != self._last_shown or now - self._last_report >= REPORT_ALWAYS_SECONDS:
-            self._last_shown = shown
-            self._last_report = now
-            self._on_report(self.report())
-
-
-def _line(line: TreeLine) -> Line:
-    proof = line.proof
-    return Line(
-        moves=tuple(line.moves),
-        visits=line.visits,
-        q=line.evaluation.q,
-        wdl=line.evaluation.wdl,
-        moves_left=line.evaluation.m,
-        prior=line.prior,
-        mate=proof.value * ((proof.plies + 1) // 2) if proof is not None and proof.value else None,
-    )
-
-
-def _statistics(child: ChildInfo) -> MoveStatistics:
-    return MoveStatistics(
-        move=child.move,
-        visits=child.visits,
-        in_flight=child.in_flight,
-        prior=child.prior,
-        q=child.evaluation.q,
-        d=child.evaluation.d,
-        m=child.evaluation.m,
-        u=child.exploration,
-    )
+        return max(0.2, min(POLL_MS, (hard - perf_counter()) * 1000))

@@ -30,9 +30,9 @@ class Limits:
     """When a search ends: at the first limit that is met. None of them: when it is told to stop.
 
     nodes: visits of the root, those kept from an earlier search included unless the option NodesAsPlayouts is
-    set. depth: mean depth of the leaves,
-    in plies. mate: until a mate in that many moves is proven. search_moves: the root moves to choose from, in
-    UCI notation; empty means all. ponder: the clock starts with `ponderhit`.
+    set. depth: mean depth of the leaves, in plies. mate: until a mate in that many moves is proven.
+    search_moves: the root moves to choose from, in UCI notation; empty means all. ponder: the clock starts
+    with `ponderhit`.
     """
 
     clock: Clock | None = None

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import log, tan
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from engine._core import ChildInfo
+    from engine._core import Line as TreeLine
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +27,20 @@ class Line:
     moves_left: float
     prior: float
     mate: int | None = None
+
+    @classmethod
+    def of(cls, line: TreeLine) -> Line:
+        """A line as the tree gives it."""
+        proof = line.proof
+        return cls(
+            moves=tuple(line.moves),
+            visits=line.visits,
+            q=line.evaluation.q,
+            wdl=line.evaluation.wdl,
+            moves_left=line.evaluation.m,
+            prior=line.prior,
+            mate=proof.value * ((proof.plies + 1) // 2) if proof is not None and proof.value else None,
+        )
 
     def centipawns(self) -> int:
         """q on the scale that chess programs show: 90 tan(1.5637541897 q), lc0's `centipawn`."""
@@ -67,6 +86,20 @@ class MoveStatistics:
     d: float
     m: float
     u: float
+
+    @classmethod
+    def of(cls, child: ChildInfo) -> MoveStatistics:
+        """A root move as the tree gives it."""
+        return cls(
+            move=child.move,
+            visits=child.visits,
+            in_flight=child.in_flight,
+            prior=child.prior,
+            q=child.evaluation.q,
+            d=child.evaluation.d,
+            m=child.evaluation.m,
+            u=child.exploration,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Literal, cast
 
 from engine._core import ChildInfo, Game, RootInfo, Tree
-from engine.evaluation.link import NoEvaluatorError
+from engine.evaluation.errors import NoEvaluatorError
 from engine.games.openings import Opening
 from engine.games.record import GameRecord, MoveRecord, Reason, Result
 from engine.search.limits import Limits
@@ -21,8 +21,7 @@ from engine.selfplay.training_record import Encoding, GameEnd, Records, finish_g
 
 if TYPE_CHECKING:
     from engine.evaluation.encoding import HistoryFill
-    from engine.pool.pool import SearchPool
-    from engine.pool.pool_player import PoolPlayer
+    from engine.pool.pool import PoolPlayer, SearchPool
 
 Side = Literal["white", "black"]
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from engine.evaluation.link import NoEvaluatorError
+from engine.evaluation.errors import NoEvaluatorError
 from engine.games.openings import Opening
 from engine.options import Options
 from engine.pool.pool import PoolStatistics, SearchPool

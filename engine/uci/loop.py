@@ -24,7 +24,7 @@ from engine.uci.parse import (
 )
 
 if TYPE_CHECKING:
-    from engine.search.driver import SearchControl
+    from engine.search.control import SearchControl
     from engine.search.limits import Limits
     from engine.search.report import Report
     from engine.session import Session
@@ -125,7 +125,7 @@ class UciEngine:
 
     def _isready(self, arguments: list[str]) -> None:
         if not self._searching():
-            from engine.evaluation.link import NoEvaluatorError
+            from engine.evaluation.errors import NoEvaluatorError
 
             try:
                 session = self._opened_session()
@@ -170,7 +170,7 @@ class UciEngine:
     def _go(self, arguments: list[str], received: float) -> None:
         self._end_search()
         session = self._opened_session()
-        from engine.search.driver import SearchControl
+        from engine.search.control import SearchControl
 
         limits, complaints = parse_go(arguments)
         legal = set(session.game.legal_moves())

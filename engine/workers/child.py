@@ -17,7 +17,7 @@ import threading
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, BinaryIO
 
-from engine.evaluation.link import evaluator_environment
+from engine.evaluation.process import evaluator_environment
 from engine.workers.executor import Job, Site
 from engine.workers.supervisor import WorkerLostError
 from engine.workers.worker import PlaceWorker, WorkerReport, first_line

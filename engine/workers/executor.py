@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from engine.evaluation.link import EvaluatorSettings
+from engine.evaluation.process import EvaluatorSettings
 from engine.options import Options
 
 if TYPE_CHECKING:

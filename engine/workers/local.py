@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from math import ceil
 from typing import TYPE_CHECKING, Any, Generic
 
-from engine.evaluation.link import NoEvaluatorError
+from engine.evaluation.errors import NoEvaluatorError
 from engine.workers.executor import Game, Job, Log, MakePlace, Place, Site
 from engine.workers.processes import ProcessesPlace
 

@@ -11,8 +11,9 @@ import asyncio
 import os
 from typing import TYPE_CHECKING
 
-from engine.evaluation.link import EvaluatorSettings, NoEvaluatorError
-from engine.evaluation.shared import network_key, served_network
+from engine.evaluation.errors import NoEvaluatorError
+from engine.evaluation.link import served_network
+from engine.evaluation.process import EvaluatorSettings
 from engine.workers.child import WorkerProcess
 from engine.workers.executor import Game, Job, Log, PlaceError, Served, Site
 from engine.workers.supervisor import Crew, Seat, WorkerLostError
@@ -136,9 +137,9 @@ def _network(client: EvaluatorClient, link: EvaluatorLink, settings: EvaluatorSe
     from protocol.errors import EvaluatorError
 
     first = link.client
-    if first is not None and network_key(link.settings) == network_key(settings):
+    if first is not None and link.settings.network == settings.network:
         return first.network.name
     try:
-        return served_network(client, *network_key(settings)).name
+        return served_network(client, settings.network).name
     except EvaluatorError as error:
         raise NoEvaluatorError(f"the evaluator cannot serve {settings.weights!r}: {error}") from None

@@ -102,7 +102,7 @@ def suggested_concurrency(config: MatchConfig, pool: SearchPool | None) -> int:
 
     Raises PlayerError if there is none.
     """
-    from engine.evaluation.link import NoEvaluatorError
+    from engine.evaluation.errors import NoEvaluatorError
 
     bounds = [len(config.schedule)]
     programs = [player for player in config.players if player.is_program]

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import chess
 
 from engine._core import Game
-from engine.evaluation.link import NoEvaluatorError
-from engine.evaluation.pipeline import PipelineError
+from engine.evaluation.errors import NoEvaluatorError, PipelineError
 from engine.games.record import Reason
 from engine.match.config import PlayerConfig
 from engine.match.timecontrol import GameClock

@@ -14,13 +14,9 @@ import chess
 import psutil
 import pytest
 
-from engine.evaluation.link import (
-    EvaluatorLink,
-    EvaluatorSettings,
-    NoEvaluatorError,
-    evaluator_command,
-    evaluator_environment,
-)
+from engine.evaluation.errors import NoEvaluatorError
+from engine.evaluation.link import EvaluatorLink
+from engine.evaluation.process import EvaluatorProcess, EvaluatorSettings, evaluator_command
 from engine.options import Options
 from engine.search.limits import Limits
 from engine.search.report import Report
@@ -42,19 +38,11 @@ def evaluators_of(pid: int) -> list[psutil.Process]:
 @pytest.fixture
 def served() -> Iterator[str]:
     """The address of an evaluator that runs by itself."""
-    process = subprocess.Popen(
-        evaluator_command(EvaluatorSettings.of(RANDOM)),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=evaluator_environment(),
-    )
+    process = EvaluatorProcess(evaluator_command(EvaluatorSettings.of(RANDOM)))
     try:
-        yield EvaluatorLink._await_ready(process)
+        yield process.await_ready()
     finally:
-        assert process.stdin is not None
-        process.stdin.close()
-        assert process.wait(30) == 0
+        assert process.close() == 0
 
 
 def test_what_the_evaluator_does_before_it_is_ready_is_told() -> None:
@@ -65,8 +53,9 @@ def test_what_the_evaluator_does_before_it_is_ready_is_told() -> None:
     )
     script = "".join(f"print({json.dumps(json.dumps(event))});" for event in events)
     told: list[str] = []
-    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as process:
-        assert EvaluatorLink._await_ready(process, told.append) == "ipc://somewhere"
+    process = EvaluatorProcess([sys.executable, "-c", script])
+    assert process.await_ready(told.append) == "ipc://somewhere"
+    assert process.close() == 0
     assert told == ["evaluator: compiling kernels"]
 
 

@@ -12,8 +12,7 @@ import pytest
 
 from engine._core import Game, Tree
 from engine.options import Options
-from engine.pool.pool import SearchPool
-from engine.pool.pool_player import PoolPlayer
+from engine.pool.pool import PoolPlayer, SearchPool
 from engine.pool.search import MAX_FILLED, filled_step, positions_per_step
 from engine.search.limits import Clock, Limits
 from protocol.messages import NetworkInfo
@@ -222,7 +221,7 @@ def test_a_killed_evaluator_is_replaced_and_every_search_goes_on(pool: SearchPoo
 
 
 def test_a_wrong_network_is_reported(pool: SearchPool) -> None:
-    from engine.evaluation.link import NoEvaluatorError
+    from engine.evaluation.errors import NoEvaluatorError
 
     future = pool.player(Options(weights="no-such-file.pb.gz")).search(Game(), Limits(nodes=10))
     with pytest.raises(NoEvaluatorError, match="no-such-file"):

@@ -8,10 +8,12 @@ from collections.abc import Iterator
 import pytest
 
 from engine.options import OPTIONS, Options
-from engine.search.driver import BatchSizes, SearchControl
+from engine.search.control import SearchControl
+from engine.search.driver import BatchSizes
 from engine.search.limits import Clock, Limits
 from engine.search.report import Report
-from engine.session import Session, search_params
+from engine.search.tree import search_params
+from engine.session import Session
 
 FORCED = "7k/8/8/8/8/8/1r6/K7 w - - 0 1"
 MATE_IN_ONE = "6k1/5ppp/8/8/8/8/8/K2R4 w - - 0 1"

@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("ray", reason="needs Ray: pip install '.[cluster]'")
 
-from engine.evaluation.link import EvaluatorSettings, evaluator_command
+from engine.evaluation.process import EvaluatorSettings, evaluator_command
 from engine.games.openings import Opening
 from engine.games.record import GameRecord
 from engine.match.adjudication import Adjudication

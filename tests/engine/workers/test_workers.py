@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from engine import Engine
-from engine.evaluation.link import evaluator_environment
+from engine.evaluation.process import evaluator_environment
 from engine.games.record import GameRecord
 from engine.match.adjudication import Adjudication
 from engine.match.results.sprt import Sprt

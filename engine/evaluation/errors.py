@@ -1,0 +1,15 @@
+"""What a search is told when it gets no evaluations."""
+
+from __future__ import annotations
+
+
+class NoEvaluatorError(RuntimeError):
+    """No evaluator can be had. The message says why and what to do."""
+
+
+class EvaluatorRefusalError(NoEvaluatorError):
+    """The evaluator gave a reason that trying again will not change, such as a damaged network file."""
+
+
+class PipelineError(RuntimeError):
+    """The evaluator will not evaluate what this search sends. The message says why."""

@@ -1,0 +1,160 @@
+"""The evaluator that the engine starts: its command line, its start and its end.
+
+The engine never imports the evaluator: it starts it as a program that ends with the engine (when its standard
+input closes, which the operating system sees to even if the engine is killed).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine.evaluation.errors import EvaluatorRefusalError, NoEvaluatorError
+from engine.options import Options
+from protocol.host.processes import group_of_its_own
+
+NetworkKey = tuple[str, str, str]
+"""Weights, policy head and value head, as the options name them."""
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluatorSettings:
+    """The options that decide which evaluator is used: when they change, another is needed."""
+
+    address: str
+    weights: str
+    backend: str
+    threads: int
+    policy_head: str
+    value_head: str
+
+    @classmethod
+    def of(cls, options: Options) -> EvaluatorSettings:
+        return cls(
+            address=options.evaluator or os.environ.get("WAVEFRONT_EVALUATOR", ""),
+            weights=options.weights,
+            backend=options.backend,
+            threads=options.threads,
+            policy_head=options.policy_head,
+            value_head=options.value_head,
+        )
+
+    @property
+    def network(self) -> NetworkKey:
+        """Which of the evaluator's networks is meant."""
+        return self.weights, self.policy_head, self.value_head
+
+
+def evaluator_command(settings: EvaluatorSettings) -> list[str]:
+    """The command line of an embedded evaluator."""
+    # -P: a folder called `evaluator` where the engine happens to be started must not be run.
+    command = [sys.executable, "-P", "-m", "evaluator", "serve", "--embedded", "--log-level", "warning"]
+    for flag, value in (
+        ("--network", settings.weights),
+        ("--backend", settings.backend),
+        ("--threads", str(settings.threads or "")),
+        ("--policy-head", settings.policy_head),
+        ("--value-head", settings.value_head),
+    ):
+        if value:
+            command += [flag, value]
+    return command
+
+
+def evaluator_environment() -> dict[str, str]:
+    """The environment of an embedded evaluator: it must find the package that lies beside this one."""
+    environment = dict(os.environ)
+    root = str(Path(__file__).resolve().parents[2])
+    # Installed packages are found anyway, and must not come before the standard library.
+    if not root.endswith(("site-packages", "dist-packages")):
+        before = environment.get("PYTHONPATH")
+        environment["PYTHONPATH"] = root + (os.pathsep + before if before else "")
+    return environment
+
+
+class EvaluatorProcess:
+    """An embedded evaluator. Constructing it starts the process; `close` ends it.
+
+    Raises EvaluatorRefusalError if the process cannot be started.
+    """
+
+    def __init__(self, command: list[str]) -> None:
+        try:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                encoding="utf-8",
+                errors="replace",
+                env=evaluator_environment(),
+                **group_of_its_own(),
+            )
+        except OSError as error:
+            raise EvaluatorRefusalError(f"cannot start the evaluator: {error}") from None
+
+    @property
+    def pid(self) -> int | None:
+        """Process id, None once the process has ended."""
+        return self._process.pid if self._process.poll() is None else None
+
+    def await_ready(self, log: Callable[[str], None] = lambda text: None) -> str:
+        """Wait until the evaluator serves its network; returns its address.
+
+        It prints JSON lines: the address it is bound to, what it is doing (which goes to `log`), and that it
+        is ready. Raises EvaluatorRefusalError with the reason it gave, NoEvaluatorError if it ended without
+        one.
+        """
+        assert self._process.stdout is not None
+        address = ""
+        for line in self._process.stdout:
+            try:
+                message = json.loads(line)
+            except ValueError:
+                continue
+            if not isinstance(message, dict):
+                continue
+            event = message.get("event")
+            if event == "error":
+                raise EvaluatorRefusalError(f"evaluator: {message.get('message', 'it gave no reason')}")
+            if event == "progress":
+                log(f"evaluator: {message.get('message', '')}")
+            if event == "bound":
+                address = str(message.get("address", ""))
+            if event == "ready" and address:
+                # Whatever else it prints must not fill the pipe.
+                threading.Thread(target=self._drain, name="evaluator-output", daemon=True).start()
+                return address
+        code = self._process.wait()
+        raise NoEvaluatorError(
+            f"the evaluator ended with exit code {code} before it was ready; "
+            f"try `{Path(sys.executable).name} -m evaluator serve` to see why"
+        )
+
+    def close(self) -> int:
+        """Close the evaluator's standard input, at which it ends; returns the exit status once it is gone.
+
+        A process that does not end within 2 s is terminated, and after 2 s more killed.
+        """
+        assert self._process.stdin is not None
+        with contextlib.suppress(OSError):
+            self._process.stdin.close()
+        for give_up in (self._process.terminate, self._process.kill):
+            try:
+                return self._process.wait(timeout=2)
+            except subprocess.TimeoutExpired:
+                give_up()
+        return self._process.wait()
+
+    def _drain(self) -> None:
+        assert self._process.stdout is not None
+        with contextlib.suppress(OSError, ValueError), self._process.stdout:
+            for _line in self._process.stdout:
+                pass

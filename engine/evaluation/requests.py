@@ -1,0 +1,143 @@
+"""Requests that the evaluator has been sent, and what becomes of them when it is lost or refuses them.
+
+lost (the connection broke, the evaluator ends, its device failed): the link finds or starts another one,
+    and every request that was not answered is to be sent again
+overloaded (its queue is full of others' work): the request is to be sent again after a pause
+refused for any other reason: an error, since it would be refused again
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from time import sleep
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from engine.evaluation.errors import PipelineError
+from engine.evaluation.link import EvaluatorLink
+from protocol.errors import (
+    DeviceFailed,
+    Draining,
+    EvaluatorLost,
+    EvaluatorTimeout,
+    Overloaded,
+    RemoteError,
+)
+
+if TYPE_CHECKING:
+    from protocol.batch import PositionBatch
+    from protocol.client import Completed, EvaluatorClient
+    from protocol.messages import Priority
+
+OVERLOADED_SECONDS = 0.01
+"""Pause when the evaluator's queue is full of others' work: there is nothing to wait on."""
+
+R = TypeVar("R")
+
+
+class Requests(Generic[R]):
+    """The requests of one user of a link. R is what the user keeps of a request until its answer comes.
+
+    send_again: called with a request that got no answer and is to be sent again, from within any method.
+    Belongs to one thread.
+    """
+
+    def __init__(self, link: EvaluatorLink, priority: Priority, send_again: Callable[[R], object]) -> None:
+        self._link = link
+        self._priority: Priority = priority
+        self._send_again = send_again
+        self._client: EvaluatorClient | None = None
+        self._sent: dict[int, R] = {}
+
+    @property
+    def sent(self) -> Collection[R]:
+        """The requests that have been sent and not answered."""
+        return self._sent.values()
+
+    @property
+    def client(self) -> EvaluatorClient | None:
+        """The connection that requests go through, None if it is lost."""
+        return self._client
+
+    def connect(self) -> EvaluatorClient | None:
+        """Take the connection that the link has now, None if it has none. Does not wait."""
+        client = self._link.client
+        if client is not self._client:
+            self._client = client
+            self._take_back()
+        return client
+
+    def send(self, batch: PositionBatch, request: R, *, network: str | None = None) -> bool:
+        """Send a batch through the connection, if there is one; False if there is none or it broke.
+
+        The batch must stay as it is until it is answered. A request for which this is False is still the
+        caller's. Raises PipelineError if it is refused.
+        """
+        client = self._client
+        if client is None:
+            return False
+        try:
+            identity = client.submit(batch, priority=self._priority, network=network)
+        except EvaluatorLost as error:
+            self.lost(str(error))
+            return False
+        except RemoteError as error:
+            raise refusal(error) from None
+        self._sent[identity] = request
+        return True
+
+    def receive(self, timeout_ms: float | None) -> tuple[R | None, Completed] | None:
+        """The next answer: the request and its evaluation, or the error for which it is refused.
+
+        Waits at most timeout_ms (None: as long as it takes); returns None if nothing came, or the evaluator
+        was lost. The request is None where there is nothing to do about the answer: it was given up before,
+        or is to be sent again.
+        """
+        client = self._client
+        if client is None:
+            return None
+        try:
+            completed = client.receive(timeout_ms)
+        except EvaluatorLost as error:
+            self.lost(str(error))
+            return None
+        if completed is None:
+            return None
+        request = self._sent.pop(completed.id, None)
+        if request is None or completed.evaluation is not None:
+            return request, completed
+        if isinstance(completed.error, Overloaded | Draining | DeviceFailed | EvaluatorTimeout):
+            self._send_again(request)
+            if isinstance(completed.error, Overloaded):
+                sleep(OVERLOADED_SECONDS)
+            else:
+                self.lost(str(completed.error))
+            return None, completed
+        return request, completed
+
+    def lost(self, reason: str) -> None:
+        """Have the link find or start another evaluator; what this one has not answered is sent again."""
+        client, self._client = self._client, None
+        self._take_back()
+        if client is not None:
+            self._link.lost(client, reason)
+
+    def give_up(self) -> None:
+        """Ask the evaluator to drop all requests. Answers that come nevertheless have no request."""
+        client = self._client
+        for identity in self._sent:
+            if client is not None:
+                try:
+                    client.cancel(identity)
+                except EvaluatorLost:
+                    client = None
+        self._sent.clear()
+
+    def _take_back(self) -> None:
+        for request in self._sent.values():
+            self._send_again(request)
+        self._sent.clear()
+
+
+def refusal(error: RemoteError | None) -> PipelineError:
+    """The error of a request that would be refused again."""
+    return PipelineError(f"the evaluator refuses the batch: {error}")

@@ -1,0 +1,43 @@
+"""What is to be searched."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+
+from engine._core import Game
+from engine.options import Options
+from engine.search.limits import Limits
+
+
+@dataclass(frozen=True, slots=True)
+class SearchTask:
+    """A position to search, and how.
+
+    game: not changed while the search runs. legal_moves: of its current position, in UCI notation, at least
+    one. started: when the clock began to run, in perf_counter seconds. random: for noise, and for the move
+    when the options set a temperature.
+    """
+
+    game: Game
+    legal_moves: Sequence[str]
+    limits: Limits
+    options: Options
+    started: float
+    random: Random
+
+    @property
+    def search_moves(self) -> list[str]:
+        """The root moves that the search is limited to; all if empty. Illegal ones are left out."""
+        return [move for move in self.limits.search_moves if move in self.legal_moves]
+
+    @property
+    def root_moves(self) -> Sequence[str]:
+        """The root moves that the search chooses from."""
+        return self.search_moves or self.legal_moves
+
+    @property
+    def fullmove(self) -> int:
+        """Number of the move that is searched for, counted from 1 at the start of the game."""
+        return self.game.ply // 2 + 1

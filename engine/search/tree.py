@@ -1,0 +1,92 @@
+"""A player's tree: made from the options when it is first needed, and kept in step with them."""
+
+from __future__ import annotations
+
+from engine._core import SearchParams, Tree
+from engine.options import Options
+from engine.search.task import SearchTask
+
+
+def search_params(options: Options, input_format: int) -> SearchParams:
+    """The options as the core takes them. input_format: lc0's number of the network's input planes."""
+    params = SearchParams()
+    for name in (
+        "cpuct",
+        "cpuct_base",
+        "cpuct_factor",
+        "fpu_value",
+        "policy_temperature",
+        "moves_left_max_effect",
+        "moves_left_threshold",
+        "moves_left_slope",
+        "moves_left_constant_factor",
+        "moves_left_scaled_factor",
+        "moves_left_quadratic_factor",
+        "draw_score",
+        "two_fold_draws",
+        "sticky_endgames",
+        "max_collision_events",
+        "max_collision_visits",
+        "cache_history_length",
+        "history_fill",
+    ):
+        setattr(params, name, getattr(options, name))
+    own = options.root_has_own_cpuct
+    params.cpuct_at_root = options.cpuct_at_root if own else options.cpuct
+    params.cpuct_base_at_root = options.cpuct_base_at_root if own else options.cpuct_base
+    params.cpuct_factor_at_root = options.cpuct_factor_at_root if own else options.cpuct_factor
+    params.fpu_absolute = options.fpu_strategy == "absolute"
+    same = options.fpu_strategy_at_root == "same"
+    params.fpu_absolute_at_root = params.fpu_absolute if same else options.fpu_strategy_at_root == "absolute"
+    params.fpu_value_at_root = options.fpu_value if same else options.fpu_value_at_root
+    params.tree_bytes = options.tree_memory << 20
+    params.cache_bytes = options.hash << 20
+    params.input_format = input_format
+    return params
+
+
+class SearchTree:
+    """A tree that follows the options and the network; made when it is first needed."""
+
+    def __init__(self) -> None:
+        self._tree: Tree | None = None
+        self._key: tuple[Options, int] | None = None
+        self._network_hash = ""
+
+    def prepared(self, options: Options, input_format: int, network_hash: str) -> Tree:
+        """The tree, with these options. What it holds of another network is forgotten."""
+        key = (options, input_format)
+        if self._tree is None:
+            self._tree = Tree(search_params(options, input_format))
+        else:
+            if self._key != key:
+                self._tree.set_params(search_params(options, input_format))
+            if self._network_hash != network_hash:
+                self.clear()
+        self._key = key
+        self._network_hash = network_hash
+        return self._tree
+
+    def set_root(self, task: SearchTask) -> Tree:
+        """Make the position of a task the root of the prepared tree, with the moves to be searched and the
+        noise that the options ask for."""
+        assert self._tree is not None
+        self._tree.set_position(task.game)
+        self._tree.set_root_moves(task.search_moves)
+        options = task.options
+        if options.dirichlet_noise_epsilon > 0:
+            self._tree.add_root_noise(
+                options.dirichlet_noise_epsilon, options.dirichlet_noise_alpha, task.random.getrandbits(64)
+            )
+        return self._tree
+
+    def new_game(self) -> None:
+        """Forget the tree; cached evaluations stay true."""
+        if self._tree is not None:
+            self._tree.clear()
+
+    def clear(self) -> None:
+        """Forget the tree and every cached evaluation."""
+        if self._tree is not None:
+            self._tree.clear()
+            self._tree.clear_cache()
