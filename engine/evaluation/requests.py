@@ -18,7 +18,6 @@ from protocol.errors import (
     DeviceFailed,
     Draining,
     EvaluatorLost,
-    EvaluatorTimeout,
     Overloaded,
     RemoteError,
 )
@@ -105,7 +104,7 @@ class Requests(Generic[R]):
         request = self._sent.pop(completed.id, None)
         if request is None or completed.evaluation is not None:
             return request, completed
-        if isinstance(completed.error, Overloaded | Draining | DeviceFailed | EvaluatorTimeout):
+        if isinstance(completed.error, Overloaded | Draining | DeviceFailed):
             self._send_again(request)
             if isinstance(completed.error, Overloaded):
                 sleep(OVERLOADED_SECONDS)

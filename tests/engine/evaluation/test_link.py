@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -43,20 +42,6 @@ def served() -> Iterator[str]:
         yield process.await_ready()
     finally:
         assert process.close() == 0
-
-
-def test_what_the_evaluator_does_before_it_is_ready_is_told() -> None:
-    events = (
-        {"event": "bound", "address": "ipc://somewhere"},
-        {"event": "progress", "message": "compiling kernels"},
-        {"event": "ready"},
-    )
-    script = "".join(f"print({json.dumps(json.dumps(event))});" for event in events)
-    told: list[str] = []
-    process = EvaluatorProcess([sys.executable, "-c", script])
-    assert process.await_ready(told.append) == "ipc://somewhere"
-    assert process.close() == 0
-    assert told == ["evaluator: compiling kernels"]
 
 
 def test_the_embedded_evaluator_ends_with_quit() -> None:

@@ -1,0 +1,124 @@
+"""When a search ends: LimitWatch on real trees, with times that the tests choose."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from engine._core import Game, Tree
+from engine.options import Options
+from engine.search.control import SearchControl
+from engine.search.limits import Clock, Limits
+from engine.search.stopping import UNLIMITED_VISITS, LimitWatch
+from engine.search.task import SearchTask
+from tests.engine.core.search_helpers import new_tree, search
+
+STARTED = 1000.0
+FORCED = "7k/8/8/8/8/8/1r6/K7 w - - 0 1"
+
+
+def watched(
+    limits: Limits,
+    *,
+    visits: int = 100,
+    control: SearchControl | None = None,
+    fen: str | None = None,
+    **options: object,
+) -> tuple[LimitWatch, Tree]:
+    """The watch of a search that has made so many visits."""
+    game = Game(fen)
+    tree = new_tree(game)
+    search(tree, visits)
+    options = Options(move_overhead_ms=100, smart_pruning_factor=0.0)
+    task = SearchTask(game, game.legal_moves(), limits, options, STARTED, Random(1))
+    return LimitWatch(tree, task, control or SearchControl(pondering=limits.ponder)), tree
+
+
+def ends(watch: LimitWatch, tree: Tree, seconds: float, in_flight: int = 0) -> bool:
+    """Whether the search ends so many seconds after its start."""
+    return watch.is_over(STARTED + seconds, tree.root_info(), in_flight)
+
+
+def test_time_for_a_move_is_kept_but_for_a_reserve() -> None:
+    watch, tree = watched(Limits(movetime_ms=1000))
+    assert not ends(watch, tree, 0.94)  # 5 %, no more than half of the overhead
+    assert ends(watch, tree, 0.95)
+    assert watch.wakes_at == pytest.approx(STARTED + 0.95)
+
+
+def test_the_clock_stands_still_while_pondering() -> None:
+    control = SearchControl(pondering=True)
+    watch, tree = watched(Limits(movetime_ms=1000, ponder=True), control=control)
+    assert not ends(watch, tree, 50)
+    assert watch.wakes_at is None
+    control.ponder_hit(STARTED + 50)
+    assert not ends(watch, tree, 50.94)
+    assert ends(watch, tree, 50.95)
+
+
+def test_the_soft_limit_waits_until_the_most_visited_move_is_the_best_one() -> None:
+    """Best among those with a quarter of its visits or more; the hard limit waits for nothing."""
+    ended: set[bool] = set()
+    for visits in range(100, 400, 10):
+        watch, tree = watched(Limits(clock=Clock(10_000, 10_000)), visits=visits)
+        assert not ends(watch, tree, 0)
+        assert watch.soft is not None and watch.hard is not None and STARTED < watch.soft < watch.hard
+        first, *others = sorted(tree.children(), key=lambda child: child.visits, reverse=True)
+        better = [
+            child
+            for child in others
+            if 4 * child.visits >= first.visits and child.evaluation.q > first.evaluation.q
+        ]
+        ended.add(ends(watch, tree, watch.soft - STARTED))
+        assert ends(watch, tree, watch.soft + 0.02 - STARTED) == (not better)
+        assert ends(watch, tree, watch.hard - STARTED)
+    assert ended == {True, False}
+
+
+def test_without_an_evaluation_a_third_of_the_clock_is_risked() -> None:
+    watch, tree = watched(Limits(clock=Clock(10_000, 10_000)), visits=0)
+    assert not ends(watch, tree, 2.99)
+    assert ends(watch, tree, 3.0)
+
+
+def test_a_stopped_search_without_an_evaluation_waits_a_little_for_one_under_way() -> None:
+    control = SearchControl()
+    watch, tree = watched(Limits(infinite=True), visits=0, control=control)
+    control.stop()
+    assert ends(watch, tree, 5)  # nothing is under way
+    watch, tree = watched(Limits(infinite=True), visits=0, control=control)
+    assert not ends(watch, tree, 5, in_flight=1)
+    assert not ends(watch, tree, 5.09, in_flight=1)
+    assert ends(watch, tree, 5.11, in_flight=1)
+
+
+def test_a_single_legal_move_is_played_at_once_under_a_clock_alone() -> None:
+    clock = Limits(clock=Clock(10**6, 10**6))
+    assert ends(*watched(clock, fen=FORCED, visits=1), 0)
+    assert not ends(*watched(clock, visits=1), 0)
+
+
+def test_a_limit_of_nodes_counts_what_the_option_says() -> None:
+    watch, tree = watched(Limits(nodes=100), visits=60)
+    assert watch.visits_left(tree.root_info(), 7) == 33
+    assert not ends(watch, tree, 0)
+    search(tree, 100)
+    assert ends(watch, tree, 0)
+    child = tree.children()[0].move
+    moved = Game()
+    moved.push_uci(child)
+    tree.set_position(moved)
+    kept, playouts = tree.root_info().visits, tree.root_info().playouts
+    assert kept > playouts
+    for counts_playouts in (False, True):
+        options = Options(nodes_as_playouts=counts_playouts)
+        task = SearchTask(moved, moved.legal_moves(), Limits(nodes=kept), options, STARTED, Random(1))
+        watch = LimitWatch(tree, task, SearchControl())
+        assert watch.visits_left(tree.root_info(), 0) == (kept - playouts if counts_playouts else 0)
+
+
+def test_pondering_has_no_limit_of_nodes() -> None:
+    watch, tree = watched(Limits(nodes=10, ponder=True), visits=50)
+    assert not ends(watch, tree, 0)
+    assert watch.visits_left(tree.root_info(), 0) == UNLIMITED_VISITS
