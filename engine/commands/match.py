@@ -141,7 +141,8 @@ def config_of_arguments(arguments: argparse.Namespace) -> MatchConfig:
     from pathlib import Path
 
     from engine.match.configfile import match_config
-    from engine.settings.tables import merge, parse_pairs, parse_settings, read_document
+    from engine.settings.tables import merge, parse_pairs, parse_settings
+    from protocol.settings.sources import read_document
 
     place = arguments.config_file or "match"
     document: dict[str, Any] = read_document(arguments.config_file) if arguments.config_file else {}
@@ -193,7 +194,7 @@ def _rule(text: str, flag: str) -> dict[str, Any]:
 
 def _player(text: str, entries: dict[str, str]) -> dict[str, Any]:
     """A first part without a key is a network or a program."""
-    from engine.settings.tables import SettingsError
+    from protocol.settings.spec import SettingsError
 
     short = entries.pop("", None)
     if short is not None:

@@ -25,7 +25,7 @@ def place_of_arguments(arguments: argparse.Namespace, workers: int) -> MakePlace
     if arguments.ray is None:
         return machine_place(workers)
     if workers > 1:
-        from engine.settings.tables import SettingsError
+        from protocol.settings.spec import SettingsError
 
         raise SettingsError("workers are processes of this machine: with --ray leave them out")
     from engine.workers.ray import cluster_place

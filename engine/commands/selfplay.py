@@ -100,7 +100,8 @@ def run(arguments: argparse.Namespace) -> int:
 def config_of_arguments(arguments: argparse.Namespace) -> SelfPlayConfig:
     """The run that the file and the flags describe. Raises OptionError."""
     from engine.selfplay.config import selfplay_config
-    from engine.settings.tables import merge, parse_settings, read_document
+    from engine.settings.tables import merge, parse_settings
+    from protocol.settings.sources import read_document
 
     document: dict[str, Any] = read_document(arguments.config_file) if arguments.config_file else {}
     flags: dict[str, Any] = {

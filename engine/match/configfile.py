@@ -18,8 +18,9 @@ from engine.match.config import MAX_WORKERS, MatchConfig, PlayerConfig, UciValue
 from engine.match.results.sprt import EloModel, Sprt
 from engine.match.schedule import Format
 from engine.match.timecontrol import TimeControl
-from engine.options import OptionError, Options, spec_of_attribute
-from engine.settings.tables import SettingsError, Table
+from engine.options import Options
+from engine.settings.tables import Table
+from protocol.settings.spec import SettingsError
 
 DEFAULT_TIME = TimeControl(nodes=400)
 """For players when nothing else is said."""
@@ -208,13 +209,10 @@ def _player(table: Table, default_time: TimeControl, default_options: Options) -
 
 def with_options(options: Options, given: Mapping[str, object], place: str) -> Options:
     """The options with some changed, by attribute; texts are parsed. Raises SettingsError, naming place."""
-    for name, value in given.items():
-        try:
-            spec = spec_of_attribute(name)
-            options = options.changed(**{name: spec.parse(value) if isinstance(value, str) else value})
-        except OptionError as error:
-            raise SettingsError(f"{place}: {error}") from None
-    return options
+    try:
+        return options.parsed(given)
+    except SettingsError as error:
+        raise SettingsError(f"{place}: {error}") from None
 
 
 def _time(table: Table) -> TimeControl | None:

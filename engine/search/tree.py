@@ -3,42 +3,28 @@
 from __future__ import annotations
 
 from engine._core import SearchParams, Tree
-from engine.options import Options
+from engine.options import OPTIONS, Options
 from engine.search.task import SearchTask
+
+
+CORE_OPTIONS = tuple(option.name for option in OPTIONS if hasattr(SearchParams, option.name))
+"""The options that are parameters of the core by themselves."""
 
 
 def search_params(options: Options, input_format: int) -> SearchParams:
     """The options as the core takes them. input_format: lc0's number of the network's input planes."""
     params = SearchParams()
-    for name in (
-        "cpuct",
-        "cpuct_base",
-        "cpuct_factor",
-        "fpu_value",
-        "policy_temperature",
-        "moves_left_max_effect",
-        "moves_left_threshold",
-        "moves_left_slope",
-        "moves_left_constant_factor",
-        "moves_left_scaled_factor",
-        "moves_left_quadratic_factor",
-        "draw_score",
-        "two_fold_draws",
-        "sticky_endgames",
-        "max_collision_events",
-        "max_collision_visits",
-        "cache_history_length",
-        "history_fill",
-    ):
+    for name in CORE_OPTIONS:
         setattr(params, name, getattr(options, name))
-    own = options.root_has_own_cpuct
-    params.cpuct_at_root = options.cpuct_at_root if own else options.cpuct
-    params.cpuct_base_at_root = options.cpuct_base_at_root if own else options.cpuct_base
-    params.cpuct_factor_at_root = options.cpuct_factor_at_root if own else options.cpuct_factor
+    if not options.root_has_own_cpuct:
+        params.cpuct_at_root = options.cpuct
+        params.cpuct_base_at_root = options.cpuct_base
+        params.cpuct_factor_at_root = options.cpuct_factor
     params.fpu_absolute = options.fpu_strategy == "absolute"
     same = options.fpu_strategy_at_root == "same"
     params.fpu_absolute_at_root = params.fpu_absolute if same else options.fpu_strategy_at_root == "absolute"
-    params.fpu_value_at_root = options.fpu_value if same else options.fpu_value_at_root
+    if same:
+        params.fpu_value_at_root = options.fpu_value
     params.tree_bytes = options.tree_memory << 20
     params.cache_bytes = options.hash << 20
     params.input_format = input_format

@@ -12,7 +12,8 @@ from engine.games.openings import OpeningSettings
 from engine.match.config import MAX_WORKERS
 from engine.match.configfile import opening_settings, with_options
 from engine.options import Options
-from engine.settings.tables import SettingsError, Table
+from engine.settings.tables import Table
+from protocol.settings.spec import SettingsError
 
 SELFPLAY_OPTIONS = Options(
     hash=2,

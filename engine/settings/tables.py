@@ -6,19 +6,13 @@ On the command line a table is written `key=value,key=value`.
 from __future__ import annotations
 
 import shlex
-import tomllib
 from collections.abc import Mapping, MutableMapping, Sequence
 from difflib import get_close_matches
-from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from engine.options import OptionError
+from protocol.settings.spec import SettingsError
 
 T = TypeVar("T", bound=str)
-
-
-class SettingsError(OptionError):
-    """Settings that make no sense. The message names file or flag, and key."""
 
 
 class Table:
@@ -124,17 +118,6 @@ class Table:
             near = get_close_matches(key, self._known, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else f" (known are {', '.join(self._known)})"
             raise SettingsError(f"{self.place}: no such key: {key!r}{hint}")
-
-
-def read_document(path: str | Path) -> dict[str, Any]:
-    """The tables of a TOML file. Raises SettingsError."""
-    try:
-        with Path(path).open("rb") as file:
-            return tomllib.load(file)
-    except OSError as error:
-        raise SettingsError(f"cannot read {path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path} is not TOML: {error}") from None
 
 
 def parse_pairs(text: str, place: str) -> dict[str, str]:

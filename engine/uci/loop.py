@@ -13,7 +13,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from engine.options import OPTIONS, OptionError, Options
-from engine.uci.output import Output, best_move_line, info_lines, statistics_lines
+from engine.uci.output import Output, best_move_line, info_lines, option_line, statistics_lines
 from engine.uci.parse import (
     CommandError,
     parse_go,
@@ -114,7 +114,7 @@ class UciEngine:
         from engine import __version__
 
         lines = [f"id name Wavefront {__version__}", "id author the Wavefront authors"]
-        lines += [spec.uci_line() for spec in OPTIONS]
+        lines += [option_line(option) for option in OPTIONS]
         lines += [
             f"option name {BUTTON} type button",
             f"option name {ABOUT} type string default Wavefront {__version__}: "

@@ -10,6 +10,7 @@ from time import strftime
 from engine.options import Options
 from engine.search.report import Line, Report
 from engine.uci.parse import shown
+from protocol.settings.spec import Setting
 
 
 class Output:
@@ -70,6 +71,23 @@ class Output:
                     file.write(f"{strftime('%F %T')} {mark} {shown(line, 100_000)}\n")
         except OSError:
             self._log_path = ""
+
+
+def option_line(option: Setting) -> str:
+    """`option name … type … default …`, as sent in answer to `uci`.
+
+    UCI has no real numbers: such an option is a string that must read as one.
+    """
+    default = option.text(option.default)
+    if isinstance(option.default, bool):
+        kind = f"check default {default}"
+    elif isinstance(option.default, int):
+        kind = f"spin default {default} min {option.low:.0f} max {option.high:.0f}"
+    elif option.choices:
+        kind = f"combo default {default}" + "".join(f" var {choice}" for choice in option.choices)
+    else:
+        kind = f"string default {default or '<empty>'}"
+    return f"option name {option.title} type {kind}"
 
 
 def info_lines(report: Report, options: Options) -> str:

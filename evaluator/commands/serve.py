@@ -24,7 +24,8 @@ from types import FrameType
 from typing import Any
 
 from evaluator.progress import listen
-from evaluator.settings import Settings, SettingsError, add_flags, from_arguments
+from evaluator.settings import Settings, add_flags, from_arguments
+from protocol.settings.spec import SettingsError
 
 HELP = "Run the evaluator service until it is interrupted, drained or, with --embedded, its stdin ends."
 

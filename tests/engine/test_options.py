@@ -12,61 +12,60 @@ from engine.options import (
     OPTIONS,
     OptionError,
     Options,
-    OptionSpec,
     add_flags,
     default_toml,
     options_of_arguments,
-    read_toml,
-    spec_of_name,
 )
+from engine.uci.output import option_line
+from protocol.settings.sources import read_toml
+from protocol.settings.spec import Setting, Value
 from tests.paths import REPOSITORY
 
 
-def other_value(spec: OptionSpec) -> bool | int | float | str:
+def other_value(spec: Setting) -> Value:
     """A value that the option takes and that is not its default."""
     if isinstance(spec.default, bool):
         return not spec.default
     if isinstance(spec.default, int | float):
-        assert spec.low is not None
         return type(spec.default)(spec.low + 1 if spec.default == spec.low else spec.low)
     return spec.choices[-1] if spec.choices else "some text with spaces"
 
 
-@pytest.mark.parametrize("spec", OPTIONS, ids=lambda spec: spec.name)
-def test_every_option_round_trips_through_uci(spec: OptionSpec) -> None:
+@pytest.mark.parametrize("spec", OPTIONS, ids=lambda spec: spec.title)
+def test_every_option_round_trips_through_uci(spec: Setting) -> None:
     value = other_value(spec)
     assert value != spec.default
-    options = Options().with_uci(spec.name.upper(), spec.text(value))
-    assert getattr(options, spec.attribute) == value
-    assert options.with_uci(spec.name, spec.text(spec.default)) == Options()
+    options = Options().with_uci(spec.title.upper(), spec.text(value))
+    assert getattr(options, spec.name) == value
+    assert options.with_uci(spec.title, spec.text(spec.default)) == Options()
 
 
-@pytest.mark.parametrize("spec", OPTIONS, ids=lambda spec: spec.name)
-def test_every_option_round_trips_through_its_flag(spec: OptionSpec) -> None:
+@pytest.mark.parametrize("spec", OPTIONS, ids=lambda spec: spec.title)
+def test_every_option_round_trips_through_its_flag(spec: Setting) -> None:
     parser = argparse.ArgumentParser()
     add_flags(parser)
     value = other_value(spec)
     arguments = parser.parse_args([f"{spec.flag}={spec.text(value)}"])
-    assert getattr(options_of_arguments(arguments), spec.attribute) == value
+    assert getattr(options_of_arguments(arguments), spec.name) == value
 
 
 def test_every_option_round_trips_through_toml(tmp_path: Path) -> None:
     lines = []
     for spec in OPTIONS:
         value = other_value(spec)
-        lines.append(f"{spec.attribute} = " + (f"'{value}'" if isinstance(value, str) else spec.text(value)))
+        lines.append(f"{spec.name} = " + (f"'{value}'" if isinstance(value, str) else spec.text(value)))
     file = tmp_path / "options.toml"
     file.write_text("\n".join(lines))
-    options = read_toml(file)
-    assert all(getattr(options, spec.attribute) == other_value(spec) for spec in OPTIONS)
+    options = read_toml(file, Options())
+    assert all(getattr(options, spec.name) == other_value(spec) for spec in OPTIONS)
 
 
 def test_the_shipped_configuration_shows_every_default() -> None:
     text = (REPOSITORY / "configs" / "engine.toml").read_text()
     assert text == default_toml(), "regenerate it: python run_engine.py options > configs/engine.toml"
     shown = {key: value for section in tomllib.loads(text).values() for key, value in section.items()}
-    assert shown == {spec.attribute: spec.default for spec in OPTIONS}
-    assert read_toml(REPOSITORY / "configs" / "engine.toml") == Options()
+    assert shown == {spec.name: spec.default for spec in OPTIONS}
+    assert read_toml(REPOSITORY / "configs" / "engine.toml", Options()) == Options()
 
 
 def test_flags_win_over_the_file(tmp_path: Path) -> None:
@@ -81,11 +80,12 @@ def test_flags_win_over_the_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("MultiPV", "0", "MultiPV is from 1 to 500"),
-        ("MultiPV", "two", "MultiPV is a whole number"),
+        ("MultiPV", "0", "MultiPV is a whole number from 1 to 500, not 0"),
+        ("MultiPV", "two", "MultiPV is a whole number from 1 to 500, not 'two'"),
+        ("MultiPV", "9" * 400, "MultiPV is"),
         ("MultiPV", "9" * 5000, "MultiPV is"),
-        ("CPuct", "nan", "CPuct is from"),
-        ("CPuct", "1e999", "CPuct is from"),
+        ("CPuct", "nan", "CPuct is a number from 0 to 100, not 'nan'"),
+        ("CPuct", "1e999", "CPuct is a number from"),
         ("CPuct", "", "CPuct is a number"),
         ("UCI_ShowWDL", "perhaps", "UCI_ShowWDL is true or false"),
         ("HistoryFill", "sometimes", "HistoryFill is one of no, fen_only, always"),
@@ -118,12 +118,25 @@ def test_a_bad_file_is_named(tmp_path: Path, text: str) -> None:
     file = tmp_path / "bad.toml"
     file.write_text(text)
     with pytest.raises(OptionError, match=r"bad\.toml"):
-        read_toml(file)
+        read_toml(file, Options())
     with pytest.raises(OptionError, match="cannot read"):
-        read_toml(tmp_path / "missing.toml")
+        read_toml(tmp_path / "missing.toml", Options())
 
 
 def test_empty_texts_follow_the_uci_convention() -> None:
     options = Options().with_uci("WeightsFile", "a file.pb.gz")
     assert options.with_uci("WeightsFile", "<empty>").weights == ""
-    assert spec_of_name("weightsfile").uci_line() == "option name WeightsFile type string default <empty>"
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("weights", "WeightsFile type string default <empty>"),
+        ("cpuct", "CPuct type string default 1.745"),
+        ("ponder", "Ponder type check default false"),
+        ("threads", "Threads type spin default 0 min 0 max 256"),
+        ("fpu_strategy", "FpuStrategy type combo default reduction var reduction var absolute"),
+    ],
+)
+def test_uci_is_told_what_an_option_takes(name: str, line: str) -> None:
+    assert option_line(Options.setting(name)) == f"option name {line}"

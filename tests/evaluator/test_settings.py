@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from evaluator.settings import SETTINGS, Settings, SettingsError, add_flags, from_arguments, read_file, toml
+from evaluator.settings import Settings, add_flags, default_toml, from_arguments
+from protocol.settings.spec import SettingsError, settings_of
 from tests.paths import REPOSITORY
 
 
@@ -20,10 +21,11 @@ def parse(*arguments: str) -> Settings:
 
 def test_the_shipped_file_shows_every_default() -> None:
     text = (REPOSITORY / "configs" / "evaluator.toml").read_text("utf-8")
-    assert text == toml(), (
-        "make it anew: python -c 'from evaluator.settings import toml; print(toml(), end=\"\")'"
+    assert text == default_toml(), (
+        "make it anew: python -c 'from evaluator.settings import default_toml as text; print(text(), end=\"\")'"
     )
-    assert tomllib.loads(text) == {setting.name: setting.default for setting in SETTINGS}
+    shown = {name: tuple(v) if isinstance(v, list) else v for name, v in tomllib.loads(text).items()}
+    assert shown == {name: setting.default for name, setting in settings_of(Settings).items()}
 
 
 def test_the_shipped_file_changes_nothing() -> None:
@@ -45,21 +47,43 @@ def test_repeated_flags_make_a_list() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("thread = 1", "unknown setting 'thread'"),
-        ("threads = 1.5", "threads"),
-        ("threads = true", "threads"),
-        ("threads = -1", "threads"),
-        ("backend = []", "backend"),
-        ('backend = "onnx"', "backend"),
-        ("metrics_port = 70000", "65535"),
-        ("play_latency_ms = nan", "play_latency_ms"),
-        ('log_level = "loud"', "one of"),
-        ("threads = ", "not valid TOML"),
+        ("thread = 1", "no such setting: 'thread'; did you mean 'threads'"),
+        ("colour = 1", "no such setting: 'colour' .known are network, policy_head,"),
+        ("threads = 1.5", "threads is a whole number from 0 on, not 1.5"),
+        ("threads = true", "threads is a whole number from 0 on, not True"),
+        ("threads = -1", "threads is a whole number from 0 on, not -1"),
+        ('threads = "1"', "threads is a whole number from 0 on, not '1'"),
+        ("backend = []", "backend is a list of at least one text"),
+        ('backend = "onnx"', "backend is a list of at least one text, not 'onnx'"),
+        ("address = [1]", "address is a list of texts"),
+        ("metrics_port = 70000", "metrics_port is a whole number from 0 to 65,535, not 70000"),
+        ("play_latency_ms = nan", "play_latency_ms is a number from 0.1 on, not nan"),
+        ("play_latency_ms = inf", "play_latency_ms is a number from 0.1 on, not inf"),
+        ("latency_cache = 1", "latency_cache is true or false"),
+        ('log_level = "loud"', "log_level is one of debug, info, warning, error, not 'loud'"),
+        ("threads = ", "is not TOML"),
     ],
 )
 def test_a_wrong_file_is_refused_by_name(tmp_path: Path, text: str, said: str) -> None:
     file = tmp_path / "evaluator.toml"
     file.write_text(text)
     with pytest.raises(SettingsError, match=said) as caught:
-        read_file(file)
+        parse("--config", str(file))
     assert str(file) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("--threads", "many"), "--threads: threads is a whole number from 0 on, not 'many'"),
+        (("--backend", ""), "--backend: backend is a list of at least one text"),
+        (("--play-latency-ms", "0"), "--play-latency-ms: play_latency_ms is a number from 0.1 on, not 0"),
+    ],
+)
+def test_a_wrong_flag_is_refused_by_name(flags: tuple[str, ...], said: str) -> None:
+    with pytest.raises(SettingsError, match=said):
+        parse(*flags)
+
+
+def test_a_setting_that_is_on_or_off_has_two_flags() -> None:
+    assert (parse("--remote-admin").remote_admin, parse("--no-latency-cache").latency_cache) == (True, False)

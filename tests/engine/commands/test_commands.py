@@ -185,7 +185,7 @@ def test_analyse_of_a_finished_game() -> None:
     ("arguments", "status", "text"),
     [
         (["analyse", "rubbish"], 1, "analyse"),
-        (["analyse", "--multipv", "0"], 2, "--multipv: MultiPV is from 1 to 500"),
+        (["analyse", "--multipv", "0"], 2, "--multipv: MultiPV is a whole number from 1 to 500"),
         (["analyse", "--nodes", "0"], 2, "above 0"),
         (["bench", "--batch", "0"], 2, "batch"),
         (["bench", "--fen", "rubbish", "--in-process"], 1, "bench"),

@@ -18,7 +18,9 @@ from engine.match.configfile import DEFAULT_TIME, match_config
 from engine.match.results.sprt import Sprt
 from engine.match.timecontrol import TimeControl
 from engine.options import Options
-from engine.settings.tables import SettingsError, parse_pairs, read_document
+from engine.settings.tables import parse_pairs
+from protocol.settings.sources import read_document
+from protocol.settings.spec import SettingsError
 from tests.paths import REPOSITORY
 
 
@@ -235,9 +237,9 @@ def test_the_file_in_configs_shows_the_defaults() -> None:
         ("[adjudication.tablebase]\n" + TWO, r"\[adjudication.tablebase\]: paths names no folder"),
         ("[adjudication.draw]\nenabled = false\nmovse = 3\n" + TWO, "did you mean 'moves'"),
         ("[sprt]\nenabled = false\nelo2 = 3\n" + TWO, "did you mean 'elo[01]'"),
-        ("[defaults]\nhash = -5\n" + TWO, r"match.toml: \[defaults\]: Hash is from 1"),
+        ("[defaults]\nhash = -5\n" + TWO, r"match.toml: \[defaults\]: Hash is a whole number from 1"),
         ("[[player]]\n[[player]]\ncpukt = 2", "player 2: no such option: 'cpukt'; did you mean 'cpuct'"),
-        ("[[player]]\n[[player]]\ncpuct = 2000", "player 2: CPuct is from 0 to 100"),
+        ("[[player]]\n[[player]]\ncpuct = 2000", "player 2: CPuct is a number from 0 to 100"),
         ('[[player]]\n[[player]]\ntc = "soon"', "player 2: tc: 'soon' is not a clock"),
         ('[[player]]\n[[player]]\ntc = "1+1"\nmovetime = 5', "exclude each other"),
         ("[[player]]\n[[player]]\nnodes = 0", "nodes is a whole number from 1"),

@@ -204,17 +204,16 @@ def test_every_search_option_reaches_the_core() -> None:
         return {name: getattr(params, name) for name in dir(params) if not name.startswith("_")}
 
     for spec in OPTIONS:
-        if spec.section not in ("search", "batching") or spec.attribute in elsewhere:
+        if spec.section not in ("search", "batching") or spec.name in elsewhere:
             continue
         if isinstance(spec.default, bool):
             other: object = not spec.default
         elif spec.choices:
             other = spec.choices[-1]
         else:
-            assert spec.low is not None and spec.high is not None
             other = type(spec.default)(spec.low if spec.default != spec.low else spec.low + 1)
         base = Options().changed(cpuct_at_root=3.0)
-        assert values(base.changed(**{spec.attribute: other})) != values(base), spec.name
+        assert values(base.changed(**{spec.name: other})) != values(base), spec.name
     own = Options().changed(root_has_own_cpuct=True, fpu_strategy_at_root="absolute")
     for name in ("cpuct_at_root", "cpuct_base_at_root", "cpuct_factor_at_root", "fpu_value_at_root"):
         assert values(own.changed(**{name: 2.5})) != values(own), name

@@ -68,7 +68,7 @@ def test_options_before_the_command_hold() -> None:
         ({"resign": {"percent": 80}}, "percent is a number from 0 to 50"),
         ({"resign": 3}, "table"),
         ({"openings": {"order": "sorted"}}, "order is one of random, sequential"),
-        ({"engine": {"temperature": -1}}, "Temperature is from 0 to 100"),
+        ({"engine": {"temperature": -1}}, "Temperature is a number from 0 to 100"),
         ({"output": " "}, "output is the name of a folder"),
     ],
 )

@@ -9,7 +9,7 @@ from importlib import import_module
 
 import pytest
 
-from engine.options import spec_of_attribute
+from engine.options import Options
 from engine.selfplay.config import SelfPlayConfig, selfplay_config
 from tests.paths import REPOSITORY
 
@@ -39,7 +39,7 @@ def test_the_options_in_the_table_exist() -> None:
     names = set(re.findall(r"`([a-z_]+)`", section))
     assert len(names) >= 8
     for name in names:
-        spec_of_attribute(name)
+        Options.setting(name)
 
 
 def test_the_settings_in_the_table_exist() -> None:

@@ -1,0 +1,1 @@
+"""How a table of settings is declared, read and shown, by the engine and by the evaluator."""

@@ -1,0 +1,109 @@
+"""Where settings come from: TOML files and flags of a command line, made from the settings' declarations.
+
+A flag wins over the file, the file over the default.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from protocol.settings.spec import Setting, SettingsError, SettingsGroup, settings_of
+
+Group = TypeVar("Group", bound=SettingsGroup)
+
+
+def read_document(path: str | Path) -> dict[str, Any]:
+    """The tables of a TOML file. Raises SettingsError."""
+    import tomllib
+
+    try:
+        with Path(path).open("rb") as file:
+            return tomllib.load(file)
+    except OSError as error:
+        raise SettingsError(f"cannot read {path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path} is not TOML: {error}") from None
+
+
+def read_toml(path: str | Path, base: Group) -> Group:
+    """Settings from a TOML file, on top of `base`. Its tables are for the reader: a key may stand in any.
+
+    Raises SettingsError that names the file.
+    """
+    values: dict[str, object] = {}
+    for key, value in read_document(path).items():
+        values.update(value if isinstance(value, Mapping) else {key: value})
+    try:
+        return base.changed(**values)
+    except SettingsError as error:
+        raise SettingsError(f"{path}: {error}") from None
+
+
+def toml_text(
+    settings: Iterable[Setting], heading: Iterable[str], comment: Callable[[Setting], Iterable[str]]
+) -> str:
+    """A TOML file that shows every setting at its default.
+
+    heading: the lines it begins with. comment: the lines above a setting. Both without the `#`.
+    """
+    import json
+
+    lines = [f"# {line}" for line in heading]
+    section = ""
+    for setting in settings:
+        if setting.section != section:
+            section = setting.section
+            lines += ["", f"[{section}]"]
+        elif not section:
+            lines.append("")
+        lines += [f"# {line}" for line in comment(setting)]
+        lines.append(f"{setting.name} = {json.dumps(setting.default)}")
+    return "\n".join(lines) + "\n"
+
+
+def add_flags(
+    group: argparse._ActionsContainer,
+    settings: Iterable[Setting],
+    *,
+    show_advanced: bool = True,
+    switches: bool = False,
+    quotes: bool = False,
+) -> None:
+    """Give a parser, or a group of its flags, one for every setting.
+
+    switches: --flag and --no-flag instead of --flag true and --flag false. quotes: around default texts.
+    """
+    for setting in settings:
+        default = setting.text(setting.default)
+        if quotes and default and isinstance(setting.default, str):
+            default = f'"{default}"'
+        text = f"{setting.help} (default: {default or ('none' if setting.default == () else 'empty')})"
+        choices = "{" + ",".join(setting.choices) + "}" if setting.choices else setting.name.upper()
+        options: dict[str, Any] = {"metavar": setting.metavar or choices}
+        if isinstance(setting.default, tuple):
+            options["action"] = "append"
+        elif switches and isinstance(setting.default, bool):
+            options = {"action": argparse.BooleanOptionalAction}
+        shown = show_advanced or not setting.advanced
+        options["help"] = text.replace("%", "%%") if shown else argparse.SUPPRESS
+        group.add_argument(setting.flag, dest=f"option_{setting.name}", **options)
+
+
+def from_arguments(arguments: argparse.Namespace, base: Group) -> Group:
+    """The settings that parsed flags and the file of --config stand for, on top of `base`.
+
+    Raises SettingsError.
+    """
+    if getattr(arguments, "config", None):
+        base = read_toml(arguments.config, base)
+    for setting in settings_of(type(base)).values():
+        value = getattr(arguments, f"option_{setting.name}", None)
+        if value is not None:
+            try:
+                base = base.parsed({setting.name: value})
+            except SettingsError as error:
+                raise SettingsError(f"{setting.flag}: {error}") from None
+    return base

@@ -1,0 +1,226 @@
+"""A setting: its name, what it takes, what it is without being set; and dataclasses that consist of settings.
+
+    @dataclass(frozen=True, slots=True)
+    class Limits(SettingsGroup):
+        nodes: int = setting(400, "nodes per move", low=1)
+
+The default's type is the setting's. It is imported before `uciok`: nothing heavy here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from math import inf
+from typing import Any, ClassVar, Self
+
+Value = bool | int | float | str | tuple[str, ...]
+
+UNREACHED = 10**9
+"""Bounds from here on are there for safety; only who has passed one is told of it."""
+
+TRUE, FALSE = ("true", "on", "yes", "1"), ("false", "off", "no", "0")
+
+
+class SettingsError(ValueError):
+    """A setting that does not exist or a value that it cannot take. The message names both."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What one setting is called, what it takes and what it does.
+
+    name: in Python, in TOML and (with dashes) on the command line. title: what messages and UCI call it.
+    low and high bound numbers, inclusive. choices: all that a text may be. zero: a word that stands for 0.
+    section: its table in a TOML file. metavar: what the help of the command line calls its value. An advanced
+    setting is left out of the short help.
+    """
+
+    name: str
+    title: str
+    default: Value
+    help: str
+    section: str
+    low: float
+    high: float
+    choices: tuple[str, ...]
+    zero: str
+    metavar: str
+    advanced: bool
+
+    @property
+    def flag(self) -> str:
+        """The flag of the command line."""
+        return "--" + self.name.replace("_", "-")
+
+    @property
+    def is_number(self) -> bool:
+        return isinstance(self.default, int | float) and not isinstance(self.default, bool)
+
+    @staticmethod
+    def text(value: Value) -> str:
+        """A value as UCI and the command line write it."""
+        if isinstance(value, tuple):
+            return ", ".join(value)
+        return str(value).lower() if isinstance(value, bool) else str(value)
+
+    def parse(self, value: object) -> Value:
+        """As `check`; what is not a text by itself may be given as one, and "<empty>" is the empty text."""
+        if not isinstance(value, str):
+            return self.check(value)
+        text = value.strip()
+        if isinstance(self.default, str):
+            return self.check("" if text == "<empty>" else value)
+        if isinstance(self.default, tuple):
+            return self.check((value,))
+        if isinstance(self.default, bool):
+            return text.lower() in TRUE if text.lower() in TRUE + FALSE else self.check(value)
+        if self.zero and text.lower() == self.zero:
+            return 0
+        return self.check(_finite_number(text))
+
+    def check(self, value: object) -> Value:
+        """Return `value`, if the setting takes it: choices as they are declared, lists as tuples.
+
+        A whole number that stands for a real one stays whole. Raises SettingsError.
+        """
+        taken = self._taken(value)
+        if taken is None:
+            raise SettingsError(f"{self.title} is {self._wanted(value)}, not {shown(value)}")
+        return taken
+
+    def _taken(self, value: object) -> Value | None:
+        """The value as the setting keeps it, None if it is of another type or out of range."""
+        if isinstance(self.default, bool):
+            return value if isinstance(value, bool) else None
+        if isinstance(self.default, int | float):
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                return None
+            if not self.low <= value <= self.high or value == inf:
+                return None
+            if isinstance(self.default, float):
+                return value
+            return int(value) if value == int(value) else None
+        if isinstance(self.default, tuple):
+            texts = isinstance(value, list | tuple) and all(isinstance(item, str) and item for item in value)
+            return tuple(value) if texts and (value or not self.default) else None  # type: ignore[arg-type]
+        if not isinstance(value, str) or not self.choices:
+            return value if isinstance(value, str) else None
+        return next((choice for choice in self.choices if choice.lower() == value.strip().lower()), None)
+
+    def _wanted(self, value: object) -> str:
+        """What the setting takes, in words, for who gave it `value`."""
+        if isinstance(self.default, bool):
+            return "true or false"
+        if isinstance(self.default, tuple):
+            return "a list of at least one text" if self.default else "a list of texts"
+        if isinstance(self.default, str):
+            return f"one of {', '.join(self.choices)}" if self.choices else "a text"
+        kind = "a number" if isinstance(self.default, float) else "a whole number"
+        if self.zero:
+            kind = f"{self.zero} or {kind}"
+        passed = isinstance(value, int | float) and inf > value > self.high
+        if self.high < UNREACHED or passed:
+            return f"{kind} from {_number(self.low)} to {_number(self.high)}"
+        return f"{kind} from {_number(self.low)} on"
+
+
+def setting(
+    default: Value,
+    help: str = "",
+    *,
+    title: str = "",
+    section: str = "",
+    low: float = 0,
+    high: float = inf,
+    choices: tuple[str, ...] = (),
+    zero: str = "",
+    metavar: str = "",
+    advanced: bool = False,
+) -> Any:
+    """A dataclass field that is a setting, see Setting. section: begins one, which later fields belong to."""
+    declared = (title, default, help, section, low, high, choices, zero, metavar, advanced)
+    return field(default=default, metadata={"setting": declared})
+
+
+_DECLARED: dict[type, Mapping[str, Setting]] = {}
+
+
+def settings_of(kind: type[Any]) -> Mapping[str, Setting]:
+    """The settings among the fields of a dataclass by name, in the order in which they are declared."""
+    if kind not in _DECLARED:
+        settings: dict[str, Setting] = {}
+        section = ""
+        for entry in fields(kind):
+            if "setting" in entry.metadata:
+                title, default, help, begun, *rest = entry.metadata["setting"]
+                section = begun or section
+                settings[entry.name] = Setting(entry.name, title or entry.name, default, help, section, *rest)
+        _DECLARED[kind] = settings
+    return _DECLARED[kind]
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsGroup:
+    """Base of a dataclass whose fields all are settings. noun: what messages call one of them."""
+
+    noun: ClassVar[str] = "setting"
+
+    @classmethod
+    def setting(cls, name: str) -> Setting:
+        """The setting of a name. Raises SettingsError, which names the nearest one."""
+        settings = settings_of(cls)
+        if name not in settings:
+            raise unknown(cls.noun, name, settings)
+        return settings[name]
+
+    def changed(self, **values: object) -> Self:
+        """A copy with the given values. Raises SettingsError for unknown names and bad values."""
+        return self._with({name: self.setting(name).check(value) for name, value in values.items()})
+
+    def parsed(self, values: Mapping[str, object]) -> Self:
+        """As `changed`; values may be given as texts."""
+        return self._with({name: self.setting(name).parse(value) for name, value in values.items()})
+
+    def _with(self, checked: Mapping[str, Value]) -> Self:
+        defaults = settings_of(type(self))
+        exact: dict[str, Any] = {
+            name: float(value) if isinstance(defaults[name].default, float) else value  # type: ignore[arg-type]
+            for name, value in checked.items()
+        }
+        return replace(self, **exact)
+
+
+def unknown(noun: str, name: str, known: Iterable[str]) -> SettingsError:
+    """The error for a name that nothing has. It says which known name is the nearest, else all if few are."""
+    from difflib import get_close_matches
+
+    names = list(known)
+    near = get_close_matches(name, names, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    if not near and len(names) <= 20:
+        hint = f" (known are {', '.join(names)})"
+    return SettingsError(f"no such {noun}: {shown(name)}{hint}")
+
+
+def shown(value: object) -> str:
+    """A value as messages show it, at most 60 characters."""
+    text = repr(list(value) if isinstance(value, tuple) else value)
+    return text if len(text) <= 60 else text[:57] + "…"
+
+
+def _finite_number(text: str) -> float | str:
+    """The number that a text stands for, whole if it can be; the text itself if there is none."""
+    for kind in (int, float):
+        try:
+            number: float = kind(text)
+        except ValueError:
+            continue
+        if -inf < number < inf:
+            return number
+    return text
+
+
+def _number(value: float) -> str:
+    """A bound as messages show it."""
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.15g}"
