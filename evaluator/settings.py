@@ -24,6 +24,7 @@ class Settings(SettingsGroup):
         (),
         "lc0 network file to serve; repeat for several, the first is the default one. Without any, the "
         "network that comes with the program",
+        low=1,
         metavar="FILE",
     )
     policy_head: str = setting(
@@ -36,6 +37,7 @@ class Settings(SettingsGroup):
         ("auto",),
         "what runs the networks, as NAME or NAME:option=value,option=value; repeat for several devices "
         "side by side",
+        low=1,
         metavar="NAME",
     )
     threads: int = setting(0, "CPU threads of a backend; 0 lets it choose", metavar="N")
@@ -43,6 +45,7 @@ class Settings(SettingsGroup):
         (),
         "where to listen, as tcp://HOST:PORT or ipc://PATH; repeat for several. Without any, this user's "
         "well-known ipc socket and tcp://127.0.0.1:5577",
+        low=1,
         metavar="ADDRESS",
     )
     max_request: int = setting(4096, "most positions in one request", low=1, metavar="POSITIONS")

@@ -144,7 +144,7 @@ def config_of_arguments(arguments: argparse.Namespace) -> MatchConfig:
     from engine.settings.tables import merge, parse_pairs, parse_settings
     from protocol.settings.sources import read_document
 
-    place = arguments.config_file or "match"
+    source = arguments.config_file or "match"
     document: dict[str, Any] = read_document(arguments.config_file) if arguments.config_file else {}
     flags: dict[str, Any] = {"defaults": given_options(arguments), "openings": {}, "adjudication": {}}
     if arguments.each:
@@ -183,7 +183,7 @@ def config_of_arguments(arguments: argparse.Namespace) -> MatchConfig:
         document["player"] = [*(given if isinstance(given, list) else [given]), *players]
     if "output" not in document and arguments.config_file:
         document["output"] = Path(arguments.config_file).stem
-    return match_config(document, place)
+    return match_config(document, source)
 
 
 def _rule(text: str, flag: str) -> dict[str, Any]:

@@ -12,11 +12,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import Literal, Protocol
+from typing import Literal, Protocol, get_args
 
 import chess
 import chess.pgn
 import chess.polyglot
+
+from protocol.settings.spec import UNREACHED, setting
 
 Order = Literal["random", "sequential"]
 
@@ -33,7 +35,7 @@ TAG_LINE = re.compile(r'^\[\w+\s+".*"\]\s*$', re.MULTILINE)
 
 
 class OpeningError(ValueError):
-    """Openings that cannot be read or played. The message names file and place."""
+    """Openings that cannot be read or played. The message names file and line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +61,10 @@ class OpeningSettings:
     positions; "startpos" is the initial position alone. plies: how much of a line is played at most, 0 is
     all of it. start: the first one to take in sequential order, from 1."""
 
-    file: str = ""
-    order: Order = "random"
-    plies: int = 0
-    start: int = 1
+    file: str = setting("")
+    order: Order = setting("random", choices=get_args(Order))
+    plies: int = setting(0, high=1000)
+    start: int = setting(1, low=1, high=UNREACHED)
 
 
 class _Source(Protocol):
@@ -165,22 +167,22 @@ class _EpdLines:
 
     def __getitem__(self, index: int) -> Opening:
         number, line = self._lines[index]
-        place = f"{self._path.name}:{number}"
+        source = f"{self._path.name}:{number}"
         fields = line.split()
         board = chess.Board(None, chess960=self._chess960)
-        name = place
+        name = source
         try:
             if len(fields) == 6 and fields[4].isdigit() and fields[5].isdigit():
                 board.set_fen(line)
             else:
-                name = str(board.set_epd(line).get("id") or place)
+                name = str(board.set_epd(line).get("id") or source)
         except (ValueError, IndexError) as error:
-            raise OpeningError(f"{place}: {error}") from None
-        _check_castling(board, place)
+            raise OpeningError(f"{source}: {error}") from None
+        _check_castling(board, source)
         return Opening(name, board.fen())
 
 
-def _check_castling(board: chess.Board, place: str) -> None:
+def _check_castling(board: chess.Board, source: str) -> None:
     """Rights that only Chess960 knows would be lost in silence. Raises OpeningError."""
     if board.chess960:
         return
@@ -188,7 +190,7 @@ def _check_castling(board: chess.Board, place: str) -> None:
     other.chess960 = True
     if other.clean_castling_rights() != board.clean_castling_rights():
         raise OpeningError(
-            f"{place}: castling in {other.fen()} is that of Chess960, which is not played (--chess960)"
+            f"{source}: castling in {other.fen()} is that of Chess960, which is not played (--chess960)"
         )
 
 
@@ -224,18 +226,18 @@ class _PgnGames:
 
     def __getitem__(self, index: int) -> Opening:
         line, text = self._games[index]
-        place = f"{self._path.name}:{line}"
+        source = f"{self._path.name}:{line}"
         game = chess.pgn.read_game(io.StringIO(text), Visitor=_QuietGameBuilder)
         if game is None:
-            raise OpeningError(f"{place}: no game here")
+            raise OpeningError(f"{source}: no game here")
         if game.errors:
-            raise OpeningError(f"{place}: {game.errors[0]}")
+            raise OpeningError(f"{source}: {game.errors[0]}")
         if type(game.board()) is not chess.Board or (game.board().chess960 and not self._chess960):
-            raise OpeningError(f"{place}: this game is {game.headers.get('Variant')}, the match is not")
+            raise OpeningError(f"{source}: this game is {game.headers.get('Variant')}, the match is not")
         headers = game.headers
         names = [headers.get(tag, "") for tag in ("ECO", "Opening", "Variation")]
         event = headers.get("Event", "?")
-        name = " ".join(name for name in names if name and name != "?") or (event if event != "?" else place)
+        name = " ".join(name for name in names if name and name != "?") or (event if event != "?" else source)
         board = game.board()
         board.chess960 = self._chess960
         start = None if board.fen() == chess.STARTING_FEN else board.fen()

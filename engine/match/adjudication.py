@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import chess
 import chess.syzygy
 
 from engine.games.record import MoveRecord, Reason, Result
+from protocol.settings.spec import UNREACHED, setting
 
 TablebaseResults = Literal["all", "wins", "draws"]
 
@@ -22,9 +23,9 @@ class ResignRule:
     """A player that calls its own position `score` centipawns lost for `moves` moves in a row has lost;
     two_sided: if the opponent says so as well."""
 
-    score: int = 600
-    moves: int = 4
-    two_sided: bool = False
+    score: int = setting(600, high=100_000)
+    moves: int = setting(4, low=1, high=UNREACHED)
+    two_sided: bool = setting(False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +33,9 @@ class DrawRule:
     """From move `from_move` on the game is drawn when both players call it within `score` centipawns of
     equal for `moves` moves in a row, without a capture or pawn move."""
 
-    from_move: int = 40
-    moves: int = 8
-    score: int = 10
+    from_move: int = setting(40, high=UNREACHED)
+    moves: int = setting(8, low=1, high=UNREACHED)
+    score: int = setting(10, high=100_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +44,10 @@ class TablebaseRule:
     results: which ones count. ignore_fifty_moves: a win that takes too long for the 50-move rule counts as
     one."""
 
-    paths: tuple[str, ...]
-    men: int = 0
-    results: TablebaseResults = "all"
-    ignore_fifty_moves: bool = False
+    paths: tuple[str, ...] = setting(())
+    men: int = setting(0, high=7)
+    results: TablebaseResults = setting("all", choices=get_args(TablebaseResults))
+    ignore_fifty_moves: bool = setting(False)
 
 
 @dataclass(frozen=True, slots=True)

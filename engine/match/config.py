@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from engine.games.identity import options_identity
 from engine.games.openings import OpeningSettings
@@ -17,6 +17,7 @@ from engine.match.results.sprt import Sprt
 from engine.match.schedule import Format, Schedule
 from engine.match.timecontrol import TimeControl
 from engine.options import Options
+from protocol.settings.spec import UNREACHED, setting
 
 MAX_WORKERS = 1024
 
@@ -45,7 +46,7 @@ class PlayerConfig:
 
 @dataclass(frozen=True, slots=True)
 class OutputFiles:
-    """Where results go. plot: "" for none; the others always have a name."""
+    """Where results go. plot: None draws none; the others always have a name."""
 
     journal: Path
     pgn: Path
@@ -65,21 +66,21 @@ class MatchConfig:
     """
 
     players: tuple[PlayerConfig, ...]
-    event: str = "Wavefront match"
-    format: Format = "round-robin"
-    games: int = 100
-    pairs: bool = True
-    seed: int = 1
-    chess960: bool = False
-    concurrency: int = 0
-    workers: int = 0
-    time_margin_ms: int = 100
-    stall_seconds: float = 120.0
+    event: str = setting("Wavefront match")
+    format: Format = setting("round-robin", choices=get_args(Format))
+    games: int = setting(100, low=1, high=UNREACHED)
+    pairs: bool = setting(True)
+    seed: int = setting(1, high=2**63)
+    chess960: bool = setting(False)
+    concurrency: int = setting(0, high=4096)
+    workers: int = setting(0, high=MAX_WORKERS, zero="auto")
+    time_margin_ms: int = setting(100, high=10**6)
+    stall_seconds: float = setting(120.0, low=0.1, high=1e6)
     openings: OpeningSettings = field(default_factory=OpeningSettings)
     adjudication: Adjudication = field(default_factory=Adjudication)
     sprt: Sprt | None = None
-    output: str = ""
-    plot: str = ""
+    output: str = setting("")
+    plot: str = setting("")
 
     @property
     def schedule(self) -> Schedule:

@@ -10,10 +10,9 @@ from typing import Any
 from engine.games.identity import options_identity
 from engine.games.openings import OpeningSettings
 from engine.match.config import MAX_WORKERS
-from engine.match.configfile import opening_settings, with_options
 from engine.options import Options
 from engine.settings.tables import Table
-from protocol.settings.spec import SettingsError
+from protocol.settings.spec import UNREACHED, SettingsError, setting
 
 SELFPLAY_OPTIONS = Options(
     hash=2,
@@ -47,10 +46,10 @@ class Resignation:
     would not have been lost.
     """
 
-    percent: float = 2.0
-    moves: int = 2
-    earliest_move: int = 1
-    playthrough: float = 20.0
+    percent: float = setting(2.0, high=50)
+    moves: int = setting(2, low=1, high=1000)
+    earliest_move: int = setting(1, low=1, high=10_000)
+    playthrough: float = setting(20.0, high=100)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,19 +66,19 @@ class SelfPlayConfig:
     """
 
     options: Options = SELFPLAY_OPTIONS
-    games: int = 1000
-    nodes: int = 800
-    nodes_spread: float = 0.0
-    reuse_tree: bool = False
-    max_plies: int = 450
-    random_plies: int = 0
-    concurrency: int = 0
-    workers: int = 0
-    time_limit_s: float = 0.0
-    seed: int = 1
+    games: int = setting(1000, high=UNREACHED)
+    nodes: int = setting(800, low=1, high=UNREACHED)
+    nodes_spread: float = setting(0.0, high=1)
+    reuse_tree: bool = setting(False)
+    max_plies: int = setting(450, low=1, high=10_000)
+    random_plies: int = setting(0, high=1000)
+    concurrency: int = setting(0, high=4096)
+    workers: int = setting(0, high=MAX_WORKERS, zero="auto")
+    time_limit_s: float = setting(0.0, high=1e9)
+    seed: int = setting(1, high=2**63)
     openings: OpeningSettings = field(default_factory=OpeningSettings)
     resign: Resignation = field(default_factory=Resignation)
-    output: str = "selfplay"
+    output: str = setting("selfplay")
 
     def identity(self) -> dict[str, Any]:
         """All that games depend on, as JSON data: games that differ here are not mixed in one folder.
@@ -97,48 +96,20 @@ class SelfPlayConfig:
         return identity
 
 
-def selfplay_config(document: Mapping[str, Any], place: str) -> SelfPlayConfig:
-    """The configuration that tables stand for. place: names their source in messages.
+def selfplay_config(document: Mapping[str, Any], source: str) -> SelfPlayConfig:
+    """The configuration that tables stand for. source: what messages call where they came from.
 
-    Raises OptionError, which names the key.
+    Raises SettingsError, which names the key.
     """
-    root = Table(place, document)
-    options = SELFPLAY_OPTIONS
+    root = Table(source, document)
     engine = root.table("engine")
-    if engine is not None:
-        options = with_options(options, engine.rest(), engine.place)
-    default = SelfPlayConfig()
     config = SelfPlayConfig(
-        options=options,
-        games=root.whole("games", default.games, 0),
-        nodes=root.whole("nodes", default.nodes, 1),
-        nodes_spread=root.number("nodes_spread", default.nodes_spread, 0, 1),
-        reuse_tree=root.flag("reuse_tree", default.reuse_tree),
-        max_plies=root.whole("max_plies", default.max_plies, 1, 10_000),
-        random_plies=root.whole("random_plies", default.random_plies, 0, 1000),
-        concurrency=root.whole("concurrency", default.concurrency, 0, 4096),
-        workers=root.whole_or_auto("workers", MAX_WORKERS),
-        time_limit_s=root.number("time_limit_s", default.time_limit_s, 0, 1e9),
-        seed=root.whole("seed", default.seed, 0, 2**63),
-        openings=opening_settings(root.table("openings")),
-        resign=_resignation(root.table("resign")),
-        output=root.text("output", default.output),
+        options=engine.rest_over(SELFPLAY_OPTIONS) if engine is not None else SELFPLAY_OPTIONS,
+        openings=root.part("openings", OpeningSettings),
+        resign=root.part("resign", Resignation),
+        **root.settings(SelfPlayConfig),
     )
     root.end()
     if not config.output.strip():
-        raise SettingsError(f"{place}: output is the name of a folder, not empty")
+        raise SettingsError(f"{source}: output is the name of a folder, not empty")
     return config
-
-
-def _resignation(table: Table | None) -> Resignation:
-    default = Resignation()
-    if table is None:
-        return default
-    resign = Resignation(
-        percent=table.number("percent", default.percent, 0, 50),
-        moves=table.whole("moves", default.moves, 1, 1000),
-        earliest_move=table.whole("earliest_move", default.earliest_move, 1, 10_000),
-        playthrough=table.number("playthrough", default.playthrough, 0, 100),
-    )
-    table.end()
-    return resign

@@ -6,13 +6,23 @@ A flag wins over the file, the file over the default.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 from protocol.settings.spec import Setting, SettingsError, SettingsGroup, settings_of
 
 Group = TypeVar("Group", bound=SettingsGroup)
+
+
+@contextmanager
+def source_named(source: object) -> Iterator[None]:
+    """Turn a ValueError from inside into a SettingsError that names the file or flag it came from."""
+    try:
+        yield
+    except ValueError as error:
+        raise SettingsError(f"{source}: {error}") from None
 
 
 def read_document(path: str | Path) -> dict[str, Any]:
@@ -36,10 +46,8 @@ def read_toml(path: str | Path, base: Group) -> Group:
     values: dict[str, object] = {}
     for key, value in read_document(path).items():
         values.update(value if isinstance(value, Mapping) else {key: value})
-    try:
+    with source_named(path):
         return base.changed(**values)
-    except SettingsError as error:
-        raise SettingsError(f"{path}: {error}") from None
 
 
 def toml_text(
@@ -102,8 +110,6 @@ def from_arguments(arguments: argparse.Namespace, base: Group) -> Group:
     for setting in settings_of(type(base)).values():
         value = getattr(arguments, f"option_{setting.name}", None)
         if value is not None:
-            try:
+            with source_named(setting.flag):
                 base = base.parsed({setting.name: value})
-            except SettingsError as error:
-                raise SettingsError(f"{setting.flag}: {error}") from None
     return base

@@ -31,9 +31,9 @@ class Setting:
     """What one setting is called, what it takes and what it does.
 
     name: in Python, in TOML and (with dashes) on the command line. title: what messages and UCI call it.
-    low and high bound numbers, inclusive. choices: all that a text may be. zero: a word that stands for 0.
-    section: its table in a TOML file. metavar: what the help of the command line calls its value. An advanced
-    setting is left out of the short help.
+    low and high bound a number, inclusive, and the length of each text in a list. choices: all that a text
+    may be. zero: a word that stands for 0. section: its table in a TOML file. metavar: what the help of the
+    command line calls its value. An advanced setting is left out of the short help.
     """
 
     name: str
@@ -102,8 +102,10 @@ class Setting:
                 return value
             return int(value) if value == int(value) else None
         if isinstance(self.default, tuple):
-            texts = isinstance(value, list | tuple) and all(isinstance(item, str) and item for item in value)
-            return tuple(value) if texts and (value or not self.default) else None  # type: ignore[arg-type]
+            if not isinstance(value, list | tuple) or (self.default and not value):
+                return None
+            texts = [item for item in value if isinstance(item, str) and self.low <= len(item) <= self.high]
+            return tuple(texts) if len(texts) == len(value) else None
         if not isinstance(value, str) or not self.choices:
             return value if isinstance(value, str) else None
         return next((choice for choice in self.choices if choice.lower() == value.strip().lower()), None)
@@ -113,7 +115,9 @@ class Setting:
         if isinstance(self.default, bool):
             return "true or false"
         if isinstance(self.default, tuple):
-            return "a list of at least one text" if self.default else "a list of texts"
+            return ("a list of at least one text" if self.default else "a list of texts") + (
+                ", none of them empty" if self.low == 1 else ""
+            )
         if isinstance(self.default, str):
             return f"one of {', '.join(self.choices)}" if self.choices else "a text"
         kind = "a number" if isinstance(self.default, float) else "a whole number"

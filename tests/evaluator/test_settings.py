@@ -22,7 +22,8 @@ def parse(*arguments: str) -> Settings:
 def test_the_shipped_file_shows_every_default() -> None:
     text = (REPOSITORY / "configs" / "evaluator.toml").read_text("utf-8")
     assert text == default_toml(), (
-        "make it anew: python -c 'from evaluator.settings import default_toml as text; print(text(), end=\"\")'"
+        "make it anew: python -c "
+        "'from evaluator.settings import default_toml; print(default_toml(), end=\"\")'"
     )
     shown = {name: tuple(v) if isinstance(v, list) else v for name, v in tomllib.loads(text).items()}
     assert shown == {name: setting.default for name, setting in settings_of(Settings).items()}
@@ -54,8 +55,9 @@ def test_repeated_flags_make_a_list() -> None:
         ("threads = -1", "threads is a whole number from 0 on, not -1"),
         ('threads = "1"', "threads is a whole number from 0 on, not '1'"),
         ("backend = []", "backend is a list of at least one text"),
-        ('backend = "onnx"', "backend is a list of at least one text, not 'onnx'"),
+        ('backend = "onnx"', "backend is a list of at least one text, none of them empty, not 'onnx'"),
         ("address = [1]", "address is a list of texts"),
+        ('address = [""]', "address is a list of texts, none of them empty"),
         ("metrics_port = 70000", "metrics_port is a whole number from 0 to 65,535, not 70000"),
         ("play_latency_ms = nan", "play_latency_ms is a number from 0.1 on, not nan"),
         ("play_latency_ms = inf", "play_latency_ms is a number from 0.1 on, not inf"),

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import log, sqrt
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from engine.match.results.likelihood import Floats, likeliest_with_mean, likeliest_with_t_value, regularised
 from engine.match.results.statistics import GAME_SCORES, NORMALISED_ELO, PAIR_SCORES, Tally, score_of_elo
+from protocol.settings.spec import setting
 
 EloModel = Literal["logistic", "normalised"]
 Decision = Literal["continue", "H0", "H1"]
@@ -29,11 +30,11 @@ Decision = Literal["continue", "H0", "H1"]
 class Sprt:
     """A test. elo0 < elo1; alpha and beta: probabilities of the two wrong decisions, each between 0 and ½."""
 
-    elo0: float
-    elo1: float
-    alpha: float = 0.05
-    beta: float = 0.05
-    model: EloModel = "logistic"
+    elo0: float = setting(0.0, low=-1000, high=1000)
+    elo1: float = setting(5.0, low=-1000, high=1000)
+    alpha: float = setting(0.05, high=1)
+    beta: float = setting(0.05, high=1)
+    model: EloModel = setting("logistic", choices=get_args(EloModel))
 
     def __post_init__(self) -> None:
         if not self.elo0 < self.elo1:

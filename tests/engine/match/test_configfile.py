@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import tomllib
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,7 +17,6 @@ from engine.match.configfile import DEFAULT_TIME, match_config
 from engine.match.results.sprt import Sprt
 from engine.match.timecontrol import TimeControl
 from engine.options import Options
-from engine.settings.tables import parse_pairs
 from protocol.settings.sources import read_document
 from protocol.settings.spec import SettingsError
 from tests.paths import REPOSITORY
@@ -247,6 +245,10 @@ def test_the_file_in_configs_shows_the_defaults() -> None:
         ('[[player]]\nname = "x"\n[[player]]\nname = "x"', "match.toml: two players are called 'x'"),
         ("player = 5", "player 1 is a table|two players"),
         ("[sprt]\n" + TWO + "[[player]]\n", "between two players, not 3"),
+        ("[sprt]\nalpha = 0.7\n" + TWO, r"match.toml: \[sprt\]: alpha is between 0 and 0.5"),
+        ("[[player]]\n[[player]]\nprogram = 'x'\nargs = '\"'", "player 2: No closing quotation"),
+        ('[[player]]\n[[player]]\ndirectory = "x"', "player 2: directory belongs to a program"),
+        ('[[player]]\n[[player]]\nprogram = "x"\nHash = [1]', "player 2: Hash is a text, a number"),
     ],
 )
 def test_mistakes_are_named(text: str, message: str) -> None:
@@ -254,41 +256,11 @@ def test_mistakes_are_named(text: str, message: str) -> None:
         from_toml(text)
 
 
-def test_files_that_are_no_toml_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "bad.toml"
-    path.write_text("games = = 3", "utf-8")
-    with pytest.raises(SettingsError, match=r"bad\.toml is not TOML"):
-        read_document(path)
-    with pytest.raises(SettingsError, match=r"cannot read .*nowhere\.toml"):
-        read_document(tmp_path / "nowhere.toml")
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("a=1,b=2", {"a": "1", "b": "2"}),
-        ("net.pb.gz,nodes=2", {"": "net.pb.gz", "nodes": "2"}),
-        ('args="-a,-b",x=y', {"args": "-a,-b", "x": "y"}),
-        ("Skill Level=5,flag", {"Skill Level": "5", "flag": "true"}),
-        (r"weights=C:\nets\a.pb.gz", {"weights": r"C:\nets\a.pb.gz"}),
-        ("x=a=b", {"x": "a=b"}),
-        ("", {}),
-    ],
-)
-def test_tables_on_the_command_line(text: str, expected: dict[str, Any]) -> None:
-    assert parse_pairs(text, "--player") == expected
-
-
 def test_a_flag_s_first_key_may_have_no_value() -> None:
     config = from_flags("--player", "name=a", "--player", "name=b", "--resign", "two_sided,moves=3")
     assert config.adjudication.resign == ResignRule(moves=3, two_sided=True)
     with pytest.raises(SettingsError, match=r"\[sprt\]: no such key: 'elo'; did you mean 'elo[01]'"):
         from_flags("--player", "name=a", "--player", "name=b", "--sprt", "elo")
-
-
-def test_an_open_quote_is_named() -> None:
-    with pytest.raises(SettingsError, match="--player"):
-        parse_pairs('args="x', "--player")
 
 
 def test_the_number_of_processes_is_a_number_or_auto() -> None:
