@@ -27,7 +27,7 @@ DEFAULT_TIME = TimeControl(nodes=400)
 
 
 @dataclass(frozen=True, slots=True)
-class _Limits:
+class _LimitKeys:
     """The keys of limits, in [defaults] and [[player]]. Those that are not given do not limit."""
 
     tc: str = setting("")
@@ -37,7 +37,7 @@ class _Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class _Player:
+class _PlayerKeys:
     """The keys of [[player]] that are neither limits nor options."""
 
     name: str = setting("")
@@ -47,7 +47,7 @@ class _Player:
 
 
 @dataclass(frozen=True, slots=True)
-class _Adjudication:
+class _AdjudicationKeys:
     """The keys of [adjudication] that are no tables."""
 
     max_moves: int = setting(0, high=10_000)
@@ -84,7 +84,7 @@ def _adjudication(table: Table | None) -> Adjudication:
     adjudication = Adjudication(
         resign=table.rule("resign", ResignRule),
         draw=table.rule("draw", DrawRule),
-        max_moves=table.settings(_Adjudication).get("max_moves") or None,
+        max_moves=table.settings(_AdjudicationKeys).get("max_moves") or None,
         tablebase=table.rule("tablebase", TablebaseRule),
     )
     table.end()
@@ -110,7 +110,7 @@ def _players(
 
 def _player(table: Table, default_time: TimeControl, default_options: Options) -> PlayerConfig:
     time = _time(table) or default_time
-    player = _Player(**table.settings(_Player))
+    player = _PlayerKeys(**table.settings(_PlayerKeys))
     own_table = table.table("options")
     given = table.rest() | (own_table.rest() if own_table is not None else {})
     with source_named(table.source):
@@ -145,7 +145,7 @@ def _uci_value(key: str, value: object) -> UciValue:
 
 def _time(table: Table) -> TimeControl | None:
     """The limits in a table, None if there are none."""
-    limits = table.settings(_Limits)
+    limits = table.settings(_LimitKeys)
     if not limits:
         return None
     clock: tuple[int | None, int, int | None] = (None, 0, None)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from math import inf
+from sys import float_info
 from typing import Any, ClassVar, Self
 
 Value = bool | int | float | str | tuple[str, ...]
@@ -96,7 +96,7 @@ class Setting:
         if isinstance(self.default, int | float):
             if isinstance(value, bool) or not isinstance(value, int | float):
                 return None
-            if not self.low <= value <= self.high or value == inf:
+            if not self.low <= value <= self.high:
                 return None
             if isinstance(self.default, float):
                 return value
@@ -123,7 +123,7 @@ class Setting:
         kind = "a number" if isinstance(self.default, float) else "a whole number"
         if self.zero:
             kind = f"{self.zero} or {kind}"
-        passed = isinstance(value, int | float) and inf > value > self.high
+        passed = isinstance(value, int | float) and float_info.max > value > self.high
         if self.high < UNREACHED or passed:
             return f"{kind} from {_number(self.low)} to {_number(self.high)}"
         return f"{kind} from {_number(self.low)} on"
@@ -136,7 +136,7 @@ def setting(
     title: str = "",
     section: str = "",
     low: float = 0,
-    high: float = inf,
+    high: float = float_info.max,
     choices: tuple[str, ...] = (),
     zero: str = "",
     metavar: str = "",
@@ -164,9 +164,10 @@ def settings_of(kind: type[Any]) -> Mapping[str, Setting]:
     return _DECLARED[kind]
 
 
-@dataclass(frozen=True, slots=True)
 class SettingsGroup:
-    """Base of a dataclass whose fields all are settings. noun: what messages call one of them."""
+    """Base of a frozen dataclass whose fields all are settings. noun: what messages call one of them."""
+
+    __slots__ = ()
 
     noun: ClassVar[str] = "setting"
 
@@ -192,7 +193,7 @@ class SettingsGroup:
             name: float(value) if isinstance(defaults[name].default, float) else value  # type: ignore[arg-type]
             for name, value in checked.items()
         }
-        return replace(self, **exact)
+        return replace(self, **exact)  # type: ignore[type-var]  # the base is no dataclass, its classes are
 
 
 def unknown(noun: str, name: str, known: Iterable[str]) -> SettingsError:
@@ -220,7 +221,7 @@ def _finite_number(text: str) -> float | str:
             number: float = kind(text)
         except ValueError:
             continue
-        if -inf < number < inf:
+        if abs(number) <= float_info.max:
             return number
     return text
 

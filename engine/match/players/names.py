@@ -9,14 +9,14 @@ from pathlib import Path
 from engine.match.config import PlayerConfig
 
 MAX_DISTINCTION = 40
-"""Characters of options in a name that was not given; more say less than a number."""
+"""Most characters of limits and options in a name that was not given; beyond that a number says more."""
 
 UNTOLD = ("weights", "evaluator", "threads", "log_file")
-"""Options that are no part of a name: long, or not what a player is."""
+"""Options that names leave out: their values are long, or do not change how the player plays."""
 
 
 def named(players: Sequence[PlayerConfig]) -> tuple[PlayerConfig, ...]:
-    """Players that all have a name, each another one. Raises ValueError if two were given the same."""
+    """The players, each with a name of its own. Raises ValueError if two were given the same one."""
     given = [player.name for player in players if player.name]
     for name in given:
         if given.count(name) > 1:
@@ -40,7 +40,7 @@ def named(players: Sequence[PlayerConfig]) -> tuple[PlayerConfig, ...]:
 
 
 def _distinction(player: PlayerConfig, alike: Sequence[PlayerConfig]) -> str:
-    """What the player has that differs among those which would have the same name; "" if that is much."""
+    """The limits and options in which players of the same base name differ; "" if they are too long."""
     traits = [_traits(other) for other in alike]
     differing = {
         key for trait in traits for key in trait if any(other.get(key) != trait[key] for other in traits)
@@ -50,8 +50,8 @@ def _distinction(player: PlayerConfig, alike: Sequence[PlayerConfig]) -> str:
 
 
 def _traits(player: PlayerConfig) -> dict[str, str]:
-    """The limits and the options of a player in words, by key. Options at their default are there too, for
-    the player that is compared with another one."""
+    """The limits and the options of a player in words, by key. Options at their default are included, since
+    another player may have set them."""
     options: Mapping[str, object] = player.uci_options if player.is_program else asdict(player.options)
     return {"": str(player.time)} | {
         key: f"{key}={value:g}" if isinstance(value, float) else f"{key}={value}"

@@ -21,11 +21,12 @@ class Kitchen(SettingsGroup):
     plates: int = setting(4, title="Plates", low=1, high=24)
     minutes: float = setting(10.0, high=UNREACHED)
     burners: int = setting(0, high=8, zero="auto")
+    grams: float = setting(1.0)
 
 
 def test_a_section_begins_with_a_setting_and_holds_for_the_next_ones() -> None:
     sections = [declared.section for declared in settings_of(Kitchen).values()]
-    assert sections == ["people"] * 3 + ["work"] * 5
+    assert sections == ["people"] * 3 + ["work"] * 6
 
 
 @pytest.mark.parametrize(
@@ -67,10 +68,12 @@ def test_a_text_stands_for_a_value(name: str, given: object, value: object) -> N
         ("minutes", "nan", "minutes is a number from 0 on, not 'nan'"),
         ("minutes", float("inf"), "minutes is a number from 0 on, not inf"),
         ("minutes", 2 * UNREACHED, "minutes is a number from 0 to 1,000,000,000, not 2000000000"),
+        ("grams", float("inf"), "grams is a number from 0 on, not inf"),
+        ("grams", 10**400, "grams is a number from 0 on, not 1000"),
         ("burners", "many", "burners is auto or a whole number from 0 to 8, not 'many'"),
         ("cook", ["x" * 100], "cook is a text, not .{57}…$"),
         ("plate", 1, "no such knob: 'plate'; did you mean 'plates'"),
-        ("xyz", 1, "no such knob: 'xyz' .known are cook, helpers, .*burners."),
+        ("xyz", 1, "no such knob: 'xyz' .known are cook, helpers, .*burners, grams."),
     ],
 )
 def test_what_is_wrong_is_said_with_what_is_right(name: str, given: object, message: str) -> None:
