@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from engine._core import Batch, Game, evaluate_randomly
-from tests.engine.core.search_helpers import children_by_move, game, new_tree, search
+from tests.engine.core.tree.search_helpers import children_by_move, game, new_tree, search
 
 CPUCT, BASE, FACTOR, FPU_REDUCTION, TEMPERATURE = 1.745, 38739.0, 3.894, 0.33, 1.359
 

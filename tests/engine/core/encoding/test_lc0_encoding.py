@@ -13,9 +13,9 @@ import pytest
 from engine._core import Game, encode, policy_index, policy_move, policy_moves
 from engine.evaluation.encoding import encode_games
 from protocol.batch import POSITION_DTYPE, PositionBatch
-from tests.engine.core import reference_encoder
-from tests.engine.core.games import random_games
-from tests.engine.core.reference_encoder import FILLS, FORMATS
+from tests.engine.core.chess.games import random_games
+from tests.engine.core.encoding import reference_encoder
+from tests.engine.core.encoding.reference_encoder import FILLS, FORMATS
 from tests.paths import DATA
 
 LC0 = DATA / "lc0"

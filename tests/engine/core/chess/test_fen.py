@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine._core import Game, encode
-from tests.engine.core.games import STARTS
+from tests.engine.core.chess.games import STARTS
 
 START = "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR"
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine._core import Game
-from tests.engine.core.games import STARTS
+from tests.engine.core.chess.games import STARTS
 
 CASTLING = "r3k2r/8/8/8/8/8/8/R3K2R w KQkq - 0 1"
 PROMOTION = "8/P6k/8/8/8/8/8/K7 w - - 0 1"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from engine._core import Batch, Game, SearchParams, Tree
+from engine._core import Batch, ChildInfo, Game, Proof, RootInfo, SearchParams, Tree
+
+MIDDLEGAME = "r1bqk2r/pppp1ppp/2n2n2/2b1p3/2B1P3/2N2N2/PPPP1PPP/R1BQK2R w KQkq - 6 5"
 
 
 def params(**settings: object) -> SearchParams:
@@ -41,5 +43,11 @@ def search(tree: Tree, visits: int, batch_size: int = 32) -> None:
             return
 
 
-def children_by_move(tree: Tree) -> dict[str, object]:
+def children_by_move(tree: Tree) -> dict[str, ChildInfo]:
     return {child.move: child for child in tree.children()}
+
+
+def proof_of(found: RootInfo | ChildInfo) -> Proof:
+    """The proof that the root or a root move is known to have."""
+    assert found.proof is not None
+    return found.proof

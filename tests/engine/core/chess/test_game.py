@@ -10,7 +10,7 @@ import chess
 import pytest
 
 from engine._core import Game
-from tests.engine.core.games import random_games
+from tests.engine.core.chess.games import random_games
 
 
 def play(*moves: str, fen: str | None = None, chess960: bool = False) -> Game:

@@ -1,0 +1,68 @@
+"""Ends of the game in the tree, and the proofs that follow from them."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine._core import Batch
+from tests.engine.core.tree.search_helpers import children_by_move, game, new_tree, proof_of, search
+
+
+@pytest.mark.parametrize(
+    ("fen", "value", "plies", "best"),
+    [
+        ("6k1/5ppp/8/8/8/8/8/R5K1 w - - 0 1", 1, 1, "a1a8"),
+        ("k7/8/1K6/8/8/8/8/7R w - - 0 1", 1, 1, "h1h8"),
+        ("kbK5/pp6/1P6/8/8/8/8/R7 w - - 0 1", 1, 3, "a1a6"),
+        ("7k/8/5K2/6Q1/8/8/8/8 b - - 0 1", -1, 2, "h8h7"),
+    ],
+)
+def test_forced_mates_are_proven(fen: str, value: int, plies: int, best: str) -> None:
+    tree = new_tree(game(fen))
+    search(tree, 20000)
+    proof = proof_of(tree.root_info())
+    assert proof.value == value
+    assert plies <= proof.plies <= plies + 6  # a longer mate may be proven first
+    line = tree.lines(1)[0]
+    assert line.moves[0] == best or proof.plies > plies
+    assert len(line.moves) == proof.plies
+
+
+def test_proven_values_are_exact() -> None:
+    tree = new_tree(game("6k1/5ppp/8/8/8/8/8/R5K1 w - - 0 1"))
+    search(tree, 3000)
+    mate = children_by_move(tree)["a1a8"]
+    assert (mate.evaluation.q, mate.evaluation.d, mate.evaluation.m) == (1.0, 0.0, 1.0)
+    assert proof_of(mate).plies == 1
+
+
+def test_without_sticky_endgames_nothing_moves_up() -> None:
+    tree = new_tree(game("kbK5/pp6/1P6/8/8/8/8/R7 w - - 0 1"), sticky_endgames=False)
+    search(tree, 5000)
+    assert tree.root_info().proof is None
+
+
+@pytest.mark.parametrize(
+    ("fen", "value"), [("7k/5KQ1/8/8/8/8/8/8 b - - 0 1", -1), ("7k/5K2/6Q1/8/8/8/8/8 b - - 0 1", 0)]
+)
+def test_a_finished_game_has_nothing_to_search(fen: str, value: int) -> None:
+    tree = new_tree(game(fen))
+    batch = Batch(8)
+    for _ in range(3):
+        result = tree.collect(batch, 8)
+        assert result.evaluations == 0
+        tree.apply_random(batch)
+    assert tree.lines(5) == []
+    assert tree.children() == []
+    assert proof_of(tree.root_info()).value == value
+
+
+def test_bare_material_and_the_fifty_move_rule_are_draws() -> None:
+    tree = new_tree(game("8/8/4k3/8/8/4p3/4K3/8 w - - 10 60"))
+    search(tree, 500)
+    capture = children_by_move(tree)["e2e3"]
+    assert (capture.evaluation.q, capture.evaluation.d, proof_of(capture).value) == (0.0, 1.0, 0)
+
+    tree = new_tree(game("8/8/4k3/8/8/8/4K2R/8 w - - 99 100"))
+    search(tree, 500)
+    assert all(proof_of(child).value == 0 for child in tree.children())

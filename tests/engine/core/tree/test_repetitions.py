@@ -1,0 +1,100 @@
+"""Repetitions in the searched line, and what becomes of them as the game goes on."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine._core import RootInfo
+from tests.engine.core.tree.search_helpers import children_by_move, game, new_tree, proof_of, search
+
+# Each side has one legal move, its king's step to the corner and back, but for White's a2a3 at the start.
+SHUFFLE = "5bk1/4p1p1/4P1P1/8/p7/4p1p1/P3P1P1/5BK1 w - - 0 1"
+PAWN_MOVE = "a2a3"
+CYCLE = ["g8h8", "g1h1", "h8g8", "h1g1"]
+
+# Little but shuffling is left: the search is full of cycles.
+BISHOPS = "k7/8/8/8/8/5b2/8/6BK w - - 0 1"
+
+
+def assert_same(found: RootInfo, expected: RootInfo) -> None:
+    """Compare visits and values; single precision is left of a mean from which most visits were taken."""
+    assert found.visits == expected.visits
+    for name in ("q", "d", "m"):
+        value = getattr(expected.evaluation, name)
+        assert getattr(found.evaluation, name) == pytest.approx(value, rel=1e-4, abs=1e-5)
+
+
+def test_a_repetition_in_the_searched_line_is_a_draw() -> None:
+    tree = new_tree(game("k7/8/8/8/8/8/7r/K6R w - - 0 1", ["h1g1", "h2g2"]))
+    search(tree, 3000)
+    assert tree.root_info().visits == 3000
+    third = game("7k/8/8/8/8/8/R7/K7 w - - 0 1", ["a2b2", "h8g8", "b2a2", "g8h8", "a2b2", "h8g8", "b2a2"])
+    tree = new_tree(third)
+    search(tree, 200)
+    repeated = children_by_move(tree)["g8h8"]
+    assert (repeated.evaluation.d, proof_of(repeated).value) == (1.0, 0)
+
+
+def test_a_two_fold_draw_is_undone_when_its_first_occurrence_becomes_history() -> None:
+    """The line is forced, so that a fresh search from a later position shows what must be left of it.
+
+    Ply 1 is the position after the pawn move, and ply 5, four plies later, repeats it: a draw with 95 of the
+    100 visits. It stays one with ply 1 at the root, and is undone with ply 2 there.
+    """
+    tree = new_tree(game(SHUFFLE))
+    tree.set_root_moves([PAWN_MOVE])
+    search(tree, 100)
+    assert tree.root_info().max_depth == 5
+
+    played = [PAWN_MOVE]
+    assert tree.set_position(game(SHUFFLE, played)) == 99
+    fresh = new_tree(game(SHUFFLE, played))
+    search(fresh, 99)
+    assert_same(tree.root_info(), fresh.root_info())
+    assert tree.root_info().evaluation.d > 0.9
+
+    # Two rounds of the cycle: what is searched after an undo is undone in its turn.
+    for move in CYCLE[:3]:
+        played.append(move)
+        kept = tree.set_position(game(SHUFFLE, played))
+        assert kept == 3
+        fresh = new_tree(game(SHUFFLE, played))
+        search(fresh, kept)
+        assert_same(tree.root_info(), fresh.root_info())
+        search(tree, 100)
+        search(fresh, 100)
+        assert_same(tree.root_info(), fresh.root_info())
+
+
+def test_a_game_that_goes_on_at_a_two_fold_draw_is_searched_there() -> None:
+    tree = new_tree(game(SHUFFLE))
+    tree.set_root_moves([PAWN_MOVE])
+    search(tree, 100)
+    played = [PAWN_MOVE, *CYCLE]
+    assert tree.set_position(game(SHUFFLE, played)) == 0
+    search(tree, 100)
+    fresh = new_tree(game(SHUFFLE, played))
+    search(fresh, 100)
+    assert_same(tree.root_info(), fresh.root_info())
+
+
+@pytest.mark.parametrize("sticky_endgames", [False, True])
+def test_visits_and_values_add_up_after_two_fold_draws_are_undone(sticky_endgames: bool) -> None:
+    tree = new_tree(game(BISHOPS), sticky_endgames=sticky_endgames)
+    moves: list[str] = []
+    undone = 0
+    for _ in range(6):
+        search(tree, 4000)
+        moves.append(tree.lines(1)[0].moves[0])
+        played = children_by_move(tree)[moves[-1]]
+        following = game(BISHOPS, moves)
+        assert following.result()[0] == "undecided"
+        kept = tree.set_position(following)
+        undone += played.visits - kept
+        root, children = tree.root_info(), [child for child in tree.children() if child.visits]
+        assert kept == root.visits == 1 + sum(child.visits for child in children)
+        assert root.own_evaluation is not None
+        if root.proof is None:
+            own, found = root.own_evaluation.q, sum(child.visits * child.evaluation.q for child in children)
+            assert root.evaluation.q == pytest.approx((own + found) / kept, abs=1e-5)
+    assert undone > 0

@@ -1,0 +1,77 @@
+"""The root's moves: lines, restriction to some of them, noise and spelling."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine._core import Tree
+from tests.engine.core.tree.search_helpers import MIDDLEGAME, children_by_move, game, new_tree, params, search
+
+
+def test_lines_are_of_visited_moves() -> None:
+    tree = new_tree(game())
+    assert tree.lines(5) == []
+    search(tree, 1)
+    assert [line.visits for line in tree.lines(5)] == [0]  # evaluated alone: the move with the highest prior
+    search(tree, 4)
+    assert [line.visits for line in tree.lines(5)] == [1, 1, 1]
+
+
+def test_the_search_may_be_limited_to_some_root_moves() -> None:
+    tree = new_tree(game(MIDDLEGAME))
+    tree.set_root_moves(["a2a3", "h2h4"])
+    search(tree, 1000)
+    assert {child.move for child in tree.children()} == {"a2a3", "h2h4"}
+    assert sum(child.visits for child in tree.children()) == 999
+    assert len(tree.lines(10)) == 2
+    tree.set_root_moves([])
+    search(tree, 3000)
+    assert sum(child.visits for child in tree.children()) == 2999
+    assert len(tree.children()) == len(game(MIDDLEGAME).legal_moves())
+    with pytest.raises(ValueError, match="e2e5"):
+        tree.set_root_moves(["e2e5"])
+
+
+def test_chess960_castling_is_spelled_by_the_mode() -> None:
+    fen = "rnbqkbnr/pppp1ppp/8/4p3/4P3/5NP1/PPPP1PBP/RNBQK2R w HAha - 0 4"
+    for chess960, castling in ((True, "e1h1"), (False, "e1g1")):
+        tree = Tree(params())
+        tree.set_position(game(fen if chess960 else fen.replace("HAha", "KQkq"), chess960=chess960))
+        search(tree, 300)
+        assert castling in {child.move for child in tree.children()}
+
+
+@pytest.mark.parametrize("visits_before", [0, 500])
+def test_root_noise_mixes_into_the_priors_once(visits_before: int) -> None:
+    plain, noisy = new_tree(game(MIDDLEGAME)), new_tree(game(MIDDLEGAME))
+    for tree in (plain, noisy):
+        search(tree, visits_before)
+    noisy.add_root_noise(0.25, 0.3, seed=7)
+    for tree in (plain, noisy):
+        search(tree, 2000)
+    priors = [{move: child.prior for move, child in children_by_move(t).items()} for t in (plain, noisy)]
+    noise = {move: (priors[1][move] - 0.75 * priors[0][move]) / 0.25 for move in priors[0]}
+    assert sum(noise.values()) == pytest.approx(1.0, abs=0.01)
+    assert min(noise.values()) > -0.001
+    assert max(noise.values()) > 0.2  # alpha 0.3: few moves get most of it
+    assert sum(child.visits for child in noisy.children()) == noisy.root_info().visits - 1
+    assert all(child.in_flight == 0 for child in noisy.children())
+    raw = {move: child.raw_prior for move, child in children_by_move(noisy).items()}
+    assert raw == priors[0]
+
+    noisy.add_root_noise(0.25, 0.3, seed=8)  # it has noise already
+    assert {move: child.prior for move, child in children_by_move(noisy).items()} == priors[1]
+
+    noisy.set_position(game(MIDDLEGAME, ["e1g1"]))  # the next position has none of it
+    plain.set_position(game(MIDDLEGAME, ["e1g1"]))
+    for tree in (plain, noisy):
+        search(tree, tree.root_info().visits + 10)
+    after = [{move: child.prior for move, child in children_by_move(t).items()} for t in (plain, noisy)]
+    assert after[0] == after[1]
+
+
+@pytest.mark.parametrize(("epsilon", "alpha"), [(-0.1, 0.3), (1.1, 0.3), (0.25, 0.0), (float("nan"), 0.3)])
+def test_senseless_noise_is_refused(epsilon: float, alpha: float) -> None:
+    tree = new_tree(game())
+    with pytest.raises(ValueError, match="noise"):
+        tree.add_root_noise(epsilon, alpha, seed=1)
