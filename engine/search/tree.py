@@ -6,7 +6,6 @@ from engine._core import SearchParams, Tree
 from engine.options import OPTIONS, Options
 from engine.search.task import SearchTask
 
-
 CORE_OPTIONS = tuple(option.name for option in OPTIONS if hasattr(SearchParams, option.name))
 """The options that are parameters of the core by themselves."""
 
