@@ -35,8 +35,9 @@ from figures import Figure, print_figures
 from plain_backend import best_rate, best_sizes
 
 from engine._core import Game
+from engine.games.display import QuietDisplay
 from engine.match.config import MatchConfig, PlayerConfig
-from engine.match.job import MatchPlace
+from engine.match.job import MatchExecutor
 from engine.match.runner import MatchRunner
 from engine.match.timecontrol import TimeControl
 from engine.options import Options
@@ -50,22 +51,6 @@ MEMORY_MB = 1500.0
 EVALUATOR_PERCENT = 90.0
 MEMORY_GAMES = 500
 EVALUATOR_GAMES = 64
-
-
-class _Silent:
-    """Shows nothing."""
-
-    def started(self, state: Any) -> None:
-        pass
-
-    def game_over(self, state: Any, record: Any) -> None:
-        pass
-
-    def tick(self, state: Any) -> None:
-        pass
-
-    def note(self, text: str) -> None:
-        print(text, file=sys.stderr)
 
 
 class _InstantPool:
@@ -117,11 +102,11 @@ def programs(program: str) -> list[Figure]:
     players = [PlayerConfig(name, TimeControl(nodes=50), command=(path,)) for name in ("a", "b")]
     with tempfile.TemporaryDirectory() as folder:
         config = _match(folder, players, games=60, concurrency=2)
-        runner = MatchRunner(config, _Silent())
+        runner = MatchRunner(config, QuietDisplay(sys.stderr))
         began = time.process_time()
         asyncio.run(runner.run())
         seconds = time.process_time() - began
-    moves = runner.state.speed.moves
+    moves = runner.state.throughput.pool.moves
     print(f"programs: {1e6 * seconds / moves:.0f} µs of processor time per move, {moves:,} moves")
     percent = 1e4 * seconds / moves
     return [
@@ -131,7 +116,11 @@ def programs(program: str) -> list[Figure]:
 
 def _on(make_pool: Callable[[Any], Any]) -> Any:
     """Plays on a pool of ours."""
-    return lambda job, log: MatchPlace(job.config, job.openings, log, make_pool=make_pool)
+
+    async def make_executor(job: Any, log: Any) -> MatchExecutor:
+        return MatchExecutor(job.config, job.openings, make_pool(log))
+
+    return make_executor
 
 
 def _match(folder: str, players: Sequence[PlayerConfig], **values: Any) -> MatchConfig:
@@ -144,7 +133,7 @@ def overhead() -> list[Figure]:
     with tempfile.TemporaryDirectory() as folder:
         config = _match(folder, players, games=100, concurrency=16)
         pool = _InstantPool()
-        runner = MatchRunner(config, _Silent(), make_place=_on(lambda log: pool))
+        runner = MatchRunner(config, QuietDisplay(sys.stderr), make_executor=_on(lambda log: pool))
         began = time.process_time()
         asyncio.run(runner.run())
         seconds = time.process_time() - began
@@ -198,7 +187,7 @@ class _Run:
 
     async def watch(self, seconds: float, settle: float) -> tuple[MatchRunner, _Used, float]:
         """Let it play; (the runner, what it used after `settle` seconds, largest resident megabytes)."""
-        runner = MatchRunner(self.config, _Silent(), make_place=_on(self._make_pool))
+        runner = MatchRunner(self.config, QuietDisplay(sys.stderr), make_executor=_on(self._make_pool))
         task = asyncio.create_task(runner.run())
         process, megabytes = psutil.Process(), 0.0
         while not runner.state.playing and not task.done():
@@ -252,7 +241,7 @@ def memory(seconds: float) -> list[Figure]:
     with tempfile.TemporaryDirectory() as folder:
         config = _match(folder, players, games=10_000, concurrency=MEMORY_GAMES)
         runner, used, megabytes = asyncio.run(_Run(config).watch(seconds, seconds / 4))
-    moves = runner.state.speed.moves
+    moves = runner.state.throughput.pool.moves
     print(f"memory: {moves:,} moves of finished games, {used.rate:,.0f} positions/s, {megabytes:.0f} MB")
     return [Figure(f"megabytes with {MEMORY_GAMES} games at once", megabytes, MEMORY_MB, at_least=False)]
 

@@ -28,7 +28,7 @@ from engine.games.openings import OpeningSettings, read_openings
 from engine.pool.pool import PoolStatistics
 from engine.selfplay.config import SELFPLAY_OPTIONS, SelfPlayConfig
 from engine.selfplay.job import SelfPlayJob
-from engine.workers.local import machine_place
+from engine.workers.local import local_executor
 from evaluator.backends import open_backend
 from evaluator.network import SHIPPED_NETWORK, load_network
 
@@ -52,26 +52,26 @@ async def play(config: SelfPlayConfig, workers: int, seconds: float) -> Played:
     """Let games be played for a while. workers: processes, 0 for auto."""
     games = config.concurrency
     openings = read_openings(OpeningSettings(), games, seed=config.seed)
-    place = machine_place(workers)(SelfPlayJob(config, tuple(openings)), _note)
+    executor = await local_executor(SelfPlayJob(config, tuple(openings)), _note, workers=workers)
 
     async def one_after_the_other(number: int) -> None:
         while True:
-            await place.play([number])
+            await executor.play([number])
             number += games
 
     tasks: list[asyncio.Task[None]] = []
     try:
-        await place.open()
+        await executor.open()
         tasks += [asyncio.create_task(one_after_the_other(number)) for number in range(games)]
         await asyncio.sleep(SETTLE_SECONDS)
-        before, cores_before = place.statistics(), _processor_seconds()
+        before, cores_before = executor.statistics(), _processor_seconds()
         await asyncio.sleep(seconds)
-        after, cores_after = place.statistics(), _processor_seconds()
+        after, cores_after = executor.statistics(), _processor_seconds()
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await place.close()
+        await executor.close()
     # Workers report now and then: the time is that between reports.
     evaluations, passed = after.evaluations - before.evaluations, after.seconds - before.seconds
     batches = _batches(after) - _batches(before)

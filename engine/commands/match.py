@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from engine.commands.engine_flags import add_engine_flags, given_options
-from engine.commands.places import add_place_arguments, place_of_arguments
+from engine.commands.executors import add_executor_arguments, executor_of_arguments
 from protocol.host.processes import run_interruptible
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     games.add_argument("--chess960", action="store_true", help="play Chess960")
     games.add_argument("--seed", metavar="N", help="of all random choices (1)")
     games.add_argument("--concurrency", metavar="N", help="games at once (what keeps the evaluator busy)")
-    add_place_arguments(games)
+    add_executor_arguments(games)
     games.add_argument(
         "--openings", metavar="FILE", help="EPD, PGN or Polyglot file, or startpos (2000 shipped ones)"
     )
@@ -101,7 +101,7 @@ def run(arguments: argparse.Namespace) -> int:
     from engine.match.players.player import PlayerError
     from engine.match.plot import PlotError, check_plot, plot_elo
     from engine.match.runner import MatchError, MatchRunner
-    from engine.workers.executor import PlaceError
+    from engine.workers.executor import ExecutorError
 
     config = config_of_arguments(arguments)
     if config.files.plot is not None:
@@ -112,14 +112,17 @@ def run(arguments: argparse.Namespace) -> int:
             return 2
     view = _view(config, as_json=arguments.json)
     runner = MatchRunner(
-        config, view, restart=arguments.restart, make_place=place_of_arguments(arguments, config.workers)
+        config,
+        view,
+        restart=arguments.restart,
+        make_executor=executor_of_arguments(arguments, config.workers),
     )
     failure = ""
     ending: Ending = "interrupted"
     try:
         with view, contextlib.suppress(KeyboardInterrupt):
             ending = run_interruptible(runner.run())
-    except (JournalError, MatchError, OpeningError, PlaceError, PlayerError, TablebaseError) as error:
+    except (JournalError, MatchError, OpeningError, ExecutorError, PlayerError, TablebaseError) as error:
         failure = str(error)
     _print_result(config, runner, as_json=arguments.json)
     if config.files.plot is not None and runner.state.outcomes:
@@ -205,35 +208,14 @@ def _player(text: str, entries: dict[str, str]) -> dict[str, Any]:
     return dict(entries)
 
 
-class _Quiet:
-    """Shows nothing but notes, on standard error."""
-
-    def __enter__(self) -> _Quiet:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        pass
-
-    def started(self, state: Any) -> None:
-        pass
-
-    def game_over(self, state: Any, record: Any) -> None:
-        pass
-
-    def tick(self, state: Any) -> None:
-        pass
-
-    def note(self, text: str) -> None:
-        print(f"wavefront match: {text}", file=sys.stderr)
-
-
 def _view(config: MatchConfig, *, as_json: bool) -> Any:
     from rich.console import Console
 
-    from engine.match.display import LiveView, PlainView, shows_tables
+    from engine.games.display import QuietDisplay, shows_tables
+    from engine.match.display import LiveView, PlainView
 
     if as_json:
-        return _Quiet()
+        return QuietDisplay(sys.stderr, prefix="wavefront match: ")
     console = Console()
     return LiveView(config, console) if shows_tables(console) else PlainView(config, sys.stdout)
 
@@ -241,18 +223,19 @@ def _view(config: MatchConfig, *, as_json: bool) -> Any:
 def _print_result(config: MatchConfig, runner: MatchRunner, *, as_json: bool) -> None:
     from rich.console import Console
 
+    from engine.games.display import shows_tables
     from engine.match import display
     from engine.match.summary import summary
 
     state = runner.state
     standings = state.standings
     if as_json:
-        print(json.dumps(summary(config, standings, state.speed), ensure_ascii=False))
+        print(json.dumps(summary(config, standings, state.throughput), ensure_ascii=False))
         return
     if not state.outcomes:
         return
     console = Console()
-    if display.shows_tables(console):
+    if shows_tables(console):
         console.print(display.standings_table(config, standings, console.width))
         lines = display.pairs_lines(config, standings)
         if standings.sprt is not None:
@@ -261,9 +244,9 @@ def _print_result(config: MatchConfig, runner: MatchRunner, *, as_json: bool) ->
         lines = display.standings_lines(config, standings)
     lines += display.pairing_lines(config, standings)
     lines.append(display.reasons_line(standings))
-    if state.speed.games:
+    if state.throughput.games:
         lines.append(display.speed_line(state))
     lines.append(f"games {config.files.pgn}, journal {config.files.journal}, summary {config.files.summary}")
     for line in lines:
         # A terminal's lines are broken between words, those of a log stay whole.
-        console.print(line, markup=False, highlight=False, soft_wrap=not display.shows_tables(console))
+        console.print(line, markup=False, highlight=False, soft_wrap=not shows_tables(console))

@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.commands.engine_flags import add_engine_flags, given_options
-from engine.commands.places import add_place_arguments, place_of_arguments
+from engine.commands.executors import add_executor_arguments, executor_of_arguments
 from protocol.host.processes import run_interruptible
 
 if TYPE_CHECKING:
     from engine.selfplay.config import SelfPlayConfig
-    from engine.selfplay.game import PlayedGame
-    from engine.selfplay.runner import Ending, SelfPlayRunner
-    from engine.workers.executor import MakePlace
+    from engine.selfplay.runner import Ending
+    from engine.workers.executor import MakeExecutor
 
 HELP = "play games of one network against itself and write training data; check such data"
 
@@ -57,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     games.add_argument("--nodes", metavar="N", help="nodes per move (800)")
     games.add_argument("--nodes-spread", metavar="S", help="draw each move's nodes from N (1 ± S) (0)")
     games.add_argument("--concurrency", metavar="N", help="games at once (what keeps the evaluator busy)")
-    add_place_arguments(games)
+    add_executor_arguments(games)
     games.add_argument(
         "--time-limit", dest="time_limit_s", metavar="SECONDS", help="play no longer than that"
     )
@@ -93,7 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
         config,
         restart=arguments.restart,
         as_json=arguments.json,
-        make_place=place_of_arguments(arguments, config.workers),
+        make_executor=executor_of_arguments(arguments, config.workers),
     )
 
 
@@ -122,15 +121,15 @@ def config_of_arguments(arguments: argparse.Namespace) -> SelfPlayConfig:
     return selfplay_config(document, arguments.config_file or "selfplay")
 
 
-def _play(config: SelfPlayConfig, *, restart: bool, as_json: bool, make_place: MakePlace[PlayedGame]) -> int:
+def _play(config: SelfPlayConfig, *, restart: bool, as_json: bool, make_executor: MakeExecutor) -> int:
     from rich.console import Console
 
+    from engine.games.display import shows_tables
     from engine.games.journal import JournalError
     from engine.games.openings import OpeningError
-    from engine.match.display import shows_tables
     from engine.selfplay.display import LiveView, PlainView, pace_line, totals_line
     from engine.selfplay.runner import SelfPlayRunner
-    from engine.workers.executor import PlaceError
+    from engine.workers.executor import ExecutorError
 
     console = Console()
     view: LiveView | PlainView
@@ -138,32 +137,33 @@ def _play(config: SelfPlayConfig, *, restart: bool, as_json: bool, make_place: M
         view = PlainView(sys.stderr, games=False)
     else:
         view = LiveView(console) if shows_tables(console) else PlainView(sys.stdout)
-    runner = SelfPlayRunner(config, view, restart=restart, make_place=make_place)
+    runner = SelfPlayRunner(config, view, restart=restart, make_executor=make_executor)
     failure = ""
     ending: Ending = "interrupted"
     try:
         with view, contextlib.suppress(KeyboardInterrupt):
             ending = run_interruptible(runner.run())
-    except (JournalError, OpeningError, PlaceError) as error:
+    except (JournalError, OpeningError, ExecutorError) as error:
         failure = str(error)
+    state = runner.state
     if as_json:
-        print(json.dumps(runner.data(), ensure_ascii=False))
+        print(json.dumps(state.data(), ensure_ascii=False))
     else:
         lines = []
-        if runner.totals.games:
-            lines.append(totals_line(runner))
-        if runner.pace.games:
-            lines.append(pace_line(runner))
+        if state.totals.games:
+            lines.append(totals_line(state))
+        if state.throughput.games:
+            lines.append(pace_line(state))
         if ending == "time":
             lines.append("the time is over; the same command goes on with the games")
-        if runner.totals.games:
+        if state.totals.games:
             lines.append(f"everything is in {config.output}")
         for line in lines:
             console.print(line, markup=False, highlight=False, soft_wrap=not shows_tables(console))
-    return _status(runner, ending, failure)
+    return _status(ending, failure)
 
 
-def _status(runner: SelfPlayRunner, ending: Ending, failure: str) -> int:
+def _status(ending: Ending, failure: str) -> int:
     if failure:
         print(f"wavefront selfplay: {failure}", file=sys.stderr)
         return 1

@@ -1,4 +1,4 @@
-"""A finished game as PGN, with what the players thought in comments.
+"""Finished games as PGN, with what the players thought in comments, and the file that they are written to.
 
 A comment reads `{+0.31/12 1.204s, n=400, sd=20, tl=58.910s}`: score in pawns for the mover (or +M5, mate in
 five), depth, thinking time, nodes, selective depth, time left; what is unknown is left out. Moves of the
@@ -7,24 +7,33 @@ opening say `{book}`; the last move says how the game ended.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
 from datetime import datetime
+from pathlib import Path
 
 import chess
 import chess.pgn
 
+from engine.games.journal import JournalError
 from engine.games.record import GameRecord, MoveRecord
-from engine.match.config import PlayerConfig
 
 
 def pgn_text(
-    record: GameRecord, players: Sequence[PlayerConfig], *, event: str, games_per_pair: int = 2
+    record: GameRecord,
+    names: Sequence[str],
+    time_controls: Sequence[str],
+    *,
+    event: str,
+    games_per_pair: int = 2,
 ) -> str:
-    """The game as PGN, with an empty line at its end."""
+    """The game as PGN, with an empty line at its end. names, time_controls: by the players' numbers."""
     board = chess.Board(record.start_fen or chess.STARTING_FEN, chess960=record.chess960)
     game = chess.pgn.Game()
     game.setup(board)
-    _set_headers(game.headers, record, players, event, games_per_pair)
+    _set_headers(game.headers, record, names, time_controls)
+    game.headers["Event"] = _tag(event)
+    game.headers["Round"] = f"{record.pair + 1}.{record.number % games_per_pair + 1}"
     node: chess.pgn.GameNode = game
     for uci in record.opening_moves:
         node = node.add_variation(board.push_uci(uci), comment="book")
@@ -55,28 +64,22 @@ def comment(move: MoveRecord) -> str:
 
 
 def _set_headers(
-    headers: chess.pgn.Headers,
-    record: GameRecord,
-    players: Sequence[PlayerConfig],
-    event: str,
-    games_per_pair: int,
+    headers: chess.pgn.Headers, record: GameRecord, names: Sequence[str], time_controls: Sequence[str]
 ) -> None:
-    white, black = players[record.white], players[record.black]
-    headers["Event"] = _tag(event)
     headers["Site"] = "?"
     if record.started:
         started = datetime.fromisoformat(record.started)
         headers["Date"] = started.strftime("%Y.%m.%d")
         headers["UTCDate"], headers["UTCTime"] = headers["Date"], started.strftime("%H:%M:%S")
-    headers["Round"] = f"{record.pair + 1}.{record.number % games_per_pair + 1}"
-    headers["White"], headers["Black"] = _tag(white.name), _tag(black.name)
+    headers["White"], headers["Black"] = _tag(names[record.white]), _tag(names[record.black])
     headers["Result"] = record.result
     headers["GameNumber"] = str(record.number + 1)
     headers["Opening"] = _tag(record.opening)
-    if white.time == black.time:
-        headers["TimeControl"] = str(white.time)
+    white_time, black_time = time_controls[record.white], time_controls[record.black]
+    if white_time == black_time:
+        headers["TimeControl"] = white_time
     else:
-        headers["WhiteTimeControl"], headers["BlackTimeControl"] = str(white.time), str(black.time)
+        headers["WhiteTimeControl"], headers["BlackTimeControl"] = white_time, black_time
     headers["PlyCount"] = str(len(record.opening_moves) + len(record.moves))
     headers["Termination"] = record.reason.termination
 
@@ -84,3 +87,38 @@ def _set_headers(
 def _tag(text: str) -> str:
     """The value of a tag: one line, without the characters that only some readers take escaped."""
     return " ".join(text.split()).replace("\\", "/").replace('"', "'") or "?"
+
+
+class PgnFile:
+    """The PGN file beside a journal, open for more games. Belongs to one thread at a time."""
+
+    def __init__(self, path: Path, end: int, log: Callable[[str], None]) -> None:
+        """Open or begin the file, and cut off what stands behind `end` (bytes): games that the journal does
+        not know. log: told when the file is shorter than that. Raises JournalError."""
+        self._path = path
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = path.open("r+b" if path.exists() else "w+b")
+            size = self._file.seek(0, os.SEEK_END)
+            if size < end:
+                log(f"{path} is shorter than the journal says: games of before are missing in it")
+                end = size
+            self._file.truncate(end)
+            self._file.seek(end)
+        except OSError as error:
+            raise JournalError(f"cannot open {path}: {error.strerror}") from None
+
+    def append(self, text: str) -> int:
+        """Write a game; when this returns it is on the disk. Returns where the file ends now. Raises
+        JournalError."""
+        try:
+            self._file.write(text.encode("utf-8"))
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise JournalError(f"cannot write {self._path}: {error.strerror}") from None
+        return self._file.tell()
+
+    def close(self) -> None:
+        """Idempotent."""
+        self._file.close()

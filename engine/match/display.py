@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TextIO
 
+from engine.games.display import LiveDisplay, PlainDisplay
 from engine.games.record import GameRecord
 from engine.match.config import MatchConfig
 from engine.match.results.standings import Standings
@@ -92,26 +93,19 @@ def pairing_lines(config: MatchConfig, standings: Standings) -> list[str]:
     ]
 
 
-def shows_tables(console: Console) -> bool:
-    """Whether the console is a terminal that can draw anew what it shows."""
-    return console.is_terminal and not console.is_dumb_terminal
-
-
 def reasons_line(standings: Standings) -> str:
     """How often games ended in which way."""
     return "ends: " + ", ".join(f"{reason} {count}" for reason, count in standings.reasons.most_common())
 
 
 def speed_line(state: MatchState) -> str:
-    """How fast it goes, and how long it will."""
-    speed = state.speed
+    """How fast the match goes, and how long it will still take."""
+    speed = state.throughput
     parts = [f"{speed.concurrency} games at once", f"{speed.games_per_hour:,.0f} games/h"]
     parts.append(f"{speed.moves_per_second:,.1f} moves/s")
-    if speed.evaluations:
-        parts += [
-            f"{speed.positions_per_second:,.0f} positions/s",
-            f"mean batch {speed.mean_batch:,.1f}",
-        ]
+    if speed.pool.evaluations:
+        parts.append(f"{speed.pool.positions_per_second:,.0f} positions/s")
+        parts.append(f"mean batch {speed.pool.mean_batch:,.1f}")
     left = len(state.standings.schedule) - state.standings.games
     if speed.games_per_hour and left:
         parts.append(f"{_duration(left / speed.games_per_hour * 3600)} left")
@@ -128,73 +122,44 @@ def ranking(standings: Standings) -> list[int]:
     return sorted(range(len(standings.players)), key=score, reverse=True)
 
 
-class PlainView:
+class PlainView(PlainDisplay):
     """Lines: one per game, the standings every few games."""
 
     def __init__(self, config: MatchConfig, stream: TextIO) -> None:
+        super().__init__(stream)
         self._config = config
-        self._stream = stream
-
-    def __enter__(self) -> PlainView:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        pass
 
     def started(self, state: MatchState) -> None:
         names = ", ".join(f"{player.name} ({player.time})" for player in self._config.players)
-        self._print(f"{self._config.event}: {names}; {len(state.standings.schedule)} games")
+        self.note(f"{self._config.event}: {names}; {len(state.standings.schedule)} games")
         if state.resumed:
-            self._print(f"{state.resumed} games are played already: {self._config.files.journal}")
+            self.note(f"{state.resumed} games are played already: {self._config.files.journal}")
 
     def game_over(self, state: MatchState, record: GameRecord) -> None:
-        self._print(game_line(self._config, state, record))
+        self.note(game_line(self._config, state, record))
         if state.standings.games % REPORT_GAMES == 0:
             for line in (*standings_lines(self._config, state.standings), speed_line(state)):
-                self._print("  " + line)
+                self.note("  " + line)
 
     def tick(self, state: MatchState) -> None:
         pass
 
-    def note(self, text: str) -> None:
-        self._print(text)
 
-    def _print(self, text: str) -> None:
-        print(text, file=self._stream, flush=True)
-
-
-class LiveView:
-    """A table in a terminal, as long as the match goes on. A context manager: the terminal is its own until
-    then."""
+class LiveView(LiveDisplay[MatchState]):
+    """A table in a terminal, as long as the match goes on."""
 
     def __init__(self, config: MatchConfig, console: Console) -> None:
-        from rich.live import Live
-
+        super().__init__(console)
         self._config = config
         self._last_game = ""
-        # Drawn once a second and no more: drawing takes the processor longer than playing does.
-        self._live = Live(console=console, auto_refresh=False, transient=True)
-
-    def __enter__(self) -> LiveView:
-        self._live.__enter__()
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._live.__exit__(None, None, None)
-
-    def started(self, state: MatchState) -> None:
-        self.tick(state)
 
     def game_over(self, state: MatchState, record: GameRecord) -> None:
         self._last_game = game_line(self._config, state, record)
 
-    def tick(self, state: MatchState) -> None:
-        self._live.update(self._drawing(state), refresh=True)
-
     def note(self, text: str) -> None:
-        self._live.console.print(text, markup=False, highlight=False)  # Above the table, and stays.
+        self.console.print(text, markup=False, highlight=False)  # Above the table, and stays.
 
-    def _drawing(self, state: MatchState) -> RenderableType:
+    def drawing(self, state: MatchState) -> RenderableType:
         from rich.console import Group
         from rich.text import Text
 
@@ -208,7 +173,7 @@ class LiveView:
         lines += pairs_lines(self._config, standings)
         if self._last_game:
             lines.append(self._last_game)
-        table = standings_table(self._config, standings, self._live.console.width)
+        table = standings_table(self._config, standings, self.console.width)
         return Group(table, Text("\n".join(lines)))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -13,10 +13,10 @@ from engine.games.record import GameRecord
 from engine.match.adjudication import open_tablebases
 from engine.match.config import MatchConfig
 from engine.match.game import GameRules, play_game
-from engine.match.players.cache import PlayerStock, evaluators_of, suggested_concurrency
+from engine.match.players.cache import PlayerCache, suggested_concurrency
 from engine.match.players.player import Player
 from engine.options import Options
-from engine.workers.executor import Log, Site, together
+from engine.workers.executor import Log, WorkerContext, play_together
 
 if TYPE_CHECKING:
     from engine.pool.pool import PoolStatistics, SearchPool
@@ -24,15 +24,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class MatchJob:
-    """The games of a match. openings: one for each round of the schedule."""
+    """The games of a match: a GameJob. openings: one for each round of the schedule."""
 
     config: MatchConfig
     openings: tuple[Opening, ...]
 
     @property
     def networks(self) -> tuple[str, ...]:
-        weights = (player.options.weights for player in self.config.players if not player.is_program)
-        return tuple(dict.fromkeys(path for path in weights if path))
+        return tuple(dict.fromkeys(options.weights for options in self.engines if options.weights))
 
     @property
     def engines(self) -> tuple[Options, ...]:
@@ -41,40 +40,33 @@ class MatchJob:
     def games_at_once(self, pool: SearchPool | None) -> int:
         return _games_at_once(self.config, pool)
 
-    def place(self, log: Log, site: Site) -> MatchPlace:
+    def executor(self, log: Log, context: WorkerContext, pool: SearchPool | None = None) -> MatchExecutor:
+        if pool is None and self.engines:
+            pool = context.search_pool(log)
         players = tuple(
-            replace(player, options=site.options(player.options)) for player in self.config.players
+            replace(player, options=context.options(player.options)) for player in self.config.players
         )
-        config = replace(self.config, players=players)
-        return MatchPlace(config, self.openings, log, make_pool=site.search_pool)
+        return MatchExecutor(replace(self.config, players=players), self.openings, pool)
 
 
-class MatchPlace:
-    """Players on one search pool, programs, and the games between them."""
+class MatchExecutor:
+    """Plays in this process: players on one search pool, programs, and the games between them."""
 
     games_per_task = 1
 
-    def __init__(
-        self,
-        config: MatchConfig,
-        openings: Sequence[Opening],
-        log: Log,
-        *,
-        make_pool: Callable[[Log], SearchPool],
-    ) -> None:
-        """make_pool: opens the search pool, if a player needs one."""
+    def __init__(self, config: MatchConfig, openings: Sequence[Opening], pool: SearchPool | None) -> None:
+        """pool: for players that are this engine; closed with the executor."""
         self._config = config
-        self._make_pool = make_pool
         self._openings = openings
-        self._log = log
+        self._pool = pool
         self._resources = ExitStack()
-        self._pool: SearchPool | None = None
-        self._stock: PlayerStock | None = None
+        self._players: PlayerCache | None = None
         self._rules: GameRules | None = None
         self._moves = 0
 
     async def open(self) -> int:
-        """Also raises PlayerError and TablebaseError."""
+        """Start one player of each kind; returns how many games at once are best. Raises PlayerError and
+        TablebaseError."""
         config = self._config
         tablebases = self._resources.enter_context(open_tablebases(config.adjudication.tablebase))
         self._rules = GameRules(
@@ -85,16 +77,14 @@ class MatchPlace:
             config.stall_seconds,
             self._count_move,
         )
-        if evaluators_of(config.players):
-            self._pool = self._make_pool(self._log)
         concurrency = await asyncio.to_thread(_games_at_once, config, self._pool)
-        self._stock = PlayerStock(config, self._pool, concurrency)
-        await self._stock.check()
+        self._players = PlayerCache(config, self._pool, concurrency)
+        await self._players.check()
         return concurrency
 
     async def play(self, numbers: Sequence[int]) -> list[GameRecord]:
-        """Also raises PlayerError."""
-        return await together(self._play(number) for number in numbers)
+        """Play the games of these numbers at the same time. Raises PlayerError."""
+        return await play_together(self._play(number) for number in numbers)
 
     def statistics(self) -> PoolStatistics:
         from engine.pool.pool import PoolStatistics
@@ -102,28 +92,28 @@ class MatchPlace:
         asked = self._pool.statistics() if self._pool is not None else PoolStatistics()
         return replace(asked, moves=self._moves)
 
-    def _count_move(self) -> None:
-        self._moves += 1
-
     async def close(self) -> None:
-        if self._stock is not None:
-            await self._stock.close()
+        if self._players is not None:
+            await self._players.close()
         if self._pool is not None:
             await asyncio.to_thread(self._pool.close)
         self._resources.close()
 
+    def _count_move(self) -> None:
+        self._moves += 1
+
     async def _play(self, number: int) -> GameRecord:
-        assert self._stock is not None and self._rules is not None
-        stock, scheduled = self._stock, self._config.schedule[number]
+        assert self._players is not None and self._rules is not None
+        players, scheduled = self._players, self._config.schedule[number]
         taken: list[tuple[int, Player]] = []
         try:
             for index in (scheduled.white, scheduled.black):
-                taken.append((index, await stock.take(index)))
+                taken.append((index, await players.take(index)))
             opening = self._openings[scheduled.round]
             return await play_game(scheduled, opening, taken[0][1], taken[1][1], self._rules)
         finally:
             for index, player in taken:
-                stock.give_back(index, player)
+                players.give_back(index, player)
 
 
 def _games_at_once(config: MatchConfig, pool: SearchPool | None) -> int:

@@ -1,20 +1,17 @@
-"""The state of a match as JSON data, and its writing to a file that is always whole."""
+"""The state of a match as JSON data."""
 
 from __future__ import annotations
 
-import json
-from contextlib import suppress
 from math import isfinite
-from pathlib import Path
 from typing import Any
 
+from engine.games.throughput import Throughput
 from engine.match.config import MatchConfig
 from engine.match.results.standings import Standings
 from engine.match.results.statistics import Estimate, Tally, elo, likelihood_of_superiority, normalised_elo
-from engine.match.speed import Speed
 
 
-def summary(config: MatchConfig, standings: Standings, speed: Speed) -> dict[str, Any]:
+def summary(config: MatchConfig, standings: Standings, throughput: Throughput) -> dict[str, Any]:
     """Players, pairings, SPRT, ends of games and speed. Numbers without a finite value are null."""
     data: dict[str, Any] = {
         "event": config.event,
@@ -32,7 +29,7 @@ def summary(config: MatchConfig, standings: Standings, speed: Speed) -> dict[str
             for first, second in standings.schedule.pairings
         ],
         "reasons": {str(reason): count for reason, count in standings.reasons.most_common()},
-        "speed": speed.data(),
+        "speed": speed_data(throughput),
     }
     sprt = standings.sprt
     if sprt is not None:
@@ -67,16 +64,19 @@ def tally_data(tally: Tally) -> dict[str, Any]:
     }
 
 
-def write_summary(path: Path, data: dict[str, Any]) -> None:
-    """Replace the file by one with this data; a reader never sees half of it. Raises OSError."""
-    unfinished = path.with_name(path.name + ".new")
-    try:
-        unfinished.write_text(json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n", "utf-8")
-        unfinished.replace(path)
-    except OSError:
-        with suppress(OSError):
-            unfinished.unlink(missing_ok=True)
-        raise
+def speed_data(throughput: Throughput) -> dict[str, Any]:
+    """How fast the match goes."""
+    return {
+        "seconds": throughput.seconds,
+        "concurrency": throughput.concurrency,
+        "games": throughput.games,
+        "moves": throughput.pool.moves,
+        "evaluations": throughput.pool.evaluations,
+        "positions_per_second": throughput.pool.positions_per_second,
+        "mean_batch": throughput.pool.mean_batch,
+        "games_per_hour": throughput.games_per_hour,
+        "moves_per_second": throughput.moves_per_second,
+    }
 
 
 def _player(config: MatchConfig, standings: Standings, number: int) -> dict[str, Any]:

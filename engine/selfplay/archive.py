@@ -17,21 +17,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from engine import __version__
-from engine.games.identity import differences
-from engine.games.journal import Journal, JournalError
+from engine.games.archive import GameArchive, Messages
+from engine.games.journal import JournalError
 from engine.games.pgn import pgn_text
-from engine.games.pgn_file import PgnFile
 from engine.games.record import Reason, Result, as_result
-from engine.match.config import PlayerConfig
-from engine.match.timecontrol import TimeControl
-from engine.selfplay.chunk import UNFINISHED, write_chunk
+from engine.selfplay.chunk import write_chunk
 from engine.selfplay.config import SelfPlayConfig
 from engine.selfplay.game import PlayedGame, Side
-
-JOURNAL_KIND = "wavefront selfplay"
-FORMAT = 1
-"""Version of the journal's lines."""
+from protocol.host.files import UNFINISHED
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,62 +112,49 @@ class Archive:
         """Open or begin the folder; restart forgets what is there. Raises JournalError if it belongs to other
         games, or is in use."""
         self.folder = Folder(Path(config.output).expanduser())
-        self._player = PlayerConfig(_name(config), TimeControl(nodes=config.nodes), config.options)
+        self._name = Path(config.options.weights).name.removesuffix(".gz").removesuffix(".pb") or "wavefront"
+        self._time_control = f"{config.nodes} nodes"
         if not restart and not self.folder.journal.exists() and any(self.folder.training.glob("*.gz")):
             raise JournalError(
                 f"{self.folder.training} holds training data, but no journal says of which games: choose "
                 "another --output, or --restart to delete it"
             )
-        identity = config.identity()
-        header = {"journal": JOURNAL_KIND, "format": FORMAT, "version": __version__, "identity": identity}
-        self._journal = Journal(self.folder.journal, header, restart=restart)
+        self._files = GameArchive(
+            self.folder.journal,
+            self.folder.pgn,
+            {"journal": "wavefront selfplay", "identity": config.identity()},
+            GameEntry.read,
+            Messages(
+                another_kind="is not a journal of self-play: choose another --output",
+                other_games=f"{self.folder.root} holds games that were played otherwise; choose another "
+                "--output, or --restart to discard them",
+                damaged="move the folder away",
+            ),
+            restart=restart,
+            log=log,
+        )
+        self.entries = self._files.games
         try:
-            self._check_header(identity)
-            self.entries = [self._entry(data) for data in self._journal.entries]
             self._clear(everything=restart)
-            self._pgn = PgnFile(self.folder.pgn, self._journal.last("pgn_end"), log)
-        except BaseException:
-            self._journal.close()
+        except JournalError:
+            self._files.close()
             raise
 
     def add(self, game: PlayedGame) -> GameEntry:
         """Write a game down; when this returns it is on the disk. Raises JournalError."""
         record = game.record
-        text = pgn_text(record, [self._player], event="Wavefront self-play", games_per_pair=2)
+        text = pgn_text(record, [self._name], [self._time_control], event="Wavefront self-play")
         try:
             write_chunk(self.folder.chunk(record.number), game.training)
         except OSError as error:
             raise JournalError(f"cannot write in {self.folder.training}: {error.strerror}") from None
-        pgn_end = self._pgn.append(text)
         entry = GameEntry.of(game)
-        self._journal.append(
-            {name: getattr(entry, name) for name in GameEntry.__slots__} | {"pgn_end": pgn_end}
-        )
+        self._files.add(text, {name: getattr(entry, name) for name in GameEntry.__slots__})
         return entry
 
     def close(self) -> None:
         """Idempotent."""
-        self._journal.close()
-        self._pgn.close()
-
-    def _check_header(self, identity: dict[str, Any]) -> None:
-        journal, header = self._journal, self._journal.header
-        if header.get("journal") != JOURNAL_KIND or header.get("format") != FORMAT:
-            raise JournalError(f"{journal.path} is not a journal of self-play: choose another --output")
-        changed = differences(header.get("identity", {}), identity)
-        if changed:
-            raise JournalError(
-                f"{self.folder.root} holds games that were played otherwise; choose another --output, or "
-                "--restart to discard them. What differs:\n  " + "\n  ".join(changed)
-            )
-
-    def _entry(self, data: dict[str, Any]) -> GameEntry:
-        try:
-            return GameEntry.read(data)
-        except (KeyError, TypeError, ValueError) as error:
-            raise JournalError(
-                f"{self._journal.path}: a game is damaged ({error}): move the folder away"
-            ) from None
+        self._files.close()
 
     def _clear(self, *, everything: bool) -> None:
         """Make the folder of training data, or delete what a killed run left of a file, or all files."""
@@ -185,8 +165,3 @@ class Archive:
                 left_over.unlink()
         except OSError as error:
             raise JournalError(f"cannot write in {folder}: {error.strerror}") from None
-
-
-def _name(config: SelfPlayConfig) -> str:
-    name = Path(config.options.weights).name.removesuffix(".gz").removesuffix(".pb")
-    return name or "wavefront"

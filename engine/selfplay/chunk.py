@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import gzip
-import os
+import io
 import zlib
 from pathlib import Path
 
 import numpy as np
 
 from engine.selfplay.training_record import RECORD_BYTES, RECORD_DTYPE, Records
-
-UNFINISHED = ".part"
-"""Ending of a file that is being written."""
+from protocol.host.files import write_atomically
 
 MAX_RECORDS = 20_000
 """No game has more plies (5,899 moves for each side, by the 50-move rule)."""
@@ -23,21 +21,12 @@ class TrainingDataError(ValueError):
 
 
 def write_chunk(path: Path, records: Records) -> None:
-    """Write a game's records; a reader sees the whole file or none. Raises OSError."""
-    unfinished = path.with_name(path.name + UNFINISHED)
-    with unfinished.open("wb") as file:
-        # Neither time nor name: the same game gives the same bytes.
-        with gzip.GzipFile("", "wb", fileobj=file, mtime=0) as stream:
-            stream.write(np.ascontiguousarray(records).tobytes())
-        file.flush()
-        os.fsync(file.fileno())
-    unfinished.replace(path)
-    if os.name == "posix":  # The new name too must be there after a power failure.
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+    """Write a game's records durably; a reader sees the whole file or none. Raises OSError."""
+    file = io.BytesIO()
+    # Neither time nor name: the same game gives the same bytes.
+    with gzip.GzipFile("", "wb", fileobj=file, mtime=0) as stream:
+        stream.write(np.ascontiguousarray(records).tobytes())
+    write_atomically(path, file.getvalue(), durable=True)
 
 
 def read_chunk(path: Path) -> Records:

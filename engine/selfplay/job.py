@@ -12,12 +12,12 @@ from engine.options import Options
 from engine.pool.pool import PoolStatistics, SearchPool
 from engine.selfplay.config import SelfPlayConfig
 from engine.selfplay.game import PlayedGame, play_game
-from engine.workers.executor import Log, PlaceError, Site, together
+from engine.workers.executor import ExecutorError, Log, WorkerContext, play_together
 
 
 @dataclass(frozen=True, slots=True)
 class SelfPlayJob:
-    """Games of self-play. openings: for game n, number n modulo their number."""
+    """Games of self-play: a GameJob. openings: for game n, number n modulo their number."""
 
     config: SelfPlayConfig
     openings: tuple[Opening, ...]
@@ -36,33 +36,35 @@ class SelfPlayJob:
         games = self.config.concurrency or pool.recommended_games(self.config.options)
         return min(games, self.config.games or games)
 
-    def place(self, log: Log, site: Site) -> SelfPlayPlace:
-        config = replace(self.config, options=site.options(self.config.options))
-        return SelfPlayPlace(config, self.openings, site.search_pool(log))
+    def executor(self, log: Log, context: WorkerContext, pool: SearchPool | None = None) -> SelfPlayExecutor:
+        config = replace(self.config, options=context.options(self.config.options))
+        return SelfPlayExecutor(config, self.openings, pool or context.search_pool(log))
 
 
-class SelfPlayPlace:
-    """A search pool and the games on it."""
+class SelfPlayExecutor:
+    """Plays in this process: a search pool and the games on it."""
 
     games_per_task = 1
 
     def __init__(self, config: SelfPlayConfig, openings: Sequence[Opening], pool: SearchPool) -> None:
-        """pool: closed with the place."""
+        """pool: closed with the executor."""
         self._config = config
         self._openings = openings
         self._pool = pool
 
     async def open(self) -> int:
+        """Wait for the evaluator; returns how many games at once are best. Raises ExecutorError."""
         try:
             return await asyncio.to_thread(self._pool.recommended_games, self._config.options)
         except NoEvaluatorError as error:
-            raise PlaceError(str(error)) from None
+            raise ExecutorError(str(error)) from None
 
     async def play(self, numbers: Sequence[int]) -> list[PlayedGame]:
+        """Play the games of these numbers at the same time. Raises ExecutorError."""
         try:
-            return await together(self._play(number) for number in numbers)
+            return await play_together(self._play(number) for number in numbers)
         except NoEvaluatorError as error:
-            raise PlaceError(str(error)) from None
+            raise ExecutorError(str(error)) from None
 
     def statistics(self) -> PoolStatistics:
         return self._pool.statistics()

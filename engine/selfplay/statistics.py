@@ -1,4 +1,4 @@
-"""Totals of self-play: what was played, how games ended, how fast it goes."""
+"""Totals of self-play: what was played, and how games ended."""
 
 from __future__ import annotations
 
@@ -46,32 +46,4 @@ class Totals:
             "reasons": dict(self.reasons.most_common()),
             "resign_checked": self.resign_checked,
             "resign_wrong": self.resign_wrong,
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """Of this run alone: games resumed are not counted.
-
-    concurrency: games at once. evaluations: positions that the network was asked about, those of unfinished
-    games included; mean_batch: positions per batch as the device computed them. positions: training records
-    written.
-    """
-
-    seconds: float = 0.0
-    concurrency: int = 0
-    games: int = 0
-    positions: int = 0
-    evaluations: int = 0
-    evaluations_per_second: float = 0.0
-    mean_batch: float = 0.0
-
-    @property
-    def games_per_hour(self) -> float:
-        return 3600 * self.games / self.seconds if self.seconds > 0 else 0.0
-
-    def data(self) -> dict[str, Any]:
-        """All of it as JSON data."""
-        return {name: getattr(self, name) for name in Pace.__slots__} | {
-            "games_per_hour": self.games_per_hour
         }

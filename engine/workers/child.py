@@ -1,9 +1,9 @@
-"""A worker in another process of this machine, from both sides of the pipes between.
+"""A worker in another process of this machine, from both ends of the connection between.
 
-Frames are a length (8 bytes, little-endian) and a pickle. The starter writes the job and where it is to be
-played, then (number, call, arguments), to the worker's standard input, and reads (number, whether it went
-well, result or message) from its standard output. The worker ends when its standard input does, which the
-operating system sees to however the starter ends; it owns nothing that would have to be put away.
+The supervisor's end sends the job and its context, then calls as (number, method, arguments); the worker
+answers each with (number, whether it went well, result or message). The worker ends when the connection
+does, which the operating system sees to however the supervisor's process ends; it owns nothing that would
+have to be put away.
 """
 
 from __future__ import annotations
@@ -12,46 +12,93 @@ import asyncio
 import contextlib
 import os
 import pickle
+import queue
+import subprocess
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, BinaryIO
+from multiprocessing.connection import Connection, Pipe
+from typing import TYPE_CHECKING, Any
 
 from engine.evaluation.process import evaluator_environment
-from engine.workers.executor import Job, Site
-from engine.workers.supervisor import WorkerLostError
-from engine.workers.worker import PlaceWorker, WorkerReport, first_line
-from protocol.host.processes import group_of_its_own, how_it_ended, leave
+from engine.workers.executor import (
+    GameExecutor,
+    GameJob,
+    WorkerContext,
+    WorkerLostError,
+    WorkerReport,
+    first_line,
+)
+from protocol.host.processes import group_of_its_own, how_it_ended
 
-LENGTH_BYTES = 8
+if TYPE_CHECKING:
+    Channel = Connection[Any, Any]
+
+
+def worker_arguments(connection: Channel) -> list[str]:
+    """The arguments with which Python runs a worker that serves this end of a connection, inherited."""
+    # -P: a folder called `engine` where the match happens to be started must not be run.
+    return ["-P", "-m", "engine.workers.child", str(connection.fileno())]
+
+
+def inheritance(connection: Channel) -> dict[str, Any]:
+    """Arguments of subprocess.Popen with which a child inherits a connection, and no other."""
+    handle = connection.fileno()
+    if sys.platform == "win32":
+        os.set_handle_inheritable(handle, True)
+        return {"startupinfo": subprocess.STARTUPINFO(lpAttributeList={"handle_list": [handle]})}
+    return {"pass_fds": (handle,)}
+
+
+def inherited(handle: int) -> Channel:
+    """The connection that this process inherited under this number."""
+    if sys.platform == "win32":
+        from multiprocessing.connection import PipeConnection
+
+        return PipeConnection(handle)
+    return Connection(handle)
 
 
 class WorkerProcess:
-    """The starter's end: a Worker. Belongs to the event loop."""
+    """A worker process as its supervisor reaches it: a WorkerHandle. Belongs to the event loop.
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    Two threads read and write the connection: a worker that stands still does not stop the loop.
+    """
+
+    def __init__(self, process: asyncio.subprocess.Process, connection: Channel) -> None:
         self._process = process
-        self._asked: dict[int, asyncio.Future[Any]] = {}
-        self._number = 0
-        self._gone = ""
-        self._reading = asyncio.create_task(self._read())
+        self._connection = connection
+        self._loop = asyncio.get_running_loop()
+        self._unanswered: dict[int, asyncio.Future[Any]] = {}
+        self._calls = 0
+        self._outgoing: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._disconnected = asyncio.Event()
+        self._lost = ""
+        self._watching = asyncio.create_task(self._watch())
+        for target in (self._send, self._receive):
+            threading.Thread(target=target, name="worker-connection", daemon=True).start()
 
     @classmethod
-    async def start(cls, job: Job[Any], site: Site) -> WorkerProcess:
+    async def start(cls, job: GameJob[Any], context: WorkerContext) -> WorkerProcess:
         """Start a worker. Raises WorkerLostError."""
+        ours, theirs = Pipe()
         try:
-            # -P: a folder called `engine` where the match happens to be started must not be run.
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-P", "-m", "engine.workers.child"),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
+                sys.executable,
+                *worker_arguments(theirs),
+                stdin=subprocess.DEVNULL,
+                stdout=2,  # What libraries print there is no part of the match's output.
                 env=evaluator_environment(),
+                **inheritance(theirs),
                 **group_of_its_own(),
             )
         except OSError as error:
+            ours.close()
             raise WorkerLostError(f"cannot start a worker: {error}") from None
-        worker = cls(process)
-        worker._write((job, site))
+        finally:
+            theirs.close()  # The worker has a copy; the connection ends with that.
+        worker = cls(process, ours)
+        worker._outgoing.put(pickle.dumps((job, context)))
         return worker
 
     @property
@@ -59,89 +106,141 @@ class WorkerProcess:
         return self._process.pid
 
     async def open(self) -> int:
-        count: int = await self._ask("open")
+        count: int = await self._call("open")
         return count
 
     async def play(self, numbers: Sequence[int]) -> list[Any]:
-        games: list[Any] = await self._ask("play", list(numbers))
+        games: list[Any] = await self._call("play", list(numbers))
         return games
 
     async def report(self) -> WorkerReport:
-        report: WorkerReport = await self._ask("report")
+        report: WorkerReport = await self._call("report")
         return report
 
     async def close(self) -> WorkerReport:
-        report: WorkerReport = await self._ask("close")
+        report: WorkerReport = await self._call("close")
         return report
 
     async def kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):
             self._process.kill()
-        await self._reading
-        await self._process.wait()
+        await self._watching
 
-    async def _ask(self, call: str, *arguments: Any) -> Any:
-        if self._gone:
-            raise WorkerLostError(self._gone)
-        self._number += 1
-        answer = self._asked[self._number] = asyncio.get_running_loop().create_future()
-        self._write((self._number, call, arguments))
+    async def _call(self, method: str, *arguments: Any) -> Any:
+        if self._lost:
+            raise WorkerLostError(self._lost)
+        self._calls += 1
+        answer = self._unanswered[self._calls] = self._loop.create_future()
+        self._outgoing.put(pickle.dumps((self._calls, method, arguments)))
         return await answer
 
-    def _write(self, message: Any) -> None:
-        assert self._process.stdin is not None
-        with contextlib.suppress(OSError):  # That it is gone shows at the other pipe.
-            self._process.stdin.write(_frame(message))
+    def _answered(self, number: int, good: bool, result: Any) -> None:
+        answer = self._unanswered.pop(number)
+        if answer.done():
+            return  # Nobody waits for it any more.
+        if good:
+            answer.set_result(result)
+        else:
+            answer.set_exception(WorkerLostError(result))
 
-    async def _read(self) -> None:
-        """Hand out the answers until the worker is gone, and then say so to who still waits."""
-        assert self._process.stdout is not None
-        with contextlib.suppress(asyncio.IncompleteReadError, OSError):
-            while True:
-                length = int.from_bytes(await self._process.stdout.readexactly(LENGTH_BYTES), "little")
-                number, good, result = pickle.loads(await self._process.stdout.readexactly(length))
-                answer = self._asked.pop(number)
-                if answer.done():
-                    continue  # Nobody waits for it any more.
-                if good:
-                    answer.set_result(result)
-                else:
-                    answer.set_exception(WorkerLostError(result))
-        self._gone = f"its process {how_it_ended(await self._process.wait())}"
-        for answer in self._asked.values():
+    async def _watch(self) -> None:
+        """Wait until the worker is gone, and then say so to all who still wait for an answer."""
+        await self._disconnected.wait()
+        self._lost = f"its process {how_it_ended(await self._process.wait())}"
+        for answer in self._unanswered.values():
             if not answer.done():
-                answer.set_exception(WorkerLostError(self._gone))
+                answer.set_exception(WorkerLostError(self._lost))
 
+    # -- threads -----------------------------------------------------------------------------------------
 
-def _frame(message: Any) -> bytes:
-    content = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
-    return len(content).to_bytes(LENGTH_BYTES, "little") + content
+    def _send(self) -> None:
+        while (message := self._outgoing.get()) is not None:
+            with contextlib.suppress(OSError):  # `_receive` sees that the worker is gone.
+                self._connection.send_bytes(message)
+        self._connection.close()
+
+    def _receive(self) -> None:
+        try:
+            while True:
+                self._in_loop(self._answered, *self._connection.recv())
+        except (EOFError, OSError):
+            pass
+        finally:
+            self._in_loop(self._disconnected.set)
+            self._outgoing.put(None)
+
+    def _in_loop(self, call: Callable[..., None], *arguments: Any) -> None:
+        with contextlib.suppress(RuntimeError):  # The loop is closed: nobody waits for anything.
+            self._loop.call_soon_threadsafe(call, *arguments)
 
 
 # -- in the worker -------------------------------------------------------------------------------------------
 
 
-def main() -> None:
-    """Play what the starter asks for until it says close, or is gone."""
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # Whatever else is printed must not come between the answers.
-    questions = sys.stdin.buffer
-    job, site = _read_frame(questions)
-    asyncio.run(_serve(PlaceWorker(job, site), questions, answers))
-    leave(0)
+class GameWorker:
+    """Plays games on an executor in this process, as its supervisor asks for them.
+
+    Belongs to the event loop. Methods as of WorkerHandle, with the errors of executors and players.
+    """
+
+    def __init__(self, job: GameJob[Any], context: WorkerContext) -> None:
+        self.job = job
+        self.context = context
+        self._messages: list[str] = []
+        self._executor: GameExecutor[Any] | None = None
+        self._playing: set[asyncio.Task[list[Any]]] = set()
+
+    async def open(self) -> int:
+        """Get ready; returns how many games at once are best here."""
+        self._executor = self.job.executor(self._messages.append, self.context)
+        return await self._executor.open()
+
+    async def play(self, numbers: Sequence[int]) -> list[Any]:
+        """Play the games of these numbers at the same time."""
+        assert self._executor is not None
+        task = asyncio.ensure_future(self._executor.play(numbers))
+        self._playing.add(task)
+        task.add_done_callback(self._playing.discard)
+        return await task
+
+    async def report(self) -> WorkerReport:
+        """Statistics so far, and the messages since the last report."""
+        assert self._executor is not None
+        messages = self._messages[:]
+        del self._messages[: len(messages)]
+        return self._executor.statistics(), messages
+
+    async def close(self) -> WorkerReport:
+        """End the games under way and all that was started for them; returns the last report."""
+        for task in self._playing:
+            task.cancel()
+        await asyncio.gather(*self._playing, return_exceptions=True)
+        last = await self.report()
+        assert self._executor is not None
+        await self._executor.close()
+        return last
 
 
-async def _serve(worker: PlaceWorker, questions: BinaryIO, answers: BinaryIO) -> None:
+def receive(connection: Channel) -> Any:
+    """The supervisor's next message. Ends this process when the supervisor is gone."""
+    try:
+        return connection.recv()
+    except (EOFError, OSError):
+        os._exit(0)
+
+
+async def serve(connection: Channel) -> None:
+    """Play what the supervisor asks for until it says close."""
+    worker = GameWorker(*receive(connection))
     loop = asyncio.get_running_loop()
-    asked: asyncio.Queue[tuple[int, str, Any]] = asyncio.Queue()
+    calls: asyncio.Queue[tuple[int, str, Any]] = asyncio.Queue()
 
-    def read() -> None:
+    def receive_calls() -> None:
         while True:
-            question = _read_frame(questions)
-            loop.call_soon_threadsafe(asked.put_nowait, question)
+            loop.call_soon_threadsafe(calls.put_nowait, receive(connection))
 
-    threading.Thread(target=read, name="questions", daemon=True).start()
-    calls: dict[str, Callable[..., Awaitable[Any]]] = {
+    threading.Thread(target=receive_calls, name="worker-connection", daemon=True).start()
+    methods: dict[str, Callable[..., Awaitable[Any]]] = {
         "open": worker.open,
         "play": worker.play,
         "report": worker.report,
@@ -149,35 +248,28 @@ async def _serve(worker: PlaceWorker, questions: BinaryIO, answers: BinaryIO) ->
     }
     tasks: set[asyncio.Task[None]] = set()
 
-    async def answer(number: int, call: str, arguments: Any) -> None:
+    async def answer(number: int, method: str, arguments: Any) -> None:
         try:
-            result = number, True, await calls[call](*arguments)
-        except Exception as error:  # Whatever it is, the starter decides what becomes of it.
+            result = number, True, await methods[method](*arguments)
+        except Exception as error:  # Whatever it is, the supervisor decides what becomes of it.
             result = number, False, first_line(error)
         try:
-            answers.write(_frame(result))
-            answers.flush()
+            connection.send(result)
         except OSError:
             os._exit(1)
 
     while True:
-        number, call, arguments = await asked.get()
-        task = asyncio.create_task(answer(number, call, arguments))
+        number, method, arguments = await calls.get()
+        task = asyncio.create_task(answer(number, method, arguments))
         tasks.add(task)
         task.add_done_callback(tasks.discard)
-        if call == "close":
+        if method == "close":
             await task
             return
 
 
-def _read_frame(stream: BinaryIO) -> Any:
-    """The next message. Ends the process where there is none: nobody is there for whom to play."""
-    head = stream.read(LENGTH_BYTES)
-    content = stream.read(int.from_bytes(head, "little")) if len(head) == LENGTH_BYTES else b""
-    if not content:
-        os._exit(0)
-    return pickle.loads(content)
-
-
 if __name__ == "__main__":
-    main()
+    from protocol.host.processes import leave
+
+    asyncio.run(serve(inherited(int(sys.argv[1]))))
+    leave(0)

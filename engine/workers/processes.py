@@ -15,8 +15,16 @@ from engine.evaluation.errors import NoEvaluatorError
 from engine.evaluation.link import served_network
 from engine.evaluation.process import EvaluatorSettings
 from engine.workers.child import WorkerProcess
-from engine.workers.executor import Game, Job, Log, PlaceError, Served, Site
-from engine.workers.supervisor import Crew, Seat, WorkerLostError
+from engine.workers.executor import (
+    ExecutorError,
+    Game,
+    GameJob,
+    LoadedNetwork,
+    Log,
+    WorkerContext,
+    WorkerLostError,
+)
+from engine.workers.supervisor import Slot, Supervisor
 
 if TYPE_CHECKING:
     from engine.evaluation.link import EvaluatorLink
@@ -27,53 +35,56 @@ CONNECT_ATTEMPTS = 3
 """Evaluators in a row that may be gone as soon as a worker is to be sent there."""
 
 
-class ProcessesPlace(Crew[Game]):
+class ProcessExecutor(Supervisor[Game]):
     """Worker processes, and the evaluators that they share."""
 
-    watch_seconds = 0.5
+    poll_seconds = 0.5
 
-    def __init__(self, workers: int, job: Job[Game], log: Log, pool: SearchPool | None) -> None:
-        """pool: has the connections to the evaluators, if the job needs any; closed with the place."""
+    def __init__(self, workers: int, job: GameJob[Game], log: Log, pool: SearchPool | None) -> None:
+        """pool: has the connections to the evaluators, if the job needs any; closed with the executor."""
         super().__init__(log)
         self._job = job
         self._pool = pool
         self._workers = workers
-        self._served: dict[EvaluatorSettings, Served] = {}
+        self._loaded: dict[EvaluatorSettings, LoadedNetwork] = {}
         self._loading = asyncio.Lock()
 
     async def open(self) -> int:
-        seats = [Seat(f"worker {number}") for number in range(1, self._workers + 1)]
-        await self.start(seats)
-        for seat in seats:
+        """Start the workers; returns how many games at once are best. Raises ExecutorError."""
+        slots = [Slot(f"worker {number}") for number in range(1, self._workers + 1)]
+        await self.start(slots)
+        for slot in slots:
             # What stops one from the start would stop the others as well.
-            if seat.hand is None:
-                raise PlaceError(seat.reason)
+            if slot.worker is None:
+                raise ExecutorError(slot.reason)
         # Each worker says what is best for all of them together: they share the evaluators.
-        return max(hand.capacity for hand in self.hands())
+        return max(worker.capacity for worker in self.workers())
 
     async def close(self) -> None:
+        """End the workers, and then the evaluators that were started for them."""
         await super().close()
         if self._pool is not None:
             await asyncio.to_thread(self._pool.close)
 
-    async def hire(self, seat: Seat) -> WorkerProcess:
+    async def start_worker(self, slot: Slot) -> WorkerProcess:
+        """Start a worker process once the evaluators have the job's networks. Raises WorkerLostError."""
         async with self._loading:  # One after the other: a network is not to be loaded twice.
             try:
-                served = await asyncio.to_thread(self._load_networks)
+                loaded = await asyncio.to_thread(self._load_networks)
             except NoEvaluatorError as error:
                 raise WorkerLostError(str(error)) from None
-        return await WorkerProcess.start(self._job, Site(served=served, processes=self._workers))
+        return await WorkerProcess.start(self._job, WorkerContext(loaded=loaded, processes=self._workers))
 
-    async def look(self) -> None:
-        """When an evaluator has ended there will be one at another address, for other workers."""
+    async def poll(self) -> None:
+        """Replace the workers when an evaluator has ended: the next one will be at another address."""
         for link in self._links():
             client = link.client
             if client is not None and not link.settings.address and link.pid is None:
                 link.lost(client, "its process has ended")
-                for hand in self.hands():
-                    await self.lose(hand, "its evaluator is gone; another one is being started")
+                for worker in self.workers():
+                    await self.worker_lost(worker, "its evaluator is gone; another one is being started")
 
-    def nobody_left(self) -> str:
+    def exhausted(self) -> str:
         return f"no worker process can play ({self.reasons()})"
 
     # -- evaluators --------------------------------------------------------------------------------------
@@ -83,24 +94,26 @@ class ProcessesPlace(Crew[Game]):
             return []
         return list(dict.fromkeys(self._pool.link(options) for options in self._job.engines))
 
-    def _load_networks(self) -> dict[EvaluatorSettings, Served]:
+    def _load_networks(self) -> dict[EvaluatorSettings, LoadedNetwork]:
         """The networks of all players, loaded where they were not. Waits for the evaluators.
 
         Raises NoEvaluatorError.
         """
-        served: dict[EvaluatorSettings, Served] = {}
+        loaded: dict[EvaluatorSettings, LoadedNetwork] = {}
         for options in self._job.engines:
             settings = EvaluatorSettings.of(options)
-            if settings in served:
+            if settings in loaded:
                 continue
             assert self._pool is not None
             with self._connect(self._pool.link(options)) as client:
-                known = self._served.get(settings)
+                known = self._loaded.get(settings)
                 if known is None or known.address != client.address or not _serves(client, known.network):
-                    known = Served(client.address, _network(client, self._pool.link(options), settings))
-                served[settings] = known
-        self._served = served
-        return served
+                    known = LoadedNetwork(
+                        client.address, _network(client, self._pool.link(options), settings)
+                    )
+                loaded[settings] = known
+        self._loaded = loaded
+        return loaded
 
     def _connect(self, link: EvaluatorLink) -> EvaluatorClient:
         """A connection of our own to an evaluator that answers; one that does not is replaced or sought anew.

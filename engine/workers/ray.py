@@ -19,9 +19,18 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from engine.workers.executor import Game, Job, Log, MakePlace, Place, PlaceError, Site
-from engine.workers.supervisor import Crew, Seat, WorkerLostError
-from engine.workers.worker import PlaceWorker, WorkerReport, first_line
+from engine.workers.child import GameWorker
+from engine.workers.executor import (
+    ExecutorError,
+    Game,
+    GameJob,
+    Log,
+    WorkerContext,
+    WorkerLostError,
+    WorkerReport,
+    first_line,
+)
+from engine.workers.supervisor import Slot, Supervisor
 
 PROBE_SECONDS = 5.0
 """How long the cluster's address may take to answer at all."""
@@ -30,39 +39,38 @@ MAX_TASKS = 4096
 """Tasks that one worker takes at the same time."""
 
 
-def cluster_place(address: str) -> MakePlace[Any]:
-    """Makes places on the cluster at an address, as `ray.init` takes it ("auto", host:port, ray://…)."""
+async def ray_executor(job: GameJob[Game], log: Log, *, address: str) -> RayExecutor[Game]:
+    """An executor on the cluster at an address, which is not opened yet.
 
-    def make(job: Job[Game], log: Log) -> Place[Game]:
-        return ClusterPlace(address, job, log)
+    address: as `ray.init` takes it ("auto", host:port, ray://…).
+    """
+    return RayExecutor(address, job, log)
 
-    return make
 
-
-class ClusterPlace(Crew[Game]):
-    """All nodes of a Ray cluster as one place: each is a seat."""
+class RayExecutor(Supervisor[Game]):
+    """The nodes of a Ray cluster: each is a slot."""
 
     games_per_task = 2
 
-    def __init__(self, address: str, job: Job[Game], log: Log) -> None:
+    def __init__(self, address: str, job: GameJob[Game], log: Log) -> None:
         super().__init__(lambda text: log(f"worker on {text}"))
         self._address = address
         self._job = job
-        self._nodes: dict[str, Seat] = {}
-        self._gpus: dict[Seat, tuple[str, float]] = {}
+        self._nodes: dict[str, Slot] = {}
+        self._gpus: dict[Slot, tuple[str, float]] = {}
         self._networks: list[Any] = []
         self._names: list[str] = []
         self._connected = False
 
     async def open(self) -> int:
         await asyncio.to_thread(self._connect)
-        seats = await self._vacant()
-        if not seats:
-            raise PlaceError(f"the Ray cluster at {self._address} has no node with a CPU to work on")
-        await self.start(seats)
-        if not self.hands():
-            raise PlaceError(self.nobody_left())
-        return sum(hand.capacity for hand in self.hands())
+        slots = await self._empty_slots()
+        if not slots:
+            raise ExecutorError(f"the Ray cluster at {self._address} has no node with a CPU to work on")
+        await self.start(slots)
+        if not self.workers():
+            raise ExecutorError(self.exhausted())
+        return sum(worker.capacity for worker in self.workers())
 
     async def close(self) -> None:
         await super().close()
@@ -72,26 +80,27 @@ class ClusterPlace(Crew[Game]):
             await asyncio.to_thread(ray.shutdown)
             self._connected = False
 
-    async def look(self) -> None:
-        """New nodes get workers, and those that have lost theirs."""
-        for seat in await self._vacant():
-            self.fill(seat, attempts=1)
+    async def poll(self) -> None:
+        """Start workers on new nodes, and on those that have lost theirs."""
+        for slot in await self._empty_slots():
+            self.restart(slot, attempts=1)
 
-    async def hire(self, seat: Seat) -> _NodeWorker:
+    async def start_worker(self, slot: Slot) -> _ActorHandle:
+        """Make an actor on the slot's node."""
         import ray
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         # All the node's GPUs: Ray hides from a worker those that it did not ask for.
-        identity, gpus = self._gpus[seat]
-        made = ray.remote(_NodePlace).options(
+        identity, gpus = self._gpus[slot]
+        made = ray.remote(_NodeWorker).options(
             num_cpus=1,
             num_gpus=gpus,
             max_concurrency=MAX_TASKS,
             scheduling_strategy=NodeAffinitySchedulingStrategy(identity, soft=False),
         )
-        return _NodeWorker(made.remote(self._job, self._names), self._networks)
+        return _ActorHandle(made.remote(self._job, self._names), self._networks)
 
-    def nobody_left(self) -> str:
+    def exhausted(self) -> str:
         return f"no node of the Ray cluster at {self._address} can play ({self.reasons()})"
 
     def _connect(self) -> None:
@@ -101,49 +110,49 @@ class ClusterPlace(Crew[Game]):
         try:
             import ray
         except ImportError:
-            raise PlaceError("a cluster needs Ray: pip install '.[cluster]'") from None
+            raise ExecutorError("a cluster needs Ray: pip install '.[cluster]'") from None
         self._probe()
         try:
             ray.init(address=self._address, log_to_driver=False, logging_level=logging.ERROR)
         except Exception as error:  # Ray raises many kinds, ConnectionError and ValueError among them.
-            raise PlaceError(f"no Ray cluster at {self._address}: {first_line(error)}") from None
+            raise ExecutorError(f"no Ray cluster at {self._address}: {first_line(error)}") from None
         self._connected = True
         for path in self._job.networks:
             try:
                 content = Path(path).expanduser().read_bytes()
             except OSError as error:
-                raise PlaceError(f"cannot read the network {path}: {error.strerror}") from None
+                raise ExecutorError(f"cannot read the network {path}: {error.strerror}") from None
             self._names.append(path)
             self._networks.append(ray.put(content))
 
     def _probe(self) -> None:
-        """Fail at once where nobody listens: Ray itself would try for minutes. Raises PlaceError."""
+        """Fail at once where nobody listens: Ray itself would try for minutes. Raises ExecutorError."""
         host, _, port = self._address.removeprefix("ray://").rpartition(":")
         if not host or not port.isdecimal():
             return
         try:
             socket.create_connection((host.strip("[]"), int(port)), PROBE_SECONDS).close()
         except (OSError, OverflowError) as error:
-            raise PlaceError(f"no Ray cluster at {self._address}: {first_line(error)}") from None
+            raise ExecutorError(f"no Ray cluster at {self._address}: {first_line(error)}") from None
 
-    async def _vacant(self) -> list[Seat]:
-        """Nodes that can have a worker and have none."""
+    async def _empty_slots(self) -> list[Slot]:
+        """The nodes that can have a worker and have none."""
         import ray
 
-        seats = []
+        slots = []
         for entry in await asyncio.to_thread(ray.nodes):
             identity, resources = entry["NodeID"], entry["Resources"]
             if not entry["Alive"] or resources.get("CPU", 0) < 1:
                 continue
-            seat = self._nodes.setdefault(identity, Seat(entry["NodeManagerHostname"]))
-            self._gpus[seat] = identity, resources.get("GPU", 0)
-            if seat.hand is None:
-                seats.append(seat)
-        return seats
+            slot = self._nodes.setdefault(identity, Slot(entry["NodeManagerHostname"]))
+            self._gpus[slot] = identity, resources.get("GPU", 0)
+            if slot.worker is None:
+                slots.append(slot)
+        return slots
 
 
-class _NodeWorker:
-    """A worker on a node: a Worker."""
+class _ActorHandle:
+    """A worker on a node as its supervisor reaches it: a WorkerHandle."""
 
     def __init__(self, actor: Any, networks: Sequence[Any]) -> None:
         self._actor = actor
@@ -173,7 +182,7 @@ class _NodeWorker:
 
 
 async def _answer(asked: Any) -> Any:
-    """What a worker answers. Raises WorkerLostError."""
+    """A worker's answer to a call. Raises WorkerLostError."""
     from ray.exceptions import RayError, RayTaskError
 
     try:
@@ -185,11 +194,11 @@ async def _answer(asked: Any) -> Any:
         raise WorkerLostError(first_line(error)) from None
 
 
-class _NodePlace(PlaceWorker):
-    """Runs in a process on a node, as a Ray actor. Network files come to it by content."""
+class _NodeWorker(GameWorker):
+    """The worker in a process on a node, as a Ray actor. Network files come to it by content."""
 
-    def __init__(self, job: Job[Any], names: Sequence[str]) -> None:
-        super().__init__(job, Site())
+    def __init__(self, job: GameJob[Any], names: Sequence[str]) -> None:
+        super().__init__(job, WorkerContext())
         self._names = names
         self._folder = tempfile.TemporaryDirectory(prefix="wavefront-")
 
@@ -201,11 +210,11 @@ class _NodePlace(PlaceWorker):
             path.parent.mkdir(exist_ok=True)
             path.write_bytes(content)
             paths[name] = str(path)
-        self.site = Site(networks=paths)
+        self.context = WorkerContext(networks=paths)
         return await super().open()
 
     async def close(self) -> WorkerReport:
-        """End the games and the evaluator."""
+        """End the games, the evaluator, and the network files here; returns the last report."""
         report = await super().close()
         self._folder.cleanup()
         return report

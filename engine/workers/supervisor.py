@@ -1,8 +1,8 @@
-"""Workers in other processes as one place.
+"""Keeps workers in other processes running and hands them games.
 
-Each seat has one worker at a time. Games go to the worker with the most room. When a worker is lost another
-one takes its seat, and the games that were under way there are played again, wherever there is room: only
-what came back counts, so nothing is there twice.
+Each slot has one worker at a time. A game goes to the worker with the most room. When a worker is lost
+another one is started in its slot, and the games that were under way there are played again, wherever there
+is room: only what came back counts, so no game is there twice.
 """
 
 from __future__ import annotations
@@ -12,10 +12,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Generic, Protocol
+from typing import TYPE_CHECKING, Any, Generic
 
-from engine.workers.executor import Game, Log, PlaceError
-from engine.workers.worker import WorkerReport, first_line
+from engine.workers.executor import (
+    ExecutorError,
+    Game,
+    Log,
+    WorkerHandle,
+    WorkerLostError,
+    WorkerReport,
+    first_line,
+)
 
 if TYPE_CHECKING:
     from engine.pool.pool import PoolStatistics
@@ -25,253 +32,229 @@ OPEN_SECONDS = 600.0
 time."""
 
 MAX_FAILURES = 3
-"""Workers of one seat that may be lost without having finished a game, before the seat stays empty."""
+"""Workers of one slot that may be lost without having finished a game, before the slot stays empty."""
 
 CLOSE_SECONDS = 10.0
 """How long workers may take to end their games."""
 
 
-class WorkerLostError(Exception):
-    """A worker is of no use any more: it is gone, or its games failed. The message says why."""
-
-
-class Worker(Protocol):
-    """A worker as those see it who send it games. Raises WorkerLostError wherever it is gone."""
-
-    async def open(self) -> int:
-        """Get ready; returns how many games at once are best there."""
-        ...
-
-    async def play(self, numbers: Sequence[int]) -> list[Any]:
-        """The games of these numbers."""
-        ...
-
-    async def report(self) -> WorkerReport:
-        """Statistics so far, and the messages since the last report."""
-        ...
-
-    async def close(self) -> WorkerReport:
-        """End its games; returns the last report."""
-        ...
-
-    async def kill(self) -> None:
-        """End it at once, whatever state it is in. Idempotent, raises nothing."""
-        ...
-
-
 @dataclass(eq=False, slots=True)
-class Hand:
-    """A worker at work. load: games under way there. heard: when its statistics came (monotonic seconds)."""
+class Worker:
+    """A worker that is ready. capacity: games at once that are best there. load: games under way there.
+    reported_at: when its statistics came (monotonic seconds)."""
 
-    seat: Seat
-    worker: Worker
+    slot: Slot
+    handle: WorkerHandle
     capacity: int
     load: int = 0
     statistics: PoolStatistics | None = None
-    heard: float = 0.0
+    reported_at: float = 0.0
 
 
 @dataclass(eq=False, slots=True)
-class Seat:
-    """Where a worker is, or could be. failures: workers lost in a row. starting: one is on its way. reason:
-    why the last one was lost."""
+class Slot:
+    """Where a worker runs, or could run. failures: workers lost in a row. starting: one is being started.
+    reason: why the last one was lost."""
 
     name: str
     failures: int = 0
     starting: bool = False
-    hand: Hand | None = None
+    worker: Worker | None = None
     reason: str = ""
 
     @property
-    def hopeless(self) -> bool:
+    def given_up(self) -> bool:
+        """Whether no further worker is started here."""
         return self.failures >= MAX_FAILURES
 
 
-class Crew(ABC, Generic[Game]):
-    """A place whose games are played by workers. Subclasses say what seats there are and hire for them."""
+class Supervisor(ABC, Generic[Game]):
+    """An executor whose games are played by workers. Subclasses know the slots and start workers in them.
+
+    poll_seconds: time between two looks at the workers, for their messages and statistics.
+    """
 
     games_per_task = 1
-    watch_seconds = 2.0
-    """Time between two looks at the workers, for their messages and statistics."""
+    poll_seconds = 2.0
 
     def __init__(self, log: Log) -> None:
         self.log = log
         self.closing = False
-        self._seats: list[Seat] = []
-        self._all_hands: list[Hand] = []
+        self._slots: list[Slot] = []
+        self._all_workers: list[Worker] = []
         self._changed = asyncio.Condition()
         self._tasks: set[asyncio.Task[None]] = set()
 
     # -- what subclasses know ----------------------------------------------------------------------------
 
     @abstractmethod
-    async def hire(self, seat: Seat) -> Worker:
-        """Start a worker for a seat. Raises WorkerLostError."""
+    async def start_worker(self, slot: Slot) -> WorkerHandle:
+        """Start a worker in a slot. Raises WorkerLostError."""
 
-    async def look(self) -> None:
-        """Look at what the workers need, every now and then."""
+    async def poll(self) -> None:
+        """Look every `poll_seconds` at what the workers depend on."""
 
     @abstractmethod
-    def nobody_left(self) -> str:
-        """Why nobody can play."""
+    def exhausted(self) -> str:
+        """The message when no slot is left that could have a worker."""
 
-    # -- a place -----------------------------------------------------------------------------------------
+    # -- an executor -------------------------------------------------------------------------------------
 
     async def play(self, numbers: Sequence[int]) -> list[Game]:
-        """Raises PlaceError when no seat is left."""
+        """Play the games of these numbers. Raises ExecutorError when no slot is left."""
         while True:
-            hand = await self._least_loaded()
-            hand.load += len(numbers)
+            worker = await self._least_loaded()
+            worker.load += len(numbers)
             try:
-                games: list[Game] = await hand.worker.play(numbers)
-                hand.seat.failures = 0
-                await self._ask(hand)  # What is shown with a game has it in.
+                games: list[Game] = await worker.handle.play(numbers)
+                worker.slot.failures = 0
+                await self._ask_report(worker)  # What is shown with a game includes it.
                 return games
             except WorkerLostError as error:
-                await self.lose(hand, str(error))
+                await self.worker_lost(worker, str(error))
             finally:
-                hand.load -= len(numbers)
+                worker.load -= len(numbers)
 
     def statistics(self) -> PoolStatistics:
-        """Of all workers, those lost included, as far as they have reported."""
+        """The totals of all workers, those lost included, as far as they have reported."""
         from engine.pool.pool import PoolStatistics
 
-        heard = [(hand, hand.statistics) for hand in self._all_hands if hand.statistics is not None]
-        began = min((hand.heard - s.seconds for hand, s in heard if s.seconds), default=0.0)
-        latest = max((hand.heard for hand, s in heard if s.seconds), default=0.0)
-        evaluations = sum(s.evaluations for _, s in heard)
-        batches = sum(s.evaluations / s.mean_batch for _, s in heard if s.mean_batch)
+        reports = [(worker, worker.statistics) for worker in self._all_workers if worker.statistics]
+        began = min((worker.reported_at - s.seconds for worker, s in reports if s.seconds), default=0.0)
+        latest = max((worker.reported_at for worker, s in reports if s.seconds), default=0.0)
+        evaluations = sum(s.evaluations for _, s in reports)
+        batches = sum(s.evaluations / s.mean_batch for _, s in reports if s.mean_batch)
         return PoolStatistics(
-            searches=sum(s.searches for _, s in heard),
+            searches=sum(s.searches for _, s in reports),
             evaluations=evaluations,
             seconds=latest - began,
             mean_batch=evaluations / batches if batches else 0.0,
-            moves=sum(s.moves for _, s in heard),
+            moves=sum(s.moves for _, s in reports),
         )
 
     async def close(self) -> None:
+        """End the games under way, and all workers."""
         self.closing = True
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        hands = self.hands()
-        await asyncio.gather(*(self._dismiss(hand) for hand in hands))
+        await asyncio.gather(*(self._close_worker(worker) for worker in self.workers()))
 
-    # -- seats and workers -------------------------------------------------------------------------------
+    # -- slots and workers -------------------------------------------------------------------------------
 
-    def hands(self) -> list[Hand]:
+    def workers(self) -> list[Worker]:
         """The workers that are ready."""
-        return [seat.hand for seat in self._seats if seat.hand is not None]
+        return [slot.worker for slot in self._slots if slot.worker is not None]
 
     def reasons(self) -> str:
-        """Why the seats lost their last workers."""
-        return "; ".join(f"{seat.name}: {seat.reason}" for seat in self._seats if seat.reason)
+        """Why the slots lost their last workers."""
+        return "; ".join(f"{slot.name}: {slot.reason}" for slot in self._slots if slot.reason)
 
-    async def start(self, seats: Iterable[Seat]) -> None:
-        """Take on the first workers, and wait until each is ready or has failed."""
-        for seat in seats:
-            self.fill(seat, attempts=1)
+    async def start(self, slots: Iterable[Slot]) -> None:
+        """Start the first workers, and wait until each is ready or has failed."""
+        for slot in slots:
+            self.restart(slot, attempts=1)
         async with self._changed:
-            await self._changed.wait_for(lambda: not any(seat.starting for seat in self._seats))
-        self.spawn(self._watch())
+            await self._changed.wait_for(lambda: not any(slot.starting for slot in self._slots))
+        self._spawn(self._poll_for_ever())
 
-    def fill(self, seat: Seat, attempts: int = MAX_FAILURES) -> None:
-        """Find a worker for a seat, unless it has one or is past hope."""
-        if seat not in self._seats:
-            self._seats.append(seat)
-        if seat.hand is None and not seat.starting and not seat.hopeless and not self.closing:
-            seat.starting = True
-            self.spawn(self._fill(seat, attempts))
+    def restart(self, slot: Slot, attempts: int = MAX_FAILURES) -> None:
+        """Start a worker in a slot, unless it has one or is given up."""
+        if slot not in self._slots:
+            self._slots.append(slot)
+        if slot.worker is None and not slot.starting and not slot.given_up and not self.closing:
+            slot.starting = True
+            self._spawn(self._restart(slot, attempts))
 
-    async def lose(self, hand: Hand, reason: str) -> None:
-        """A worker is of no use any more: another one is to take its seat."""
-        seat = hand.seat
-        if seat.hand is hand and not self.closing:
-            seat.hand = None
-            self._failed(seat, reason)
-            self.fill(seat)
-            await hand.worker.kill()
-        await self._tell()
+    async def worker_lost(self, worker: Worker, reason: str) -> None:
+        """End a worker that is of no use any more, and start another one in its slot."""
+        slot = worker.slot
+        if slot.worker is worker and not self.closing:
+            slot.worker = None
+            self._note_failure(slot, reason)
+            self.restart(slot)
+            await worker.handle.kill()
+        await self._notify()
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do something beside, until it is done or the place is closed."""
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run a coroutine as a task, until it is done or the executor is closed."""
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _fill(self, seat: Seat, attempts: int) -> None:
+    async def _restart(self, slot: Slot, attempts: int) -> None:
         try:
             for _ in range(attempts):
-                seat.hand = await self._hired(seat)
-                if seat.hand is not None or seat.hopeless:
+                slot.worker = await self._opened_worker(slot)
+                if slot.worker is not None or slot.given_up:
                     break
         finally:
-            seat.starting = False
-            await self._tell()
+            slot.starting = False
+            await self._notify()
 
-    async def _hired(self, seat: Seat) -> Hand | None:
-        """A worker that is ready; None if it failed."""
+    async def _opened_worker(self, slot: Slot) -> Worker | None:
+        """A new worker that is ready; None if that failed."""
+        handle: WorkerHandle | None = None
         worker: Worker | None = None
-        hand: Hand | None = None
         try:
-            worker = await self.hire(seat)
+            handle = await self.start_worker(slot)
             async with asyncio.timeout(OPEN_SECONDS):
-                hand = Hand(seat, worker, await worker.open())
-            self._all_hands.append(hand)
+                worker = Worker(slot, handle, await handle.open())
+            self._all_workers.append(worker)
         except TimeoutError:
-            self._failed(seat, f"no worker was ready after {OPEN_SECONDS:.0f} s: is the machine busy?")
-        except Exception as error:  # Whatever goes wrong at one seat, the others play on.
-            self._failed(seat, first_line(error))
+            self._note_failure(slot, f"no worker was ready after {OPEN_SECONDS:.0f} s: is the machine busy?")
+        except Exception as error:  # Whatever goes wrong in one slot, the others play on.
+            self._note_failure(slot, first_line(error))
         finally:
-            if hand is None and worker is not None:
-                await worker.kill()
-        return hand
+            if worker is None and handle is not None:
+                await handle.kill()
+        return worker
 
-    def _failed(self, seat: Seat, reason: str) -> None:
-        seat.failures += 1
-        seat.reason = reason
-        self.log(f"{seat.name} lost: {reason}")
+    def _note_failure(self, slot: Slot, reason: str) -> None:
+        slot.failures += 1
+        slot.reason = reason
+        self.log(f"{slot.name} lost: {reason}")
 
-    async def _least_loaded(self) -> Hand:
-        """The worker with the most room, waiting for one if there is hope. Raises PlaceError."""
+    async def _least_loaded(self) -> Worker:
+        """The worker with the most room; waits for one while any is being started. Raises ExecutorError."""
         async with self._changed:
             await self._changed.wait_for(
-                lambda: self.hands() or not any(seat.starting for seat in self._seats)
+                lambda: self.workers() or not any(slot.starting for slot in self._slots)
             )
-        hands = self.hands()
-        if not hands:
-            raise PlaceError(self.nobody_left())
-        return min(hands, key=lambda hand: (hand.load + 1) / max(1, hand.capacity))
+        workers = self.workers()
+        if not workers:
+            raise ExecutorError(self.exhausted())
+        return min(workers, key=lambda worker: (worker.load + 1) / max(1, worker.capacity))
 
-    async def _tell(self) -> None:
+    async def _notify(self) -> None:
         async with self._changed:
             self._changed.notify_all()
 
-    async def _watch(self) -> None:
+    async def _poll_for_ever(self) -> None:
         while True:
-            await asyncio.sleep(self.watch_seconds)
-            await self.look()
-            await asyncio.gather(*(self._ask(hand) for hand in self.hands()))
+            await asyncio.sleep(self.poll_seconds)
+            await self.poll()
+            await asyncio.gather(*(self._ask_report(worker) for worker in self.workers()))
 
-    async def _ask(self, hand: Hand) -> None:
+    async def _ask_report(self, worker: Worker) -> None:
         """Take over a worker's messages and statistics. Whether it is lost shows in its games."""
         try:
-            async with asyncio.timeout(self.watch_seconds):
-                self._heard(hand, await hand.worker.report())
+            async with asyncio.timeout(self.poll_seconds):
+                self._take_report(worker, await worker.handle.report())
         except (WorkerLostError, TimeoutError):
             return
 
-    async def _dismiss(self, hand: Hand) -> None:
+    async def _close_worker(self, worker: Worker) -> None:
         try:
             async with asyncio.timeout(CLOSE_SECONDS):
-                self._heard(hand, await hand.worker.close())
+                self._take_report(worker, await worker.handle.close())
         except (WorkerLostError, TimeoutError) as error:
-            self.log(f"{hand.seat.name} did not end by itself: {first_line(error)}")
+            self.log(f"{worker.slot.name} did not end by itself: {first_line(error)}")
         finally:
-            await hand.worker.kill()
+            await worker.handle.kill()
 
-    def _heard(self, hand: Hand, report: WorkerReport) -> None:
-        hand.statistics, notes = report
-        hand.heard = monotonic()
-        for note in notes:
-            self.log(f"{hand.seat.name}: {note}")
+    def _take_report(self, worker: Worker, report: WorkerReport) -> None:
+        worker.statistics, messages = report
+        worker.reported_at = monotonic()
+        for message in messages:
+            self.log(f"{worker.slot.name}: {message}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -28,7 +27,7 @@ TREES_SHARE = 0.5
 """Share of the free memory that all trees together may take, unless the options say more."""
 
 
-class PlayerStock:
+class PlayerCache:
     """Hands out players and takes them back. Belongs to the event loop."""
 
     def __init__(self, config: MatchConfig, pool: SearchPool | None, concurrency: int) -> None:
@@ -116,11 +115,6 @@ def suggested_concurrency(config: MatchConfig, pool: SearchPool | None) -> int:
             except NoEvaluatorError as error:
                 raise PlayerError(f"{player.name}: {error}") from None
     return max(1, min(bounds))
-
-
-def evaluators_of(players: Iterable[PlayerConfig]) -> bool:
-    """Whether any player needs a search pool."""
-    return any(not player.is_program for player in players)
 
 
 def _threads(player: PlayerConfig) -> int:

@@ -9,13 +9,8 @@ import chess.pgn
 
 from engine.games.pgn import comment, pgn_text
 from engine.games.record import GameRecord, MoveRecord, Reason
-from engine.match.config import PlayerConfig
-from engine.match.timecontrol import TimeControl
 
-PLAYERS = (
-    PlayerConfig("first", TimeControl(nodes=100)),
-    PlayerConfig('se"cond', TimeControl(base_ms=60_000)),
-)
+PLAYERS = ("first", 'se"cond'), ("100 nodes", "60")
 
 
 def read(text: str) -> chess.pgn.Game:
@@ -43,7 +38,7 @@ def test_a_game_is_read_back_with_everything_said_about_it() -> None:
         ),
         started="2026-01-02T03:04:05+00:00",
     )
-    text = pgn_text(record, PLAYERS, event="my match")
+    text = pgn_text(record, *PLAYERS, event="my match")
     assert text.endswith("0-1\n\n")
     game = read(text)
     assert [move.uci() for move in game.mainline_moves()] == ["f2f3", "e7e5", "g2g4", "d8h4"]
@@ -76,7 +71,7 @@ def test_a_game_is_read_back_with_everything_said_about_it() -> None:
 def test_chess960_castling_and_the_start_position_survive() -> None:
     board = chess.Board.from_chess960_pos(200)
     record = GameRecord(0, 0, 0, 1, "1-0", Reason.ILLEGAL_MOVE, "x", "h9h9", board.fen(), True)
-    game = read(pgn_text(record, PLAYERS, event="e"))
+    game = read(pgn_text(record, *PLAYERS, event="e"))
     assert game.board().chess960
     assert game.board().fen() == board.fen()
     assert game.headers["Termination"] == "rules infraction"
@@ -86,7 +81,7 @@ def test_chess960_castling_and_the_start_position_survive() -> None:
     castles = GameRecord(
         0, 0, 0, 1, "1/2-1/2", Reason.MOVE_LIMIT, "x", "", fen, True, (), (MoveRecord("e1b1"),)
     )
-    game = read(pgn_text(castles, PLAYERS, event="e"))
+    game = read(pgn_text(castles, *PLAYERS, event="e"))
     end = game.end().board()
     assert end.king(chess.WHITE) == chess.C1
 
@@ -98,7 +93,7 @@ def test_what_is_unknown_is_left_out() -> None:
 
 def test_tags_hold_no_quotes_that_readers_take_differently() -> None:
     record = GameRecord(0, 0, 0, 1, "1-0", Reason.CHECKMATE, 'a "good"\nopening')
-    text = pgn_text(record, PLAYERS, event='the "cup"')
+    text = pgn_text(record, *PLAYERS, event='the "cup"')
     for tag in ("[Event \"the 'cup'\"]", '[Black "se\'cond"]', "[Opening \"a 'good' opening\"]"):
         assert tag in text
 
@@ -108,7 +103,7 @@ def test_every_end_is_explained() -> None:
         for result in ("1-0", "0-1", "1/2-1/2"):
             record = GameRecord(0, 0, 0, 1, result, reason, "x")  # type: ignore[arg-type]
             assert record.explanation
-            assert read(pgn_text(record, PLAYERS, event="e")).headers["Result"] == result
+            assert read(pgn_text(record, *PLAYERS, event="e")).headers["Result"] == result
     lost = GameRecord(0, 0, 0, 1, "1-0", Reason.TIME, "x")
     drawn = GameRecord(0, 0, 0, 1, "1/2-1/2", Reason.TIME, "x", "the opponent cannot mate")
     assert lost.explanation == "Black loses on time"

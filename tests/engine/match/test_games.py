@@ -43,8 +43,8 @@ def test_two_players_of_this_engine_share_one_evaluator(tmp_path: Path) -> None:
     games = replay(config.files.pgn)
     assert len(games) == 12
     assert {game.headers["White"] for game in games} == {"a", "b"}
-    assert runner.state.speed.evaluations > 0
-    assert runner.state.speed.moves == sum(len(record.moves) for record in recorder.records)
+    assert runner.state.throughput.pool.evaluations > 0
+    assert runner.state.throughput.pool.moves == sum(len(record.moves) for record in recorder.records)
     summary = json.loads(config.files.summary.read_text("utf-8"))
     assert summary["finished"] is True
     assert summary["games"] == 12

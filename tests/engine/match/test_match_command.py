@@ -12,14 +12,15 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from engine.games.display import shows_tables
 from engine.games.record import GameRecord, MoveRecord, Reason, Result
+from engine.games.throughput import Throughput
 from engine.match.adjudication import Adjudication
 from engine.match.config import MatchConfig, PlayerConfig
 from engine.match.display import (
     LiveView,
     PlainView,
     pairing_lines,
-    shows_tables,
     speed_line,
     standings_table,
 )
@@ -27,7 +28,7 @@ from engine.match.plot import PlotError, check_plot, elo_history, plot_elo
 from engine.match.results.sprt import Sprt
 from engine.match.results.standings import Standings
 from engine.match.runner import MatchState
-from engine.match.speed import Speed
+from engine.pool.pool import PoolStatistics
 from tests.engine.match.matches import match, play, program, replay
 from tests.paths import REPOSITORY
 
@@ -99,8 +100,14 @@ def state_after(games: int, config: MatchConfig = CONFIG) -> tuple[MatchState, l
         )
         standings.add(record.outcome)
         records.append(record)
-    speed = Speed(100.0, 8, games, games * 61, 500_000, 5000.0, 31.5)
-    return MatchState(config, standings, [record.outcome for record in records], speed=speed), records
+    asked = PoolStatistics(evaluations=500_000, seconds=100.0, mean_batch=31.5, moves=games * 61)
+    state = MatchState(
+        config=config,
+        standings=standings,
+        outcomes=[record.outcome for record in records],
+        throughput=Throughput(seconds=100.0, concurrency=8, games=games, pool=asked),
+    )
+    return state, records
 
 
 def test_a_log_gets_a_line_per_game_and_the_standings_now_and_then() -> None:
@@ -175,7 +182,7 @@ def test_a_terminal_that_cannot_draw_anew_gets_lines(monkeypatch: pytest.MonkeyP
 
 def test_speed_says_nothing_of_an_evaluator_that_there_is_not() -> None:
     state, _ = state_after(4)
-    state.speed = replace(state.speed, evaluations=0)
+    state.throughput = replace(state.throughput, pool=PoolStatistics(moves=100))
     assert "positions" not in speed_line(state)
 
 

@@ -13,8 +13,9 @@ import pytest
 
 from engine._core import Game
 from engine.selfplay.check import Statistics, check_file, check_records, training_files
-from engine.selfplay.chunk import MAX_RECORDS, UNFINISHED, TrainingDataError, read_chunk, write_chunk
+from engine.selfplay.chunk import MAX_RECORDS, TrainingDataError, read_chunk, write_chunk
 from engine.selfplay.training_record import RECORD_BYTES, Info, Records
+from protocol.host.files import UNFINISHED
 from tests.engine.selfplay.games import played_game
 
 SEED = 4

@@ -7,20 +7,22 @@ import io
 from rich.console import Console
 
 from engine.games.record import Reason
+from engine.games.throughput import Throughput
+from engine.pool.pool import PoolStatistics
 from engine.selfplay.archive import GameEntry
 from engine.selfplay.config import SelfPlayConfig
-from engine.selfplay.display import LiveView, PlainView, totals_line
-from engine.selfplay.runner import SelfPlayRunner
-from engine.selfplay.statistics import Pace
+from engine.selfplay.display import LiveView, totals_line
+from engine.selfplay.runner import SelfPlayState
 
 
-def runner_after(games: int, wanted: int = 40) -> SelfPlayRunner:
+def state_after(games: int, wanted: int = 40) -> SelfPlayState:
     """Self-play in which White has won so many games."""
-    runner = SelfPlayRunner(SelfPlayConfig(games=wanted, output="run"), PlainView(io.StringIO()))
+    state = SelfPlayState(config=SelfPlayConfig(games=wanted, output="run"))
     for number in range(games):
-        runner.totals.add(entry(number))
-    runner.pace = Pace(100.0, 256, games, 60 * games, 12_345_678, 123_456.7, 219.5)
-    return runner
+        state.totals.add(entry(number))
+    asked = PoolStatistics(evaluations=12_345_670, seconds=100.0, mean_batch=219.5)
+    state.throughput = Throughput(seconds=100.0, concurrency=256, games=games, pool=asked)
+    return state
 
 
 def entry(number: int) -> GameEntry:
@@ -30,12 +32,12 @@ def entry(number: int) -> GameEntry:
 
 def test_a_narrow_terminal_gets_every_number_whole() -> None:
     console = Console(file=io.StringIO(), force_terminal=True, width=60, color_system=None)
-    runner = runner_after(12)
+    state = state_after(12)
     with LiveView(console) as view:
-        view.started(runner)
+        view.started(state)
         view.note("the evaluator is started again")
-        view.game_over(runner, entry(11))
-        view.tick(runner)
+        view.game_over(state, entry(11))
+        view.tick(state)
     assert isinstance(console.file, io.StringIO)
     text = console.file.getvalue()
     assert "…" not in text
@@ -44,5 +46,5 @@ def test_a_narrow_terminal_gets_every_number_whole() -> None:
 
 
 def test_games_beyond_those_wanted_are_not_a_share_of_them() -> None:
-    assert totals_line(runner_after(12)).startswith("12 of 40 games")
-    assert totals_line(runner_after(12, wanted=4)).startswith("12 games")
+    assert totals_line(state_after(12)).startswith("12 of 40 games")
+    assert totals_line(state_after(12, wanted=4)).startswith("12 games")

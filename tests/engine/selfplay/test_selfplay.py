@@ -22,9 +22,9 @@ from engine.selfplay.archive import Archive, Folder, GameEntry
 from engine.selfplay.check import CheckedGame, check_file
 from engine.selfplay.config import SELFPLAY_OPTIONS, Resignation, SelfPlayConfig
 from engine.selfplay.game import Resigning
-from engine.selfplay.runner import Ending, SelfPlayRunner
+from engine.selfplay.runner import Ending, SelfPlayRunner, SelfPlayState
 from engine.selfplay.statistics import Totals
-from engine.workers.executor import PlaceError
+from engine.workers.executor import ExecutorError
 from tests.paths import REPOSITORY
 
 RANDOM = SELFPLAY_OPTIONS.changed(backend="random", hash=1, tree_memory=16)
@@ -38,13 +38,13 @@ class Notes:
         self.entries: list[GameEntry] = []
         self.notes: list[str] = []
 
-    def started(self, runner: SelfPlayRunner) -> None:
+    def started(self, state: SelfPlayState) -> None:
         pass
 
-    def game_over(self, runner: SelfPlayRunner, entry: GameEntry) -> None:
+    def game_over(self, state: SelfPlayState, entry: GameEntry) -> None:
         self.entries.append(entry)
 
-    def tick(self, runner: SelfPlayRunner) -> None:
+    def tick(self, state: SelfPlayState) -> None:
         pass
 
     def note(self, text: str) -> None:
@@ -107,7 +107,7 @@ def test_games_are_played_and_written(tmp_path: Path) -> None:
     assert data["games"] == 6
     assert data["positions"] == sum(len(game.records) for game in checked.values())
     assert data["pace"]["evaluations"] > data["positions"] * 2
-    assert runner.pace.evaluations_per_second > 0
+    assert runner.state.throughput.pool.positions_per_second > 0
     for game in checked.values():
         assert set(game.records["visits"]) <= {7, 8}  # 7 where the tree of a position is used up
         # With temperature and noise, something else than the best move is played now and then.
@@ -120,13 +120,13 @@ def test_a_run_goes_on_where_it_was(tmp_path: Path) -> None:
     before = {path.name: path.read_bytes() for path in folder.training.iterdir()}
     (folder.training / "game_000004.gz.part").write_bytes(b"left over")
     runner, _, view = play(config(folder.root, games=5))
-    assert runner.resumed == 3
+    assert runner.state.resumed == 3
     assert sorted(entry.number for entry in view.entries) == [3, 4]
     check_folder(folder, 5)
     assert all((folder.training / name).read_bytes() == data for name, data in before.items())
 
     runner, ending, view = play(config(folder.root, games=5))
-    assert (ending, view.entries, runner.totals.games) == ("finished", [], 5)
+    assert (ending, view.entries, runner.state.totals.games) == ("finished", [], 5)
 
 
 def test_other_games_are_not_mixed_in(tmp_path: Path) -> None:
@@ -194,8 +194,8 @@ def test_games_played_through_show_whether_resigning_would_have_been_right(tmp_p
     assert all(entry.reason is not Reason.RESIGNATION for entry in view.entries)
     drawn = sum(entry.result == "1/2-1/2" for entry in view.entries)
     assert drawn > 0
-    assert runner.totals.resign_checked == 4
-    assert runner.totals.resign_wrong >= drawn
+    assert runner.state.totals.resign_checked == 4
+    assert runner.state.totals.resign_wrong >= drawn
 
 
 def test_a_game_that_is_too_long_is_drawn_and_marked(tmp_path: Path) -> None:
@@ -248,13 +248,13 @@ def test_chess960_starts_from_all_positions(tmp_path: Path) -> None:
 def test_the_time_limit_ends_a_run_that_has_no_other_end(tmp_path: Path) -> None:
     runner, ending, _ = play(config(tmp_path / "run", games=0, time_limit_s=1.0, concurrency=4))
     assert ending == "time"
-    check_folder(Folder(tmp_path / "run"), runner.totals.games, cut_short=True)
+    check_folder(Folder(tmp_path / "run"), runner.state.totals.games, cut_short=True)
 
 
 def test_a_killed_evaluator_is_replaced_and_the_games_go_on(tmp_path: Path) -> None:
     class Killer(Notes):
-        def game_over(self, runner: SelfPlayRunner, entry: GameEntry) -> None:
-            super().game_over(runner, entry)
+        def game_over(self, state: SelfPlayState, entry: GameEntry) -> None:
+            super().game_over(state, entry)
             if len(self.entries) == 1:
                 for child in psutil.Process().children():
                     if "evaluator" in child.cmdline():
@@ -268,7 +268,7 @@ def test_a_killed_evaluator_is_replaced_and_the_games_go_on(tmp_path: Path) -> N
 
 
 def test_a_network_that_cannot_be_used_is_a_clear_error(tmp_path: Path) -> None:
-    with pytest.raises(PlaceError, match=r"no-such-file"):
+    with pytest.raises(ExecutorError, match=r"no-such-file"):
         play(config(tmp_path / "run", options=RANDOM.changed(weights="no-such-file.pb.gz")))
 
 

@@ -1,7 +1,8 @@
-"""A job without engines: its place does what a test has written down. Worker processes import it."""
+"""A job without engines: its executor does what a test has written down. Worker processes import it."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,21 +10,23 @@ from pathlib import Path
 
 from engine.options import Options
 from engine.pool.pool import PoolStatistics, SearchPool
-from engine.workers.executor import Log, PlaceError, Site
+from engine.workers.executor import ExecutorError, Log, WorkerContext
 
 
 @dataclass(frozen=True, slots=True)
 class ScriptedJob:
     """Games that are their numbers and the process that played them.
 
-    deaths: how many games end the process instead; folder: where those are counted. refuses: what opening a
-    place, or playing a game, raises.
+    deaths: how many games end the process instead; folder: where those are counted. refuses_to_open,
+    refuses_to_play: what opening the executor, or playing a game, raises. waits: games never
+    end.
     """
 
     folder: str
     deaths: int = 0
     refuses_to_open: str = ""
     refuses_to_play: str = ""
+    waits: bool = False
 
     @property
     def networks(self) -> tuple[str, ...]:
@@ -36,28 +39,30 @@ class ScriptedJob:
     def games_at_once(self, pool: SearchPool | None) -> int:
         return 8
 
-    def place(self, log: Log, site: Site) -> ScriptedPlace:
-        return ScriptedPlace(self, log, site)
+    def executor(self, log: Log, context: WorkerContext, pool: SearchPool | None = None) -> ScriptedExecutor:
+        return ScriptedExecutor(self, log, context)
 
 
-class ScriptedPlace:
+class ScriptedExecutor:
     games_per_task = 1
 
-    def __init__(self, job: ScriptedJob, log: Log, site: Site) -> None:
+    def __init__(self, job: ScriptedJob, log: Log, context: WorkerContext) -> None:
         self._job = job
         self._log = log
-        self._site = site
+        self._context = context
         self._played = 0
 
     async def open(self) -> int:
         if self._job.refuses_to_open:
-            raise PlaceError(self._job.refuses_to_open)
+            raise ExecutorError(self._job.refuses_to_open)
         print("what a library prints does not come between the answers")
         return 8
 
     async def play(self, numbers: Sequence[int]) -> list[tuple[int, int]]:
+        if self._job.waits:
+            await asyncio.Event().wait()
         if self._job.refuses_to_play:
-            raise PlaceError(self._job.refuses_to_play)
+            raise ExecutorError(self._job.refuses_to_play)
         for death in range(self._job.deaths):
             try:
                 Path(self._job.folder, f"death {death}").touch(exist_ok=False)
@@ -65,7 +70,7 @@ class ScriptedPlace:
                 continue
             os._exit(3)
         self._played += len(numbers)
-        self._log(f"played {numbers}, one of {self._site.processes} processes")
+        self._log(f"played {numbers}, one of {self._context.processes} processes")
         return [(number, os.getpid()) for number in numbers]
 
     def statistics(self) -> PoolStatistics:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,9 @@ from engine.match.timecontrol import TimeControl
 from engine.options import Options
 from engine.selfplay.archive import Folder, GameEntry
 from engine.selfplay.job import SelfPlayJob
-from engine.selfplay.runner import SelfPlayRunner
-from engine.workers.executor import PlaceError
-from engine.workers.ray import ClusterPlace, cluster_place
+from engine.selfplay.runner import SelfPlayRunner, SelfPlayState
+from engine.workers.executor import ExecutorError
+from engine.workers.ray import RayExecutor, ray_executor
 from tests.engine.selfplay.test_selfplay import RANDOM, Notes, check_folder, config
 from tests.paths import DATA
 
@@ -70,33 +71,27 @@ class KillsNode(Notes):
         self._cluster = cluster
         self._after = after
 
-    def game_over(self, runner: SelfPlayRunner, entry: GameEntry) -> None:
-        super().game_over(runner, entry)
+    def game_over(self, state: SelfPlayState, entry: GameEntry) -> None:
+        super().game_over(state, entry)
         if len(self.entries) == self._after:
             kill_a_node(self._cluster)
 
 
 def test_a_killed_node_s_games_are_played_on_the_other_one(cluster: Any, tmp_path: Path) -> None:
     before = embedded_evaluators()
-    places: list[ClusterPlace[Any]] = []
-
-    def make_place(job: Any, log: Any) -> Any:
-        places.append(ClusterPlace(cluster.address, job, log))
-        return places[0]
-
     games = 16
     view = KillsNode(cluster, after=4)
     runner = SelfPlayRunner(
         config(tmp_path / "run", games=games, nodes=30, max_plies=120, concurrency=8),
         view,
-        make_place=make_place,
+        make_executor=partial(ray_executor, address=cluster.address),
     )
     assert asyncio.run(runner.run()) == "finished"
     check_folder(Folder(tmp_path / "run"), games)
     assert sorted(entry.number for entry in view.entries) == list(range(games))
     assert any("lost" in note for note in view.notes)
-    assert runner.totals.games == games
-    assert runner.pace.evaluations > 0
+    assert runner.state.totals.games == games
+    assert runner.state.throughput.pool.evaluations > 0
     psutil.wait_procs([psutil.Process(pid) for pid in embedded_evaluators() - before], timeout=20)
     assert embedded_evaluators() <= before
 
@@ -108,13 +103,13 @@ def test_network_files_travel_to_the_nodes(cluster: Any, tmp_path: Path) -> None
 
     async def play() -> list[Any]:
         job = SelfPlayJob(config(tmp_path, options=RANDOM.changed(weights=str(network))), (START,))
-        place = ClusterPlace[Any](cluster.address, job, seen.append)
+        executor = RayExecutor[Any](cluster.address, job, seen.append)
         try:
-            await place.open()
+            await executor.open()
             network.unlink()
-            return await place.play([0, 1])
+            return await executor.play([0, 1])
         finally:
-            await place.close()
+            await executor.close()
 
     games = asyncio.run(play())
     assert [game.record.number for game in games] == [0, 1]
@@ -126,9 +121,9 @@ def test_a_network_that_no_node_can_use_is_one_clear_error(cluster: Any, tmp_pat
     runner = SelfPlayRunner(
         config(tmp_path / "run", options=RANDOM.changed(weights=str(network))),
         Notes(),
-        make_place=cluster_place(cluster.address),
+        make_executor=partial(ray_executor, address=cluster.address),
     )
-    with pytest.raises(PlaceError, match="no node of the Ray cluster"):
+    with pytest.raises(ExecutorError, match="no node of the Ray cluster"):
         asyncio.run(runner.run())
 
 
@@ -169,7 +164,7 @@ def test_a_match_has_the_same_games_and_statistics_as_on_one_machine(cluster: An
         output=str(tmp_path / "match"),
     )
     view = KillsNodeOfMatch(cluster, after=2)
-    runner = MatchRunner(match, view, make_place=cluster_place(cluster.address))
+    runner = MatchRunner(match, view, make_executor=partial(ray_executor, address=cluster.address))
     assert asyncio.run(runner.run()) == "finished"
     assert any("lost" in note for note in view.notes)
     assert sorted(record.number for record in view.records) == list(range(12))

@@ -14,25 +14,25 @@ from engine.games.openings import Opening
 from engine.selfplay.config import SelfPlayConfig
 from engine.selfplay.game import PlayedGame
 from engine.selfplay.job import SelfPlayJob
-from engine.workers.executor import PlaceError
-from engine.workers.ray import ClusterPlace
+from engine.workers.executor import ExecutorError
+from engine.workers.ray import RayExecutor
 
 
 def opened(address: str, config: SelfPlayConfig) -> None:
     async def run() -> None:
         job = SelfPlayJob(config, (Opening("initial position"),))
-        place = ClusterPlace[PlayedGame](address, job, lambda text: None)
+        executor = RayExecutor[PlayedGame](address, job, lambda text: None)
         try:
-            await place.open()
+            await executor.open()
         finally:
-            await place.close()
+            await executor.close()
 
     asyncio.run(run())
 
 
 def test_without_ray_the_package_to_install_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(PlaceError, match=r"pip install '\.\[cluster\]'"):
+    with pytest.raises(ExecutorError, match=r"pip install '\.\[cluster\]'"):
         opened("auto", SelfPlayConfig(output=str(tmp_path)))
 
 
@@ -54,5 +54,5 @@ def test_an_address_where_nobody_listens_is_an_error_at_once(tmp_path: Path) -> 
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     for address in (f"127.0.0.1:{port}", f"ray://127.0.0.1:{port}"):
-        with pytest.raises(PlaceError, match=f"no Ray cluster at {address}"):
+        with pytest.raises(ExecutorError, match=f"no Ray cluster at {address}"):
             opened(address, SelfPlayConfig(output=str(tmp_path)))

@@ -6,31 +6,26 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
 
 from engine import Engine
-from engine.evaluation.process import evaluator_environment
 from engine.games.record import GameRecord
 from engine.match.adjudication import Adjudication
 from engine.match.results.sprt import Sprt
 from engine.match.runner import MatchRunner, MatchState
 from engine.selfplay.archive import Folder
 from engine.selfplay.runner import SelfPlayRunner
-from engine.workers.executor import PlaceError
-from engine.workers.local import MachinePlace, workers_for
+from engine.workers.executor import ExecutorError
+from engine.workers.local import workers_for
 from protocol.client import EvaluatorClient
 from protocol.messages import Curve
 from tests.engine.match.matches import Recorder, engine, match, play, replay
 from tests.engine.match.test_resume import assert_complete, journal_numbers, read_games, runner_process
 from tests.engine.selfplay.test_selfplay import Notes, check_folder
 from tests.engine.selfplay.test_selfplay import config as selfplay
-from tests.engine.workers.scripted_job import ScriptedJob
 from tests.paths import DATA
 
 GAMES = 16
@@ -117,16 +112,16 @@ def test_a_match_in_processes_has_each_game_once_and_sums_up_their_statistics(tm
     assert isinstance(view, Looks)
     assert view.processes == (3, 1)
     assert sorted(record.number for record in view.records) == list(range(12))
-    standings, speed = runner.state.standings, runner.state.speed
+    standings, speed = runner.state.standings, runner.state.throughput
     assert standings.tally(0, 1).finished_pairs == 6
     by_pair = {record.pair: record.opening for record in view.records}
     assert all(by_pair[record.pair] == record.opening for record in view.records)
     assert len(replay(config.files.pgn)) == 12
     assert speed.concurrency == 6
-    assert speed.moves == sum(len(record.moves) for record in view.records)
-    assert speed.evaluations > speed.moves
-    assert speed.positions_per_second > 0
-    assert speed.mean_batch >= 1
+    assert speed.pool.moves == sum(len(record.moves) for record in view.records)
+    assert speed.pool.evaluations > speed.pool.moves
+    assert speed.pool.positions_per_second > 0
+    assert speed.pool.mean_batch >= 1
     assert own_processes() == []
 
 
@@ -201,7 +196,7 @@ def test_self_play_in_processes_writes_each_game_once(tmp_path: Path) -> None:
     runner = SelfPlayRunner(selfplay(tmp_path / "run", games=8, concurrency=4, workers=2), view)
     assert asyncio.run(runner.run()) == "finished"
     check_folder(Folder(tmp_path / "run"), 8)
-    assert runner.pace.evaluations > runner.pace.positions
+    assert runner.state.throughput.pool.evaluations > runner.state.positions > 0
     assert own_processes() == []
 
 
@@ -245,71 +240,10 @@ def test_a_cluster_s_nodes_have_no_workers_of_this_machine(tmp_path: Path) -> No
     assert "with --ray leave them out" in output
 
 
-# -- the crew, with jobs that need no evaluator --------------------------------------------------------------
-
-
-def scripted(job: ScriptedJob, games: int) -> tuple[list[tuple[int, int]], MachinePlace[Any], list[str]]:
-    """Play games in two processes."""
-    notes: list[str] = []
-    place = MachinePlace[Any](2, job, notes.append)
-
-    async def run() -> list[tuple[int, int]]:
-        try:
-            assert await place.open() == 8
-            lists = await asyncio.gather(*(place.play([number]) for number in range(games)))
-            return [game for found in lists for game in found]
-        finally:
-            await place.close()
-
-    return asyncio.run(run()), place, notes
-
-
-def test_games_are_shared_out_and_messages_and_statistics_come_back(tmp_path: Path) -> None:
-    played, place, notes = scripted(ScriptedJob(str(tmp_path)), 8)
-    assert [number for number, _ in played] == list(range(8))
-    assert sorted([pid for _, pid in played].count(pid) for pid in {pid for _, pid in played}) == [4, 4]
-    total = place.statistics()
-    assert (total.searches, total.evaluations, total.moves) == (8, 800, 24)
-    assert total.mean_batch == pytest.approx(20)
-    assert sum("one of 2 processes" in note for note in notes) == 8
-
-
-def test_a_worker_that_dies_is_replaced(tmp_path: Path) -> None:
-    played, _, notes = scripted(ScriptedJob(str(tmp_path), deaths=2), 6)
-    assert sorted(number for number, _ in played) == list(range(6))
-    assert sum("ended with exit code 3" in note for note in notes) == 2
-
-
-def test_workers_that_only_die_are_given_up_with_the_reason(tmp_path: Path) -> None:
-    with pytest.raises(PlaceError, match=r"no worker process can play .*exit code 3"):
-        scripted(ScriptedJob(str(tmp_path), deaths=1000), 1)
-
-
-def test_games_that_always_fail_are_given_up_with_the_reason(tmp_path: Path) -> None:
-    with pytest.raises(PlaceError, match=r"no worker process can play .*the board is gone"):
-        scripted(ScriptedJob(str(tmp_path), refuses_to_play="the board is gone"), 1)
-
-
-def test_what_keeps_workers_from_starting_is_told_at_once(tmp_path: Path) -> None:
-    with pytest.raises(PlaceError, match=r"^no board here$"):
-        scripted(ScriptedJob(str(tmp_path), refuses_to_open="no board here"), 1)
-
-
 def test_a_network_that_cannot_be_read_is_one_clear_error(tmp_path: Path) -> None:
     weights = str(tmp_path / "nothing.pb.gz")
     config = match(tmp_path, [engine("a", weights=weights), engine("b")], concurrency=4, workers=2)
     runner = MatchRunner(config, Recorder())
-    with pytest.raises(PlaceError, match=r"nothing\.pb\.gz"):
+    with pytest.raises(ExecutorError, match=r"nothing\.pb\.gz"):
         asyncio.run(runner.run())
     assert own_processes() == []
-
-
-def test_a_worker_whose_starter_is_gone_ends(tmp_path: Path) -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "engine.workers.child"],
-        stdin=subprocess.PIPE,
-        env=evaluator_environment(),
-    )
-    assert process.stdin is not None
-    process.stdin.close()
-    assert process.wait(30) == 0

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from engine.workers.executor import MakePlace
+    from engine.workers.executor import MakeExecutor
 
 
-def add_place_arguments(group: argparse._ArgumentGroup) -> None:
+def add_executor_arguments(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--workers", metavar="N", help="processes that play the games (auto: one, more for fast devices)"
     )
@@ -18,16 +19,16 @@ def add_place_arguments(group: argparse._ArgumentGroup) -> None:
     )
 
 
-def place_of_arguments(arguments: argparse.Namespace, workers: int) -> MakePlace[Any]:
+def executor_of_arguments(arguments: argparse.Namespace, workers: int) -> MakeExecutor:
     """Where to play. workers: as configured, 0 is auto. Raises SettingsError."""
-    from engine.workers.local import machine_place
+    from engine.workers.local import local_executor
 
     if arguments.ray is None:
-        return machine_place(workers)
+        return partial(local_executor, workers=workers)
     if workers > 1:
         from protocol.settings.spec import SettingsError
 
         raise SettingsError("workers are processes of this machine: with --ray leave them out")
-    from engine.workers.ray import cluster_place
+    from engine.workers.ray import ray_executor
 
-    return cluster_place(arguments.ray)
+    return partial(ray_executor, address=arguments.ray)

@@ -1,0 +1,102 @@
+"""Where a run's games are kept: the PGN for people, the journal that says which games count.
+
+A game goes to the PGN first and then to the journal, which notes where the PGN then ends. After a crash the
+PGN is cut back to the last end in the journal: both hold the same games, each once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from engine import __version__
+from engine.games.identity import differences
+from engine.games.journal import Journal, JournalError
+from engine.games.pgn import PgnFile
+
+T = TypeVar("T")
+
+FORMAT = 1
+"""Version of the journal's lines."""
+
+
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """What to say of a journal whose games cannot be continued.
+
+    another_kind: it is of something else; follows the journal's path. other_games: its games depend on other
+    settings; the differences follow. damaged: what to do about a damaged game.
+    """
+
+    another_kind: str
+    other_games: str
+    damaged: str
+
+
+class GameArchive(Generic[T]):
+    """A journal and a PGN file, open for more games. Belongs to one thread at a time.
+
+    games: those that the journal held when it was opened.
+    """
+
+    def __init__(
+        self,
+        journal: Path,
+        pgn: Path,
+        header: Mapping[str, Any],
+        read: Callable[[dict[str, Any]], T],
+        messages: Messages,
+        *,
+        restart: bool = False,
+        log: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        """Open or begin the files.
+
+        header: of a new journal, with its kind as `journal` and with all that the games depend on as
+        `identity`; a journal with another one is refused. read: makes a game of an entry, raises KeyError,
+        TypeError or ValueError. restart: forget what is there. Raises JournalError if the journal is damaged,
+        of other games, or in use.
+        """
+        self._messages = messages
+        # The identity last: it is long.
+        header = {"journal": header["journal"], "format": FORMAT, "version": __version__, **header}
+        self._journal = Journal(journal, header, restart=restart)
+        if not self._journal.entries and self._journal.header.get("journal") == header["journal"]:
+            # Nothing was played: the run that could not begin may have been put right since.
+            self._journal.close()
+            self._journal = Journal(journal, header, restart=True)
+        try:
+            self._check(header)
+            self.games = self._read(read)
+            self._pgn = PgnFile(pgn, self._journal.last("pgn_end"), log)
+        except BaseException:
+            self._journal.close()
+            raise
+
+    def add(self, pgn: str, entry: Mapping[str, Any]) -> None:
+        """Write a game down; when this returns it is on the disk. Raises JournalError."""
+        self._journal.append({**entry, "pgn_end": self._pgn.append(pgn)})
+
+    def close(self) -> None:
+        """Idempotent."""
+        self._journal.close()
+        self._pgn.close()
+
+    def _check(self, wanted: Mapping[str, Any]) -> None:
+        journal, header = self._journal, self._journal.header
+        if header.get("journal") != wanted["journal"] or header.get("format") != FORMAT:
+            raise JournalError(f"{journal.path} {self._messages.another_kind}")
+        changed = differences(header.get("identity", {}), wanted["identity"])
+        if changed:
+            lines = "\n  ".join(changed)
+            raise JournalError(f"{self._messages.other_games}. What differs:\n  {lines}")
+
+    def _read(self, read: Callable[[dict[str, Any]], T]) -> list[T]:
+        try:
+            return [read(entry) for entry in self._journal.entries]
+        except (KeyError, TypeError, ValueError) as error:
+            raise JournalError(
+                f"{self._journal.path}: a game is damaged ({error}): {self._messages.damaged}"
+            ) from None

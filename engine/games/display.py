@@ -1,0 +1,86 @@
+"""What the displays of matches and self-play have in common: lines in a log or a pipe, or a drawing in a
+terminal that is renewed once a second."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Generic, Self, TextIO
+
+from engine.games.run import RunState, State
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+
+def shows_tables(console: Console) -> bool:
+    """Whether the console is a terminal that can draw anew what it shows."""
+    return console.is_terminal and not console.is_dumb_terminal
+
+
+class PlainDisplay:
+    """Writes lines to a stream. A context manager, as LiveDisplay is."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        pass
+
+    def note(self, text: str) -> None:
+        """Write a line."""
+        print(text, file=self._stream, flush=True)
+
+
+class QuietDisplay(PlainDisplay):
+    """Shows nothing of a run but the notes."""
+
+    def __init__(self, stream: TextIO, *, prefix: str = "") -> None:
+        """prefix: stands before each note."""
+        super().__init__(stream)
+        self._prefix = prefix
+
+    def started(self, state: RunState) -> None:
+        pass
+
+    def game_over(self, state: RunState, entry: object) -> None:
+        pass
+
+    def tick(self, state: RunState) -> None:
+        pass
+
+    def note(self, text: str) -> None:
+        super().note(self._prefix + text)
+
+
+class LiveDisplay(ABC, Generic[State]):
+    """Draws the state in a terminal. A context manager: the terminal is its own until it is left."""
+
+    def __init__(self, console: Console) -> None:
+        from rich.live import Live
+
+        # Drawn once a second and no more: drawing takes the processor longer than playing does.
+        self._live = Live(console=console, auto_refresh=False, transient=True)
+
+    def __enter__(self) -> Self:
+        self._live.__enter__()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._live.__exit__(None, None, None)
+
+    @property
+    def console(self) -> Console:
+        return self._live.console
+
+    @abstractmethod
+    def drawing(self, state: State) -> RenderableType:
+        """What the terminal shows of a state."""
+
+    def started(self, state: State) -> None:
+        self.tick(state)
+
+    def tick(self, state: State) -> None:
+        self._live.update(self.drawing(state), refresh=True)

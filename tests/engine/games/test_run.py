@@ -1,0 +1,221 @@
+"""The loop that plays numbered games, with an executor and a ledger that a test can look into."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from threading import current_thread
+from typing import Any
+
+import pytest
+
+from engine.games.run import GameRun, RunEnding, RunState
+from engine.pool.pool import PoolStatistics
+
+
+@dataclass
+class Games:
+    """An executor whose games are their numbers. held: games that never end. fails: a game that raises."""
+
+    games_per_task: int = 1
+    held: frozenset[int] = frozenset()
+    fails: int | None = None
+    calls: list[list[int]] = field(default_factory=list)
+    under_way: int = 0
+    most_under_way: int = 0
+    closed: bool = False
+
+    async def open(self) -> int:
+        return 3
+
+    async def play(self, numbers: Sequence[int]) -> list[int]:
+        self.calls.append(list(numbers))
+        self.under_way += len(numbers)
+        self.most_under_way = max(self.most_under_way, self.under_way)
+        try:
+            await asyncio.sleep(0)
+            if self.held.intersection(numbers):
+                await asyncio.Event().wait()
+            if self.fails in numbers:
+                raise RuntimeError("a game failed")
+            return list(numbers)
+        finally:
+            self.under_way -= len(numbers)
+
+    def statistics(self) -> PoolStatistics:
+        return PoolStatistics(evaluations=7)
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+@dataclass
+class Ledger:
+    """Remembers what is written and counted. enough: games that end the run."""
+
+    summary_file: Path
+    enough: int | None = None
+    written: list[int] = field(default_factory=list)
+    counted: list[int] = field(default_factory=list)
+    threads: set[str] = field(default_factory=set)
+
+    def write(self, game: int) -> int:
+        self.threads.add(current_thread().name)
+        self.written.append(game)
+        return game
+
+    def count(self, entry: int) -> None:
+        self.counted.append(entry)
+
+    def over(self) -> bool:
+        return self.enough is not None and len(self.counted) >= self.enough
+
+    def summary(self) -> dict[str, Any] | None:
+        return {"games": len(self.counted)} if self.counted else None
+
+
+@dataclass
+class View:
+    """Remembers what it is shown. on_game: called with each game."""
+
+    games: list[int] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    on_game: Any = None
+
+    def started(self, state: RunState) -> None:
+        assert state.throughput.games == 0
+
+    def game_over(self, state: RunState, entry: int) -> None:
+        self.games.append(entry)
+        assert state.throughput.games == len(self.games)
+        if self.on_game is not None:
+            self.on_game(entry)
+
+    def tick(self, state: RunState) -> None:
+        pass
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+def play(
+    numbers: Iterable[int],
+    games: Games,
+    ledger: Ledger,
+    view: View | None = None,
+    *,
+    concurrency: int = 0,
+    most: int | None = None,
+    time_limit_s: float = 0.0,
+) -> tuple[RunEnding, RunState]:
+    state = RunState()
+
+    async def make_executor(job: Any, log: Any) -> Games:
+        return games
+
+    job: Any = None
+    run = GameRun(state, ledger, view or View(), time_limit_s=time_limit_s)
+    ending = asyncio.run(run.play(make_executor, job, numbers, concurrency=concurrency, most=most))
+    assert games.closed
+    return ending, state
+
+
+def test_every_game_is_written_down_and_counted_once(tmp_path: Path) -> None:
+    games, ledger, view = Games(), Ledger(tmp_path / "summary.json"), View()
+    ending, state = play([4, 0, 7, 2, 9], games, ledger, view)
+    assert ending == "finished"
+    assert sorted(ledger.written) == sorted(ledger.counted) == sorted(view.games) == [0, 2, 4, 7, 9]
+    assert len(ledger.threads) == 1
+    assert current_thread().name not in ledger.threads
+    assert (state.playing, state.throughput.games, state.throughput.pool.evaluations) == (0, 5, 7)
+    assert json.loads((tmp_path / "summary.json").read_text("utf-8")) == {"games": 5}
+
+
+@pytest.mark.parametrize(
+    ("concurrency", "most", "expected"), [(0, None, 3), (0, 2, 2), (5, None, 5), (5, 4, 4), (1, 4, 1)]
+)
+def test_as_many_games_are_played_at_once_as_are_asked_for(
+    tmp_path: Path, concurrency: int, most: int | None, expected: int
+) -> None:
+    games = Games()
+    _, state = play(range(20), games, Ledger(tmp_path / "summary.json"), concurrency=concurrency, most=most)
+    assert games.most_under_way == expected
+    assert state.throughput.concurrency == expected
+
+
+def test_games_that_are_best_played_together_are_asked_for_together(tmp_path: Path) -> None:
+    games = Games(games_per_task=2)
+    play([0, 1, 3, 4, 5, 8], games, Ledger(tmp_path / "summary.json"), concurrency=4)
+    assert games.calls == [[0, 1], [3], [4, 5], [8]]
+
+
+def test_a_result_ends_the_run_while_games_are_under_way(tmp_path: Path) -> None:
+    games, ledger = Games(held=frozenset({1})), Ledger(tmp_path / "summary.json", enough=4)
+    ending, state = play(count(), games, ledger)
+    assert ending == "finished"
+    assert len(ledger.counted) >= 4
+    assert 1 not in ledger.counted
+    assert (games.under_way, state.playing) == (0, 0)
+
+
+def test_the_time_limit_ends_a_run_without_end(tmp_path: Path) -> None:
+    games = Games(held=frozenset({2, 3, 4}))
+    ledger = Ledger(tmp_path / "summary.json")
+    ending, _ = play(count(), games, ledger, time_limit_s=0.05)
+    assert ending == "time"
+    assert set(ledger.counted) <= {0, 1}
+    assert (games.under_way, ledger.written) == (0, ledger.counted)
+
+
+def test_a_game_that_fails_ends_the_run_and_the_others_are_kept(tmp_path: Path) -> None:
+    games, ledger = Games(fails=6), Ledger(tmp_path / "summary.json")
+    with pytest.raises(RuntimeError, match="a game failed"):
+        play(count(), games, ledger, concurrency=1)
+    assert ledger.written == ledger.counted == list(range(6))
+    assert json.loads((tmp_path / "summary.json").read_text("utf-8")) == {"games": 6}
+
+
+def test_a_cancelled_run_is_interrupted_and_what_is_over_is_written_down(tmp_path: Path) -> None:
+    games, ledger = Games(), Ledger(tmp_path / "summary.json")
+
+    def cancel(game: int) -> None:
+        if game == 5:
+            task = next(task for task in asyncio.all_tasks() if "main" in task.get_name())
+            task.cancel()
+
+    async def run() -> RunEnding:
+        task = asyncio.current_task()
+        assert task is not None
+        task.set_name("main")
+
+        async def make_executor(job: Any, log: Any) -> Games:
+            return games
+
+        job: Any = None
+        ending = await GameRun(RunState(), ledger, View(on_game=cancel)).play(
+            make_executor, job, count(), concurrency=2
+        )
+        assert not task.cancelling()
+        return ending
+
+    assert asyncio.run(run()) == "interrupted"
+    assert games.closed
+    assert 5 in ledger.counted
+    assert sorted(ledger.written) == sorted(ledger.counted)
+
+
+def test_a_summary_that_cannot_be_written_is_said_once_at_the_end(tmp_path: Path) -> None:
+    (tmp_path / "summary.json").mkdir()
+    view = View()
+    play(range(4), Games(), Ledger(tmp_path / "summary.json"), view)
+    (note,) = view.notes
+    assert note.startswith(f"cannot write {tmp_path / 'summary.json'}: ")
+
+
+def test_a_run_without_a_game_writes_no_summary(tmp_path: Path) -> None:
+    play([], Games(), Ledger(tmp_path / "summary.json"))
+    assert not (tmp_path / "summary.json").exists()

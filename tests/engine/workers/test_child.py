@@ -1,0 +1,85 @@
+"""The connection between a supervisor and a worker process."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from multiprocessing.connection import Pipe
+from pathlib import Path
+
+import psutil
+import pytest
+
+from engine.evaluation.process import evaluator_environment
+from engine.workers.child import WorkerProcess, inheritance, worker_arguments
+from engine.workers.executor import WorkerContext, WorkerLostError
+from tests.engine.workers.scripted_job import ScriptedJob
+
+
+@pytest.mark.parametrize("has_its_job", [False, True])
+def test_a_worker_whose_supervisor_is_gone_ends(tmp_path: Path, has_its_job: bool) -> None:
+    ours, theirs = Pipe()
+    with theirs:
+        process = subprocess.Popen(
+            [sys.executable, *worker_arguments(theirs)],
+            stdin=subprocess.DEVNULL,
+            env=evaluator_environment(),
+            **inheritance(theirs),
+        )
+    if has_its_job:
+        ours.send((ScriptedJob(str(tmp_path)), WorkerContext()))
+        ours.send((1, "open", ()))
+        assert ours.recv() == (1, True, 8)
+    ours.close()
+    assert process.wait(30) == 0
+
+
+def test_what_a_worker_and_its_libraries_print_disturbs_no_answer(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    async def run() -> list[tuple[int, int]]:
+        worker = await WorkerProcess.start(ScriptedJob(str(tmp_path)), WorkerContext())
+        try:
+            assert await worker.open() == 8  # Prints.
+            games: list[tuple[int, int]] = await worker.play([5, 6])
+            assert {pid for _, pid in games} == {worker.pid}
+            return games
+        finally:
+            await worker.kill()
+
+    assert [number for number, _ in asyncio.run(run())] == [5, 6]
+    printed = capfd.readouterr()
+    assert printed.out == ""
+    assert "what a library prints" in printed.err
+
+
+def test_calls_to_a_worker_that_is_killed_fail_with_the_reason(tmp_path: Path) -> None:
+    async def run() -> None:
+        worker = await WorkerProcess.start(ScriptedJob(str(tmp_path), waits=True), WorkerContext())
+        await worker.open()
+        game = asyncio.ensure_future(worker.play([0]))
+        await worker.report()  # The game is under way.
+        psutil.Process(worker.pid).kill()
+        with pytest.raises(WorkerLostError, match="its process"):
+            await game
+        with pytest.raises(WorkerLostError, match="its process"):
+            await worker.report()
+        await worker.kill()
+        await worker.kill()
+
+    asyncio.run(run())
+
+
+def test_a_large_job_reaches_its_worker(tmp_path: Path) -> None:
+    """More than the operating system takes before the worker reads."""
+
+    async def run() -> None:
+        job = ScriptedJob(str(tmp_path), refuses_to_play="x" * 10_000_000)
+        worker = await WorkerProcess.start(job, WorkerContext())
+        await worker.open()
+        with pytest.raises(WorkerLostError, match=r"^x{10000000}$"):
+            await worker.play([0])
+        await worker.kill()
+
+    asyncio.run(run())
