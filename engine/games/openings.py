@@ -40,7 +40,9 @@ class OpeningError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """fen: where it starts, None is the initial position. moves: played from there, in UCI notation
+    """Where a game begins.
+
+    fen: the first position, None is the initial one. moves: played from there, in UCI notation
     (castling is king takes rook in Chess960). name: for people."""
 
     name: str
@@ -57,7 +59,9 @@ class Opening:
 
 @dataclass(frozen=True, slots=True)
 class OpeningSettings:
-    """file: EPD (or FEN lines), PGN or Polyglot (.bin); "" is the shipped book, in Chess960 the 960 start
+    """Which openings a match takes.
+
+    file: EPD (or FEN lines), PGN or Polyglot (.bin); "" is the shipped book, in Chess960 the 960 start
     positions; "startpos" is the initial position alone. plies: how much of a line is played at most, 0 is
     all of it. start: the first one to take in sequential order, from 1."""
 

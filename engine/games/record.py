@@ -108,7 +108,7 @@ class GameRecord:
 
     @property
     def white_points(self) -> float:
-        """1, ½ or 0."""
+        """White's points: 1, ½ or 0."""
         return POINTS_OF_WHITE[self.result]
 
     @property
@@ -160,5 +160,5 @@ class GameOutcome:
 
     @property
     def white_points(self) -> float:
-        """1, ½ or 0."""
+        """White's points: 1, ½ or 0."""
         return POINTS_OF_WHITE[self.result]

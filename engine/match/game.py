@@ -23,8 +23,8 @@ PATIENCE_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class GameRules:
-    """What games of a match have in common; the fields are those of MatchConfig. moved: called for each
-    move."""
+    """What games of a match have in common; the fields are those of MatchConfig. moved: called after
+    each move."""
 
     adjudication: Adjudication
     tablebases: Tablebases | None = None

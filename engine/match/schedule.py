@@ -15,7 +15,9 @@ Format = Literal["round-robin", "gauntlet"]
 
 @dataclass(frozen=True, slots=True)
 class ScheduledGame:
-    """number: from 0. pair: the games with the same players and opening share it. round: from 0; all games
+    """One game of the schedule.
+
+    number: from 0. pair: the games with the same players and opening share it. round: from 0; all games
     of a round have the same opening. white, black: numbers of the players."""
 
     number: int

@@ -68,8 +68,8 @@ class GameClock:
     """One player's clock in one game."""
 
     def __init__(self, control: TimeControl, *, margin_ms: float = 0.0) -> None:
-        """margin_ms: how far it may be overdrawn before the game is lost, for what is the runner's delay
-        and not the player's."""
+        """margin_ms: how far the clock may be overdrawn before the game is lost; the runner's own delay is no
+        fault of the player."""
         self.control = control
         self.margin_ms = margin_ms
         self.remaining_ms: float | None = None if control.base_ms is None else float(control.base_ms)

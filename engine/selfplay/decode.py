@@ -18,14 +18,14 @@ MIRROR, FLIP_RANKS, TRANSPOSE = 1, 2, 4
 
 
 def black_to_move(record: np.void) -> bool:
-    """Whose turn it is."""
+    """Whether Black is to move in the record's position."""
     if is_canonical(int(record["input_format"])):
         return bool(record["invariance_info"] & Info.BLACK_TO_MOVE)
     return bool(record["side_to_move_or_enpassant"])
 
 
 def transform_of(record: np.void) -> int:
-    """The board transform, 0 to 7."""
+    """The board transform of a record's planes, 0 to 7."""
     return int(record["invariance_info"]) & TRANSFORM_BITS if is_canonical(int(record["input_format"])) else 0
 
 

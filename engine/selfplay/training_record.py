@@ -113,7 +113,9 @@ class Encoding:
 
 @dataclass(frozen=True, slots=True)
 class GameEnd:
-    """result: of White, 1, 0 or -1. adjudicated: not ended by the rules of chess, but because a side resigned
+    """How a game ended.
+
+    result: of White, 1, 0 or -1. adjudicated: not ended by the rules of chess, but because a side resigned
     or, if length_limit is set as well, because the game was too long."""
 
     result: int

@@ -59,8 +59,8 @@ class ProgramPlayer:
                     f"{self.config.name}: there is no directory {self.config.directory} to start it in"
                 ) from None
             raise PlayerError(
-                f"{self.config.name}: cannot start {command[0]}: {error.strerror}; is it installed, and the "
-                "path right?"
+                f"{self.config.name}: cannot start {command[0]}: {error.strerror}; "
+                "is it installed, and the path right?"
             ) from None
         try:
             async with asyncio.timeout(START_SECONDS):

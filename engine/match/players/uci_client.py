@@ -318,9 +318,8 @@ def parse_answer(lines: bytes) -> UciAnswer:
         end = begin
         if not line.startswith(b"info ") or (b" multipv " in line and b" multipv 1 " not in line):
             continue
-        if (
-            b" lowerbound" in line or b" upperbound" in line
-        ):  # Where the search has only shown that it is better, or worse, than that.
+        if b" lowerbound" in line or b" upperbound" in line:
+            # The search has only shown that the score is better, or worse, than that.
             bound = bound or line
             continue
         return _with_info(move, line)
