@@ -44,7 +44,7 @@ def test_ray_reports_only_if_the_user_says_so(
     if set_by_user is None:
         monkeypatch.delenv("RAY_USAGE_STATS_ENABLED")
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(PlaceError):
+    with pytest.raises(ExecutorError):
         opened("local", SelfPlayConfig(output=str(tmp_path)))
     assert os.environ["RAY_USAGE_STATS_ENABLED"] == seen_by_ray
 
