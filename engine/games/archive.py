@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from engine import __version__
 from engine.games.identity import differences
 from engine.games.journal import Journal, JournalError
 from engine.games.pgn import PgnFile
+from protocol.host.version import __version__
 
 T = TypeVar("T")
 

@@ -17,9 +17,8 @@ from engine.match.results.sprt import Sprt
 from engine.match.schedule import Format, Schedule
 from engine.match.timecontrol import TimeControl
 from engine.options import Options
+from engine.workers import MAX_WORKERS
 from protocol.settings.spec import UNREACHED, setting
-
-MAX_WORKERS = 1024
 
 UciValue = str | int | bool | None
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from engine.games.identity import options_identity
 from engine.games.openings import OpeningSettings
-from engine.match.config import MAX_WORKERS
 from engine.options import Options
 from engine.settings.tables import Table
+from engine.workers import MAX_WORKERS
 from protocol.settings.spec import UNREACHED, SettingsError, setting
 
 SELFPLAY_OPTIONS = Options(

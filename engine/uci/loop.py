@@ -111,7 +111,7 @@ class UciEngine:
     # -- commands ----------------------------------------------------------------------------------------
 
     def _uci(self, arguments: list[str]) -> None:
-        from engine import __version__
+        from protocol.host.version import __version__
 
         lines = [f"id name Wavefront {__version__}", "id author the Wavefront authors"]
         lines += [option_line(option) for option in OPTIONS]
