@@ -1,5 +1,4 @@
-"""What matches cost: the runner's processor time per move, memory of many games, and how busy the evaluator
-is kept.
+"""What matches cost: the runner's time per move, memory of many games, and how busy the evaluator is kept.
 
 python benchmarks/matches.py [overhead] [programs] [memory] [evaluator] [--weights FILE] [--backend NAME]
                              [--program FILE] [--nodes N] [--seconds S] [--rounds N]

@@ -1,8 +1,9 @@
 """The backends, found by name.
 
-Built in are `onnx` (onnxruntime on the CPU), `reference` (numpy, the yardstick), `random` and `uniform` (no
-network, for tests and for measuring everything else). Other packages add theirs through the entry point group
-`wavefront.backends`, whose value names a module that has what every backend module has:
+Built in are `gpu` (HIP kernels, on AMD and NVIDIA), `onnx` (onnxruntime on the CPU), `reference` (numpy, the
+yardstick), `random` and `uniform` (no network, for tests and for measuring everything else). Other packages
+add theirs through the entry point group `wavefront.backends`, whose value names a module that has what every
+backend module has:
 
     NEEDS_NETWORK: bool
     unavailable() -> str | None                      why it cannot run on this machine; None if it can

@@ -1,12 +1,13 @@
-"""Pseudo-random evaluations from a hash of the position: as fast as a network with no cost, and always the
-same.
+"""Pseudo-random evaluations from a hash of the position: always the same, as fast as a network of no cost.
 
 For search tests and for measuring everything but the network. The engine's core has a twin that gives
 bit-identical float32, so this is a specification. Integers are uint64 and wrap; G = 0x9E3779B97F4A7C15.
 
-    mix(x):        x ^= x >> 30;  x *= 0xBF58476D1CE4E5B9;  x ^= x >> 27;  x *= 0x94D049BB133111EB;  x ^= x >>
-                   31 (the finaliser of SplitMix64: Steele, Lea and Flood, "Fast splittable pseudorandom
-                   number generators", OOPSLA 2014)
+    mix(x):        x ^= x >> 30;  x *= 0xBF58476D1CE4E5B9;
+                   x ^= x >> 27;  x *= 0x94D049BB133111EB;
+                   x ^= x >> 31
+                   (the finaliser of SplitMix64: Steele, Lea and Flood, "Fast splittable pseudorandom number
+                   generators", OOPSLA 2014)
     uniform(x):    float32(x >> 40) * 2^-24, in [0, 1)
     K[p]:          mix((p + 1) * G) | 1, for plane p in 0..111
     hash:          mix(bits(rule50) * 0xD6E8FEB86659FD93 + sum over p of planes[p] * K[p]), where bits is the

@@ -97,8 +97,10 @@ def read_moves_left(weights: Fields, header: Header, width: int) -> MovesLeftHea
 def _choose(
     weights: Fields, container: str, known: dict[str, str], kind: str, wanted: str | None
 ) -> tuple[Fields, str, tuple[str, ...]]:
-    """The message that holds the wanted head, its name and all names. Files with one head keep it "
-    "in Weights."""
+    """The message that holds the wanted head, its name, and all names.
+
+    Files with one head keep it in Weights.
+    """
     default = next(iter(known))
     if weights.has(container):
         heads = weights.child(container)

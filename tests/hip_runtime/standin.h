@@ -19,8 +19,7 @@
 //   - `arguments` are the kernel's arguments as the ABI packs them: in order, each aligned to its size.
 //     Pointers are host addresses that may be read and written as they are.
 //   - They return 0 or the error that the HIP call (for a launch: the device) shall fail with: 6 of hiprtc
-//   for
-//     a source that does not compile, 209 for code of another target, 500 for no such kernel, 719 for a
+//     for a source that does not compile, 209 for code of another target, 500 for no such kernel, 719 for a
 //     failed launch. After a failed launch the device answers everything with that error, as a real one does.
 #pragma once
 #include <cstddef>

@@ -151,10 +151,9 @@ def _check_quantised(exact: list[Any], quantised: list[Any]) -> QuantisationErro
     )
     if not (error.logits <= MAX_LOGITS_ERROR and error.value <= MAX_VALUE_ERROR):
         raise BackendError(
-            f"int8 changes this network too much (logits by {error.logits:.1%} of their spread, "
-            f"value by up to "
-            f"{error.value:.3f}; {MAX_LOGITS_ERROR:.0%} and {MAX_VALUE_ERROR} are allowed); open it "
-            f"without int8"
+            f"int8 changes this network too much (logits by {error.logits:.1%} of their spread, value by up "
+            f"to {error.value:.3f}; {MAX_LOGITS_ERROR:.0%} and {MAX_VALUE_ERROR} are allowed); open it "
+            "without int8"
         )
     _log.info(
         "int8 changes logits by %.1f%% of their spread, value by up to %.3f", 100 * error.logits, error.value
