@@ -57,14 +57,14 @@ def test_descriptions_fit_into_a_line_of_the_table(quantity: Quantity) -> None:
     assert len(quantity.what) <= 25
 
 
-@pytest.mark.parametrize("benchmark", SUITE, ids=[benchmark.quantities[0].name for benchmark in SUITE])
+@pytest.mark.parametrize("measured", SUITE, ids=[benchmark.quantities[0].name for benchmark in SUITE])
 def test_each_figure_can_be_measured_of_this_checkout(
-    benchmark: suite.Benchmark, monkeypatch: pytest.MonkeyPatch
+    measured: suite.Benchmark, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(suite, "STARTS_PER_TURN", 1)
     monkeypatch.setattr(memory, "NODES", 2000)
-    values = benchmark.measure(CHECKOUT, 0.1)
-    assert set(values) == {quantity.name for quantity in benchmark.quantities}
+    values = measured.measure(CHECKOUT, 0.1)
+    assert set(values) == {quantity.name for quantity in measured.quantities}
     assert all(value > 0 for value in values.values())
 
 
