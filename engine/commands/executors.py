@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from engine.workers.executor import MakeExecutor
@@ -19,7 +19,7 @@ def add_executor_arguments(group: argparse._ArgumentGroup) -> None:
     )
 
 
-def executor_of_arguments(arguments: argparse.Namespace, workers: int) -> MakeExecutor:
+def executor_of_arguments(arguments: argparse.Namespace, workers: int) -> MakeExecutor[Any]:
     """Where to play. workers: as configured, 0 is auto. Raises SettingsError."""
     from engine.workers.local import local_executor
 

@@ -16,6 +16,7 @@ from protocol.host.processes import run_interruptible
 
 if TYPE_CHECKING:
     from engine.selfplay.config import SelfPlayConfig
+    from engine.selfplay.game import PlayedGame
     from engine.selfplay.runner import Ending
     from engine.workers.executor import MakeExecutor
 
@@ -121,7 +122,9 @@ def config_of_arguments(arguments: argparse.Namespace) -> SelfPlayConfig:
     return selfplay_config(document, arguments.config_file or "selfplay")
 
 
-def _play(config: SelfPlayConfig, *, restart: bool, as_json: bool, make_executor: MakeExecutor) -> int:
+def _play(
+    config: SelfPlayConfig, *, restart: bool, as_json: bool, make_executor: MakeExecutor[PlayedGame]
+) -> int:
     from rich.console import Console
 
     from engine.games.display import shows_tables

@@ -105,7 +105,7 @@ class GameRun(Generic[Game, Entry, State]):
 
     async def play(
         self,
-        make_executor: MakeExecutor,
+        make_executor: MakeExecutor[Game],
         job: GameJob[Game],
         numbers: Iterable[int],
         *,

@@ -52,7 +52,7 @@ class MatchRunner:
         view: View,
         *,
         restart: bool = False,
-        make_executor: MakeExecutor | None = None,
+        make_executor: MakeExecutor[GameRecord] | None = None,
     ) -> None:
         """restart: forget the games played before. make_executor: where to play, if not on this machine."""
         self._config = config

@@ -74,7 +74,7 @@ class SelfPlayRunner:
         view: View,
         *,
         restart: bool = False,
-        make_executor: MakeExecutor | None = None,
+        make_executor: MakeExecutor[PlayedGame] | None = None,
     ) -> None:
         """restart: discard the games played before. make_executor: where to play, if not on this machine."""
         self._config = config

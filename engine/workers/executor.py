@@ -114,10 +114,8 @@ class GameJob(Protocol[Game]):
         ...
 
 
-class MakeExecutor(Protocol):
-    """Makes the executor of a job, which is not opened yet. Raises what the job's `games_at_once` raises."""
-
-    def __call__(self, job: GameJob[Game], log: Log) -> Awaitable[GameExecutor[Game]]: ...
+MakeExecutor = Callable[[GameJob[Game], Log], Awaitable[GameExecutor[Game]]]
+"""Makes the executor of a job, which is not opened yet. Raises what the job's `games_at_once` raises."""
 
 
 async def play_together(games: Iterable[Coroutine[Any, Any, Game]]) -> list[Game]:
