@@ -154,6 +154,15 @@ def test_two_runs_do_not_share_a_folder(tmp_path: Path) -> None:
     archive.close()
 
 
+def test_a_folder_without_a_game_takes_other_settings(tmp_path: Path) -> None:
+    Archive(config(tmp_path, nodes=8)).close()
+    archive = Archive(config(tmp_path, nodes=9))
+    assert archive.entries == []
+    archive.close()
+    header = json.loads(archive.folder.journal.read_text())
+    assert header["identity"]["nodes"] == 9
+
+
 def test_lost_games_are_resigned_and_the_records_say_so(tmp_path: Path) -> None:
     resign = Resignation(percent=50.0, moves=1, earliest_move=3, playthrough=0.0)
     play(config(tmp_path / "run", games=4, resign=resign, openings=START, max_plies=1000))
