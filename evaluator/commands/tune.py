@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
+from collections.abc import Callable
 
 from rich.console import Console
 from rich.table import Table
@@ -13,7 +14,9 @@ from evaluator.backends import BackendError
 from evaluator.commands.verify import network_of
 from evaluator.gpu.blas.product import Product
 from evaluator.gpu.driver.device import DeviceError
-from evaluator.gpu.tuning.tune import Measured
+from evaluator.gpu.driver.discovery import found_devices, open_device, select
+from evaluator.gpu.plan.program import PlanError
+from evaluator.gpu.tuning.cache import Measured
 from evaluator.network import SHIPPED_NETWORK, NetworkError
 from evaluator.network.spec import Activation
 
@@ -31,18 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from evaluator.backends.gpu import tune
-
     console = Console(markup=False, highlight=False)
     try:
-        measured = tune(
-            network_of(arguments.network),
-            device=arguments.device,
-            precision=arguments.precision,
-            weights=arguments.weights,
-            rebuild=arguments.rebuild,
-            progress=lambda text: console.print(text, style="dim", soft_wrap=True),
-        )
+        measured = measure(arguments, lambda text: console.print(text, style="dim", soft_wrap=True))
     except (NetworkError, BackendError, DeviceError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -51,6 +45,30 @@ def run(arguments: argparse.Namespace) -> int:
     shares = ", ".join(f"{name} for {count}" for name, count in winners.most_common())
     console.print(f"Fastest of {len(measured)} products: {shares}.", soft_wrap=True)
     return 0
+
+
+def measure(
+    arguments: argparse.Namespace, progress: Callable[[str], None]
+) -> list[tuple[Product, list[Measured]]]:
+    """Every product with its candidates, the fastest first. Raises NetworkError, BackendError and
+    DeviceError."""
+    from evaluator.backends.gpu import unavailable
+    from evaluator.backends.gpu_options import formats, rounded
+    from evaluator.gpu.tuning.network import tune_network
+
+    network = network_of(arguments.network)
+    precision, weights = formats(arguments.precision, arguments.weights)
+    reason = unavailable()
+    if reason is not None:
+        raise BackendError(f"{reason}. There is nothing to tune: the CPU's matrix products are onnxruntime's")
+    device = open_device(select(found_devices().devices, arguments.device))
+    try:
+        network = rounded(network, weights)
+        return tune_network(network, device, precision, weights, rebuild=arguments.rebuild, progress=progress)
+    except PlanError as error:
+        raise BackendError(str(error)) from error
+    finally:
+        device.close()
 
 
 def table(measured: list[tuple[Product, list[Measured]]]) -> Table:

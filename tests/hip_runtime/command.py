@@ -13,5 +13,5 @@ AMD_NODES = (os.devnull,)
 """In place of /dev/kfd, which would show that there is a driver."""
 
 if __name__ == "__main__":
-    discovery._DEVICE_NODES["amd"] = AMD_NODES
+    discovery.DEVICE_NODES["amd"] = AMD_NODES
     sys.exit(main())

@@ -13,7 +13,12 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 from evaluator.gpu.blas.product import Product
+from evaluator.gpu.driver.device import DeviceError
 from evaluator.network.spec import Activation
+
+
+class LibraryGivenUp(DeviceError):  # noqa: N818 - named for what happened
+    """A library that choices were already made for does not return any more: choose everything again."""
 
 
 @dataclass(frozen=True, slots=True)

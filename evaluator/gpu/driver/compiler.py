@@ -12,7 +12,6 @@ import hashlib
 import logging
 import os
 import re
-import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ import platformdirs
 
 from evaluator.gpu.driver.device import Device
 from evaluator.gpu.driver.target import Precision
+from protocol.host.files import write_atomically
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ KERNELS = Path(__file__).resolve().parents[2] / "kernels"
 AMD_FLAGS = ("-std=c++17", "-O3", "-ffp-contract=fast", "-fno-strict-aliasing")
 """What every compiler for AMD is told; elements are read and written through other types, hence the last."""
 
-_INCLUDE = re.compile(r'^#include "([a-z_]+\.h)"$')
+_INCLUDE = re.compile(r'^#include "([a-z0-9_]+\.h)"$')
 _CHECKSUM_BYTES = 32
 
 
@@ -129,11 +129,7 @@ def _read(path: Path) -> bytes | None:
 
 
 def _write(path: Path, code: bytes) -> None:
-    # Written beside and renamed: another process never reads half a file.
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("wb", dir=path.parent, delete=False) as file:
-            file.write(hashlib.sha256(code).digest() + code)
-        Path(file.name).replace(path)
+        write_atomically(path, hashlib.sha256(code).digest() + code)
     except OSError as error:
         log.warning("compiled kernels cannot be cached: %s", error)

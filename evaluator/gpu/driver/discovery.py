@@ -6,6 +6,7 @@ import importlib
 import os
 import sys
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 
@@ -22,8 +23,8 @@ _VENDORS = {
     ),
 }
 
-_DEVICE_NODES = {"amd": ("/dev/kfd", "/dev/dxg"), "nvidia": ("/dev/nvidiactl", "/dev/dxg")}
-"""On Linux: what the drivers make; dxg is Windows' under WSL."""
+DEVICE_NODES = {"amd": ("/dev/kfd", "/dev/dxg"), "nvidia": ("/dev/nvidiactl", "/dev/dxg")}
+"""By vendor, on Linux: files of which its driver makes at least one; dxg is that of Windows, under WSL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,12 @@ def discover() -> Discovery:
         except Exception as error:  # whatever is wrong with a vendor's package, the rest must go on
             problems[vendor] = f"{type(error).__name__}: {error}"
     return Discovery(tuple(devices), problems)
+
+
+@cache
+def found_devices() -> Discovery:
+    """What `discover` says, looked for once."""
+    return discover()
 
 
 def select(devices: tuple[DeviceInfo, ...], wanted: str) -> DeviceInfo:
@@ -99,7 +106,7 @@ def open_device(info: DeviceInfo) -> Device:
 
 def _require_driver(vendor: str) -> None:
     """Raise DeviceError where a look at the file system says it already, before anything is imported."""
-    nodes = _DEVICE_NODES[vendor]
+    nodes = DEVICE_NODES[vendor]
     if sys.platform != "linux":
         return
     present = [node for node in nodes if Path(node).exists()]

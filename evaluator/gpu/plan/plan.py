@@ -43,6 +43,11 @@ class Plan:
     weights: dict[str, NDArray[Any]] = field(default_factory=dict)
     _linears: dict[str, Linear] = field(default_factory=dict)
 
+    def forget(self) -> None:
+        """Drop everything that was packed: what is asked for next is packed anew."""
+        self.weights.clear()
+        self._linears.clear()
+
     def program(self, positions: int) -> Program:
         """The launches for a batch. Raises PlanError for what the kernels cannot run."""
         return self._program(positions, blocks=0)

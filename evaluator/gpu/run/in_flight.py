@@ -1,4 +1,4 @@
-"""What a batch in flight needs of its own, and how it is handed to a device and its answer taken.
+"""A batch in flight with its page-locked buffers: how it is handed to a device and its answer taken.
 
 Everything is prepared here and then done at once by evaluator._core, without the interpreter: each call of
 the driver from Python would give it up, and get it back late from a busy I/O thread.
@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from evaluator._core import Turn, run_batch
-from evaluator.gpu.driver.device import Call, Calls, HostBuffer, NotFiniteOutput
+from evaluator.gpu.driver.device import Call, Calls, Device, HostBuffer, NotFiniteOutput
 from evaluator.gpu.plan.weights import round_up
+from evaluator.gpu.run.memory import Memory
 from protocol.batch import MAX_LEGAL_MOVES, POLICY_SIZE, POSITION_DTYPE, EvaluationBatch, PositionBatch
 
 DIRECT_POSITIONS = 16
@@ -64,8 +65,9 @@ class Layout:
 
 
 @dataclass(slots=True)
-class Slot:
-    """What one batch in flight needs of its own. graphs: by batch size."""
+class InFlight:
+    """What one batch in flight has of its own. device_input and device_output are 0 where nothing is copied.
+    graphs: by batch size."""
 
     stream: Any
     uploaded: Any
@@ -77,9 +79,44 @@ class Slot:
     device_output: int
     graphs: dict[int, Any] = field(default_factory=dict)
 
+    def addresses(self, layout: Layout, *, direct: bool) -> dict[str, int]:
+        """Where the kernels find the inputs and outputs of a batch. direct: in page-locked memory."""
+        inputs = self.host_input.address if direct else self.device_input
+        outputs = self.host_output.address if direct else self.device_output
+        return {
+            "positions": inputs,
+            "move_offsets": inputs + layout.offsets_at,
+            "moves": inputs + layout.moves_at,
+            "wdl": outputs,
+            "moves_left": outputs + layout.moves_left_at,
+            "logits": outputs + layout.logits_at,
+        }
 
-class Exchange:
-    """Runs batches on a device, from as many threads at once as there are slots. All compute in one stream.
+
+def allocate_in_flight(device: Device, memory: Memory, layout: Layout, *, copied: bool) -> InFlight:
+    """Room for batches up to a layout. copied: also on the device, for those that are not read and written in
+    page-locked memory. Raises DeviceError."""
+    host_input = memory.allocate_host(layout.input_bytes)
+    host_output = memory.allocate_host(layout.output_bytes)
+    host_input.array[:] = 0
+    device_input = memory.allocate(layout.input_bytes) if copied else 0
+    if copied:
+        device.write(device_input, host_input.array)
+    return InFlight(
+        device.create_stream(),
+        device.create_event(),
+        device.create_event(),
+        device.create_event(),
+        host_input,
+        host_output,
+        device_input,
+        memory.allocate(layout.output_bytes) if copied else 0,
+    )
+
+
+class BatchRunner:
+    """Runs batches on a device, from as many threads at once as there are batches in flight. All compute in
+    one stream.
 
     calls: the device's. direct: batches up to this size are read and written in page-locked memory.
     """
@@ -89,23 +126,25 @@ class Exchange:
         self._compute = compute
         self._direct = direct
         # Held while a batch queues its computation: what it waits for and what waits for it belong together.
-        self._turn = Turn()
+        self._queueing = Turn()
 
-    def run(self, slot: Slot, layout: Layout, graph: Any, parts: Sequence[PositionBatch]) -> EvaluationBatch:
-        """Run a slot's graph, captured for the layout, on a batch that comes in parts. Raises DeviceError,
-        among them NotFiniteOutput."""
+    def run(
+        self, batch: InFlight, layout: Layout, graph: Any, parts: Sequence[PositionBatch]
+    ) -> EvaluationBatch:
+        """Run a graph, captured for this batch in flight and the layout, on positions that come in parts.
+        Raises DeviceError, among them NotFiniteOutput."""
         count, moves = sum(map(len, parts)), sum(len(part.moves) for part in parts)
-        before, in_turn, after = self._submission(slot, layout, graph, moves)
+        before, in_turn, after = self._submission(batch, layout, graph, moves)
         logits, moves_left = np.empty(moves, np.float32), np.empty(count, np.float32)
         wdl = np.empty((count, 3), np.float32)
-        memory = slot.host_output.array
+        memory = batch.host_output.array
         failed, status, finite = run_batch(
             parts,
-            slot.host_input.array,
+            batch.host_input.array,
             offsets_at=layout.offsets_at,
             moves_at=layout.moves_at,
             capacity=layout.positions,
-            turn=self._turn,
+            turn=self._queueing,
             before=before,
             in_turn=in_turn,
             after=after,
@@ -121,32 +160,32 @@ class Exchange:
         return EvaluationBatch(logits, wdl, moves_left)
 
     def _submission(
-        self, slot: Slot, layout: Layout, graph: Any, moves: int
+        self, batch: InFlight, layout: Layout, graph: Any, moves: int
     ) -> tuple[list[Call], list[Call], list[Call]]:
         """What is done before a batch may queue its computation, what queues it, and what follows."""
         calls, compute = self.calls, self._compute
         if layout.positions <= self._direct:
             return (
                 [calls.activate()],
-                [calls.launch_graph(graph, compute), calls.record(slot.downloaded, compute)],
-                [calls.synchronize(slot.downloaded)],
+                [calls.launch_graph(graph, compute), calls.record(batch.downloaded, compute)],
+                [calls.synchronize(batch.downloaded)],
             )
         sent, answered = layout.moves_at + 2 * moves, layout.logits_at + 4 * moves
         return (
             [
                 calls.activate(),
-                calls.upload(slot.device_input, slot.host_input.host_address, sent, slot.stream),
-                calls.record(slot.uploaded, slot.stream),
+                calls.upload(batch.device_input, batch.host_input.host_address, sent, batch.stream),
+                calls.record(batch.uploaded, batch.stream),
             ],
             [
-                calls.wait_for(compute, slot.uploaded),
+                calls.wait_for(compute, batch.uploaded),
                 calls.launch_graph(graph, compute),
-                calls.record(slot.computed, compute),
+                calls.record(batch.computed, compute),
             ],
             [
-                calls.wait_for(slot.stream, slot.computed),
-                calls.download(slot.host_output.host_address, slot.device_output, answered, slot.stream),
-                calls.record(slot.downloaded, slot.stream),
-                calls.synchronize(slot.downloaded),
+                calls.wait_for(batch.stream, batch.computed),
+                calls.download(batch.host_output.host_address, batch.device_output, answered, batch.stream),
+                calls.record(batch.downloaded, batch.stream),
+                calls.synchronize(batch.downloaded),
             ],
         )

@@ -180,11 +180,11 @@ class Bench:
         `errors` must have come before."""
         program = self._program(choice)
         best = self._first_best
-        once = self._time(program, _FIRST_RUNS if math.isinf(best) else _runs(best, _FIRST_US, _FIRST_RUNS))
+        once = self.time(program, _FIRST_RUNS if math.isinf(best) else _runs(best, _FIRST_US, _FIRST_RUNS))
         self._first_best = min(best, once)
         if once > _FAR_BEHIND * self._first_best:
             return once
-        return self._time(program, _runs(once, _MEASURE_US, _MOST_RUNS))
+        return self.time(program, _runs(once, _MEASURE_US, _MOST_RUNS))
 
     def in_turns(self, choices: Sequence[Choice], about_us: float) -> list[float]:
         """Microseconds of a run of each, one after the other and again and again. A chip at its limit of
@@ -227,7 +227,7 @@ class Bench:
     def _kernels(self, program: Program) -> dict[tuple[KernelKey, int], Any]:
         return self._compiler.load(list(program.kernels()))
 
-    def _time(self, program: Program, runs: int) -> float:
+    def time(self, program: Program, runs: int) -> float:
         """Microseconds of a run: a graph of so many is launched once to warm up, then the better of two
         measurements counts."""
         graph = self._graph(program, runs)

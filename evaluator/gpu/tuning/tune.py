@@ -5,45 +5,34 @@ compared with float64 on the host and timed (bench.py). Libraries are not truste
 does not return in time is dropped and named in the log, and one that is nothing but trouble is given up. As
 soon as one product is not known all that will be asked for are measured, so that their kernels compile side
 by side and they share their operands.
-
-The cache file is keyed by device, driver, precision and code (the kernels, the modules that choose, the
-libraries' versions). Of the network it is keyed by what matters: inside the file every product is found by
-its shape and what is fused to it, so that the hundreds of networks of one training run share their
-measurements, and a network of other shapes adds its own.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
-import tempfile
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any, Protocol
+from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
-import platformdirs
 
-from evaluator.gpu.blas.library import EPILOGUES, Library, library_product
+from evaluator.gpu.blas.library import EPILOGUES, Library, LibraryGivenUp, library_product
 from evaluator.gpu.blas.product import Product
-from evaluator.gpu.driver.compiler import KERNELS, Compiler, KernelKey, source
+from evaluator.gpu.driver.compiler import Compiler, KernelKey
 from evaluator.gpu.driver.device import Device, DeviceError
-from evaluator.gpu.driver.target import Precision, Target
+from evaluator.gpu.driver.target import Precision
 from evaluator.gpu.plan import hopper
-from evaluator.gpu.plan.hopper import HopperTile
+from evaluator.gpu.plan.needs import Needs
 from evaluator.gpu.plan.quantised import Packed, WeightFormat
-from evaluator.gpu.plan.tiles import Choice, Tile, candidates, estimate
+from evaluator.gpu.plan.tiles import Choice, candidates, estimate
+from evaluator.gpu.tuning import cache
 from evaluator.gpu.tuning.bench import Bench, TooSlow, trial
+from evaluator.gpu.tuning.cache import Measured
 from evaluator.gpu.tuning.samples import Samples
-from evaluator.network.spec import Activation
 from evaluator.progress import announce
 
 log = logging.getLogger(__name__)
 
-_OWN_CANDIDATES, _OWN_CANDIDATES_OF_FEW = 4, 16
+OWN_CANDIDATES, OWN_CANDIDATES_OF_FEW = 4, 16
 """Of our kernel, by the model's estimate; more where m is small, which the model knows little about."""
 
 _FEW_ROWS = 512
@@ -59,51 +48,8 @@ the best as the second says is measured again, in turns."""
 _PATIENCE = 3
 """A library that got everything wrong for so many products in a row is not asked again."""
 
-_GPU = Path(__file__).resolve().parents[1]
-
 _SAVE_S = 5.0
 """Between writes of the cache while much is measured."""
-
-_CODE = (
-    *("blas/cublaslt", "blas/hipblas", "blas/hipblaslt", "blas/library", "blas/product"),
-    *("plan/builder", "plan/hopper", "plan/products", "plan/quantised", "plan/tensor_maps", "plan/tiles"),
-    *("tuning/bench", "tuning/samples", "tuning/tune"),
-)
-"""Modules that the meaning of a cached choice depends on."""
-
-
-class LibraryGivenUp(DeviceError):  # noqa: N818 - named for what happened
-    """A library that choices were already made for does not return any more: choose everything again."""
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """A choice and its microseconds."""
-
-    choice: Choice
-    microseconds: float
-
-
-PRODUCT_KERNELS = ("gemm", "gemm_hopper", "rows")
-"""What products become, as chosen."""
-
-
-@dataclass(frozen=True, slots=True)
-class Needs:
-    """What a network's programs are made of: products, and the kernels of everything else."""
-
-    products: Collection[Product]
-    kernels: Collection[tuple[KernelKey, int]] = ()
-
-
-class Chooses(Protocol):
-    """What a backend asks of a Tuner."""
-
-    def expect(self, needs: Callable[[], Needs]) -> None: ...
-
-    def choose(self, product: Product) -> Choice: ...
-
-    def save(self) -> None: ...
 
 
 class Tuner:
@@ -124,8 +70,8 @@ class Tuner:
         self._precision = precision
         self._libraries = libraries
         self._progress = progress
-        self._path = self._cache_path() if use_cache else None
-        self.known: dict[Product, list[Measured]] = {} if self._path is None else _read(self._path)
+        self._path = cache.path_of(device.info, precision, libraries) if use_cache else None
+        self.known: dict[Product, list[Measured]] = {} if self._path is None else cache.read(self._path)
         self.measured = 0
         """Products that were not in the cache."""
         self._chosen: set[str] = set()
@@ -150,7 +96,17 @@ class Tuner:
     def save(self) -> None:
         """Write what was measured to the cache, beside what other processes have written since."""
         if self._path is not None and self.measured:
-            _write(self._path, _read(self._path) | self.known)
+            cache.write(self._path, cache.read(self._path) | self.known)
+
+    def measured_products(self, needs: Needs, *, rebuild: bool) -> list[tuple[Product, list[Measured]]]:
+        """What is known of the products, after measuring what is not, and keeping it. rebuild: measure all of
+        them. Raises as `choose` does."""
+        if rebuild:
+            for product in needs.products:
+                self.known.pop(product, None)
+        self.measure_all(needs)
+        self.save()
+        return [(product, self.known[product]) for product in needs.products]
 
     def measure_all(self, needs: Needs) -> None:
         """Measure what is not known yet. Raises as `choose` does."""
@@ -199,7 +155,7 @@ class Tuner:
     def _own(self, product: Product) -> list[Choice]:
         """Our own kernels for a product, with the likeliest tiles."""
         info = self._device.info
-        count = _OWN_CANDIDATES_OF_FEW if product.m <= _FEW_ROWS else _OWN_CANDIDATES
+        count = OWN_CANDIDATES_OF_FEW if product.m <= _FEW_ROWS else OWN_CANDIDATES
         own: list[Choice] = []
         for packed in (False, True) if product.weight_bits else (False,):
             ranked = candidates(product, info.target, self._precision, packed=packed)
@@ -293,16 +249,6 @@ class Tuner:
             self._chosen -= lost
             raise LibraryGivenUp(", ".join(sorted(lost)))
 
-    def _cache_path(self) -> Path:
-        info = self._device.info
-        parts = [info.name, info.driver, info.target.name, self._precision.value]
-        parts += [library.version for library in self._libraries]
-        parts += [source(path.stem) for path in sorted(KERNELS.glob("gemm*.hip"))]
-        parts += [source("rows")]
-        parts += [(_GPU / f"{name}.py").read_text("utf-8") for name in _CODE]
-        digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
-        return Path(platformdirs.user_cache_dir("wavefront", False)) / "gemm" / f"{digest}.json"
-
 
 def offers(library: Library, product: Product) -> list[Choice]:
     """How a library could compute a product. Raises DeviceError."""
@@ -315,72 +261,3 @@ def offers(library: Library, product: Product) -> list[Choice]:
         shape = library_product(product, library.name, fused=fused, lda=product.k, ldo=product.n)
         choices |= {Choice(None, 1, each, library.name, fused): None for each in library.algorithms(shape)}
     return list(choices)
-
-
-class Collector:
-    """A Chooser that only notes what it is asked for."""
-
-    def __init__(self, target: Target, precision: Precision, multiprocessors: int) -> None:
-        self.products: dict[Product, None] = {}
-        self._of = (target, precision, multiprocessors)
-
-    def __call__(self, product: Product) -> Choice:
-        self.products[product] = None
-        target, precision, multiprocessors = self._of
-        possible = candidates(product, target, precision)
-        return min(possible, key=lambda choice: estimate(product, choice, multiprocessors))
-
-
-def _read(path: Path) -> dict[Product, list[Measured]]:
-    try:
-        entries: Iterable[Any] = json.loads(path.read_text("utf-8"))
-        known = {}
-        for entry in entries:
-            fields = entry["product"] | {"activation": Activation(entry["product"]["activation"])}
-            known[Product(**fields)] = [
-                Measured(
-                    Choice(
-                        None if each["tile"] is None else Tile(**each["tile"]),
-                        each["splits"],
-                        bytes.fromhex(each["algorithm"]),
-                        each["library"],
-                        each["fused"],
-                        each["packed"],
-                        None if each["hopper"] is None else HopperTile(**each["hopper"]),
-                    ),
-                    each["us"],
-                )
-                for each in entry["choices"]
-            ]
-        return known
-    except (OSError, ValueError, TypeError, KeyError):
-        return {}
-
-
-def _write(path: Path, known: dict[Product, list[Measured]]) -> None:
-    entries = [
-        {
-            "product": asdict(product) | {"activation": product.activation.value},
-            "choices": [
-                {
-                    "tile": None if each.choice.tile is None else asdict(each.choice.tile),
-                    "splits": each.choice.splits,
-                    "algorithm": each.choice.algorithm.hex(),
-                    "library": each.choice.library,
-                    "fused": each.choice.fused,
-                    "packed": each.choice.packed,
-                    "hopper": None if each.choice.hopper is None else asdict(each.choice.hopper),
-                    "us": round(each.microseconds, 2),
-                }
-                for each in measured
-            ],
-        }
-        for product, measured in known.items()
-    ]
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as file:
-            json.dump(entries, file)
-        Path(file.name).replace(path)
-    except OSError as error:
-        log.warning("the choice of matrix products cannot be cached: %s", error)

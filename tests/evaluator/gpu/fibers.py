@@ -12,9 +12,9 @@ from evaluator.gpu.driver.compiler import Compiler
 from evaluator.gpu.driver.device import Device
 from evaluator.gpu.driver.discovery import open_device
 from evaluator.gpu.driver.target import Precision
+from evaluator.gpu.plan.needs import Needs
 from evaluator.gpu.plan.quantised import WeightFormat
 from evaluator.gpu.plan.tiles import Choice, model_chooser
-from evaluator.gpu.tuning.tune import Needs
 from evaluator.network import NetworkSpec
 from tests.hip_runtime.standin import Runtime
 

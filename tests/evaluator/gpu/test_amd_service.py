@@ -22,6 +22,7 @@ from evaluator.backends.probe import probe_batch
 from evaluator.backends.reference import ReferenceBackend
 from evaluator.commands import tune as tune_command
 from evaluator.gpu.driver import discovery
+from evaluator.gpu.run import buckets
 from evaluator.network import load_network
 from evaluator.network.random_network import NetworkShape, random_network
 from evaluator.network.writer import write_network
@@ -129,11 +130,11 @@ def test_verify_passes_and_leaves_nothing_behind(environment: dict[str, str], ne
 @pytest.fixture
 def machine(runtime: Runtime, kernel_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runtime]:
     """The runtime in this process, on a machine with a driver."""
-    monkeypatch.setitem(discovery._DEVICE_NODES, "amd", AMD_NODES)
+    monkeypatch.setitem(discovery.DEVICE_NODES, "amd", AMD_NODES)
     monkeypatch.setenv("XDG_CACHE_HOME", str(kernel_cache.parent / "cache"))
-    gpu._found.cache_clear()
+    gpu.found_devices.cache_clear()
     yield runtime
-    gpu._found.cache_clear()
+    gpu.found_devices.cache_clear()
 
 
 def test_tune_shows_a_table(
@@ -144,7 +145,7 @@ def test_tune_shows_a_table(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(gpu, "BUCKETS", (1,))
+    monkeypatch.setattr(buckets, "BUCKETS", (1,))
     arguments = argparse.Namespace(
         network=str(network_file), device="amd:0", precision="fp32", weights="", rebuild=False
     )
@@ -219,7 +220,7 @@ def test_nan_never_leaves_the_evaluator(
     with serving(network_file) as (service, client):
         assert_right(client, network_file, 1)
         # As if a bit had flipped in the device's memory: the biases of the policy are NaN.
-        weights = backend_of(service).executor._weights
+        weights = backend_of(service).executor.buffers.weights
         name = next(each for each in weights if "policy" in each)
         before = ctypes.string_at(weights[name], 64)
         ctypes.memset(weights[name], 0xFF, 64)

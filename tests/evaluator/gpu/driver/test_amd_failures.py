@@ -109,8 +109,8 @@ def test_whatever_fails_while_evaluating_is_named_and_the_next_batch_is_right(
     with open_on_fibers(runtime, network, kernel_cache, buckets=BUCKETS) as backend:
 
         def evaluate() -> EvaluationBatch:
-            for slot in backend.executor.slots:
-                slot.graphs.clear()  # so that captures are among what can fail
+            for batch in backend.executor.in_flight:
+                batch.graphs.clear()  # so that captures are among what can fail
             return backend.evaluate(probe_batch(count))
 
         before = runtime.report()

@@ -35,11 +35,11 @@ def network() -> Any:
 @pytest.fixture
 def machine(runtime: Runtime, kernel_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runtime]:
     """The runtime on a machine with a driver, so that devices are discovered."""
-    monkeypatch.setitem(discovery._DEVICE_NODES, "amd", AMD_NODES)
+    monkeypatch.setitem(discovery.DEVICE_NODES, "amd", AMD_NODES)
     monkeypatch.setenv("XDG_CACHE_HOME", str(kernel_cache.parent / "cache"))
-    gpu._found.cache_clear()
+    gpu.found_devices.cache_clear()
     yield runtime
-    gpu._found.cache_clear()
+    gpu.found_devices.cache_clear()
 
 
 def test_two_kinds_of_gpus_work_side_by_side_from_one_cache(
@@ -73,7 +73,7 @@ def test_an_integrated_gpu_works_in_the_cpus_memory(
         report = runtime.report()
         # Neither weights nor batches are copied, and nobody waits for the whole device.
         assert not {"hipMemcpy", "hipMemcpyAsync", "hipDeviceSynchronize"} & set(report.calls)
-        assert all(slot.device_input == 0 for slot in backend.executor.slots)
+        assert all(batch.device_input == 0 for batch in backend.executor.in_flight)
         assert backend.memory() == (report.used[0], 256 << 20)
         assert report.used[0] > 0
     assert runtime.report().alive == {}
@@ -119,7 +119,7 @@ def test_a_driver_without_devices_is_named(machine: Runtime) -> None:
 def test_a_driver_that_may_not_be_used_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     node = tmp_path / "kfd"
     node.touch()
-    monkeypatch.setitem(discovery._DEVICE_NODES, "amd", (str(node),))
+    monkeypatch.setitem(discovery.DEVICE_NODES, "amd", (str(node),))
     monkeypatch.setattr(discovery.os, "access", lambda *_: False)  # tests may run as root, whom nobody stops
     assert f"no permission for {node}" in discover().problems["amd"]
 
@@ -129,7 +129,7 @@ def test_whatever_is_wrong_with_a_gpu_the_cpu_is_used(machine: Runtime, network:
     with open_backend("auto", network) as backend:
         assert backend.name == "onnx"
     machine.fail("hipGetDeviceProperties", 999, times=1000)
-    gpu._found.cache_clear()
+    gpu.found_devices.cache_clear()
     with open_backend("auto", network) as backend:
         assert backend.name == "onnx"
     assert "hipGetDeviceProperties" in discover().problems["amd"]

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from evaluator.backends import gpu
 from evaluator.gpu.blas.product import Product
 from evaluator.gpu.driver.device import DeviceInfo
 from evaluator.gpu.driver.target import Precision, Target, amd_target, nvidia_target
@@ -21,6 +20,7 @@ from evaluator.gpu.plan.products import After, Linear, linear
 from evaluator.gpu.plan.program import Buffer, Matrix, Space
 from evaluator.gpu.plan.tensor_maps import weights_map
 from evaluator.gpu.plan.tiles import Choice
+from evaluator.gpu.run.buckets import BUCKETS, usual_buckets
 from evaluator.network.spec import Activation, LayerNorm
 from tests.evaluator.gpu.run.on_device import result_of, widened
 
@@ -93,8 +93,8 @@ def test_the_grid_covers_every_row_in_whole_clusters(rows: int) -> None:
 )
 def test_large_batches_fill_the_processors(target: Target, processors: int, sizes: tuple[int, ...]) -> None:
     info = DeviceInfo("", 0, "", target, 0, processors, "", False)
-    assert gpu.usual_buckets(info) == (*(size for size in gpu.BUCKETS if size < 256), *sizes)
-    assert gpu.usual_buckets(info, 300) == (*(size for size in gpu.BUCKETS if size < 256), sizes[0], 300)
+    assert usual_buckets(info) == (*(size for size in BUCKETS if size < 256), *sizes)
+    assert usual_buckets(info, 300) == (*(size for size in BUCKETS if size < 256), sizes[0], 300)
 
 
 # -- on the device -------------------------------------------------------------------------------------

@@ -18,11 +18,12 @@ from evaluator.backends.reference import ReferenceBackend
 from evaluator.gpu.blas.product import Product
 from evaluator.gpu.driver.compiler import Compiler
 from evaluator.gpu.driver.target import MatrixUnit, Precision, Target, amd_target, nvidia_target
+from evaluator.gpu.plan.needs import Needs
 from evaluator.gpu.plan.plan import Plan
 from evaluator.gpu.plan.program import Launch
 from evaluator.gpu.plan.quantised import GROUP, Packed, WeightFormat, pack, rounded, rounded_network
 from evaluator.gpu.plan.tiles import Choice, candidates, model_chooser
-from evaluator.gpu.tuning.tune import Needs, Tuner
+from evaluator.gpu.tuning.tune import Tuner
 from evaluator.network.random_network import NetworkShape, random_network
 from evaluator.network.spec import Activation, FloatArray
 from protocol.batch import PositionBatch
@@ -169,7 +170,7 @@ def test_the_tuner_measures_codes_beside_elements(
     form: WeightFormat, runtime: Runtime, kernel_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     device = open_amd()
-    monkeypatch.setattr("evaluator.gpu.tuning.tune.platformdirs.user_cache_dir", lambda *_: str(tmp_path))
+    monkeypatch.setattr("evaluator.gpu.tuning.cache.platformdirs.user_cache_dir", lambda *_: str(tmp_path))
     product = Product(16, 32, 64, Activation.RELU, weight_bits=form.bits)
 
     def tuner() -> Tuner:

@@ -88,19 +88,19 @@ def test_results_are_right_in_every_order(runtime: Runtime, backend: GpuBackend,
 
 
 def _uploaded(backend: GpuBackend, stream: Any, event: Any) -> bool:
-    return any(event is slot.uploaded for slot in backend.executor.slots)
+    return any(event is batch.uploaded for batch in backend.executor.in_flight)
 
 
 def _computed(backend: GpuBackend, stream: Any, event: Any) -> bool:
-    return any(event is slot.computed for slot in backend.executor.slots)
+    return any(event is batch.computed for batch in backend.executor.in_flight)
 
 
 def _forked(backend: GpuBackend, stream: Any, event: Any) -> bool:
-    return event is backend.executor._forked
+    return event is backend.executor.recorder.forked
 
 
 def _joined(backend: GpuBackend, stream: Any, event: Any) -> bool:
-    return event is backend.executor._joined
+    return event is backend.executor.recorder.joined
 
 
 @pytest.mark.parametrize(
@@ -116,8 +116,8 @@ def test_a_wait_that_is_left_out_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with open_on_fibers(runtime, network, kernel_cache, buckets=(4, COPIED)) as backend:
-        for slot in backend.executor.slots:
-            slot.graphs.clear()  # captured again, without the wait
+        for batch in backend.executor.in_flight:
+            batch.graphs.clear()  # captured again, without the wait
         device = backend.executor.device
         wait = device.wait_for
 
@@ -125,7 +125,7 @@ def test_a_wait_that_is_left_out_is_found(
             if not left_out(backend, stream, event):
                 wait(stream, event)
 
-        calls = backend.executor.exchange.calls
+        calls = backend.executor.runner.calls
         wait_later = calls.wait_for
 
         def forgetful_later(stream: Any, event: Any) -> Call:
@@ -145,7 +145,7 @@ def test_a_wait_that_is_left_out_is_found(
     runtime.reset()  # what the missing wait made the runtime complain about is not this test's mistake
 
 
-def test_a_third_thread_waits_for_a_slot(runtime: Runtime, backend: GpuBackend) -> None:
+def test_a_third_thread_waits_until_a_batch_is_done(runtime: Runtime, backend: GpuBackend) -> None:
     backend.evaluate(probe_batch(COPIED))
     runtime.hold(True)
     begun = threading.Barrier(4)

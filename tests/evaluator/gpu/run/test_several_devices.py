@@ -19,6 +19,7 @@ from evaluator.network.writer import write_network
 from evaluator.scheduling.loading import Loader
 from tests.backends.batches import varied_batch
 from tests.evaluator.gpu.fibers import open_again
+from tests.hip_runtime.command import AMD_NODES
 from tests.hip_runtime.standin import Runtime
 
 
@@ -26,9 +27,9 @@ from tests.hip_runtime.standin import Runtime
 def found(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> Discovery:
     """What discovery makes of a machine with two GPUs that can be used and one that is too old."""
     runtime.reset("gfx1100,name=first;gfx803,name=old;gfx1100,name=second")
-    monkeypatch.setattr(discovery, "_require_driver", lambda vendor: None)
+    monkeypatch.setitem(discovery.DEVICE_NODES, "amd", AMD_NODES)
     found = discover()
-    monkeypatch.setattr(gpu, "_found", lambda: found)
+    monkeypatch.setattr(gpu, "found_devices", lambda: found)
     return found
 
 

@@ -19,12 +19,14 @@ from evaluator.gpu.blas.product import Product
 from evaluator.gpu.driver.compiler import Compiler
 from evaluator.gpu.driver.device import Device, DeviceError
 from evaluator.gpu.driver.target import Precision, amd_target, nvidia_target
+from evaluator.gpu.plan.needs import Needs
 from evaluator.gpu.plan.program import Program
 from evaluator.gpu.plan.tiles import Choice, candidates, model_chooser
-from evaluator.gpu.tuning import tune
+from evaluator.gpu.tuning import cache
 from evaluator.gpu.tuning.bench import Bench, Errors
+from evaluator.gpu.tuning.cache import Measured
 from evaluator.gpu.tuning.samples import Samples
-from evaluator.gpu.tuning.tune import Measured, Needs, Tuner
+from evaluator.gpu.tuning.tune import Tuner
 from evaluator.network.spec import Activation
 from tests.evaluator.gpu.fibers import open_amd
 from tests.hip_runtime.standin import Runtime
@@ -44,7 +46,7 @@ def tuner(device: Device, kernel_cache: Path, **arguments: Any) -> Tuner:
 def test_what_disagrees_is_dropped_and_what_is_known_is_not_measured_again(
     device: Device, kernel_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tune.platformdirs, "user_cache_dir", lambda *_: str(tmp_path))
+    monkeypatch.setattr(cache.platformdirs, "user_cache_dir", lambda *_: str(tmp_path))
     honest = Bench.errors
 
     def errors(bench: Bench, choice: Choice) -> Errors:
@@ -67,7 +69,7 @@ def test_what_disagrees_is_dropped_and_what_is_known_is_not_measured_again(
 def test_as_soon_as_one_is_not_known_all_that_are_needed_are_measured(
     device: Device, kernel_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tune.platformdirs, "user_cache_dir", lambda *_: str(tmp_path))
+    monkeypatch.setattr(cache.platformdirs, "user_cache_dir", lambda *_: str(tmp_path))
     other = Product(8, 16, 32, Activation.NONE)
     first = tuner(device, kernel_cache)
     first.expect(lambda: Needs((PRODUCT, other)))
@@ -92,7 +94,7 @@ def test_what_a_first_look_shows_to_be_far_behind_is_not_looked_at_again(
         runs.append(count)
         return next(looks)
 
-    monkeypatch.setattr(Bench, "_time", timed)
+    monkeypatch.setattr(Bench, "time", timed)
     compiler = Compiler(device, cache_folder=kernel_cache)
     choice = candidates(PRODUCT, device.info.target, Precision.FP32)[0]
     with Samples(device, Precision.FP32) as samples, Bench(device, compiler, (), PRODUCT, samples) as bench:
@@ -173,7 +175,7 @@ def test_our_kernel_agrees_with_the_reference_on_the_host(
 def test_a_damaged_cache_is_measured_again(
     device: Device, kernel_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tune.platformdirs, "user_cache_dir", lambda *_: str(tmp_path))
+    monkeypatch.setattr(cache.platformdirs, "user_cache_dir", lambda *_: str(tmp_path))
     first = tuner(device, kernel_cache)
     first.choose(PRODUCT)
     first.save()

@@ -13,17 +13,18 @@ from evaluator.backends.gpu import GpuBackend
 from evaluator.backends.probe import probe_batch
 from evaluator.backends.reference import ReferenceBackend
 from evaluator.gpu.blas.discovery import open_libraries
-from evaluator.gpu.blas.library import Library
+from evaluator.gpu.blas.library import Library, LibraryGivenUp
 from evaluator.gpu.blas.product import Product
 from evaluator.gpu.driver.compiler import Compiler
 from evaluator.gpu.driver.device import Device
 from evaluator.gpu.driver.target import Precision
 from evaluator.gpu.plan.program import LibraryStep
 from evaluator.gpu.plan.tiles import Choice
-from evaluator.gpu.tuning import tune
+from evaluator.gpu.tuning import cache, tune
 from evaluator.gpu.tuning.bench import Bench
+from evaluator.gpu.tuning.cache import Measured
 from evaluator.gpu.tuning.samples import Samples
-from evaluator.gpu.tuning.tune import LibraryGivenUp, Measured, Tuner
+from evaluator.gpu.tuning.tune import Tuner
 from evaluator.network import NetworkSpec
 from evaluator.network.random_network import NetworkShape, random_network
 from evaluator.network.spec import Activation
@@ -53,7 +54,7 @@ def libraries(controls: dict[str, Control]) -> Iterator[list[Library]]:
 @pytest.fixture
 def times(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
     """Microseconds by library ("" is our own kernel, with one tile): fibers say nothing about time."""
-    monkeypatch.setattr(tune, "_OWN_CANDIDATES_OF_FEW", 1)
+    monkeypatch.setattr(tune, "OWN_CANDIDATES_OF_FEW", 1)
     made = {"": 3.0, "hipBLAS": 2.0, "hipBLASLt": 1.0}
     honest = Bench.microseconds
 
@@ -173,7 +174,7 @@ def test_a_choice_of_a_library_survives_the_cache(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(tune.platformdirs, "user_cache_dir", lambda *_: str(tmp_path))
+    monkeypatch.setattr(cache.platformdirs, "user_cache_dir", lambda *_: str(tmp_path))
 
     def made() -> Tuner:
         compiler = Compiler(device, cache_folder=kernel_cache)
@@ -192,7 +193,7 @@ def test_a_choice_of_a_library_survives_the_cache(
 def test_two_processes_add_to_the_same_cache(
     device: Device, kernel_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tune.platformdirs, "user_cache_dir", lambda *_: str(tmp_path))
+    monkeypatch.setattr(cache.platformdirs, "user_cache_dir", lambda *_: str(tmp_path))
     other = Product(8, 16, 32, Activation.NONE)
     compiler = Compiler(device, cache_folder=kernel_cache)
     both = [Tuner(device, compiler, Precision.FP32, ()) for _ in range(2)]
@@ -216,7 +217,8 @@ def open_tuned(device: Device, kernel_cache: Path, network: NetworkSpec) -> GpuB
 
 
 def libraries_in(backend: GpuBackend) -> set[str]:
-    steps = [step for program in backend.executor._programs.values() for step in program.steps]
+    programs = map(backend.executor.selected, backend.buckets)
+    steps = [step for program in programs for step in program.steps]
     return {step.library for step in steps if isinstance(step, LibraryStep)}
 
 
@@ -230,7 +232,7 @@ def test_a_whole_network_with_a_library_in_its_graphs(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(tune.platformdirs, "user_cache_dir", lambda *_: str(tmp_path))
+    monkeypatch.setattr(cache.platformdirs, "user_cache_dir", lambda *_: str(tmp_path))
     times[fastest] = 0.1
     network = random_network(NETWORK)
     batch = probe_batch(2)
@@ -253,7 +255,7 @@ def test_a_backend_opens_with_what_is_left_when_a_library_stops_returning(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(tune.platformdirs, "user_cache_dir", lambda *_: str(tmp_path))
+    monkeypatch.setattr(cache.platformdirs, "user_cache_dir", lambda *_: str(tmp_path))
     monkeypatch.setattr(tune, "CANDIDATE_S", 0.2)
     measure, products = Tuner.measure, []
 

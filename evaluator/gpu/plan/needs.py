@@ -1,0 +1,65 @@
+"""What the programs of a network ask for: the matrix products to be chosen, and all other kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from evaluator.gpu.blas.product import Product
+from evaluator.gpu.driver.compiler import KernelKey
+from evaluator.gpu.driver.target import Precision, Target
+from evaluator.gpu.plan.plan import Plan
+from evaluator.gpu.plan.tiles import Choice, candidates, estimate
+
+PRODUCT_KERNELS = ("gemm", "gemm_hopper", "rows")
+"""What products become, as chosen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What a network's programs are made of: products, and the kernels of everything else."""
+
+    products: Collection[Product]
+    kernels: Collection[tuple[KernelKey, int]] = ()
+
+
+class MeasuringChooser(Protocol):
+    """A Chooser that measures what it does not know, and keeps it (tuning.tune.Tuner)."""
+
+    def expect(self, needs: Callable[[], Needs]) -> None:
+        """Say what `choose` is going to be asked for. needs: called if something of it must be measured."""
+
+    def choose(self, product: Product) -> Choice:
+        """The fastest way to compute a product. Raises DeviceError if there is none, and LibraryGivenUp once
+        when earlier answers no longer hold."""
+
+    def save(self) -> None:
+        """Keep what was measured for the next start."""
+
+
+class Collector:
+    """A Chooser that only notes what it is asked for."""
+
+    def __init__(self, target: Target, precision: Precision, multiprocessors: int) -> None:
+        self.products: dict[Product, None] = {}
+        self._of = (target, precision, multiprocessors)
+
+    def __call__(self, product: Product) -> Choice:
+        self.products[product] = None
+        target, precision, multiprocessors = self._of
+        possible = candidates(product, target, precision)
+        return min(possible, key=lambda choice: estimate(product, choice, multiprocessors))
+
+
+def needs_of(plan: Plan, buckets: tuple[int, ...], multiprocessors: int) -> Needs:
+    """The matrix products of all batch sizes, and the kernels of everything but them. Packs the plan's
+    layers, which later programs share. Raises PlanError."""
+    collector = Collector(plan.target, plan.precision, multiprocessors)
+    plan = replace(plan, choose=collector, weights={})  # shares the packed layers
+    kernels: dict[tuple[KernelKey, int], None] = {}
+    for size in buckets:
+        for program in (plan.program(size), plan.persistent_program(size)):
+            if program is not None:
+                kernels |= {key: None for key in program.kernels() if key[0].file not in PRODUCT_KERNELS}
+    return Needs(tuple(collector.products), tuple(kernels))

@@ -1,0 +1,69 @@
+"""A plan brought onto a device: with smaller batches where memory is short, and planned anew where a library
+is given up."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from evaluator.gpu.blas.library import Library, LibraryGivenUp
+from evaluator.gpu.driver.compiler import Compiler
+from evaluator.gpu.driver.device import Device, DeviceError, OutOfDeviceMemory
+from evaluator.gpu.plan.needs import MeasuringChooser, needs_of
+from evaluator.gpu.plan.plan import Plan
+from evaluator.gpu.plan.program import PlanError
+from evaluator.gpu.run.executor import Executor
+
+log = logging.getLogger(__name__)
+
+
+class OpeningError(Exception):
+    """A network cannot run on a device; the message names the device and says why, or what to do."""
+
+
+def open_executor(
+    device: Device,
+    compiler: Compiler,
+    plan: Plan,
+    buckets: tuple[int, ...],
+    *,
+    libraries: Sequence[Library] = (),
+    tuner: MeasuringChooser | None = None,
+    planned: Callable[[], None] = lambda: None,
+) -> Executor:
+    """An executor of the plan, with as many of the batch sizes as there is memory for.
+
+    tuner: the plan's chooser, if that measures. planned: as of Executor. Raises OpeningError.
+    """
+    info = device.info
+    while True:
+        try:
+            if tuner is not None:
+                tuner.expect(partial(needs_of, plan, buckets, info.multiprocessors))
+            executor = Executor(device, compiler, plan, buckets, libraries=libraries, planned=planned)
+            break
+        except OutOfDeviceMemory as error:
+            if len(buckets) == 1:
+                free = device.free_memory() >> 20
+                raise OpeningError(
+                    f"{info.name} has not enough free memory ({free} MB) for this network even at a "
+                    f"batch of {buckets[0]}; close other programs or use a smaller network"
+                ) from error
+            buckets = buckets[:-1]
+            log.warning("not enough memory on %s: trying batches up to %d", info.name, buckets[-1])
+        except LibraryGivenUp:
+            plan.forget()
+        except (DeviceError, PlanError) as error:
+            raise OpeningError(f"{info.name}: {error}") from error
+    if tuner is not None:
+        tuner.save()
+    if plan.packed is not None and not any(name.endswith(".codes") for name in plan.weights):
+        log.warning(
+            "weights=%s brings nothing on %s: every product is faster from fp16 weights. Leave the "
+            "option away, it only costs accuracy here",
+            plan.packed.value,
+            info.name,
+        )
+    plan.weights.clear()  # they are on the device now
+    return executor

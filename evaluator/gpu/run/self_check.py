@@ -1,0 +1,134 @@
+"""Trial runs of an executor against what the reference says: every batch size is checked before it is used,
+and where there are several programs for one the fastest right one is chosen."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import numpy as np
+
+from evaluator.gpu.driver.device import DeviceError, NotFiniteOutput
+from evaluator.gpu.driver.target import Precision
+from evaluator.gpu.plan.program import Program
+from evaluator.gpu.run.executor import Executor
+from protocol.batch import EvaluationBatch, PositionBatch
+
+log = logging.getLogger(__name__)
+
+_LIMITS = {
+    Precision.FP32: (1e-3, 1e-3),
+    Precision.FP16: (0.03, 0.01),
+    Precision.BF16: (0.15, 0.06),
+}
+"""Root mean square error of the logits over their spread (a wrong kernel is off by 1), and the largest error
+of a win, draw or loss probability."""
+
+CHECKED_POSITIONS = 2
+"""Different ones, repeated to fill a bucket: what the reference needs for more would delay a start."""
+
+
+class SelfCheckError(Exception):
+    """A device computes something else than the reference, or fails; the message is for the user."""
+
+
+class Expected:
+    """What the reference says about a few positions, computed beside the opening of a network.
+
+    probe: the positions.
+    """
+
+    def __init__(self, probe: PositionBatch, reference: Callable[[PositionBatch], EvaluationBatch]) -> None:
+        """reference: evaluates the network, with the same rounded weights; called once at most."""
+        self.probe = probe
+        self._reference = reference
+        self._result: Future[EvaluationBatch] | None = None
+
+    def start(self) -> None:
+        """Begin to compute, once."""
+        if self._result is None:
+            thread = ThreadPoolExecutor(1, "reference")
+            self._result = thread.submit(self._reference, self.probe)
+            thread.shutdown(wait=False)
+
+    def wait(self) -> EvaluationBatch:
+        """The evaluation, when it is there."""
+        self.start()
+        assert self._result is not None
+        return self._result.result()
+
+
+class SelfCheck:
+    """Compares an executor with the reference. name: of the device, for messages."""
+
+    def __init__(self, executor: Executor, precision: Precision, expected: Expected, name: str) -> None:
+        self._executor = executor
+        self._limits = _LIMITS[precision]
+        self._expected = expected
+        self._name = name
+
+    def run(self) -> None:
+        """Choose among programs, then compare what every bucket computes. Raises SelfCheckError."""
+        self.choose_programs()
+        for size in self._executor.buckets:
+            problem = self._problem(size)
+            if problem:
+                raise SelfCheckError(
+                    f"{self._name} fails its self-check at batch {size}: {problem}; please report it with "
+                    f"the output of `python -m evaluator devices`"
+                )
+
+    def choose_programs(self) -> None:
+        """Run every bucket that has several programs by the fastest that computes the right thing. Measuring
+        takes milliseconds, so that it is done at every start. Raises DeviceError where the usual program
+        cannot be timed."""
+        for size, (usual, *others) in self._executor.alternatives.items():
+            self._choose_program(size, usual, others)
+
+    def _choose_program(self, size: int, usual: Program, others: list[Program]) -> None:
+        executor, name = self._executor, self._name
+        best, best_ms = usual, executor.time(size)
+        for program in others:
+            try:
+                executor.select(size, program)
+                problem = self._problem(size)
+                if problem:
+                    log.warning(
+                        "%s: one launch for all encoders is wrong at batch %d: %s", name, size, problem
+                    )
+                    continue
+                milliseconds = executor.time(size)
+            except (SelfCheckError, DeviceError) as error:
+                log.warning("%s: one launch for all encoders fails at batch %d: %s", name, size, error)
+                continue
+            log.info(
+                "batch %d: %.3f ms by many launches, %.3f ms with all encoders in one",
+                size,
+                best_ms,
+                milliseconds,
+            )
+            if milliseconds < best_ms:
+                best, best_ms = program, milliseconds
+        executor.select(size, best)
+
+    def _problem(self, size: int) -> str:
+        """What is wrong with a bucket's results; empty if they agree with the reference. Raises
+        SelfCheckError if there are none."""
+        probe, expected = self._expected.probe, self._expected.wait()
+        spread = float(expected.logits.std()) or 1.0
+        copies = -(-size // len(probe))
+        try:
+            result = self._executor.evaluate([PositionBatch.concatenate([probe] * copies).slice(0, size)])
+        except NotFiniteOutput:
+            return "infinite or not a number"
+        except (DeviceError, ValueError) as error:
+            raise SelfCheckError(f"{self._name}: {error}") from error
+        wanted = np.tile(expected.logits, copies)[: len(result.logits)]
+        logits_error = float(np.sqrt(np.square(result.logits - wanted).mean())) / spread
+        wdl_error = float(np.abs(result.wdl - np.tile(expected.wdl, (copies, 1))[:size]).max())
+        log.debug("%s, batch %d: logits off by %.2g, wdl by %.2g", self._name, size, logits_error, wdl_error)
+        logits_limit, wdl_limit = self._limits
+        if logits_error <= logits_limit and wdl_error <= wdl_limit:
+            return ""
+        return f"logits off by {logits_error:.1%} of their spread, win/draw/loss by {wdl_error:.2g}"

@@ -1,0 +1,107 @@
+"""What was measured on a device, kept in a file for the next start.
+
+The file is keyed by device, driver, precision and code (the kernels, the modules that choose, the libraries'
+versions). Of the network it is keyed by what matters: inside the file every product is found by its shape and
+what is fused to it, so that the hundreds of networks of one training run share their measurements, and a
+network of other shapes adds its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+
+from evaluator.gpu.blas.library import Library
+from evaluator.gpu.blas.product import Product
+from evaluator.gpu.driver.compiler import KERNELS, source
+from evaluator.gpu.driver.device import DeviceInfo
+from evaluator.gpu.driver.target import Precision
+from evaluator.gpu.plan.hopper import HopperTile
+from evaluator.gpu.plan.tiles import Choice, Tile
+from evaluator.network.spec import Activation
+from protocol.host.files import write_atomically
+
+log = logging.getLogger(__name__)
+
+_GPU = Path(__file__).resolve().parents[1]
+
+_CODE = (
+    *("blas/cublaslt", "blas/hipblas", "blas/hipblaslt", "blas/library", "blas/product"),
+    *("plan/builder", "plan/hopper", "plan/products", "plan/quantised", "plan/tensor_maps", "plan/tiles"),
+    *("tuning/bench", "tuning/cache", "tuning/samples", "tuning/tune"),
+)
+"""Modules that the meaning of a cached choice depends on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A choice and its microseconds."""
+
+    choice: Choice
+    microseconds: float
+
+
+def path_of(info: DeviceInfo, precision: Precision, libraries: Sequence[Library]) -> Path:
+    """The file for a device as it is, with these libraries and this code."""
+    parts = [info.name, info.driver, info.target.name, precision.value]
+    parts += [library.version for library in libraries]
+    parts += [source(path.stem) for path in sorted(KERNELS.glob("gemm*.hip"))]
+    parts += [source("rows")]
+    parts += [(_GPU / f"{name}.py").read_text("utf-8") for name in _CODE]
+    digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
+    return Path(platformdirs.user_cache_dir("wavefront", False)) / "gemm" / f"{digest}.json"
+
+
+def read(path: Path) -> dict[Product, list[Measured]]:
+    """What is in a file; nothing if it is missing or damaged."""
+    try:
+        entries = json.loads(path.read_text("utf-8"))
+        return {
+            _product(entry["product"]): [_measured(each) for each in entry["choices"]] for entry in entries
+        }
+    except (OSError, ValueError, TypeError, KeyError):
+        return {}
+
+
+def write(path: Path, known: dict[Product, list[Measured]]) -> None:
+    """Replace a file. Where that cannot be done, it is logged."""
+    entries = [
+        {
+            "product": asdict(product) | {"activation": product.activation.value},
+            "choices": [
+                asdict(each.choice)
+                | {"algorithm": each.choice.algorithm.hex(), "us": round(each.microseconds, 2)}
+                for each in measured
+            ],
+        }
+        for product, measured in known.items()
+    ]
+    try:
+        write_atomically(path, json.dumps(entries).encode())
+    except OSError as error:
+        log.warning("the choice of matrix products cannot be cached: %s", error)
+
+
+def _product(fields: dict[str, Any]) -> Product:
+    return Product(**fields | {"activation": Activation(fields["activation"])})
+
+
+def _measured(fields: dict[str, Any]) -> Measured:
+    tile, hopper = fields["tile"], fields["hopper"]
+    choice = Choice(
+        tile=None if tile is None else Tile(**tile),
+        splits=fields["splits"],
+        algorithm=bytes.fromhex(fields["algorithm"]),
+        library=fields["library"],
+        fused=fields["fused"],
+        packed=fields["packed"],
+        hopper=None if hopper is None else HopperTile(**hopper),
+    )
+    return Measured(choice, fields["us"])
