@@ -12,7 +12,8 @@ from evaluator.gpu.driver.device import Device
 from evaluator.gpu.driver.target import Precision, Target
 from evaluator.gpu.plan import weights as pack
 from evaluator.gpu.plan.builder import ProgramBuilder
-from evaluator.gpu.plan.products import After, Linear, linear
+from evaluator.gpu.plan.epilogue import After
+from evaluator.gpu.plan.products import Linear, linear
 from evaluator.gpu.plan.program import Matrix
 from evaluator.gpu.plan.quantised import WeightFormat
 from evaluator.gpu.plan.quantised import pack as pack_codes

@@ -9,10 +9,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from evaluator.gpu.plan.builder import ProgramBuilder
+from evaluator.gpu.plan.epilogue import After
 from evaluator.gpu.plan.hopper import AttentionTile, attention_tile
 from evaluator.gpu.plan.layers import PackedLayers
 from evaluator.gpu.plan.persistent import EncoderLayers, Encoders, SmolgenLayers, Tail
-from evaluator.gpu.plan.products import After, Linear, linear
+from evaluator.gpu.plan.products import Linear, linear
 from evaluator.gpu.plan.program import Matrix, PlanError
 from evaluator.gpu.plan.steps import attention as scaled_dot_product
 from evaluator.gpu.plan.steps import expand, projected_attention, squeeze_excite

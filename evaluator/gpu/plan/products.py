@@ -2,7 +2,7 @@
 
 `linear` asks the builder's chooser how a product is computed; one function for each answer appends it: by the
 general kernel (whole or split along k, from weights or their codes), by the one for Hopper, or by a vendor's
-library. What that leaves to be done is done by a pass of kernels/rows.hip.
+library. What that leaves to be done is done by a pass over the rows (epilogue.py).
 """
 
 from __future__ import annotations
@@ -18,21 +18,16 @@ from evaluator.gpu.blas.product import Product
 from evaluator.gpu.plan import hopper
 from evaluator.gpu.plan import weights as pack
 from evaluator.gpu.plan.builder import ACTIVATION_CODES, Geometry, ProgramBuilder
+from evaluator.gpu.plan.epilogue import After, Epilogue, Partials, finish_rows, norm_vectors
 from evaluator.gpu.plan.hopper import HopperTile
 from evaluator.gpu.plan.program import Buffer, LibraryStep, Matrix, PlanError
 from evaluator.gpu.plan.quantised import Packed
 from evaluator.gpu.plan.tensor_maps import rows_map, weights_map
 from evaluator.gpu.plan.tiles import Choice, Tile
-from evaluator.network.spec import Activation, FloatArray, Gating, LayerNorm
+from evaluator.network.spec import Activation, FloatArray
 
 ROW_COUNTERS = 1 << 14
 """Of kernels/gemm_hopper.hip: four for each set of blocks that share rows. They are 0 between launches."""
-
-_ROW_ELEMENTS_PER_LANE = 32
-"""Of kernels/rows.hip: what a thread keeps in registers before a row gets more threads."""
-
-_PIPELINED_ROWS = 8192
-"""From so many rows on a wave of kernels/rows.hip takes several, one after the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,22 +54,6 @@ class Linear:
 
 
 @dataclass(frozen=True, slots=True)
-class After:
-    """What follows a product in the same pass: norm, then gating.
-
-    parts: (width, used) where a row is several parts of `width` elements, of which the first `used` count for
-    the norm; its gammas and betas are 0 for the others. (0, 0): all of the row counts.
-    """
-
-    norm: LayerNorm | None = None
-    gating: Gating | None = None
-    parts: tuple[int, int] = (0, 0)
-
-    def __bool__(self) -> bool:
-        return self.norm is not None or self.gating is not None
-
-
-@dataclass(frozen=True, slots=True)
 class _Use:
     """One use of a layer: result = after(activation(a @ weights + biases + residual))."""
 
@@ -84,28 +63,6 @@ class _Use:
     result: Matrix
     residual: Matrix | None
     after: After
-
-
-@dataclass(frozen=True, slots=True)
-class _Epilogue:
-    """What is done to the sums of a product: activation(sums + bias + residual), then after."""
-
-    bias: Buffer | None = None
-    residual: Buffer | None = None
-    activation: Activation = Activation.NONE
-    after: After = After()
-
-    def __bool__(self) -> bool:
-        added = self.bias is not None or self.residual is not None
-        return added or self.activation is not Activation.NONE or bool(self.after)
-
-
-@dataclass(frozen=True, slots=True)
-class _Partials:
-    """Sums of a product that is split along k: float32 [splits, rows, padded width]."""
-
-    buffer: Buffer
-    splits: int
 
 
 def linear(
@@ -165,29 +122,29 @@ def _product(layer: Linear, a: Matrix, residual: Matrix | None, after: After) ->
 def _whole(b: ProgramBuilder, use: _Use, choice: Choice, tile: Tile) -> None:
     """By kernels/gemm.hip, which finishes its sums itself; then `after`, if there is any."""
     out = b.matrix(b.of_branch("product"), use.a.rows, use.layer.width) if use.after else use.result
-    epilogue = _Epilogue(_biases(b, use.layer), _address(use.residual), use.layer.activation)
+    epilogue = Epilogue(_biases(b, use.layer), _address(use.residual), use.layer.activation)
     _gemm(b, use, choice, tile, epilogue, out.buffer)
     if use.after:
-        _rows(b, use.layer.name, out, use.result, _Epilogue(after=use.after))
+        finish_rows(b, use.layer.name, out, use.result, Epilogue(after=use.after))
 
 
 def _split(b: ProgramBuilder, use: _Use, choice: Choice, tile: Tile) -> None:
     """By kernels/gemm.hip, which leaves partial sums along k; a pass over the rows adds them up and does the
     rest."""
     size = 4 * use.a.rows * use.product.n * choice.splits
-    partials = _Partials(b.work(b.of_branch("partials"), size), choice.splits)
+    partials = Partials(b.work(b.of_branch("partials"), size), choice.splits)
     layer = use.layer
-    epilogue = _Epilogue(_biases(b, layer), _address(use.residual), layer.activation, use.after)
-    _gemm(b, use, choice, tile, _Epilogue(), partials)
-    _rows(b, layer.name, partials, use.result, epilogue)
+    epilogue = Epilogue(_biases(b, layer), _address(use.residual), layer.activation, use.after)
+    _gemm(b, use, choice, tile, Epilogue(), partials)
+    finish_rows(b, layer.name, partials, use.result, epilogue)
 
 
 def _gemm(
-    b: ProgramBuilder, use: _Use, choice: Choice, tile: Tile, epilogue: _Epilogue, out: Buffer | _Partials
+    b: ProgramBuilder, use: _Use, choice: Choice, tile: Tile, epilogue: Epilogue, out: Buffer | Partials
 ) -> None:
     """One launch of kernels/gemm.hip. epilogue: what it does itself."""
     layer, product, a = use.layer, use.product, use.a
-    split = isinstance(out, _Partials)
+    split = isinstance(out, Partials)
     packed = layer.packed if choice.packed else None
     bits = 0 if packed is None else packed.format.bits
     steps = -(-product.k // tile.block_k)
@@ -222,8 +179,8 @@ def _gemm(
             scales,
             epilogue.bias,
             epilogue.residual,
-            None if isinstance(out, _Partials) else out,
-            out.buffer if isinstance(out, _Partials) else None,
+            None if isinstance(out, Partials) else out,
+            out.buffer if isinstance(out, Partials) else None,
             a.rows,
             product.n,
             product.k,
@@ -290,7 +247,7 @@ def _by_hopper_kernel(b: ProgramBuilder, use: _Use, tile: HopperTile) -> None:
             weights_map(weights, product.n, product.k, tile.block_n, b.precision),
             _biases(b, layer),
             _address(use.residual),
-            *_norm(b, layer.name, norm),
+            *norm_vectors(b, layer.name, norm),
             out.buffer,
             a.rows,
             product.n,
@@ -303,7 +260,7 @@ def _by_hopper_kernel(b: ProgramBuilder, use: _Use, tile: HopperTile) -> None:
         layer.name,
     )
     if later:
-        _rows(b, layer.name, out, use.result, _Epilogue(after=later))
+        finish_rows(b, layer.name, out, use.result, Epilogue(after=later))
 
 
 # -- a vendor's library --------------------------------------------------------------------------------------
@@ -319,7 +276,7 @@ def _by_library(b: ProgramBuilder, use: _Use, choice: Choice) -> None:
     bias = None
     if biases is not None and own.bias:
         bias = b.weight(f"{layer.name}.library_biases", lambda: pack.stored(biases, b.precision))
-    rest = _Epilogue(
+    rest = Epilogue(
         bias=None if own.bias else _biases(b, layer),
         residual=None if own.residual else _address(residual),
         activation=Activation.NONE if own.activation is layer.activation else layer.activation,
@@ -341,72 +298,4 @@ def _by_library(b: ProgramBuilder, use: _Use, choice: Choice) -> None:
         )
     )
     if rest:
-        _rows(b, layer.name, out, use.result, rest)
-
-
-# -- what is left to be done ---------------------------------------------------------------------------------
-
-
-def _rows(b: ProgramBuilder, name: str, source: Matrix | _Partials, out: Matrix, epilogue: _Epilogue) -> None:
-    """A pass of kernels/rows.hip. source: what a product has left."""
-    wave = b.target.wave
-    waves = 1
-    while waves < 8 and out.stride > _ROW_ELEMENTS_PER_LANE * wave * waves:
-        waves *= 2
-    rows = max(1, 4 // waves)
-    partials = source if isinstance(source, _Partials) else None
-    passes = 4 if out.rows >= _PIPELINED_ROWS and partials is None else 1
-    after = epilogue.after
-    norm = after.norm
-    b.launch(
-        "rows",
-        {
-            "WIDTH": out.width,
-            "LANES": waves * wave,
-            "ROWS": rows,
-            "PASSES": passes,
-            "SPLIT": int(partials is not None),
-            "ACTIVATION": ACTIVATION_CODES[epilogue.activation],
-            "BIAS": int(epilogue.bias is not None),
-            "RESIDUAL": int(epilogue.residual is not None),
-            "NORMALISE": int(norm is not None),
-            "PART": after.parts[0],
-            "PART_USED": after.parts[1],
-            "GATE": int(after.gating is not None),
-        },
-        Geometry((-(-out.rows // (rows * passes)), 1, 1), waves * wave * rows),
-        (
-            source.buffer if partials is None else None,
-            None if partials is None else partials.buffer,
-            epilogue.bias,
-            epilogue.residual,
-            *_norm(b, name, norm),
-            *_gating(b, name, after.gating),
-            out.buffer,
-            out.rows,
-            1 if partials is None else partials.splits,
-            0.0 if norm is None else float(norm.epsilon),
-        ),
-        f"{name}, rows",
-    )
-
-
-def _norm(b: ProgramBuilder, name: str, norm: LayerNorm | None) -> tuple[Buffer | None, Buffer | None]:
-    """Gammas and betas."""
-    if norm is None:
-        return None, None
-    return (
-        b.weight(f"{name}.gammas", lambda: pack.vector(norm.gammas, b.precision)),
-        b.weight(f"{name}.betas", lambda: pack.vector(norm.betas, b.precision)),
-    )
-
-
-def _gating(b: ProgramBuilder, name: str, gating: Gating | None) -> tuple[Buffer | None, Buffer | None]:
-    """Factors and summands of each square."""
-    if gating is None:
-        return None, None
-    chunk = b.precision.chunk
-    return (
-        b.weight(f"{name}.multiply", lambda: pack.padded(gating.multiply, 1, chunk)),
-        b.weight(f"{name}.add", lambda: pack.padded(gating.add, 1, chunk)),
-    )
+        finish_rows(b, layer.name, out, use.result, rest)

@@ -22,7 +22,8 @@ from evaluator.gpu.driver.device import Device
 from evaluator.gpu.driver.target import Precision, Target
 from evaluator.gpu.plan import weights as pack
 from evaluator.gpu.plan.builder import ProgramBuilder
-from evaluator.gpu.plan.products import ROW_COUNTERS, After, Linear, linear
+from evaluator.gpu.plan.epilogue import After
+from evaluator.gpu.plan.products import ROW_COUNTERS, Linear, linear
 from evaluator.gpu.plan.program import Branch, Buffer, LibraryStep, Matrix, Program, Space
 from evaluator.gpu.plan.quantised import Packed
 from evaluator.gpu.plan.tiles import Choice

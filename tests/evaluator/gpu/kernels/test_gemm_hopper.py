@@ -15,8 +15,9 @@ from evaluator.gpu.driver.target import Precision, Target, amd_target, nvidia_ta
 from evaluator.gpu.plan import hopper
 from evaluator.gpu.plan import weights as pack
 from evaluator.gpu.plan.builder import ProgramBuilder
+from evaluator.gpu.plan.epilogue import After
 from evaluator.gpu.plan.hopper import HopperTile
-from evaluator.gpu.plan.products import After, Linear, linear
+from evaluator.gpu.plan.products import Linear, linear
 from evaluator.gpu.plan.program import Buffer, Matrix, Space
 from evaluator.gpu.plan.tensor_maps import weights_map
 from evaluator.gpu.plan.tiles import Choice
