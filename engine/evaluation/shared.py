@@ -97,8 +97,10 @@ class SharedPipeline(SpareBatches, Generic[S]):
         """Whether a batch is still wanted."""
         return batch in self._on_their_way
 
-    def apply(self, batch: Batch, evaluation: EvaluationBatch) -> None:
-        """Take the evaluations of a batch."""
+    def apply(self, batch: Batch, evaluation: EvaluationBatch) -> bool:
+        """Take the evaluations of a batch; False if it is not wanted any more."""
+        if batch not in self._on_their_way:
+            return False
         self._on_their_way.remove(batch)
         try:
             apply_evaluation(self._tree, batch, evaluation)
@@ -106,6 +108,7 @@ class SharedPipeline(SpareBatches, Generic[S]):
             self.failure = error
         else:
             self.give_back(batch)
+        return True
 
 
 @dataclass(slots=True, eq=False)
@@ -135,8 +138,7 @@ class _JointRequest(Generic[S]):
         others."""
         served: set[S] = set()
         for part, own in zip(self.parts, evaluation.split(self.shapes), strict=True):
-            if part.wanted:
-                part.pipeline.apply(part.batch, own)
+            if part.pipeline.apply(part.batch, own):
                 served.add(part.pipeline.search)
         return served
 
@@ -302,9 +304,10 @@ def _joined(key: NetworkKey, parts: Sequence[_Part[S]], most: int) -> tuple[_Joi
     size, end = parts[0].size, 1
     while end < len(parts) and size + parts[end].size <= most:
         size, end = size + parts[end].size, end + 1
-    batches = [position_batch(part.batch) for part in parts[:end]]
-    shapes = [(len(batch), len(batch.moves)) for batch in batches]
-    return _JointRequest(key, parts[:end], shapes, size), PositionBatch.concatenate(batches)
+    joined = parts[:end]
+    batches = [position_batch(part.batch) for part in joined]
+    shapes = [(part.size, len(batch.moves)) for part, batch in zip(joined, batches, strict=True)]
+    return _JointRequest(key, joined, shapes, size), PositionBatch.concatenate(batches)
 
 
 def _fail(parts: Sequence[_Part[S]], error: PipelineError | NoEvaluatorError) -> set[S]:
