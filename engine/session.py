@@ -30,7 +30,7 @@ IN_PROCESS_BATCH = 256
 
 
 class Session:
-    """Everything between two processes' command lines: belongs to one thread at a time.
+    """A player: its options, evaluator, position and tree. Used by one thread at a time.
 
     log takes messages for the user. in_process: evaluate at random inside the process, without an evaluator.
     fallback: an evaluator given by address may be replaced by one of our own when it is out of reach.

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import chess
+    from rich.console import Console
     from rich.table import Table
 
+    from engine._core import Game
+    from engine.search.control import SearchControl
     from engine.search.report import Line, Report
 
 HELP = "analyse a position and show the best lines as they are found"
@@ -76,7 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _interruptible(search: Any, control: Any) -> Report:
+def _interruptible(search: Callable[[], Report], control: SearchControl) -> Report:
     """Run a search in a thread of its own, so that Ctrl-C ends it and its result is still shown."""
     import threading
 
@@ -105,7 +110,7 @@ def _interruptible(search: Any, control: Any) -> Report:
 class _View:
     """A live table on a terminal, plain lines elsewhere."""
 
-    def __init__(self, console: Any, game: Any, evaluator: str) -> None:
+    def __init__(self, console: Console, game: Game, evaluator: str) -> None:
         import chess
         from rich.live import Live
 
@@ -179,7 +184,8 @@ class _View:
         except chess.IllegalMoveError:
             return " ".join(line.moves[:SHOWN_PLIES])
 
-    def _standard(self, moves: list[Any]) -> list[Any]:
+    def _standard(self, moves: list[chess.Move]) -> list[chess.Move]:
+        """The moves as this game writes castling."""
         board = self._board.copy()
         parsed = []
         for move in moves:

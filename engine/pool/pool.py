@@ -83,7 +83,7 @@ class SearchPool:
         self._pools = pools
         # Searches to begin or to stop, and None to end all.
         self._asked: queue.SimpleQueue[PooledSearch | None] = queue.SimpleQueue()
-        self._waker = Wakeup()
+        self._wakeup = Wakeup()
         self._ending = False
         self._lock = threading.Lock()
         self._evaluators: dict[tuple[str, str, int], SharedEvaluator[PooledSearch]] = {}
@@ -138,12 +138,12 @@ class SearchPool:
         if already:
             return
         self._asked.put(None)
-        self._waker.wake()
+        self._wakeup.wake()
         self._thread.join()
         for evaluator in self._evaluators.values():
             evaluator.link.close()
         with self._lock:
-            self._waker.close()
+            self._wakeup.close()
 
     def __enter__(self) -> SearchPool:
         return self
@@ -157,7 +157,7 @@ class SearchPool:
             if self._closed:
                 raise RuntimeError("the pool is closed")
             self._asked.put(running)
-            self._waker.wake()
+            self._wakeup.wake()
 
     def stop(self, running: PooledSearch) -> None:
         """End a search soon."""
@@ -165,7 +165,7 @@ class SearchPool:
         with self._lock:
             if not self._closed:  # Closing stops them all.
                 self._asked.put(running)
-                self._waker.wake()
+                self._wakeup.wake()
 
     def _evaluator(self, settings: EvaluatorSettings) -> SharedEvaluator[PooledSearch]:
         key = (settings.address, settings.backend, settings.threads)
@@ -174,7 +174,7 @@ class SearchPool:
                 raise RuntimeError("the pool is closed")
             if key not in self._evaluators:
                 self._evaluators[key] = SharedEvaluator(
-                    settings, self._log, self._priority, self._waker.fileno()
+                    settings, self._log, self._priority, self._wakeup.fileno()
                 )
             return self._evaluators[key]
 
@@ -224,7 +224,7 @@ class SearchPool:
         searches that were answered."""
         awaited = [evaluator for evaluator in evaluators if evaluator.awaited]
         if not awaited:
-            self._waker.wait(seconds)
+            self._wakeup.wait(seconds)
         answered: set[PooledSearch] = set()
         for evaluator in awaited:
             answered |= evaluator.receive(_share_ms(seconds, len(awaited)))
@@ -233,7 +233,7 @@ class SearchPool:
     def _take_new(self, active: set[PooledSearch]) -> set[PooledSearch]:
         """Add the searches that have come to the active ones; returns those, and the ones told to stop."""
         due: set[PooledSearch] = set()
-        self._waker.clear()
+        self._wakeup.clear()
         while not self._asked.empty():
             running = self._asked.get()
             if running is None:

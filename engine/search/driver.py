@@ -126,6 +126,7 @@ class Search:
         now = perf_counter()
         info = self._tree.root_info()
         if not self._control.stopped:
+            self._watch.set_deadlines()
             self._tell(now, info)
         if self._watch.is_over(now, info, self._pipeline.in_flight):
             return False

@@ -22,7 +22,7 @@ UNLIMITED_VISITS = 1 << 40
 
 
 class LimitWatch:
-    """Tells whether a search has met one of its limits.
+    """Tells whether a search has met one of its limits. `set_deadlines` is called before each look.
 
     soft, hard: when time ends the search (perf_counter seconds), unless the choice of move is unsettled, and
     in any case. None: time does not end it, or pondering has not ended yet.
@@ -53,8 +53,6 @@ class LimitWatch:
         control, limits = self._control, self._task.limits
         if control.stopped:
             return info.visits > 0 or not self._may_wait_for_first(now, in_flight)
-        if not self._deadlines_set and not control.pondering:
-            self._set_deadlines()
         if limits.infinite or control.pondering:
             return False
         if info.visits == 0:
@@ -86,8 +84,11 @@ class LimitWatch:
             return UNLIMITED_VISITS
         return limits.nodes - self._nodes(info) - in_flight
 
-    def _set_deadlines(self) -> None:
-        """Fix the times to stop at, once the clock runs: at the start, or with `ponderhit`."""
+    def set_deadlines(self) -> None:
+        """Fix the times to stop at, once the clock runs: at the start, or with `ponderhit`. Does nothing
+        before and after that."""
+        if self._deadlines_set or self._control.pondering:
+            return
         self._deadlines_set = True
         task, limits, options = self._task, self._task.limits, self._task.options
         start = task.started if self._control.clock_started is None else self._control.clock_started

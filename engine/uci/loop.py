@@ -1,7 +1,8 @@
-"""The UCI loop: text in, commands out; nothing else knows UCI text.
+"""The UCI loop: takes commands from standard input, obeys them and answers.
 
-One thread reads standard input, one (this) obeys, one searches. `uciok` must come within 0.3 s of a cold
-start, so numpy, ZeroMQ and the native core are imported only when a position is set.
+One thread reads standard input, the one that calls `UciEngine.run` obeys, and each search has a third.
+`uciok` must come within 0.3 s of a cold start, so numpy, ZeroMQ and the native core are imported only when a
+position is set.
 """
 
 from __future__ import annotations

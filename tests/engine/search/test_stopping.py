@@ -12,7 +12,7 @@ from engine.search.control import SearchControl
 from engine.search.limits import Clock, Limits
 from engine.search.stopping import UNLIMITED_VISITS, LimitWatch
 from engine.search.task import SearchTask
-from tests.engine.core.search_helpers import new_tree, search
+from tests.engine.core.tree.search_helpers import new_tree, search
 
 STARTED = 1000.0
 FORCED = "7k/8/8/8/8/8/1r6/K7 w - - 0 1"
@@ -35,8 +35,10 @@ def watched(
     return LimitWatch(tree, task, control or SearchControl(pondering=limits.ponder)), tree
 
 
-def ends(watch: LimitWatch, tree: Tree, seconds: float, in_flight: int = 0) -> bool:
+def ends(watch: LimitWatch, tree: Tree, seconds: float, in_flight: int = 0, stopped: bool = False) -> bool:
     """Whether the search ends so many seconds after its start."""
+    if not stopped:
+        watch.set_deadlines()
     return watch.is_over(STARTED + seconds, tree.root_info(), in_flight)
 
 
@@ -86,11 +88,11 @@ def test_a_stopped_search_without_an_evaluation_waits_a_little_for_one_under_way
     control = SearchControl()
     watch, tree = watched(Limits(infinite=True), visits=0, control=control)
     control.stop()
-    assert ends(watch, tree, 5)  # nothing is under way
+    assert ends(watch, tree, 5, stopped=True)  # nothing is under way
     watch, tree = watched(Limits(infinite=True), visits=0, control=control)
-    assert not ends(watch, tree, 5, in_flight=1)
-    assert not ends(watch, tree, 5.09, in_flight=1)
-    assert ends(watch, tree, 5.11, in_flight=1)
+    assert not ends(watch, tree, 5, in_flight=1, stopped=True)
+    assert not ends(watch, tree, 5.09, in_flight=1, stopped=True)
+    assert ends(watch, tree, 5.11, in_flight=1, stopped=True)
 
 
 def test_a_single_legal_move_is_played_at_once_under_a_clock_alone() -> None:

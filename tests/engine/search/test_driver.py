@@ -7,12 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from engine.options import OPTIONS, Options
+from engine.options import Options
 from engine.search.control import SearchControl
 from engine.search.driver import BatchSizes
 from engine.search.limits import Clock, Limits
 from engine.search.report import Report
-from engine.search.tree import search_params
 from engine.session import Session
 
 FORCED = "7k/8/8/8/8/8/1r6/K7 w - - 0 1"
@@ -189,32 +188,3 @@ def test_large_trees_take_larger_batches_where_these_are_quick() -> None:
     assert [early.in_tree(visits) for visits in (1, 1055, 1056, 10_000)] == [33, 33, 99, 99]
     assert BatchSizes.of(32, 1024, curve).in_tree(100_000) == 32  # 64 take too long
     assert BatchSizes.of(64, 48, curve).in_tree(100_000) == 48  # no more than the evaluator takes
-
-
-def test_every_search_option_reaches_the_core() -> None:
-    """A changed option changes the parameters, but for those that the driver and the output use
-    themselves."""
-    elsewhere = {
-        "minibatch_size", "batches_in_flight", "smart_pruning_factor",
-        "cpuct_at_root", "cpuct_base_at_root", "cpuct_factor_at_root", "fpu_value_at_root",
-    }  # fmt: skip
-
-    def values(options: Options) -> dict[str, object]:
-        params = search_params(options, 1)
-        return {name: getattr(params, name) for name in dir(params) if not name.startswith("_")}
-
-    for spec in OPTIONS:
-        if spec.section not in ("search", "batching") or spec.name in elsewhere:
-            continue
-        if isinstance(spec.default, bool):
-            other: object = not spec.default
-        elif spec.choices:
-            other = spec.choices[-1]
-        else:
-            assert isinstance(spec.default, int | float)
-            other = type(spec.default)(spec.low if spec.default != spec.low else spec.low + 1)
-        base = Options().changed(cpuct_at_root=3.0)
-        assert values(base.changed(**{spec.name: other})) != values(base), spec.name
-    own = Options().changed(root_has_own_cpuct=True, fpu_strategy_at_root="absolute")
-    for name in ("cpuct_at_root", "cpuct_base_at_root", "cpuct_factor_at_root", "fpu_value_at_root"):
-        assert values(own.changed(**{name: 2.5})) != values(own), name

@@ -1,0 +1,93 @@
+"""A player's tree: options that reach it, and what it keeps when they or the network change."""
+
+from __future__ import annotations
+
+from random import Random
+
+from engine._core import Game
+from engine.options import OPTIONS, Options
+from engine.search.limits import Limits
+from engine.search.task import SearchTask
+from engine.search.tree import SearchTree, search_params
+from tests.engine.core.tree.search_helpers import search
+
+SMALL = Options(tree_memory=16, hash=1)
+
+
+def test_every_search_option_reaches_the_core() -> None:
+    """A changed option changes the parameters, but for those that the driver and the output use
+    themselves."""
+    elsewhere = {
+        "minibatch_size", "batches_in_flight", "smart_pruning_factor",
+        "cpuct_at_root", "cpuct_base_at_root", "cpuct_factor_at_root", "fpu_value_at_root",
+    }  # fmt: skip
+
+    def values(options: Options) -> dict[str, object]:
+        params = search_params(options, 1)
+        return {name: getattr(params, name) for name in dir(params) if not name.startswith("_")}
+
+    for spec in OPTIONS:
+        if spec.section not in ("search", "batching") or spec.name in elsewhere:
+            continue
+        if isinstance(spec.default, bool):
+            other: object = not spec.default
+        elif spec.choices:
+            other = spec.choices[-1]
+        else:
+            other = type(spec.default)(spec.low if spec.default != spec.low else spec.low + 1)
+        base = Options().changed(cpuct_at_root=3.0)
+        assert values(base.changed(**{spec.name: other})) != values(base), spec.name
+    own = Options().changed(root_has_own_cpuct=True, fpu_strategy_at_root="absolute")
+    for name in ("cpuct_at_root", "cpuct_base_at_root", "cpuct_factor_at_root", "fpu_value_at_root"):
+        assert values(own.changed(**{name: 2.5})) != values(own), name
+
+
+def searched(options: Options, network_hash: str, limits: Limits | None = None) -> tuple[SearchTree, int]:
+    """A tree that was searched from the initial position, and its visits."""
+    made = SearchTree()
+    prepare(made, options, network_hash, limits)
+    tree = made.prepared(options, 1, network_hash)
+    search(tree, 200)
+    return made, tree.root_info().visits
+
+
+def prepare(tree: SearchTree, options: Options, network_hash: str, limits: Limits | None = None) -> int:
+    """Make the initial position the root; returns how many visits it has already."""
+    game = Game()
+    core = tree.prepared(options, 1, network_hash)
+    tree.set_root(SearchTask(game, game.legal_moves(), limits or Limits(), options, 0.0, Random(1)))
+    return core.root_info().visits
+
+
+def test_visits_are_kept_for_the_same_network_alone() -> None:
+    tree, visits = searched(SMALL, "one")
+    assert prepare(tree, SMALL, "one") == visits > 0
+    assert prepare(tree, SMALL, "another") == 0
+
+
+def test_a_new_game_forgets_the_visits() -> None:
+    tree, _visits = searched(SMALL, "one")
+    tree.new_game()
+    assert prepare(tree, SMALL, "one") == 0
+
+
+def test_the_search_is_limited_to_the_legal_moves_among_those_asked_for() -> None:
+    tree = SearchTree()
+    limits = Limits(search_moves=("e2e4", "e2e5", "d2d4"))
+    prepare(tree, SMALL, "one", limits)
+    core = tree.prepared(SMALL, 1, "one")
+    search(core, 50)
+    assert {child.move for child in core.children()} == {"e2e4", "d2d4"}
+
+
+def test_noise_changes_the_priors_if_the_options_ask_for_it() -> None:
+    priors = []
+    for epsilon in (0.0, 0.5):
+        options = SMALL.changed(dirichlet_noise_epsilon=epsilon)
+        tree = SearchTree()
+        prepare(tree, options, "one")
+        core = tree.prepared(options, 1, "one")
+        search(core, 1)
+        prepare(tree, options, "one")
+        priors.append({child.move: child.prior for child in core.children()})
+    assert priors[0] != priors[1]
