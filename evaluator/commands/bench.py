@@ -13,7 +13,7 @@ from typing import Any
 
 from evaluator.scheduling.latency import LADDER, LatencyModel
 
-HELP = "Measure positions per second and milliseconds per batch size; the knee is the batch to use."
+HELP = "measure positions per second and milliseconds per batch size; the knee is the batch to use"
 
 IN_FLIGHT = 2
 """Requests in flight when measuring through the service, as an engine has."""

@@ -27,7 +27,7 @@ from evaluator.progress import listen
 from evaluator.settings import Settings, add_flags, from_arguments
 from protocol.settings.spec import SettingsError
 
-HELP = "Run the evaluator service until it is interrupted, drained or, with --embedded, its stdin ends."
+HELP = "run the service until it is interrupted, drained or, with --embedded, its stdin ends"
 
 SWITCH_INTERVAL_S = 0.0005
 """Seconds a Python thread may keep the interpreter while another wants it: with Python's own 5 ms the I/O

@@ -13,7 +13,7 @@ from evaluator.scheduling.latency import LatencyModel
 from evaluator.scheduling.simulation import CURVES, POLICIES, Outcome, curve_model, patterns, simulate
 from protocol.messages import PRIORITIES
 
-HELP = "Compare the batch policy with others in a discrete-event simulation."
+HELP = "compare the batch policy with others in a discrete-event simulation"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

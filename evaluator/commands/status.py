@@ -7,7 +7,7 @@ import json
 import sys
 from dataclasses import asdict
 
-HELP = "Show the health, networks and metrics of a running evaluator."
+HELP = "show the health, networks and metrics of a running service"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -16,7 +16,7 @@ from tests.evaluator.service.harness import numbered_batch, running
 def test_every_command_is_there() -> None:
     for name in cli.COMMANDS:
         module = importlib.import_module(f"evaluator.commands.{name.replace('-', '_')}")
-        assert module.HELP
+        assert module.HELP[0].islower() and not module.HELP.endswith(".")
         assert callable(module.run)
         assert callable(module.add_arguments)
 
