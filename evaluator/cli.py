@@ -1,5 +1,4 @@
-"""The command line of the evaluator: `python -m evaluator COMMAND`, one of `evaluator/commands/`, imported when
-it is used."""
+"""The command line of the evaluator: a command is one of `evaluator/commands/`, imported when it is used."""
 
 from __future__ import annotations
 

@@ -11,18 +11,16 @@ A client belongs to one thread: none of its methods may be called from two threa
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
 import zmq
-from zmq.utils.monitor import parse_monitor_message
 
 from protocol.batch import EvaluationBatch, PositionBatch
-from protocol.codec import MAX_REPLY_HEADER, decode_reply, encode, max_message_bytes
+from protocol.codec import decode_reply, encode
+from protocol.connection import Connection
 from protocol.errors import (
     BadRequest,
     Cancelled,
@@ -58,18 +56,6 @@ from protocol.messages import (
     Welcome,
 )
 from protocol.messages import Cancelled as CancelledMessage
-
-HEARTBEAT_MS = 250
-"""How often the transport pings an idle connection; after four missed answers it counts as lost. This is
-for machines that vanish: a process that dies is noticed at once, by its closed connection."""
-
-_LOSS_EVENTS = (
-    zmq.Event.DISCONNECTED
-    | zmq.Event.CONNECT_RETRIED
-    | zmq.Event.HANDSHAKE_FAILED_NO_DETAIL
-    | zmq.Event.HANDSHAKE_FAILED_PROTOCOL
-    | zmq.Event.HANDSHAKE_FAILED_AUTH
-)
 
 ReplyType = TypeVar("ReplyType", Welcome, Pong, StatusReply, Loaded, Unloaded, Drained)
 
@@ -133,15 +119,12 @@ class EvaluatorClient:
         self.name = name
         self._wanted = network
         self._context = zmq.Context()
-        self._socket: zmq.Socket[bytes] | None = None
-        self._monitor: zmq.Socket[bytes] | None = None
-        self._poller = zmq.Poller()
+        self._connection: Connection | None = None
         self._interrupt: int | None = None
         self._next_id = 1
         self._in_flight: dict[int, tuple[int, int]] = {}
         self._completed: list[Completed] = []
         self._answers: dict[int, Reply] = {}
-        self._lost: str | None = None
         self.version = 0
         self.server = ""
         self.max_batch = 0
@@ -317,23 +300,7 @@ class EvaluatorClient:
     # -- the connection --------------------------------------------------------------------------------
 
     def _connect(self, handshake: bool = True) -> None:
-        socket = self._context.socket(zmq.DEALER)
-        self._socket = socket
-        socket.linger = 0
-        socket.setsockopt(zmq.HEARTBEAT_IVL, HEARTBEAT_MS)
-        socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, 4 * HEARTBEAT_MS)
-        socket.setsockopt(zmq.MAXMSGSIZE, max(MAX_REPLY_HEADER, max_message_bytes(65536)))
-        self._monitor = socket.get_monitor_socket(int(_LOSS_EVENTS))
-        self._poller = zmq.Poller()
-        self._poller.register(socket, zmq.POLLIN)
-        self._poller.register(self._monitor, zmq.POLLIN)
-        try:
-            socket.connect(self.address)
-        except zmq.ZMQError as error:
-            raise EvaluatorLost(
-                f"{self.address!r} is not an address to connect to ({error}); "
-                "use tcp://HOST:PORT or, except on Windows, ipc://PATH"
-            ) from None
+        self._connection = Connection(self._context, self.address)
         if not handshake:
             return
         welcome = self._ask(Hello(self._identity(), SUPPORTED_VERSIONS, self.name), Welcome)
@@ -349,19 +316,17 @@ class EvaluatorClient:
             raise UnknownNetwork(f"the evaluator at {self.address} holds no network")
 
     def _disconnect(self) -> None:
-        socket, self._socket = self._socket, None
-        if socket is not None:
-            self._poller = zmq.Poller()
-            socket.disable_monitor()
-            socket.close(linger=0)
-        if self._monitor is not None:
-            # Not left to the collector: an open socket would keep `close` waiting for ever.
-            self._monitor.close(linger=0)
-            self._monitor = None
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
         self._in_flight.clear()
         self._completed.clear()
         self._answers.clear()
-        self._lost = None
+
+    def _connected(self) -> Connection:
+        if self._connection is None:
+            raise EvaluatorLost(f"the connection to {self.address} is closed")
+        return self._connection
 
     def _identity(self) -> int:
         identity = self._next_id
@@ -369,16 +334,7 @@ class EvaluatorClient:
         return identity
 
     def _send(self, message: Request) -> None:
-        if self._lost is not None:
-            raise EvaluatorLost(self._lost)
-        if self._socket is None:
-            raise EvaluatorLost(f"the connection to {self.address} is closed")
-        frames: Sequence[Any] = encode(message)
-        try:
-            # Frames under 64 KiB are copied all the same (pyzmq's copy_threshold): cheaper than tracking.
-            self._socket.send_multipart(frames, zmq.NOBLOCK, copy=False)
-        except zmq.Again:
-            raise EvaluatorLost(f"the evaluator at {self.address} does not take messages any more") from None
+        self._connected().send(encode(message))
 
     def _ask(self, request: Request, kind: type[ReplyType], timeout: float | None = None) -> ReplyType:
         self._send(request)
@@ -397,53 +353,18 @@ class EvaluatorClient:
     def _pump(self, deadline: float | None, interrupt: int | None = None) -> bool:
         """Take one message in; False if none came by the deadline, or before the descriptor `interrupt`
         became readable. Raises EvaluatorLost."""
-        if self._socket is None:
-            raise EvaluatorLost(f"the connection to {self.address} is closed")
-        while True:
-            try:
-                frames = self._socket.recv_multipart(zmq.NOBLOCK, copy=False)
-            except zmq.Again:
-                # Only now: answers that arrived before the connection broke are still good.
-                if self._lost is not None:
-                    raise EvaluatorLost(self._lost) from None
-                wait_ms = -1 if deadline is None else math.ceil((deadline - time.monotonic()) * 1000)
-                if deadline is not None and wait_ms <= 0:
-                    return False
-                ready = self._wait(wait_ms, interrupt)
-                if self._monitor in ready and self._socket not in ready:
-                    self._note_loss()
-                elif interrupt in ready and self._socket not in ready:
-                    return False
-                continue
-            self._accept([frame.buffer for frame in frames])
-            return True
+        connection = self._connected()
+        frames = connection.receive(deadline, interrupt)
+        if frames is None:
+            return False
+        self._accept(frames, connection)
+        return True
 
-    def _wait(self, wait_ms: int, interrupt: int | None) -> dict[Any, int]:
-        """Wait for the socket, the monitor or the descriptor; returns which of them are ready."""
-        if interrupt is None:
-            return dict(self._poller.poll(wait_ms))
-        self._poller.register(interrupt, zmq.POLLIN)
-        try:
-            return dict(self._poller.poll(wait_ms))
-        finally:
-            self._poller.unregister(interrupt)
-
-    def _note_loss(self) -> None:
-        assert self._monitor is not None
-        event: Mapping[str, Any] = parse_monitor_message(self._monitor.recv_multipart())
-        if event["event"] == zmq.Event.CONNECT_RETRIED:
-            self._lost = f"no evaluator listens at {self.address}"
-        elif event["event"] == zmq.Event.DISCONNECTED:
-            self._lost = f"the evaluator at {self.address} is gone (connection closed)"
-        else:
-            self._lost = f"what listens at {self.address} is not an evaluator (ZeroMQ handshake failed)"
-
-    def _accept(self, frames: list[memoryview]) -> None:
+    def _accept(self, frames: list[memoryview], connection: Connection) -> None:
         try:
             reply = decode_reply(frames)
         except BadRequest as error:
-            self._lost = f"{self.address} sent an unreadable answer: {error}"
-            raise EvaluatorLost(self._lost) from None
+            raise connection.broken(f"{self.address} sent an unreadable answer: {error}") from None
         expected = self._in_flight.pop(reply.id, None)
         if expected is None:
             # An answer to something given up on (a timeout) is dropped when nobody asks for it.
@@ -452,8 +373,7 @@ class EvaluatorClient:
             return
         if isinstance(reply, Result):
             if (len(reply.evaluation), len(reply.evaluation.logits)) != expected:
-                self._lost = f"{self.address} answered with a batch of another size"
-                raise EvaluatorLost(self._lost)
+                raise connection.broken(f"{self.address} answered with a batch of another size")
             self._completed.append(
                 Completed(
                     reply.id,
@@ -468,5 +388,4 @@ class EvaluatorClient:
         elif isinstance(reply, Error):
             self._completed.append(Completed(reply.id, None, remote_error(reply.code, reply.message)))
         else:
-            self._lost = f"{self.address} answered an evaluate with {type(reply).__name__}"
-            raise EvaluatorLost(self._lost)
+            raise connection.broken(f"{self.address} answered an evaluate with {type(reply).__name__}")
