@@ -36,7 +36,7 @@ class Counter:
         self.value = 0
 
     def add(self, amount: int = 1) -> None:
-        """Add to it. Any thread."""
+        """Add to the number. Any thread may call this."""
         with self._lock:
             self.value += amount
 

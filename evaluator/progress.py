@@ -13,16 +13,16 @@ from collections.abc import Callable
 log = logging.getLogger("evaluator.progress")
 
 EVERY_S = 2.0
-"""Whoever listens hears no more than one announcement in so many seconds."""
+"""Seconds between two announcements that a listener is told; those in between are left out."""
 
 
 def announce(text: str) -> None:
-    """Say what is being done, in words for the user. From any thread."""
+    """Announce what is being done, in words for the user. Any thread may call this."""
     log.info("%s", text)
 
 
 class Listener(logging.Handler):
-    """Passes announcements on, the first one after EVERY_S: a start that is over by then needs none."""
+    """Passes announcements on, at most one in EVERY_S seconds; a shorter start announces nothing."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         super().__init__(logging.INFO)
@@ -37,7 +37,7 @@ class Listener(logging.Handler):
 
 
 def listen(tell: Callable[[str], None]) -> None:
-    """Let `tell` hear the announcements, whatever the level of the log."""
+    """Have `tell` called with the announcements, whatever the level of the log."""
     log.propagate = log.isEnabledFor(logging.INFO)  # else the log's own handlers would see them, too
     log.setLevel(logging.INFO)
     log.addHandler(Listener(tell))

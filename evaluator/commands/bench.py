@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Measure and print; 2 for wrong arguments, 1 if the backend cannot be opened or fails."""
+    """Measure and print; returns 2 for wrong arguments, 1 if the backend cannot be opened or fails."""
     try:
         sizes = _sizes(arguments.batch)
         if not arguments.time_limit > 0:
@@ -87,7 +87,7 @@ def _sizes(text: str | None) -> list[int]:
 
 
 def _direct(arguments: argparse.Namespace, sizes: list[int], explicit: bool) -> dict[str, Any]:
-    """The backend in this process."""
+    """The curve of the backend itself, in this process."""
     from evaluator.scheduling.calibration import time_batches
     from evaluator.scheduling.loading import Loader
 
@@ -112,7 +112,7 @@ def _direct(arguments: argparse.Namespace, sizes: list[int], explicit: bool) -> 
 
 
 def _through_service(arguments: argparse.Namespace, sizes: list[int], explicit: bool) -> dict[str, Any]:
-    """An evaluator process of our own, and a client that keeps IN_FLIGHT requests with it."""
+    """The curve that a client of an evaluator process sees, which keeps IN_FLIGHT requests in flight."""
     from evaluator.backends.probe import probe_batch
     from protocol import EvaluatorClient
 

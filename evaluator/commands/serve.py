@@ -37,7 +37,7 @@ log = logging.getLogger("evaluator.serve")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of the settings, and --embedded."""
+    """Add the flags of the settings, and --embedded."""
     add_flags(parser)
     parser.add_argument(
         "--embedded",
@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Serve; 0 after a clean end, 1 when it could not start, 2 for a wrong setting."""
+    """Serve; returns 0 after a clean end, 1 when it could not start, 2 for a wrong setting."""
     embedded: bool = arguments.embedded
     try:
         settings = from_arguments(arguments)
@@ -155,7 +155,7 @@ def _serve(settings: Settings, embedded: bool) -> int:
 
 @contextlib.contextmanager
 def _addresses(settings: Settings, embedded: bool) -> Iterator[list[str]]:
-    """Where to listen; the private folder of an embedded evaluator lives as long as the context."""
+    """The addresses to listen at. An embedded evaluator's private folder lives as long as the context."""
     import zmq
 
     from evaluator.service.endpoints import private_folder

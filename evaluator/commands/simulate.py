@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the comparison; 2 for a curve that cannot be read."""
+    """Print the comparison; returns 2 for a curve that cannot be read."""
     if not 0.1 <= arguments.seconds <= 3600:
         print("error: --seconds must be from 0.1 to 3600", file=sys.stderr)
         return 2

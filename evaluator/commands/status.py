@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """0 if the evaluator is ready, 1 if it is not or nobody answers."""
+    """Print the status; returns 0 if the evaluator is ready, 1 if it is not or nobody answers."""
     from protocol.addresses import default_addresses
     from protocol.client import EvaluatorClient
     from protocol.errors import EvaluatorError

@@ -87,7 +87,7 @@ def _explanation(limits: dict[str, float]) -> str:
 
 
 def network_of(text: str) -> NetworkSpec:
-    """A file's network, or random:SHAPE. Raises NetworkError."""
+    """The network of a file, or a random one for random:SHAPE. Raises NetworkError."""
     if text.startswith("random:"):
         return random_network(text.removeprefix("random:"))
     return load_network(text)

@@ -94,7 +94,7 @@ class Wait:
 
 @dataclass(slots=True)
 class _Habit:
-    """When a client tends to come back."""
+    """How long a client takes to send its next request after an answer."""
 
     replied_ms: float = -1.0
     return_ms: float | None = None
@@ -117,11 +117,11 @@ class BatchPolicy:
 
     @property
     def largest_batch(self) -> int:
-        """The most positions that it will ever run at once."""
+        """The most positions that the policy will ever run at once."""
         return self.model.ceiling if self.side_by_side else self.model.max_batch
 
     def arrived(self, client: Hashable, positions: int, rank: int, now_ms: float) -> None:
-        """A client sent a request."""
+        """Learn from a request that a client has sent."""
         self._last_arrival[rank] = now_ms
         habit = self._habits.get(client)
         if habit is None:
@@ -138,13 +138,13 @@ class BatchPolicy:
                 habit.return_ms += RETURN_MEMORY * (gap - habit.return_ms)
 
     def replied(self, client: Hashable, now_ms: float) -> None:
-        """A client was sent an answer."""
+        """Learn from an answer that a client was sent."""
         habit = self._habits.get(client)
         if habit is not None:
             habit.replied_ms = now_ms
 
     def forget(self, client: Hashable) -> None:
-        """A client is gone."""
+        """Drop what was learnt of a client that is gone."""
         self._habits.pop(client, None)
 
     def decide(

@@ -133,7 +133,8 @@ class Dispatcher:
                 self._news[device].notify()
 
     def cancel(self, network: ServedNetwork, request: Request) -> bool:
-        """Drop a request; False when it is answered already. What runs of it runs on, unreported."""
+        """Drop a request; returns False when it is answered already. Positions of it that run already are
+        evaluated to the end, and their results dropped."""
         with self._lock:
             if request.closed:
                 return False
@@ -165,25 +166,25 @@ class Dispatcher:
         return expired
 
     def next_deadline_ms(self) -> float | None:
-        """When `expire` will next have something to do."""
+        """The time at which `expire` will next have something to do, on the clock of now_ms."""
         with self._lock:
             deadlines = [network.scheduler.next_deadline_ms() for network in self._networks]
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def queued_positions(self) -> int:
-        """Positions waiting, of all networks."""
+        """The number of positions that wait, of all networks."""
         with self._lock:
             return sum(network.scheduler.positions for network in self._networks)
 
     def device_memory(self) -> dict[str, dict[str, int]]:
-        """By device: "used" and "total" bytes, of those that say it."""
+        """The "used" and "total" bytes of each device that reports its memory."""
         with self._lock:
             runners = [runner for network in self._networks for runner in network.runners]
         known = {runner.device.name: runner.backend.memory() for runner in runners}
         return {name: {"used": each[0], "total": each[1]} for name, each in known.items() if each is not None}
 
     def info(self, network: ServedNetwork) -> NetworkInfo:
-        """A network as it is now, its curve corrected."""
+        """A network's description, its latency curve corrected by the batches since."""
         with self._lock:
             return network.current_info()
 
@@ -220,7 +221,7 @@ class Dispatcher:
                     self._tell_idle()
 
     def _choose(self, device: Device) -> tuple[Job | None, Runner | None, float | None]:
-        """The next job for a device, with its runner; else when to look again."""
+        """The next job for a device, with its runner; if there is none, when to look again."""
         now = now_ms()
         again: float | None = None
         waiting: list[tuple[tuple[int, float], int, ServedNetwork, Runner]] = []

@@ -79,7 +79,7 @@ class LatencyModel:
         self._rebuild()
 
     def milliseconds(self, batch: int) -> float:
-        """Expected time of one batch."""
+        """The expected time of one batch, in milliseconds."""
         return self._ms[min(batch, self.max_batch)]
 
     def drain_ms(self, positions: int) -> float:
@@ -197,7 +197,7 @@ class LatencyModel:
         self._drain: list[float] = drain.tolist()
 
     def _find_knee(self) -> tuple[int, int]:
-        """(knee, ceiling)"""
+        """The knee and the ceiling of a curve; see `LatencyModel`."""
         times = np.minimum.accumulate(np.exp(self._shortest_log_ms)[::-1])[::-1]
         known = {
             size: float(ms) for size, ms in zip(self._sizes, times, strict=True) if size <= self.max_batch

@@ -174,7 +174,10 @@ class Loader:
 
 
 def parse_backend(spec: str) -> tuple[str, dict[str, Any]]:
-    """("onnx", {"int8": True}) from "onnx:int8=true". Values that look like numbers or booleans are."""
+    """The name and options of a backend: ("onnx", {"int8": True}) for "onnx:int8=true".
+
+    Values that look like numbers or booleans become such. Raises ValueError.
+    """
     name, _, rest = spec.partition(":")
     options: dict[str, Any] = {}
     for item in filter(None, rest.split(",")):

@@ -25,7 +25,7 @@ EARLY_ENOUGH = 0.1
 
 
 def now_ms() -> float:
-    """The service's clock."""
+    """The time on the service's clock, which is monotonic, in milliseconds."""
     return time.monotonic() * 1000.0
 
 
@@ -117,7 +117,7 @@ class ServedNetwork:
         return not len(self.scheduler) and not self.retries and not running
 
     def runner_on(self, device: Device, now: float) -> Runner | None:
-        """What runs it on a device: nothing while that is left out and another device is not."""
+        """What runs the network on a device: None while that device is left out and another is not."""
         own = None
         others = False
         for runner in self.runners:
@@ -130,7 +130,7 @@ class ServedNetwork:
         return own
 
     def next_to_try(self, job: Job, now: float) -> Runner | None:
-        """A device in use that has not failed on the job yet."""
+        """The runner of a device in use that has not failed on the job yet."""
         for runner in self.runners:
             if runner.device not in job.tried and runner.left_out_until_ms <= now:
                 return runner
@@ -166,7 +166,8 @@ class ServedNetwork:
 
 
 def evaluate_parts(backend: Backend, parts: Sequence[PositionBatch]) -> EvaluationBatch:
-    """Evaluate and check what comes back. Raises BackendError, among them NotFiniteError."""
+    """Evaluate the parts as one batch and check what comes back. Raises BackendError, among them
+    NotFiniteError."""
     count = sum(len(part.positions) for part in parts)
     evaluation = backend.evaluate_parts(parts)
     if (

@@ -83,11 +83,11 @@ class Scheduler:
         self.positions = 0
 
     def __len__(self) -> int:
-        """Requests queued."""
+        """The number of requests queued."""
         return len(self._by_key)
 
     def positions_of(self, rank: int) -> int:
-        """Queued positions of one class."""
+        """The number of queued positions of one class."""
         return self._classes[rank].positions
 
     def add(self, request: Request) -> None:
@@ -141,7 +141,7 @@ class Scheduler:
         return expired
 
     def next_deadline_ms(self) -> float | None:
-        """When `expire` will next have something to do."""
+        """The time at which `expire` will next have something to do."""
         while self._deadlines and (self._deadlines[0][2].closed or self._deadlines[0][2].taken):
             heapq.heappop(self._deadlines)
         return self._deadlines[0][0] if self._deadlines else None

@@ -38,7 +38,7 @@ NOISE = 0.03
 
 
 class Policy(Protocol):
-    """What the simulation asks; BatchPolicy is one."""
+    """What the simulation asks of a batch policy; BatchPolicy is one."""
 
     def arrived(self, client: int, positions: int, rank: int, now_ms: float) -> None: ...
     def replied(self, client: int, now_ms: float) -> None: ...
@@ -54,10 +54,10 @@ class TakeQueued:
         self.max_batch = model.max_batch
 
     def arrived(self, client: int, positions: int, rank: int, now_ms: float) -> None:
-        """Of no interest."""
+        """This policy learns nothing from it."""
 
     def replied(self, client: int, now_ms: float) -> None:
-        """Of no interest."""
+        """This policy learns nothing from it."""
 
     def decide(
         self, pending: Sequence[Pending], now_ms: float, busy_until_ms: float | None = None
@@ -150,7 +150,7 @@ def patterns(model: LatencyModel) -> dict[str, list[Load]]:
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of a run. latencies_ms: by class, of every request answered."""
+    """The result of a simulated run. latencies_ms: of every request answered, by class."""
 
     positions_per_second: float
     mean_batch: float

@@ -30,7 +30,7 @@ class NetworkToLoad:
 
 
 class ServedNetworks:
-    """The first one is the default. Belongs to the I/O thread."""
+    """The networks of a service, the first one being the default. Belongs to the I/O thread."""
 
     def __init__(
         self, loader: Loader, dispatcher: Dispatcher, call: Callable[[Callable[[], None]], None]
@@ -41,7 +41,7 @@ class ServedNetworks:
         self._networks: list[ServedNetwork] = []
 
     def find(self, wanted: str) -> ServedNetwork:
-        """By name or content hash; the default for "". Raises UnknownNetwork."""
+        """The network of that name or content hash; the default one for "". Raises UnknownNetwork."""
         if not wanted and self._networks:
             return self._networks[0]
         for network in self._networks:
@@ -51,7 +51,7 @@ class ServedNetworks:
         raise UnknownNetwork(f"no network {wanted!r} here; there is: {known}")
 
     def infos(self) -> tuple[NetworkInfo, ...]:
-        """What clients are told of them."""
+        """The descriptions of the networks that clients are told."""
         return tuple(self._dispatcher.info(network) for network in self._networks)
 
     def load_initial(
@@ -85,7 +85,7 @@ class ServedNetworks:
         on_loaded: Callable[[NetworkInfo], None],
         on_failed: Callable[[Exception], None],
     ) -> None:
-        """Begin to load one more. Either is called in the I/O thread."""
+        """Begin to load one more. on_loaded or on_failed is called in the I/O thread."""
 
         def work() -> None:
             try:

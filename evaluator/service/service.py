@@ -114,7 +114,7 @@ class EvaluatorService:
             self.close()
 
     def stop(self) -> None:
-        """Make `run` return soon. Any thread, any number of times, also from a signal handler."""
+        """Make `run` return soon. May be called from any thread or a signal handler, any number of times."""
         self._stopping = True
         self._sockets.wakeup.wake_from_signal_handler()
 
@@ -128,11 +128,11 @@ class EvaluatorService:
         self._sockets.close()
 
     def drain(self) -> None:
-        """Take nothing new, finish what is queued, then make `run` return. Any thread."""
+        """Take nothing new, finish what is queued, then make `run` return. Any thread may call this."""
         self._call(self._start_drain)
 
     def state(self) -> State:
-        """How the service is at the moment. Any thread."""
+        """The state of the service at the moment. Any thread may ask for it."""
         return State(
             ready=self._ready,
             clients=len(self._sessions),
