@@ -5,9 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from io import TextIOWrapper
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from protocol.host import processes
+
+if TYPE_CHECKING:
+    from argparse import Namespace
 
 COMMANDS = ("analyse", "bench", "evaluate", "match", "options", "perft", "selfplay")
 """Modules of engine.commands. Each has HELP, add_arguments(parser) and run(arguments) -> exit status."""
@@ -31,10 +34,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")
 
+    from engine.options import OptionError, options_of_arguments
+
+    parsed = _parsed(words)
+    if parsed is None:
+        return 0
+    if parsed.version:
+        from engine import __version__
+
+        print(f"Wavefront {__version__}")
+        return 0
+    try:
+        if parsed.command is None:
+            from engine.uci.loop import run
+
+            return run(options_of_arguments(parsed))
+        return int(parsed.run(parsed))
+    except OptionError as error:
+        print(f"wavefront: {error}", file=sys.stderr)
+        return 2
+
+
+def _parsed(words: list[str]) -> Namespace | None:
+    """The arguments; None if there is nothing to do, for a help that has been printed. Raises SystemExit for
+    wrong ones."""
     import argparse
     from importlib import import_module
 
-    from engine.options import OptionError, add_flags, options_of_arguments
+    from engine.options import add_flags
 
     parser = argparse.ArgumentParser(
         prog="wavefront",
@@ -67,21 +94,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
     if parsed.help_all:
         parser.print_help()
-        return 0
-    if parsed.version:
-        from engine import __version__
-
-        print(f"Wavefront {__version__}")
-        return 0
-    try:
-        if parsed.command is None:
-            from engine.uci.loop import run
-
-            return run(options_of_arguments(parsed))
-        return int(parsed.run(parsed))
-    except OptionError as error:
-        print(f"wavefront: {error}", file=sys.stderr)
-        return 2
+        return None
+    return parsed
 
 
 if __name__ == "__main__":

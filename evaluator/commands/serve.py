@@ -18,14 +18,18 @@ import shutil
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from evaluator.progress import listen
 from evaluator.settings import Settings, add_flags, from_arguments
 from protocol.settings.spec import SettingsError
+
+if TYPE_CHECKING:
+    from evaluator.service.service import EvaluatorService
+    from protocol.messages import NetworkInfo
 
 HELP = "run the service until it is interrupted, drained or, with --embedded, its stdin ends"
 
@@ -65,17 +69,53 @@ def run(arguments: argparse.Namespace) -> int:
 def _serve(settings: Settings, embedded: bool) -> int:
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     # Imported here: `--help` need not wait for ZeroMQ and numpy.
+    from evaluator.service.endpoints import AddressError
+
+    failure: list[Exception] = []
+    try:
+        service = _service(settings, embedded, failure.append)
+    except ValueError as error:
+        return _fail(embedded, str(error), 2)
+    if embedded:
+        listen(lambda text: _tell({"event": "progress", "message": text}))
+    with _addresses(settings, embedded) as addresses, contextlib.ExitStack() as stack:
+        try:
+            bound = [service.bind(address) for address in addresses]
+        except AddressError as error:
+            service.close()
+            return _fail(embedded, str(error), 1)
+        if settings.metrics_port:
+            from evaluator.service.health import serve_health
+
+            try:
+                stack.enter_context(serve_health(settings.metrics_port, service))
+            except OSError as error:
+                service.close()
+                return _fail(embedded, f"metrics_port {settings.metrics_port}: {error.strerror}", 1)
+        _stop_on_signals(service.stop)
+        if embedded:
+            _tell({"event": "bound", "address": bound[0], "pid": os.getpid(), "version": 1})
+            threading.Thread(target=_watch_stdin, args=(service.stop,), daemon=True).start()
+        else:
+            for address in bound:
+                log.info("listening on %s", address)
+        service.run()
+    if failure:
+        return _fail(embedded, str(failure[0]) or repr(failure[0]), 1)
+    if not embedded:
+        log.info("stopped")
+    return 0
+
+
+def _service(settings: Settings, embedded: bool, on_failed: Callable[[Exception], None]) -> EvaluatorService:
+    """The service that the settings describe, not yet listening. Raises ValueError for a wrong backend."""
     from evaluator.scheduling.batching import LatencyTargets
     from evaluator.scheduling.loading import Loader, parse_backend
-    from evaluator.service.endpoints import AddressError
     from evaluator.service.networks import NetworkToLoad
     from evaluator.service.service import EvaluatorService
 
-    try:
-        for backend in settings.backend:
-            parse_backend(backend)
-    except ValueError as error:
-        return _fail(embedded, str(error), 2)
+    for backend in settings.backend:
+        parse_backend(backend)
     loader = Loader(
         settings.backend,
         threads=settings.threads or None,
@@ -92,65 +132,34 @@ def _serve(settings: Settings, embedded: bool) -> int:
         paths = [str(SHIPPED_NETWORK)]
     elif not paths:
         paths = [None]
-    failure: list[Exception] = []
-    if embedded:
-        listen(lambda text: _tell({"event": "progress", "message": text}))
-
-    def ready(networks: Any) -> None:
-        # What is there now stays for good; the collector need not look at it again.
-        gc.collect()
-        gc.freeze()
-        if embedded:
-            _tell({"event": "ready", "networks": [network.name for network in networks]})
-            return
-        for network in networks:
-            log.info(
-                "network %s on %s (%s), best batch %d",
-                network.name,
-                network.device,
-                network.backend,
-                network.recommended_batch,
-            )
-        log.info("ready")
-
-    service = EvaluatorService(
+    return EvaluatorService(
         loader,
         [NetworkToLoad(path, settings.policy_head, settings.value_head) for path in paths],
         max_request=settings.max_request,
         max_queue=settings.max_queue,
         max_client_queue=settings.max_client_queue,
         remote_admin=settings.remote_admin,
-        on_ready=ready,
-        on_failed=failure.append,
+        on_ready=lambda networks: _ready(networks, embedded),
+        on_failed=on_failed,
     )
-    with _addresses(settings, embedded) as addresses:
-        try:
-            bound = [service.bind(address) for address in addresses]
-        except AddressError as error:
-            service.close()
-            return _fail(embedded, str(error), 1)
-        with contextlib.ExitStack() as stack:
-            if settings.metrics_port:
-                from evaluator.service.health import serve_health
 
-                try:
-                    stack.enter_context(serve_health(settings.metrics_port, service))
-                except OSError as error:
-                    service.close()
-                    return _fail(embedded, f"metrics_port {settings.metrics_port}: {error.strerror}", 1)
-            _stop_on_signals(service.stop)
-            if embedded:
-                _tell({"event": "bound", "address": bound[0], "pid": os.getpid(), "version": 1})
-                threading.Thread(target=_watch_stdin, args=(service.stop,), daemon=True).start()
-            else:
-                for address in bound:
-                    log.info("listening on %s", address)
-            service.run()
-    if failure:
-        return _fail(embedded, str(failure[0]) or repr(failure[0]), 1)
-    if not embedded:
-        log.info("stopped")
-    return 0
+
+def _ready(networks: Sequence[NetworkInfo], embedded: bool) -> None:
+    # What is there now stays for good; the collector need not look at it again.
+    gc.collect()
+    gc.freeze()
+    if embedded:
+        _tell({"event": "ready", "networks": [network.name for network in networks]})
+        return
+    for network in networks:
+        log.info(
+            "network %s on %s (%s), best batch %d",
+            network.name,
+            network.device,
+            network.backend,
+            network.recommended_batch,
+        )
+    log.info("ready")
 
 
 @contextlib.contextmanager

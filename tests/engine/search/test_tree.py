@@ -34,6 +34,7 @@ def test_every_search_option_reaches_the_core() -> None:
         elif spec.choices:
             other = spec.choices[-1]
         else:
+            assert isinstance(spec.default, int | float)
             other = type(spec.default)(spec.low if spec.default != spec.low else spec.low + 1)
         base = Options().changed(cpuct_at_root=3.0)
         assert values(base.changed(**{spec.name: other})) != values(base), spec.name
