@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine._core import RootInfo
+from engine._core import RootInfo, Tree
 from tests.engine.core.tree.search_helpers import children_by_move, game, new_tree, proof_of, search
 
 # Each side has one legal move, its king's step to the corner and back, but for White's a2a3 at the start.
@@ -14,6 +14,9 @@ CYCLE = ["g8h8", "g1h1", "h8g8", "h1g1"]
 
 # Little but shuffling is left: the search is full of cycles.
 BISHOPS = "k7/8/8/8/8/5b2/8/6BK w - - 0 1"
+
+# A rook against the bare king: mates are proven beside lines that repeat.
+ROOK = "8/r4k1K/8/8/8/8/8/8 w - - 0 1"
 
 
 def assert_same(found: RootInfo, expected: RootInfo) -> None:
@@ -78,23 +81,57 @@ def test_a_game_that_goes_on_at_a_two_fold_draw_is_searched_there() -> None:
     assert_same(tree.root_info(), fresh.root_info())
 
 
-@pytest.mark.parametrize("sticky_endgames", [False, True])
-def test_visits_and_values_add_up_after_two_fold_draws_are_undone(sticky_endgames: bool) -> None:
-    tree = new_tree(game(BISHOPS), sticky_endgames=sticky_endgames)
-    moves: list[str] = []
+def play_on(tree: Tree, fen: str, played: list[str]) -> int:
+    """Play the most visited move whose value is not proven, in the tree and in `played`.
+
+    Visits and values of the new root are the sums of what its moves have. Returns how many visits of the move
+    were taken back.
+    """
+    open_moves = [child for child in tree.children() if child.proof is None]
+    move = max(open_moves, key=lambda child: child.visits)
+    played.append(move.move)
+    following = game(fen, played)
+    assert following.result()[0] == "undecided"
+    kept = tree.set_position(following)
+
+    tree.clear_cache()  # It may know the position with another history, by which evaluations differ.
+    root, children = tree.root_info(), [child for child in tree.children() if child.visits]
+    assert kept == root.visits == 1 + sum(child.visits for child in children)
+    assert root.proof is None
+    assert root.own_evaluation is not None
+    values = root.own_evaluation.q + sum(child.visits * child.evaluation.q for child in children)
+    assert root.evaluation.q == pytest.approx(values / kept, abs=1e-5)
+    for child in children:
+        if child.proof is not None:
+            assert child.evaluation.q == pytest.approx(child.proof.value)
+    return move.visits - kept
+
+
+def test_visits_and_values_add_up_after_two_fold_draws_are_undone() -> None:
+    tree = new_tree(game(BISHOPS))
+    played: list[str] = []
     undone = 0
     for _ in range(6):
         search(tree, 4000)
-        moves.append(tree.lines(1)[0].moves[0])
-        played = children_by_move(tree)[moves[-1]]
-        following = game(BISHOPS, moves)
-        assert following.result()[0] == "undecided"
-        kept = tree.set_position(following)
-        undone += played.visits - kept
-        root, children = tree.root_info(), [child for child in tree.children() if child.visits]
-        assert kept == root.visits == 1 + sum(child.visits for child in children)
-        assert root.own_evaluation is not None
-        if root.proof is None:
-            own, found = root.own_evaluation.q, sum(child.visits * child.evaluation.q for child in children)
-            assert root.evaluation.q == pytest.approx((own + found) / kept, abs=1e-5)
+        undone += play_on(tree, BISHOPS, played)
     assert undone > 0
+
+
+def test_two_fold_draws_are_undone_move_after_move_without_a_search_between() -> None:
+    tree = new_tree(game(BISHOPS))
+    search(tree, 20000)
+    played: list[str] = []
+    assert play_on(tree, BISHOPS, played) > 0
+    assert play_on(tree, BISHOPS, played) > 0
+
+
+def test_proven_values_stay_exact_when_two_fold_draws_below_them_are_undone() -> None:
+    """A position with a draw by repetition below it may be lost all the same; the draw's visits leave it."""
+    tree = new_tree(game(ROOK))
+    played: list[str] = []
+    undone = 0
+    for _ in range(2):
+        search(tree, 2000)
+        undone += play_on(tree, ROOK, played)
+    assert undone > 0
+    assert any(child.proof is not None for child in tree.children())
