@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from concurrent.futures import wait
-from time import monotonic, sleep
+from time import perf_counter
 
 import psutil
 import pytest
@@ -134,13 +134,18 @@ def test_players_with_different_settings_of_the_search_share_the_evaluator(pool:
     assert reports[0].lines != reports[1].lines
 
 
-def test_clocks_are_kept(pool: SearchPool) -> None:
-    pool.player(RANDOM).search(Game(), Limits(nodes=10)).result(60)  # The evaluator is up.
-    clock = Limits(clock=Clock(white_ms=2000, black_ms=2000))
-    began = monotonic()
-    report = pool.player(RANDOM).search(Game(), clock).result(60)
+def test_the_clock_ends_a_search(pool: SearchPool) -> None:
+    player = pool.player(RANDOM.changed(tree_memory=256))
+    report = player.search(Game(), Limits(clock=Clock(white_ms=2000, black_ms=2000))).result(60)
     assert report.best_move is not None
-    assert monotonic() - began < 2.0
+    assert not report.full  # which would have ended it, too, but much later
+
+
+def test_a_search_whose_clock_has_run_out_ends_before_its_first_visit(pool: SearchPool) -> None:
+    clock = Limits(clock=Clock(white_ms=2000, black_ms=2000))
+    report = pool.player(RANDOM).search(Game(), clock, clock_started=perf_counter() - 3600).result(60)
+    assert report.best_move is not None
+    assert report.nodes == 0
 
 
 def test_a_search_can_be_stopped(pool: SearchPool) -> None:
@@ -232,13 +237,12 @@ def test_closing_ends_searches_and_evaluators() -> None:
     pool = SearchPool()
     player = pool.player(RANDOM)
     player.search(Game(), Limits(nodes=10)).result(60)
-    pids = pool.evaluator_pids()
+    evaluators = [psutil.Process(pid) for pid in pool.evaluator_pids()]
+    assert evaluators
     future = player.search(Game(), Limits(infinite=True))
     pool.close()
     assert future.done()
-    deadline = monotonic() + 10
-    while any(psutil.pid_exists(pid) for pid in pids) and monotonic() < deadline:
-        sleep(0.01)
-    assert not any(psutil.pid_exists(pid) for pid in pids)
+    _, alive = psutil.wait_procs(evaluators, timeout=60)
+    assert not alive
     with pytest.raises(RuntimeError, match="closed"):
         pool.player(RANDOM)

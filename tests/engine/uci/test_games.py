@@ -82,11 +82,8 @@ def lost_on_time(engine: chess.engine.SimpleEngine) -> int | None:
     return None
 
 
+@pytest.mark.timing
 def test_one_second_and_ten_milliseconds_a_move_is_not_lost_on_time(
     engine: chess.engine.SimpleEngine,
 ) -> None:
-    # Of three games, since a machine that runs other tests may stand still for longer than any reserve.
-    lost = []
-    while (ply := lost_on_time(engine)) is not None:
-        lost.append(ply)
-        assert len(lost) < 3, f"lost on time at plies {lost}"
+    assert lost_on_time(engine) is None

@@ -121,11 +121,17 @@ def test_every_limit_ends_with_a_legal_move(go: str) -> None:
 
 
 def test_ponderhit_starts_the_clock() -> None:
-    with UciProcess("Ponder true") as engine:
+    def milliseconds(info: str) -> int:
+        words = info.split()
+        return int(words[words.index("time") + 1])
+
+    with UciProcess("Ponder true", "SmartPruningFactor 0") as engine:
         engine.send("position startpos moves e2e4")
-        engine.send("go ponder wtime 200 btime 200")
-        engine.sync()
-        engine.ask("ponderhit", "bestmove")
+        engine.send("go ponder movetime 300")
+        while (pondered := milliseconds(engine.until("info depth")[-1])) <= 300:
+            pass  # The time of the move would be over if it counted already.
+        searched = milliseconds(engine.ask("ponderhit", "bestmove")[-2])
+        assert searched >= pondered + 280  # 300 but for a reserve of 5 %
 
 
 def test_a_bad_position_is_explained_and_the_last_one_kept() -> None:
