@@ -53,7 +53,13 @@ _LIBRARIES = ("numpy", "onnxruntime")
 
 
 def time_batches(
-    backend: Backend, sizes: Sequence[int], budget_s: float, *, repeats: int = 3, stop_when_flat: bool = True
+    backend: Backend,
+    sizes: Sequence[int],
+    budget_s: float,
+    *,
+    repeats: int = 3,
+    stop_when_flat: bool = True,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> dict[int, float]:
     """Milliseconds of one batch of each size, as far as the budget goes (the first size always).
 
@@ -61,18 +67,18 @@ def time_batches(
     share of the processor's time, which other programs do not lengthen. Each size is run once to warm up
     and then `repeats` times, fewer when the budget gets short, and the best run counts: whatever else the
     machine did can only have made it slower. With stop_when_flat, larger sizes are left out once the
-    throughput has stopped growing.
+    throughput has stopped growing. clock: seconds.
     """
     side_by_side = backend.side_by_side
     at_once = backend.max_in_flight if side_by_side else 1
-    began, began_processor = time.perf_counter(), time.process_time()
+    began, began_processor = clock(), time.process_time()
     points: dict[int, float] = {}
     whole = probe_batch(min(max(sizes), backend.max_batch))
     best_rate = 0.0
     previous: float | None = None
 
     def left_s() -> float:
-        passed = time.perf_counter() - began
+        passed = clock() - began
         if side_by_side:
             own = (time.process_time() - began_processor) / backend.threads
             passed = max(own, passed / PATIENCE)
@@ -82,9 +88,9 @@ def time_batches(
 
         def run_ms(batch: PositionBatch) -> float:
             if not side_by_side:
-                begin = time.perf_counter()
+                begin = clock()
                 backend.evaluate(batch)
-                return (time.perf_counter() - begin) * 1000
+                return (clock() - begin) * 1000
             begin = time.process_time()
             list(threads.map(backend.evaluate, [batch] * at_once))
             return max(1e-3, (time.process_time() - begin) * 1000 / backend.threads / at_once)
@@ -113,18 +119,27 @@ def time_batches(
 
 
 def latency_model(
-    backend: Backend, content_hash: str, threads: int | None, *, budget_s: float, use_cache: bool
+    backend: Backend,
+    content_hash: str,
+    threads: int | None,
+    *,
+    budget_s: float,
+    use_cache: bool,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> tuple[LatencyModel, Callable[[], None]]:
     """The latency model of an opened backend, from the cache or measured now, and what to call at the end to
-    cache what it has learnt: times shorter than measured. Longer ones say more about what else ran."""
+    cache what it has learnt: times shorter than measured. Longer ones say more about what else ran.
+
+    clock: seconds, to measure by.
+    """
     path = _cache_path(backend, content_hash, threads) if use_cache else None
     points = _read(path) if path is not None else None
     if points is None:
         # A size between the buckets takes as long as the next one, and would look like a step without gain.
         sizes = backend.buckets or [size for size in LADDER if size <= backend.max_batch]
         before = _processor_seconds()
-        points = time_batches(backend, sizes, budget_s)
-        if path is not None and _others_share(before, _processor_seconds()) > MAX_OTHERS_SHARE:
+        points = time_batches(backend, sizes, budget_s, clock=clock)
+        if path is not None and others_share(before, _processor_seconds()) > MAX_OTHERS_SHARE:
             log.info("other programs keep the machine busy: the latency curve holds for this run only")
             path = None
         if path is not None:
@@ -146,7 +161,7 @@ def _processor_seconds() -> tuple[float, float, float]:
     return time.perf_counter(), busy, time.process_time()
 
 
-def _others_share(before: tuple[float, float, float], after: tuple[float, float, float]) -> float:
+def others_share(before: tuple[float, float, float], after: tuple[float, float, float]) -> float:
     """The share of the machine that other processes took between two readings, 0 to 1; 0 where that cannot be
     told, because the machine counts in hundredths of a second."""
     passed, busy, own = (later - earlier for earlier, later in zip(before, after, strict=True))

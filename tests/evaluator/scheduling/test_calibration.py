@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
+from collections.abc import Callable
 from math import inf
 from pathlib import Path
 
+import platformdirs
 import pytest
 
 from evaluator.scheduling import calibration
-from evaluator.scheduling.calibration import MIN_OBSERVATIONS, latency_model, time_batches
+from evaluator.scheduling.calibration import MIN_OBSERVATIONS, latency_model, others_share, time_batches
+from evaluator.scheduling.latency import LatencyModel
 from protocol.batch import EvaluationBatch, PositionBatch
 from tests.evaluator.service.harness import EchoBackend
 
@@ -18,9 +22,55 @@ from tests.evaluator.service.harness import EchoBackend
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of cached curves, one of our own."""
-    monkeypatch.setattr(calibration.platformdirs, "user_cache_dir", lambda *_: str(tmp_path))
+    monkeypatch.setattr(platformdirs, "user_cache_dir", lambda *_: str(tmp_path))
     monkeypatch.setattr(calibration, "MAX_OTHERS_SHARE", inf)  # Whatever else this machine does.
     return tmp_path / "latency"
+
+
+class TimedBackend(EchoBackend):
+    """Computes in the time that `milliseconds` gives for a batch of so many, by a clock of its own."""
+
+    def __init__(self, milliseconds: Callable[[int], float] = lambda size: 1.0 + size / 10) -> None:
+        super().__init__(max_batch=256)
+        self.milliseconds = milliseconds
+        self.now = 1000.0
+
+    def evaluate(self, batch: PositionBatch) -> EvaluationBatch:
+        self.now += self.milliseconds(len(batch)) / 1000
+        return super().evaluate(batch)
+
+    def clock(self) -> float:
+        return self.now
+
+
+def measured(backend: TimedBackend) -> tuple[LatencyModel, Callable[[], None]]:
+    """The model of a backend with a clock of its own, and what caches what it has learnt."""
+    return latency_model(backend, "hash", None, budget_s=60.0, use_cache=True, clock=backend.clock)
+
+
+def test_the_best_run_of_each_size_counts_after_one_to_warm_up() -> None:
+    times = iter([9.0, 3.0, 2.0, 2.5, 1.0, 4.0, 5.0, 4.5])
+    backend = TimedBackend(lambda size: next(times))
+    assert time_batches(backend, [1, 2], 60.0, clock=backend.clock) == pytest.approx({1: 2.0, 2: 4.0})
+    assert backend.sizes == [1, 1, 1, 1, 2, 2, 2, 2]
+
+
+def test_a_size_that_seems_disturbed_is_measured_once_more() -> None:
+    times = iter([2.0] * 4 + [8.0] * 4 + [3.0] * 3)
+    backend = TimedBackend(lambda size: next(times))
+    assert time_batches(backend, [1, 2], 60.0, clock=backend.clock) == pytest.approx({1: 2.0, 2: 3.0})
+
+
+def test_measuring_keeps_to_its_budget() -> None:
+    backend = TimedBackend(lambda size: 10.0 * size)
+    assert list(time_batches(backend, [1, 2, 4, 8], 0.15, clock=backend.clock)) == [1, 2]
+    assert backend.now - 1000.0 <= 0.15
+
+
+def test_measuring_ends_when_the_throughput_has_not_grown_for_three_sizes() -> None:
+    backend = TimedBackend(lambda size: max(1.0, size / 8))
+    sizes = [1, 2, 4, 8, 16, 32, 64, 128]
+    assert list(time_batches(backend, sizes, 60.0, clock=backend.clock)) == [1, 2, 4, 8, 16, 32, 64]
 
 
 def test_the_first_size_is_measured_whatever_the_budget() -> None:
@@ -99,24 +149,27 @@ def test_a_damaged_cache_counts_as_missing(cache: Path, text: str) -> None:
 
 
 def test_times_shorter_than_measured_are_kept(cache: Path) -> None:
-    model, save = latency_model(EchoBackend(), "hash", None, budget_s=0.05, use_cache=True)
-    before = model.milliseconds(1)
+    backend = TimedBackend()
+    model, save = measured(backend)
     save()
     for _ in range(MIN_OBSERVATIONS + 64):
-        model.observe(1, before / 2)
+        model.observe(1, 0.5 * backend.milliseconds(1))
     save()
-    again, _ = latency_model(EchoBackend(), "hash", None, budget_s=0.05, use_cache=True)
-    assert again.milliseconds(1) < 0.7 * before
+    again, _ = measured(backend)
+    assert again.milliseconds(1) == pytest.approx(0.5 * backend.milliseconds(1), rel=0.05)
+    assert again.milliseconds(64) == pytest.approx(backend.milliseconds(64), rel=1e-3)
 
 
 def test_longer_times_are_forgotten(cache: Path) -> None:
-    model, save = latency_model(EchoBackend(), "hash", None, budget_s=0.05, use_cache=True)
-    measured = model.curve()
+    backend = TimedBackend()
+    model, save = measured(backend)
+    before = model.curve()
     for _ in range(MIN_OBSERVATIONS + 64):
-        model.observe(8, 10 * model.milliseconds(8))
+        model.observe(8, 10 * backend.milliseconds(8))
+    assert model.curve() != before
     save()
-    again, _ = latency_model(EchoBackend(), "hash", None, budget_s=0.05, use_cache=True)
-    assert again.curve() == measured
+    again, _ = measured(backend)
+    assert again.curve() == before
 
 
 def test_a_curve_that_was_measured_on_a_busy_machine_is_not_kept(
@@ -134,8 +187,8 @@ def test_a_curve_that_was_measured_on_a_busy_machine_is_not_kept(
 def test_the_share_of_other_programs(
     monkeypatch: pytest.MonkeyPatch, busy: float, own: float, share: float
 ) -> None:
-    monkeypatch.setattr(calibration.os, "cpu_count", lambda: 4)
-    assert calibration._others_share((5.0, 10.0, 2.0), (6.0, 10.0 + busy, 2.0 + own)) == pytest.approx(share)
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    assert others_share((5.0, 10.0, 2.0), (6.0, 10.0 + busy, 2.0 + own)) == pytest.approx(share)
 
 
 def test_a_backend_that_fails_while_measured_is_reported() -> None:
