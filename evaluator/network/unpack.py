@@ -36,7 +36,7 @@ def unpack(file: BinaryIO, limit: int) -> bytes | memoryview:
     """The contents of a gzip file of one or more members, at most limit bytes, else NetworkError. file: on
     disk, at its start."""
     size = os.fstat(file.fileno()).st_size
-    raw = _on_all_cores(file, size, limit) if size >= PARALLEL_BYTES else None
+    raw = unpack_on_all_cores(file, size, limit) if size >= PARALLEL_BYTES else None
     if raw is not None:
         return raw
     file.seek(0)
@@ -56,7 +56,7 @@ def unpack(file: BinaryIO, limit: int) -> bytes | memoryview:
         raise NetworkError(f"the gzip data is damaged ({error}); download the file again") from None
 
 
-def _on_all_cores(file: BinaryIO, size: int, limit: int) -> memoryview | None:
+def unpack_on_all_cores(file: BinaryIO, size: int, limit: int) -> memoryview | None:
     """By rapidgzip, which checks the CRC; None where it is missing or fails, and where the file is not one
     member that ends by telling its plausible length."""
     try:

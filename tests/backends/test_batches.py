@@ -115,9 +115,9 @@ def test_results_are_plain_float32_arrays_and_inputs_are_left_alone(subject: Sub
         array.flags.writeable = False  # as those that come from a socket
     with subject.open(random_network("tiny-attention")) as backend:
         result = backend.evaluate(batch)
-    for array in (result.logits, result.wdl, result.moves_left):
-        assert array.dtype == np.float32
-        assert array.flags.c_contiguous
+    for answer in (result.logits, result.wdl, result.moves_left):
+        assert answer.dtype == np.float32
+        assert answer.flags.c_contiguous
     assert (result.wdl.shape, result.moves_left.shape) == ((3, 3), (3,))
     assert [array.tobytes() for array in arrays] == before
 

@@ -119,4 +119,5 @@ def _import() -> ModuleType:
     finally:
         sys.path.remove(checkout)
     repair(emu)
-    return emu
+    emulator: ModuleType = emu
+    return emulator

@@ -158,9 +158,8 @@ def test_convolution_and_squeeze_and_excitation(device: Device, precision: Preci
     memory = run(device, made.program, {"a": elements(board, a.stride, precision)})
 
     squares = np.pad(board.reshape(2, 8, 8, channels), ((0, 0), (1, 1), (1, 1), (0, 0)))
-    expected = sum(
-        squares[:, i : i + 8, j : j + 8] @ weights[:, :, i, j].T for i in range(3) for j in range(3)
-    ).reshape(128, channels)
+    taps = [squares[:, i : i + 8, j : j + 8] @ weights[:, :, i, j].T for i in range(3) for j in range(3)]
+    expected = np.sum(taps, axis=0).reshape(128, channels)
     convolved = matrix_of(memory, y, precision)
     assert_close(convolved, expected + biases, precision, 9 * channels)
     means = convolved.reshape(2, 64, channels).mean(axis=1)
@@ -206,7 +205,7 @@ def test_rows(device: Device, precision: Precision, width: int) -> None:
     product = Product(64, pack.round_up(width, precision.chunk), k, Activation.NONE)
     split = next(choice for choice in candidates(product, target, precision) if choice.splits == 3)
     made = builder(device, precision, 1, split)
-    a, b = rounded(normal(64, k) / 16, precision), rounded(normal(width, k, seed=6), precision)
+    a, b = rounded(normal(64, k) / np.float32(16), precision), rounded(normal(width, k, seed=6), precision)
     skip, biases = rounded(normal(64, width, seed=7), precision), normal(width, seed=8)
     packed = pack.matrix(b, precision), pack.vector(biases, precision)
     layer = Linear("layer", width, *packed, Activation.SWISH)

@@ -81,7 +81,8 @@ def test_computes_what_lc0_computes(
         result = backend.evaluate(batch)
     assert run.instructions > before + 100_000
     logits, wdl = LIMITS[precision]
-    position = np.repeat(np.arange(count), np.diff(batch.move_offsets.astype(np.int64)))
+    ends = batch.move_offsets.astype(np.int64)
+    position = np.repeat(np.arange(count), ends[1:] - ends[:-1])
     expected = golden.policy[position, batch.moves]
     assert_close(result.logits, expected, logits, precision)
     for index in range(count):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -36,8 +37,10 @@ def test_play_returns_a_legal_move_and_counts(engine: Engine) -> None:
 @pytest.mark.parametrize(
     "limit", [{"movetime": 30}, {"depth": 3}, {"clock": Clock(white_ms=200)}, {"nodes": 10, "movetime": 1000}]
 )
-def test_every_limit_ends(engine: Engine, limit: dict[str, object]) -> None:
-    assert engine.play(**limit).best_move in engine.legal_moves  # type: ignore[arg-type]
+def test_every_limit_ends(engine: Engine, limit: dict[str, Any]) -> None:
+    move = engine.play(**limit).best_move
+    assert move is not None
+    assert move in engine.legal_moves
 
 
 def test_analyse_gives_several_lines(engine: Engine) -> None:

@@ -96,7 +96,8 @@ def load_golden(case: str) -> Golden:
 
 @cache
 def _shared_networks() -> list[dict[str, Any]]:
-    return json.loads((SHARED / "lc0_golden" / "nets.json").read_text())
+    networks: list[dict[str, Any]] = json.loads((SHARED / "lc0_golden" / "nets.json").read_text())
+    return networks
 
 
 def golden_cases() -> list[str]:

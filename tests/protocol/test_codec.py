@@ -83,10 +83,7 @@ RESULT = Result(
 
 def wire(message: Any) -> list[bytes]:
     """A message's frames as they arrive."""
-    return [
-        bytes(memoryview(np.ascontiguousarray(f)).cast("B")) if not isinstance(f, bytes) else f
-        for f in encode(message)
-    ]
+    return [frame if isinstance(frame, bytes) else frame.tobytes() for frame in encode(message)]
 
 
 def batch(count: int = 3, moves_each: int = 4) -> PositionBatch:

@@ -91,8 +91,8 @@ def polyglot_book(path: Path) -> str:
         board = chess.Board()
         for move in moves[:-1]:
             board.push_uci(move)
-        move = chess.Move.from_uci(moves[-1])
-        raw = move.to_square | move.from_square << 6
+        last = chess.Move.from_uci(moves[-1])
+        raw = last.to_square | last.from_square << 6
         entries.append((chess.polyglot.zobrist_hash(board), raw, weight))
     path.write_bytes(
         b"".join(struct.pack(">QHHI", key, raw, weight, 0) for key, raw, weight in sorted(entries))

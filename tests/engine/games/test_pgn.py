@@ -101,7 +101,7 @@ def test_tags_hold_no_quotes_that_readers_take_differently() -> None:
 def test_every_end_is_explained() -> None:
     for reason in Reason:
         for result in ("1-0", "0-1", "1/2-1/2"):
-            record = GameRecord(0, 0, 0, 1, result, reason, "x")  # type: ignore[arg-type]
+            record = GameRecord(0, 0, 0, 1, result, reason, "x")
             assert record.explanation
             assert read(pgn_text(record, *PLAYERS, event="e")).headers["Result"] == result
     lost = GameRecord(0, 0, 0, 1, "1-0", Reason.TIME, "x")

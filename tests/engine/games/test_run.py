@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from threading import current_thread
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from engine.games.run import GameRun, RunEnding, RunState
 from engine.pool.pool import PoolStatistics
+from engine.workers.executor import Game, GameExecutor, GameJob, Log, MakeExecutor
 
 
 @dataclass
@@ -102,6 +103,15 @@ class View:
         self.notes.append(text)
 
 
+def making(games: Games) -> MakeExecutor:
+    """Makes this executor, whatever the job: its games are numbers, and so is `Game` here."""
+
+    async def make(job: GameJob[Game], log: Log) -> GameExecutor[Game]:
+        return cast(GameExecutor[Game], games)
+
+    return make
+
+
 def play(
     numbers: Iterable[int],
     games: Games,
@@ -114,12 +124,9 @@ def play(
 ) -> tuple[RunEnding, RunState]:
     state = RunState()
 
-    async def make_executor(job: Any, log: Any) -> Games:
-        return games
-
     job: Any = None
     run = GameRun(state, ledger, view or View(), time_limit_s=time_limit_s)
-    ending = asyncio.run(run.play(make_executor, job, numbers, concurrency=concurrency, most=most))
+    ending = asyncio.run(run.play(making(games), job, numbers, concurrency=concurrency, most=most))
     assert games.closed
     return ending, state
 
@@ -192,12 +199,9 @@ def test_a_cancelled_run_is_interrupted_and_what_is_over_is_written_down(tmp_pat
         assert task is not None
         task.set_name("main")
 
-        async def make_executor(job: Any, log: Any) -> Games:
-            return games
-
         job: Any = None
         ending = await GameRun(RunState(), ledger, View(on_game=cancel)).play(
-            make_executor, job, count(), concurrency=2
+            making(games), job, count(), concurrency=2
         )
         assert not task.cancelling()
         return ending

@@ -24,7 +24,7 @@ def play(
     and up to twice `lag` more. Stops when the clock has run out."""
     chance = random.Random(1)
     control = remaining
-    clocks = []
+    clocks: list[float] = []
     for number in range(1, moves + 1):
         left = None if moves_to_go is None else moves_to_go - (number - 1) % moves_to_go
         budget = allocate(

@@ -25,7 +25,6 @@ def watched(
     visits: int = 100,
     control: SearchControl | None = None,
     fen: str | None = None,
-    **options: object,
 ) -> tuple[LimitWatch, Tree]:
     """The watch of a search that has made so many visits."""
     game = Game(fen)

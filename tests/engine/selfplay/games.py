@@ -38,7 +38,8 @@ def played_game(
     tree, batch = Tree(params), Batch(4)
     game = start.copy() if start is not None else Game()
     encoding = Encoding(input_format, "fen_only", params.policy_temperature)
-    records, white_to_move = [], []
+    records: list[Records] = []
+    white_to_move: list[bool] = []
     while game.result()[0] == "undecided" and len(records) < max_plies:
         tree.clear()
         tree.set_position(game)

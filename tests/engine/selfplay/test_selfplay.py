@@ -185,9 +185,9 @@ def test_a_side_resigns_after_enough_hopeless_moves_in_a_row() -> None:
     assert not resigning.resigns("black", 0.95, 10)
     assert not resigning.resigns("white", -0.80, 11)  # 10 %: there is hope
     assert not resigning.resigns("white", -0.91, 12)
-    assert resigning.first is None
+    before = resigning.first
     assert resigning.resigns("white", -0.91, 13)
-    assert resigning.first == "white"
+    assert (before, resigning.first) == (None, "white")
     assert not Resigning(Resignation(percent=0.0, moves=1), playthrough=False).resigns("white", -1.0, 50)
 
     on_and_on = Resigning(rule, playthrough=True)

@@ -69,7 +69,9 @@ def record_of(
 
 def test_the_layout_is_that_of_version_6() -> None:
     assert RECORD_DTYPE.itemsize == RECORD_BYTES == 8356
-    assert {name: RECORD_DTYPE.fields[name][1] for name in OFFSETS} == OFFSETS
+    fields = RECORD_DTYPE.fields
+    assert fields is not None
+    assert {name: fields[name][1] for name in OFFSETS} == OFFSETS
 
 
 def test_planes_are_stored_with_the_bits_of_each_rank_reversed() -> None:

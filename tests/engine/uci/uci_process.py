@@ -88,7 +88,7 @@ class UciProcess:
 
     def until(self, beginning: str) -> list[str]:
         """All lines up to and with the first that begins so."""
-        lines = []
+        lines: list[str] = []
         while True:
             line = self._lines.get(timeout=TIMEOUT)
             assert line is not None, f"the engine ended before {beginning!r}; said {lines}, {self.errors!r}"

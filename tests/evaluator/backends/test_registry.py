@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import numpy as np
 import pytest
@@ -51,7 +52,7 @@ def test_auto_measures_and_says_so_when_it_may_quantise(caplog: pytest.LogCaptur
         ("reference", True, {"dtype": "int3"}, "dtype must be float32 or float64"),
     ],
 )
-def test_says_what_is_wrong(name: str, network: bool, options: dict[str, object], message: str) -> None:
+def test_says_what_is_wrong(name: str, network: bool, options: dict[str, Any], message: str) -> None:
     with pytest.raises(BackendError, match=message):
         open_backend(name, random_network("tiny-resnet") if network else None, **options)
 

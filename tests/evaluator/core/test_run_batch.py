@@ -84,9 +84,9 @@ def test_parts_lie_in_the_block_as_one_batch(sizes: list[int], unused: int) -> N
 
 def test_calls_are_made_in_order() -> None:
     driver = Driver()
-    groups = {"before": [0, 1], "in_turn": [2], "after": [3, 4]}
-    calls = {name: [driver.call(number) for number in group] for name, group in groups.items()}
-    assert run([varied_batch(1, 0)], Layout(1), **calls) == (-1, 0, True)
+    calls = [driver.call(number) for number in range(5)]
+    done = run([varied_batch(1, 0)], Layout(1), before=calls[:2], in_turn=calls[2:3], after=calls[3:])
+    assert done == (-1, 0, True)
     assert driver.made == [(number, 2, 3, 4, 5) for number in range(5)]
 
 

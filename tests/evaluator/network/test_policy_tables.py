@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,23 +19,24 @@ from tests.paths import DATA
 
 
 @pytest.fixture(scope="module")
-def tables() -> dict[str, list[object]]:
-    return json.loads((DATA / "lc0" / "tables.json").read_text())
+def tables() -> dict[str, list[Any]]:
+    read: dict[str, list[Any]] = json.loads((DATA / "lc0" / "tables.json").read_text())
+    return read
 
 
-def test_moves_are_lc0s(tables: dict[str, list[object]]) -> None:
+def test_moves_are_lc0s(tables: dict[str, list[Any]]) -> None:
     assert list(policy_moves()) == tables["policy_moves"]
 
 
-def test_attention_map_is_lc0s(tables: dict[str, list[object]]) -> None:
+def test_attention_map_is_lc0s(tables: dict[str, list[Any]]) -> None:
     assert attention_map().tolist() == tables["attention_map"]
 
 
-def test_convolution_map_is_lc0s(tables: dict[str, list[object]]) -> None:
+def test_convolution_map_is_lc0s(tables: dict[str, list[Any]]) -> None:
     assert convolution_map().tolist() == tables["conv_map"]
 
 
-def test_position_encoding_is_lc0s(tables: dict[str, list[object]]) -> None:
+def test_position_encoding_is_lc0s(tables: dict[str, list[Any]]) -> None:
     assert np.array_equal(position_encoding(), tables["position_encoding"])
 
 

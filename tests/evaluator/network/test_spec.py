@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from evaluator.network.random_network import random_network
-from evaluator.network.spec import Activation, AttentionBody, AttentionPolicyHead, Dense, ResidualTower
+from evaluator.network.spec import (
+    Activation,
+    Attention,
+    AttentionBody,
+    AttentionPolicyHead,
+    Dense,
+    ResidualTower,
+)
 
 
 def active(layer: Dense) -> Dense:
     return replace(layer, activation=Activation.RELU)
+
+
+def replace_layer(part: Attention | AttentionPolicyHead, name: str, layer: Dense) -> None:
+    changes: dict[str, Any] = {name: layer}
+    replace(part, **changes)
 
 
 def test_layers_before_a_sum_have_no_activation() -> None:
@@ -21,12 +34,12 @@ def test_layers_before_a_sum_have_no_activation() -> None:
     encoder, policy = network.body.encoders[0], network.policy
     for name in ("q", "k", "v", "output"):
         with pytest.raises(ValueError, match="no activation, not relu"):
-            replace(encoder.attention, **{name: active(getattr(encoder.attention, name))})
+            replace_layer(encoder.attention, name, active(getattr(encoder.attention, name)))
     with pytest.raises(ValueError, match="no activation"):
         replace(encoder.ffn, dense2=active(encoder.ffn.dense2))
     for name in ("q", "k"):
         with pytest.raises(ValueError, match="no activation"):
-            replace(policy, **{name: active(getattr(policy, name))})
+            replace_layer(policy, name, active(getattr(policy, name)))
     tower = random_network("tiny-resnet").body
     assert isinstance(tower, ResidualTower)
     block = tower.blocks[0]

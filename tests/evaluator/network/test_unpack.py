@@ -31,10 +31,11 @@ def unpacked(content: bytes, path: Path) -> bytes:
         return bytes(unpack.unpack(file, LIMIT))
 
 
-def on_all_cores(content: bytes, path: Path) -> memoryview | None:
+def on_all_cores(content: bytes, path: Path) -> bytes | None:
     path.write_bytes(content)
     with path.open("rb") as file:
-        return unpack._on_all_cores(file, len(content), LIMIT)
+        raw = unpack.unpack_on_all_cores(file, len(content), LIMIT)
+    return None if raw is None else bytes(raw)
 
 
 @pytest.fixture

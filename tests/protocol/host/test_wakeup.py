@@ -5,6 +5,7 @@ from __future__ import annotations
 import select
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 
@@ -99,7 +100,7 @@ def test_no_call_is_lost_between_two_threads(wakeup: Wakeup) -> None:
 
     def answer() -> None:
         for turn in range(turns):
-            sleep_until(other, lambda turn=turn: len(asked) > turn)
+            sleep_until(other, partial(has_more, asked, turn))
             answered.append(turn)
             wakeup.wake()
 
@@ -109,10 +110,14 @@ def test_no_call_is_lost_between_two_threads(wakeup: Wakeup) -> None:
     for turn in range(turns):
         asked.append(turn)
         other.wake()
-        sleep_until(wakeup, lambda turn=turn: len(answered) > turn)
+        sleep_until(wakeup, partial(has_more, answered, turn))
     thread.join(PATIENCE_S)
     assert not thread.is_alive()
     other.close()
+
+
+def has_more(items: list[int], count: int) -> bool:
+    return len(items) > count
 
 
 def sleep_until(wakeup: Wakeup, reached: Callable[[], bool]) -> None:

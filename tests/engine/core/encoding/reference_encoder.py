@@ -126,7 +126,7 @@ def history_grids(positions: list[Snapshot], input_format: int, fill: str) -> li
     current = positions[-1]
     view = current.board.turn
     rights = current.board.clean_castling_rights()
-    shown = []
+    shown: list[tuple[list[Grid], bool]] = []
     for back, position in enumerate(reversed(positions)):
         if input_format >= 3:
             if position.board.clean_castling_rights() != rights or (back and position.en_passant is not None):

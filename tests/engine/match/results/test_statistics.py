@@ -83,7 +83,7 @@ def test_the_other_player_sees_the_same_with_the_sign_turned() -> None:
     tally = Tally(40, 30, 20, (3, 5, 20, 9, 8))
     mine, theirs = elo(tally), elo(tally.reversed())
     assert theirs.value == pytest.approx(-mine.value)
-    assert (theirs.low, theirs.high) == (pytest.approx(-mine.high), pytest.approx(-mine.low))
+    assert (theirs.low, theirs.high) == pytest.approx((-mine.high, -mine.low))
     assert likelihood_of_superiority(tally.reversed()) == pytest.approx(1 - likelihood_of_superiority(tally))
     assert tally.reversed().reversed() == tally
 
