@@ -1,6 +1,7 @@
-// What only NVIDIA's sm_90a has, as functions: the tensor memory accelerator (TMA), barriers in shared memory
-// that count its bytes, clusters of blocks that reach into each other's shared memory, and wgmma, the matrix
-// instruction of four waves. The names in the comments are those of the PTX ISA manual, 8.0 and newer.
+// The instructions that only NVIDIA's sm_90a has, as functions: the tensor memory accelerator (TMA), barriers
+// in shared memory that count its bytes (mbarrier), clusters of blocks that reach into each other's shared
+// memory, and wgmma, the matrix instruction of a warpgroup (four waves, 128 threads). The names in the
+// comments are those of the PTX ISA manual, 8.0 and newer.
 #pragma once
 #include "portable.h"
 
@@ -13,12 +14,12 @@
 DEVICE void barrier_init(uint32 barrier, int arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
-// Makes initialised barriers known to the cluster's other blocks and to the copy engine.
-DEVICE void barrier_init_done() {
+// Makes initialised barriers known to the other blocks of the cluster and to the TMA.
+DEVICE void barrier_init_fence() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
-// One arrival, and `bytes` more to be waited for.
-DEVICE void barrier_expect(uint32 barrier, int bytes) {
+// Arrives once, and adds `bytes` that the TMA must bring before the phase is complete.
+DEVICE void barrier_arrive_expect(uint32 barrier, int bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
                : "memory");
 }
@@ -33,8 +34,8 @@ DEVICE void barrier_wait(uint32 barrier, uint32 phase) {
       "r"(phase)
       : "memory");
 }
-// An arrival at the same barrier of another block of the cluster, by the threads that have one to make.
-DEVICE void barrier_arrive_if(uint32 barrier, uint32 block, bool valid) {
+// Arrives at the same barrier of another block of the cluster, in the threads where `valid`.
+DEVICE void barrier_arrive_in_cluster_if(uint32 barrier, uint32 block, bool valid) {
   asm volatile(
       "{\n"
       ".reg .pred p;\n"
@@ -46,8 +47,8 @@ DEVICE void barrier_arrive_if(uint32 barrier, uint32 block, bool valid) {
       "r"(block), "r"((int)valid)
       : "memory");
 }
-// An arrival at a barrier of this block, by the threads that have one to make.
-DEVICE void barrier_arrive_here_if(uint32 barrier, bool valid) {
+// Arrives at a barrier of this block, in the threads where `valid`.
+DEVICE void barrier_arrive_if(uint32 barrier, bool valid) {
   asm volatile(
       "{\n"
       ".reg .pred p;\n"
@@ -57,12 +58,12 @@ DEVICE void barrier_arrive_here_if(uint32 barrier, bool valid) {
       "r"((int)valid)
       : "memory");
 }
-// What this thread has stored to shared memory can be read by wgmma and the copy engine, once they are told.
-DEVICE void stores_for_wgmma() {
+// Makes what this thread has stored to shared memory visible to wgmma and the TMA (the async proxy).
+DEVICE void fence_async_proxy() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
-// Two floats into the same place of another block, whose barrier counts their 8 bytes.
-DEVICE void store_pair(uint32 to, uint32 barrier, uint32 block, float first, float second) {
+// Stores two floats at the same address of another block's shared memory; its barrier counts their 8 bytes.
+DEVICE void store_pair_in_cluster(uint32 to, uint32 barrier, uint32 block, float first, float second) {
   asm volatile(
       "{\n"
       ".reg .b32 there, counted;\n"
@@ -85,7 +86,7 @@ DEVICE void cluster_sync() {
   asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
 }
 
-// --- blocks that are not of one cluster, through the L2 cache ---
+// --- exchange between blocks of different clusters, via global memory (the L2 cache) ---
 
 DEVICE void store_to_l2(float2* to, float first, float second) {
   asm volatile("st.global.cg.v2.f32 [%0], {%1, %2};" ::"l"(to), "f"(first), "f"(second) : "memory");
@@ -95,90 +96,88 @@ DEVICE float2 load_from_l2(const float2* from) {
   asm volatile("ld.global.cg.v2.f32 {%0, %1}, [%2];" : "=f"(pair.x), "=f"(pair.y) : "l"(from) : "memory");
   return pair;
 }
-// One arrival, after which others see what this thread and those it has synchronised with have written.
-DEVICE void arrive_far(uint32* arrivals) {
+// Arrives once; other blocks then see what this thread and those it has synchronised with have written.
+DEVICE void arrive_in_global(uint32* arrivals) {
   asm volatile("fence.acq_rel.gpu;\nred.relaxed.gpu.global.add.u32 [%0], 1;" ::"l"(arrivals) : "memory");
 }
-DEVICE void wait_far(const uint32* arrivals, uint32 count) {
+DEVICE void wait_in_global(const uint32* arrivals, uint32 count) {
   uint32 seen;
   do {
     asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(seen) : "l"(arrivals) : "memory");
   } while (seen < count);
 }
-// The last of `blocks` to leave sets the arrivals, and the leavings behind them, to 0 for the next launch.
-DEVICE void leave_far(uint32* arrivals, uint32 blocks) {
+// Counts the blocks that need the arrivals no more, in the word behind them. The last of `blocks` sets both
+// counters to 0 for the next launch.
+DEVICE void leave_in_global(uint32* arrivals, uint32 blocks) {
   if (atomicInc(arrivals + 1, blocks - 1) == blocks - 1) *arrivals = 0;
 }
 
 // --- the tensor memory accelerator ---
 
-// As cuTensorMapEncodeTiled fills it on the host; a parameter declared const __grid_constant__.
+// A TMA descriptor as cuTensorMapEncodeTiled fills it on the host. Kernels take it as a parameter declared
+// const __grid_constant__.
 struct alignas(64) TensorMap {
   uint64 opaque[16];
 };
 
-DEVICE void prefetch_map(const TensorMap& map) {
+DEVICE void tma_prefetch_descriptor(const TensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
-// A box of two dimensions into shared memory of every block in `blocks` (a bit each), whose barriers (the
-// same as this block's `barrier`) count its bytes.
-DEVICE void load_box(uint32 to, const TensorMap& map, uint32 barrier, int x, int y) {
+// Loads a box of two dimensions, its first element at (x, y), into shared memory; `barrier` counts its bytes.
+// With a multicast_mask (a bit for each block of the cluster) all those blocks get it, each at the same
+// address and counted by its own barrier.
+DEVICE void tma_load_2d(uint32 to, const TensorMap& map, uint32 barrier, int x, int y) {
   asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, "
-      "%4}], "
-      "[%2];" ::"r"(to),
+      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], "
+      "[%1, {%3, %4}], [%2];" ::"r"(to),
       "l"(&map), "r"(barrier), "r"(x), "r"(y)
       : "memory");
 }
-DEVICE void load_box(uint32 to, const TensorMap& map, uint32 barrier, int x, int y, int blocks) {
+DEVICE void tma_load_2d(uint32 to, const TensorMap& map, uint32 barrier, int x, int y, int multicast_mask) {
   asm volatile(
       "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
-      "[%0], "
-      "[%1, {%3, %4}], [%2], %5;" ::"r"(to),
-      "l"(&map), "r"(barrier), "r"(x), "r"(y), "h"((uint16)blocks)
+      "[%0], [%1, {%3, %4}], [%2], %5;" ::"r"(to),
+      "l"(&map), "r"(barrier), "r"(x), "r"(y), "h"((uint16)multicast_mask)
       : "memory");
 }
-// A box of four dimensions, at (x, 0, 0, z).
-DEVICE void load_box_4d(uint32 to, const TensorMap& map, uint32 barrier, int x, int z) {
+// The same for a box of four dimensions at (x, 0, 0, z).
+DEVICE void tma_load_4d(uint32 to, const TensorMap& map, uint32 barrier, int x, int z) {
   asm volatile(
       "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], "
       "[%1, {%3, %5, %5, %4}], [%2];" ::"r"(to),
       "l"(&map), "r"(barrier), "r"(x), "r"(z), "r"(0)
       : "memory");
 }
-DEVICE void load_box_4d(uint32 to, const TensorMap& map, uint32 barrier, int x, int z, int blocks) {
+DEVICE void tma_load_4d(uint32 to, const TensorMap& map, uint32 barrier, int x, int z, int multicast_mask) {
   asm volatile(
       "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
-      "[%0], "
-      "[%1, {%3, %6, %6, %4}], [%2], %5;" ::"r"(to),
-      "l"(&map), "r"(barrier), "r"(x), "r"(z), "h"((uint16)blocks), "r"(0)
+      "[%0], [%1, {%3, %6, %6, %4}], [%2], %5;" ::"r"(to),
+      "l"(&map), "r"(barrier), "r"(x), "r"(z), "h"((uint16)multicast_mask), "r"(0)
       : "memory");
 }
-// A box of five dimensions, at (x, 0, 0, 0, z).
-DEVICE void load_box_5d(uint32 to, const TensorMap& map, uint32 barrier, int x, int z) {
+// The same for a box of five dimensions at (x, 0, 0, 0, z).
+DEVICE void tma_load_5d(uint32 to, const TensorMap& map, uint32 barrier, int x, int z) {
   asm volatile(
       "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], "
       "[%1, {%3, %5, %5, %5, %4}], [%2];" ::"r"(to),
       "l"(&map), "r"(barrier), "r"(x), "r"(z), "r"(0)
       : "memory");
 }
-DEVICE void load_box_5d(uint32 to, const TensorMap& map, uint32 barrier, int x, int z, int blocks) {
+DEVICE void tma_load_5d(uint32 to, const TensorMap& map, uint32 barrier, int x, int z, int multicast_mask) {
   asm volatile(
       "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
-      "[%0], "
-      "[%1, {%3, %6, %6, %6, %4}], [%2], %5;" ::"r"(to),
-      "l"(&map), "r"(barrier), "r"(x), "r"(z), "h"((uint16)blocks), "r"(0)
+      "[%0], [%1, {%3, %6, %6, %6, %4}], [%2], %5;" ::"r"(to),
+      "l"(&map), "r"(barrier), "r"(x), "r"(z), "h"((uint16)multicast_mask), "r"(0)
       : "memory");
 }
-// Brings the 128 bytes around an address into the L2 cache, past the copy engine, which takes its time for
-// each of many small pieces.
+// Brings the 128 bytes around an address into the L2 cache. The TMA is slow with many small pieces.
 DEVICE void prefetch_to_l2(const void* from) {
   asm volatile("prefetch.global.L2 [%0];" ::"l"(from) : "memory");
 }
 
 // --- 16 bytes of global memory, or nothing ---
-// Without a branch: sums of a wgmma that are used where threads diverge make the compiler wait for it at
-// once.
+// Predicated and without a branch: where accumulators of a wgmma are used in diverging code, the compiler
+// waits for that wgmma at once.
 
 DEVICE Bits128 load_if(const void* from, bool valid) {
   Bits128 bits;
@@ -212,43 +211,42 @@ DEVICE void store_shared(uint32 to, const Bits128& bits) {
                "r"(bits.word[2]), "r"(bits.word[3])
                : "memory");
 }
-// Two floats that nobody writes while the kernel runs.
-DEVICE float2 load_pair(const float* from) {
+// Two floats that do not change while the kernel runs.
+DEVICE float2 load_constant_pair(const float* from) {
   float2 pair;
   asm volatile("ld.global.nc.v2.f32 {%0, %1}, [%2];" : "=f"(pair.x), "=f"(pair.y) : "l"(from));
   return pair;
 }
 
-// --- registers and waves ---
+// --- registers of a warpgroup, and barriers of some threads of a block ---
 
 template <int REGISTERS>
-DEVICE void fewer_registers() {
+DEVICE void warpgroup_reg_dealloc() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(REGISTERS));
 }
 template <int REGISTERS>
-DEVICE void more_registers() {
+DEVICE void warpgroup_reg_alloc() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(REGISTERS));
 }
-// A barrier of `threads` threads of the block.
-DEVICE void named_sync(int barrier, int threads) {
+DEVICE void named_barrier_sync(int barrier, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
 
-// --- wgmma: c [64][N] += a [64][16] b [N][16]^T by 128 threads, both from shared memory ---
+// --- wgmma: c [64][N] += a [64][16] b [N][16]^T by a warpgroup, both operands from shared memory ---
 // c: N / 2 floats per thread; thread 32 w + 4 g + q holds for each 8 columns j its columns 2 q and 2 q + 1 in
 // row 16 w + g (c[4 j], c[4 j + 1]) and in row 16 w + g + 8 (c[4 j + 2], c[4 j + 3]).
 
-// Rows of 128 bytes, their 16-byte parts exchanged by the copy engine's 128-byte swizzle; 8 rows are 1024
-// bytes.
-DEVICE uint64 operand(uint32 address) {
+// Matrix descriptor of rows of 128 bytes in the TMA's 128-byte swizzle; 8 rows are 1024 bytes.
+DEVICE uint64 matrix_descriptor(uint32 address) {
   return (uint64)(address >> 4 & 0x3fff) | 1ull << 16 | 64ull << 32 | 1ull << 62;
 }
-// Rows of 64 bytes, their 16-byte parts exchanged: part c of row r lies at part c ^ r / 2 % 4; 8 rows are 512
-// bytes, and the first begins at a multiple of that. A row is one of [N][k], or of [k][N] for b transposed.
-DEVICE uint64 operand_of_64_bytes(uint32 address) {
+// Matrix descriptor of rows of 64 bytes in the 64-byte swizzle: 16-byte part c of row r lies at part
+// c ^ r / 2 % 4. 8 rows are 512 bytes, and the first begins at a multiple of that. A row is one of [N][k], or
+// of [k][N] for b transposed.
+DEVICE uint64 matrix_descriptor_64b(uint32 address) {
   return (uint64)(address >> 4 & 0x3fff) | 32ull << 16 | 32ull << 32 | 2ull << 62;
 }
-DEVICE void wgmma_begin() {
+DEVICE void wgmma_fence() {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
 DEVICE void wgmma_commit() {
@@ -264,10 +262,11 @@ DEVICE void wgmma_wait() {
 #else
 #define WGMMA_TYPES "f32.f16.f16"
 #endif
-#define TEN(tens)                                                                                      \
-  "%" #tens "0, %" #tens "1, %" #tens "2, %" #tens "3, %" #tens "4, %" #tens "5, %" #tens "6, %" #tens \
-  "7, "                                                                                                \
-  "%" #tens "8, %" #tens "9, "
+// Lists of an instruction's operands, "%0, %1, " and so on, and of the floats that they stand for.
+#define OPERAND(number) "%" #number ", "
+#define FIVE(tens, a, b, c, d, e) \
+  OPERAND(tens##a) OPERAND(tens##b) OPERAND(tens##c) OPERAND(tens##d) OPERAND(tens##e)
+#define TEN(tens) FIVE(tens, 0, 1, 2, 3, 4) FIVE(tens, 5, 6, 7, 8, 9)
 #define TO_30 TEN() TEN(1) TEN(2)
 #define TO_60 TO_30 TEN(3) TEN(4) TEN(5)
 #define TO_90 TO_60 TEN(6) TEN(7) TEN(8)
@@ -276,13 +275,12 @@ DEVICE void wgmma_wait() {
   "+f"(c[i]), "+f"(c[i + 1]), "+f"(c[i + 2]), "+f"(c[i + 3]), "+f"(c[i + 4]), "+f"(c[i + 5]), \
       "+f"(c[i + 6]), "+f"(c[i + 7])
 #define THIRTY_TWO(c, i) EIGHT(c, i), EIGHT(c, i + 8), EIGHT(c, i + 16), EIGHT(c, i + 24)
-#define WGMMA(flag, n, sums, a, b)                                                       \
-  "{\n.reg .pred p;\nsetp.ne.b32 p, %" #flag                                             \
-  ", 0;\n"                                                                               \
-  "wgmma.mma_async.sync.aligned.m64n" #n "k16." WGMMA_TYPES " {" sums "}, %" #a ", %" #b \
-  ", p, 1, 1, 0, 0;\n}\n"
+#define SET_PREDICATE(flag) ".reg .pred p;\nsetp.ne.b32 p, %" #flag ", 0;\n"
+#define WGMMA_OF(n) "wgmma.mma_async.sync.aligned.m64n" #n "k16." WGMMA_TYPES
+#define WGMMA(flag, n, sums, a, b) \
+  "{\n" SET_PREDICATE(flag) WGMMA_OF(n) " {" sums "}, %" #a ", %" #b ", p, 1, 1, 0, 0;\n}\n"
 
-// accumulate: whether what c holds counts.
+// accumulate: whether to add to what c holds; else the product replaces it.
 template <int N>
 DEVICE void wgmma(float (&c)[N / 2], uint64 a, uint64 b, bool accumulate) {
   if constexpr (N == 64)
@@ -298,7 +296,7 @@ DEVICE void wgmma(float (&c)[N / 2], uint64 a, uint64 b, bool accumulate) {
                  : THIRTY_TWO(c, 0), THIRTY_TWO(c, 32), THIRTY_TWO(c, 64)
                  : "l"(a), "l"(b), "r"((int)accumulate));
 }
-// The same with the sums of the lower and the upper N / 2 columns apart.
+// The same with the accumulators of the lower and of the upper N / 2 columns in two arrays.
 template <int N>
 DEVICE void wgmma(float (&low)[N / 4], float (&high)[N / 4], uint64 a, uint64 b) {
   if constexpr (N == 128)
@@ -310,12 +308,11 @@ DEVICE void wgmma(float (&low)[N / 4], float (&high)[N / 4], uint64 a, uint64 b)
                  : THIRTY_TWO(low, 0), THIRTY_TWO(low, 32), THIRTY_TWO(high, 0), THIRTY_TWO(high, 32)
                  : "l"(a), "l"(b), "r"(1));
 }
-// c [64][32] += a [64][16] b [16][32] with a in registers, as mma.sync has it of 16 rows for each wave, and b
-// transposed.
-DEVICE void wgmma_of_registers(float (&c)[16], const uint32 (&a)[4], uint64 b, bool accumulate) {
+// c [64][32] += a [64][16] b [16][32] with a in registers and b transposed. Each wave holds 16 rows of a,
+// laid out as mma.sync has them.
+DEVICE void wgmma_from_registers(float (&c)[16], const uint32 (&a)[4], uint64 b, bool accumulate) {
   asm volatile(
-      "{\n.reg .pred p;\nsetp.ne.b32 p, %21, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n32k16." WGMMA_TYPES " {" TEN() "%10, %11, %12, %13, %14, %15}, "
+      "{\n" SET_PREDICATE(21) WGMMA_OF(32) " {" TEN() "%10, %11, %12, %13, %14, %15}, "
       "{%16, %17, %18, %19}, %20, p, 1, 1, 1;\n}\n"
       : EIGHT(c, 0), EIGHT(c, 8)
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"((int)accumulate));

@@ -1,114 +1,140 @@
-// What the products on sm_90a have in common: the tiles of a grid of clusters, and the ring of stages that
-// both operands come through. A kernel that includes this is compiled for a BLOCK_N, STAGES, CLUSTER_M and
-// CLUSTER_N.
+// What the products on sm_90a have in common: the tile scheduler of a grid of clusters, and the pipeline of
+// stages in shared memory through which the tiles of both operands come. A kernel that includes this is
+// compiled for a BLOCK_N, STAGES, CLUSTER_M and CLUSTER_N.
 //
-// One thread keeps STAGES buffers of both tiles on their way through the tensor memory accelerator. Two
-// groups of 4 waves multiply, 64 x BLOCK_N each, all sums in registers. Blocks stay and take tile after tile,
-// columns first, so that a row of tiles is read from memory once. A cluster of CLUSTER_M x CLUSTER_N blocks
-// works on neighbouring tiles: a tile of a goes to all of a row of blocks at once, one of b to all of a
-// column, each block loading in its turn.
+// One producer thread has the TMA fill the STAGES. Two consumer warpgroups multiply, 64 x BLOCK_N each, with
+// all accumulators in registers. Blocks are persistent: each takes tile after tile, columns first, so that a
+// row of tiles is read from memory once. A cluster of CLUSTER_M x CLUSTER_N blocks works on neighbouring
+// tiles: a tile of a is multicast to a row of blocks, one of b to a column, and the blocks take turns in
+// loading.
 #pragma once
 #include "hopper.h"
 
 constexpr int BLOCK_M = 128, BLOCK_K = 64;
-constexpr int GROUP = 128;
-constexpr int TILE_A = BLOCK_M * BLOCK_K * 2, TILE_B = BLOCK_N * BLOCK_K * 2, TILES = TILE_A + TILE_B;
+constexpr int WARPGROUP = 128;
+constexpr int TILE_A_BYTES = BLOCK_M * BLOCK_K * 2, TILE_B_BYTES = BLOCK_N * BLOCK_K * 2;
+constexpr int STAGE_BYTES = TILE_A_BYTES + TILE_B_BYTES;
 constexpr int CLUSTER = CLUSTER_M * CLUSTER_N;
-constexpr int MULTIPLIER_WAVES = 8;
-// In shared memory, bytes: the stages, then two barriers for each.
-constexpr int FULL = STAGES * TILES, EMPTY = FULL + 8 * STAGES, AFTER_STAGES = EMPTY + 8 * STAGES;
+constexpr int CONSUMER_WAVES = 8;
+// Offsets in shared memory, in bytes: the stages, then a full and an empty barrier of each.
+constexpr int FULL_BARRIERS = STAGES * STAGE_BYTES, EMPTY_BARRIERS = FULL_BARRIERS + 8 * STAGES;
+constexpr int PIPELINE_END = EMPTY_BARRIERS + 8 * STAGES;
 
-struct Place {
+// The first row and the first column of a block's tile in the output.
+struct TileCoord {
   int m0, n0;
 };
 
-struct Tiles {
-  int across, count, first, stride;
-  uint32 row, column;  // of this block in its cluster
+// Clusters take tiles of CLUSTER_M * BLOCK_M rows and CLUSTER_N * BLOCK_N columns: `first`, first + stride
+// and so on, of `count` in all, of which tiles_n lie side by side.
+struct TileScheduler {
+  int tiles_n, count, first, stride;
+  uint32 cluster_row, cluster_column;  // of this block in its cluster
 };
 
-DEVICE Tiles tiles_of(int m, int n) {
-  Tiles tiles;
+DEVICE TileScheduler make_tile_scheduler(int m, int n) {
+  TileScheduler scheduler;
   const uint32 rank = CLUSTER == 1 ? 0 : rank_in_cluster();
-  tiles.row = rank / CLUSTER_N;
-  tiles.column = rank % CLUSTER_N;
-  tiles.across = (n + BLOCK_N * CLUSTER_N - 1) / (BLOCK_N * CLUSTER_N);
-  tiles.count = tiles.across * ((m + BLOCK_M * CLUSTER_M - 1) / (BLOCK_M * CLUSTER_M));
-  tiles.first = block_x() / CLUSTER;
-  tiles.stride = gridDim.x / CLUSTER;
-  return tiles;
+  scheduler.cluster_row = rank / CLUSTER_N;
+  scheduler.cluster_column = rank % CLUSTER_N;
+  scheduler.tiles_n = (n + BLOCK_N * CLUSTER_N - 1) / (BLOCK_N * CLUSTER_N);
+  scheduler.count = scheduler.tiles_n * ((m + BLOCK_M * CLUSTER_M - 1) / (BLOCK_M * CLUSTER_M));
+  scheduler.first = block_x() / CLUSTER;
+  scheduler.stride = gridDim.x / CLUSTER;
+  return scheduler;
 }
-DEVICE Place place_of(const Tiles& tiles, int tile) {
-  return {(tile / tiles.across * CLUSTER_M + (int)tiles.row) * BLOCK_M,
-          (tile % tiles.across * CLUSTER_N + (int)tiles.column) * BLOCK_N};
+DEVICE TileCoord tile_coord(const TileScheduler& scheduler, int tile) {
+  return {(tile / scheduler.tiles_n * CLUSTER_M + (int)scheduler.cluster_row) * BLOCK_M,
+          (tile % scheduler.tiles_n * CLUSTER_N + (int)scheduler.cluster_column) * BLOCK_N};
+}
+// The steps of BLOCK_K along k.
+DEVICE int k_steps(int k) {
+  return (k + BLOCK_K - 1) / BLOCK_K;
 }
 
-// A position in the ring of stages.
-struct Turn {
+// A stage, and the phase of its barriers in this round through the stages.
+struct PipelineState {
   int stage;
   uint32 phase;
 };
-DEVICE Turn after(Turn turn) {
-  return turn.stage + 1 == STAGES ? Turn{0, turn.phase ^ 1} : Turn{turn.stage + 1, turn.phase};
+DEVICE PipelineState next_state(PipelineState state) {
+  return state.stage + 1 == STAGES ? PipelineState{0, state.phase ^ 1}
+                                   : PipelineState{state.stage + 1, state.phase};
 }
 
-// By one thread, before anybody uses the ring.
-DEVICE void init_stages(uint32 shared) {
+// By one thread, before the pipeline is used.
+DEVICE void init_pipeline(uint32 shared) {
   for (int stage = 0; stage < STAGES; stage++) {
-    barrier_init(shared + FULL + 8 * stage, 1);
-    barrier_init(shared + EMPTY + 8 * stage, MULTIPLIER_WAVES * (CLUSTER_M + CLUSTER_N - 1));
+    barrier_init(shared + FULL_BARRIERS + 8 * stage, 1);
+    barrier_init(shared + EMPTY_BARRIERS + 8 * stage, CONSUMER_WAVES * (CLUSTER_M + CLUSTER_N - 1));
   }
 }
 
-// --- loading, by one wave ---
+// --- producer: one wave, of which one thread loads ---
 
-// For every step of every tile of this block: waits for a stage, and has both tiles loaded into it.
-// load_b(to, full, x, n0): loads b's at column x for this block; with one more argument, for `blocks`.
-// beside(place, step): what else the whole wave does with each step.
-template <class LoadB, class Beside>
-DEVICE void load_tiles(const Tiles& tiles, const TensorMap& a, uint32 shared, int steps, const LoadB& load_b,
-                       const Beside& beside) {
+// For every step of every tile of this block: waits for an empty stage, and has both tiles loaded into it.
+// load_b(to, full_barrier, x, n0): loads the tile of b at column x; with one more argument, a multicast_mask,
+// for these blocks of the cluster. on_step(coord, step): what the whole wave does besides at each step.
+template <class LoadB, class OnStep>
+DEVICE void load_tiles(const TileScheduler& scheduler, const TensorMap& a, uint32 shared, int steps,
+                       const LoadB& load_b, const OnStep& on_step) {
   const int lane = thread_index() % WAVE;
-  const int row_blocks = ((1 << CLUSTER_N) - 1) << (tiles.row * CLUSTER_N);
-  int column_blocks = 0;
+  const int row_mask = ((1 << CLUSTER_N) - 1) << (scheduler.cluster_row * CLUSTER_N);
+  int column_mask = 0;
 #pragma unroll
-  for (int i = 0; i < CLUSTER_M; i++) column_blocks |= 1 << (i * CLUSTER_N + tiles.column);
-  Turn turn = {0, 0};
-  for (int tile = tiles.first; tile < tiles.count; tile += tiles.stride) {
-    const Place place = place_of(tiles, tile);
-    for (int step = 0; step < steps; step++, turn = after(turn)) {
+  for (int i = 0; i < CLUSTER_M; i++) column_mask |= 1 << (i * CLUSTER_N + scheduler.cluster_column);
+  PipelineState write = {0, 0};
+  for (int tile = scheduler.first; tile < scheduler.count; tile += scheduler.stride) {
+    const TileCoord coord = tile_coord(scheduler, tile);
+    for (int step = 0; step < steps; step++, write = next_state(write)) {
       if (lane == 0) {
-        const uint32 full = shared + FULL + 8 * turn.stage, to = shared + turn.stage * TILES;
-        barrier_wait(shared + EMPTY + 8 * turn.stage, turn.phase ^ 1);
-        barrier_expect(full, TILES);
+        const uint32 full_barrier = shared + FULL_BARRIERS + 8 * write.stage;
+        const uint32 to = shared + write.stage * STAGE_BYTES;
+        barrier_wait(shared + EMPTY_BARRIERS + 8 * write.stage, write.phase ^ 1);
+        barrier_arrive_expect(full_barrier, STAGE_BYTES);
         if constexpr (CLUSTER_N == 1)
-          load_box(to, a, full, step * BLOCK_K, place.m0);
-        else if (step % CLUSTER_N == tiles.column)
-          load_box(to, a, full, step * BLOCK_K, place.m0, row_blocks);
+          tma_load_2d(to, a, full_barrier, step * BLOCK_K, coord.m0);
+        else if (step % CLUSTER_N == scheduler.cluster_column)
+          tma_load_2d(to, a, full_barrier, step * BLOCK_K, coord.m0, row_mask);
         if constexpr (CLUSTER_M == 1)
-          load_b(to + TILE_A, full, step * BLOCK_K, place.n0);
-        else if (step % CLUSTER_M == tiles.row)
-          load_b(to + TILE_A, full, step * BLOCK_K, place.n0, column_blocks);
+          load_b(to + TILE_A_BYTES, full_barrier, step * BLOCK_K, coord.n0);
+        else if (step % CLUSTER_M == scheduler.cluster_row)
+          load_b(to + TILE_A_BYTES, full_barrier, step * BLOCK_K, coord.n0, column_mask);
       }
-      beside(place, step);
+      on_step(coord, step);
     }
   }
 }
 
-// --- multiplying ---
+// --- consumers: two warpgroups, with 64 rows of the tile each ---
 
-// Tells every block that loads into this one that this wave is done with a stage.
-DEVICE void release(uint32 shared, Turn turn, const Tiles& tiles) {
+struct Consumer {
+  uint32 shared;
+  int warpgroup;  // 0 or 1, not counting the producer's
+  TileScheduler scheduler;
+};
+DEVICE Consumer make_consumer(uint32 shared, const TileScheduler& scheduler) {
+  return {shared, thread_index() / WARPGROUP - 1, scheduler};
+}
+DEVICE void consumer_wait(const Consumer& consumer, PipelineState state) {
+  barrier_wait(consumer.shared + FULL_BARRIERS + 8 * state.stage, state.phase);
+}
+// Tells every block that loads into this one that this wave needs a stage no more.
+DEVICE void consumer_release(const Consumer& consumer, PipelineState state) {
   const int lane = thread_index() % WAVE;
   const uint32 row = lane / CLUSTER_N, column = lane % CLUSTER_N;
-  const bool loads = lane < CLUSTER && (row == tiles.row || column == tiles.column);
-  barrier_arrive_if(shared + EMPTY + 8 * turn.stage, loads ? lane : 0, loads);
+  const bool loads = lane < CLUSTER &&
+                     (row == consumer.scheduler.cluster_row || column == consumer.scheduler.cluster_column);
+  barrier_arrive_in_cluster_if(consumer.shared + EMPTY_BARRIERS + 8 * state.stage, loads ? lane : 0, loads);
 }
 
-struct Operands {
+// Matrix descriptors of the warpgroup's rows of a and of the tile of b in a stage. They count 16 bytes: 16 of
+// k are 2, a row is 8.
+struct Descriptors {
   uint64 a, b;
 };
-DEVICE Operands operands_of(uint32 shared, Turn turn, int group) {
-  const uint32 at = shared + turn.stage * TILES;
-  return {operand(at + group * (64 * BLOCK_K * 2)), operand(at + TILE_A)};
+DEVICE Descriptors stage_descriptors(const Consumer& consumer, PipelineState state) {
+  const uint32 at = consumer.shared + state.stage * STAGE_BYTES;
+  return {matrix_descriptor(at + consumer.warpgroup * (64 * BLOCK_K * 2)),
+          matrix_descriptor(at + TILE_A_BYTES)};
 }
