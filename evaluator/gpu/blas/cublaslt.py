@@ -169,7 +169,7 @@ def _load() -> ctypes.CDLL:
 
 
 def _names() -> Iterator[str]:
-    """Where it may be: NVIDIA's wheels, then wherever the system looks."""
+    """Where the library may be: in NVIDIA's wheels, then wherever the system looks."""
     spec = importlib.util.find_spec("nvidia")
     folders = spec.submodule_search_locations if spec is not None else None
     for folder in folders or []:

@@ -12,7 +12,7 @@ _LIBRARIES = {
     "amd": {"hipBLASLt": ("hipblaslt", "HipBlasLt"), "hipBLAS": ("hipblas", "HipBlas")},
     "nvidia": {"cuBLASLt": ("cublaslt", "CublasLt")},
 }
-"""By vendor and name: module and class of what multiplies matrices."""
+"""By vendor, and by the library's name: the module and class that drive it."""
 
 
 def open_libraries(info: DeviceInfo, precision: Precision) -> tuple[tuple[Library, ...], dict[str, str]]:

@@ -33,7 +33,7 @@ _EPILOGUES = {
     (Activation.SWISH, False): "SWISH_EXT",
     (Activation.SWISH, True): "SWISH_BIAS_EXT",
 }
-"""By activation and bias: of hipblasLtEpilogue_t."""
+"""The enumerators of hipblasLtEpilogue_t, by activation and bias."""
 
 
 class HipBlasLt(Library):

@@ -36,7 +36,7 @@ EPILOGUES = {
     "hipBLASLt": Epilogue(True, True, frozenset({Activation.RELU, Activation.SWISH})),
     "hipBLAS": Epilogue(False, False, frozenset()),
 }
-"""By the library's name."""
+"""What each library fuses, by its name."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -266,7 +266,7 @@ class AmdDevice(Device):
 
 
 class AmdCalls(Calls):
-    """Of the runtime that hip-python has loaded."""
+    """Calls of the HIP runtime library that hip-python has loaded."""
 
     def __init__(self, index: int) -> None:
         super().__init__(_library())

@@ -117,7 +117,7 @@ _GFX_GENERIC = {
 
 
 def amd_target(gcn_arch_name: str) -> Target:
-    """From hipDeviceProp_t.gcnArchName ("gfx90a:sramecc+:xnack-")."""
+    """The target that hipDeviceProp_t.gcnArchName ("gfx90a:sramecc+:xnack-") names."""
     name = gcn_arch_name.partition(":")[0]
     unit = _GFX_UNITS.get(name)
     # gfx8 and older have waves of 64 lanes under names that do not begin with gfx9, and no half precision.
@@ -133,7 +133,7 @@ def amd_target(gcn_arch_name: str) -> Target:
 
 
 def nvidia_target(major: int, minor: int) -> Target:
-    """From the compute capability."""
+    """The target of a compute capability."""
     capability = 10 * major + minor
     return Target(
         f"sm_{capability}",

@@ -125,8 +125,8 @@ _PTXAS_REGISTERS = re.compile(r"Used (\d+) registers")
 _PTXAS_SHARED = re.compile(r"(\d+) bytes smem")
 
 _REGISTERS, _RESERVED_SHARED, _MOST_BLOCKS = 65536, 1 << 10, 32
-"""Of a multiprocessor of sm_80 and sm_90 (CUDA C++ Programming Guide, table of compute capabilities); the
-driver takes 1 KB of shared memory for every block."""
+"""What a multiprocessor of sm_80 and sm_90 has (CUDA C++ Programming Guide, table of compute capabilities);
+the driver takes 1 KB of shared memory for every block."""
 
 
 def _measure_nvidia(variant: Variant, target: Target, options: Sequence[str]) -> Resources:

@@ -110,7 +110,7 @@ def attention(b: ProgramBuilder, layers: PackedLayers, name: str, layer: Attenti
 def _attention_in_one(
     b: ProgramBuilder, layers: PackedLayers, name: str, layer: Attention, x: Matrix, tile: AttentionTile
 ) -> Matrix:
-    """The same with q, k and v made where they are used."""
+    """`attention` with q, k and v made where they are used."""
     heads, generator, within = layer.heads, layer.smolgen, f"{name}.smolgen"
     bias: Matrix | None = None
     if generator is not None:

@@ -31,7 +31,7 @@ ACTIVATION_CODES = {
     Activation.TANH: 6,
     Activation.SIGMOID: 7,
 }
-"""As kernels/activation.h numbers them."""
+"""The numbers of the activations in kernels/activation.h."""
 
 _CHAINED_POSITIONS = 8
 """From so many positions on everything runs as one chain of kernels. For fewer, smolgen is a second branch
@@ -122,7 +122,7 @@ class ProgramBuilder:
 
     @property
     def shares_products(self) -> bool:
-        """Whether one product of twice the purpose beats two."""
+        """Whether one product that serves q, k, v and smolgen beats two."""
         return self.chained and self.positions < _SHARED_PRODUCT_POSITIONS
 
     @property

@@ -11,7 +11,7 @@ from evaluator.gpu.plan.program import Buffer, Matrix
 from evaluator.network.spec import Activation, Gating, LayerNorm
 
 _ROW_ELEMENTS_PER_LANE = 32
-"""Of kernels/rows.hip: what a thread keeps in registers before a row gets more threads."""
+"""What a thread of kernels/rows.hip keeps in registers before a row gets more threads."""
 
 _PIPELINED_ROWS = 8192
 """From so many rows on a wave of kernels/rows.hip takes several, one after the other."""

@@ -17,7 +17,7 @@ BLOCK_M, BLOCK_K = 128, 64
 THREADS = 384
 
 HEAD_DEPTH, HEADS_OF_A_TILE = 32, 2
-"""Of kernels/attention_hopper.hip, which has the depth of a head compiled in."""
+"""The tile of kernels/attention_hopper.hip, which has the depth of a head compiled in."""
 
 FUSED_POSITIONS = 64
 """From so many positions on attention and the product before it are one kernel, where heads are 32 deep.

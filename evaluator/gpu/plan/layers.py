@@ -31,7 +31,7 @@ from evaluator.network.spec import (
 )
 
 PLANES = 112
-"""Of an input."""
+"""Planes of a position, which the position encoding follows in an embedding's input."""
 
 
 class PackedLayers:
@@ -61,7 +61,7 @@ class PackedLayers:
         return self._known[name]
 
     def _with_codes(self, linear: Linear) -> Linear:
-        """With its codes, if it is one of the encoders' and its weights are codes as they lie here."""
+        """The layer with its codes, if it is one of the encoders' and its weights can be written as codes."""
         if self._codes is None or not linear.name.startswith(("encoder", "smolgen")):
             return linear
         return replace(linear, packed=pack_codes(linear.weights, self._codes, self._unit))
@@ -151,7 +151,8 @@ class PackedLayers:
     # -- of an encoder ---------------------------------------------------------------------------------
 
     def depth(self, name: str, layer: Attention) -> int:
-        """Of a head, padded to what the attention kernel multiplies."""
+        """Channels of a head, padded to what the attention kernel multiplies. Raises PlanError for
+        activations that it does not apply."""
         for part in (layer.q, layer.k, layer.v, layer.output):
             if part.activation is not Activation.NONE:
                 raise PlanError(f"{name}: activations of queries, keys and values are not supported")
@@ -267,7 +268,7 @@ class PackedLayers:
 
 
 def _times(values: FloatArray, factor: np.float32) -> FloatArray:
-    """Without a copy where there is nothing to do: networks are large."""
+    """The product; the array itself where the factor is 1, as networks are large."""
     return values if factor == 1 else values * factor
 
 

@@ -27,13 +27,13 @@ MAX_POSITIONS = 2
 _WAVES, _PHASES, _SQUARES = 8, 8, 4
 _SUM_GAP = 8
 _COMMON_BYTES = 2128
-"""As in the kernel; the last is the size of `Shared`."""
+"""Constants of the kernel; the last is the size of its `Shared`."""
 
 _SHAPES = ((64, 32), (32, 64), (32, 48), (32, 32), (32, 16), (16, 64), (16, 48), (16, 32), (16, 16))
 """Tiles of a product, rows by columns; statistics are made by tiles whose columns are a power of two."""
 
 _TILE_US, _INPUT_BYTES_PER_US, _WEIGHT_BYTES_PER_US, _IN_PARTS_US = 0.8, 1.0e5, 2.5e5, 1.0
-"""Of the model that chooses a tile: the weights are on their way early, the inputs are waited for; the last
+"""The model that chooses a tile: the weights are on their way early, the inputs are waited for; the last
 is what it costs if the weights come in parts."""
 
 
@@ -179,7 +179,7 @@ class Encoders:
         return out
 
     def _shared_bytes(self, table: Table) -> int:
-        """Of a block, dynamic. Raises PlanError if it is more than there is."""
+        """Dynamic shared memory of a block. Raises PlanError if there is less."""
         b, where = self._b, self._space
         shared = _WAVES * (where.input_bytes + where.weight_bytes) + _COMMON_BYTES + 8 * len(table.words)
         chunk = b.precision.chunk
@@ -267,7 +267,7 @@ class Encoders:
         }
 
     def _check_tail(self, tail: Tail, layer: EncoderLayers) -> None:
-        """Whether it looks like the second half of a layer."""
+        """Raise PlanError unless the tail has the shape of a layer's second half."""
         for own, other in ((tail.ffn1, layer.ffn1), (tail.ffn2, layer.ffn2)):
             if own.weights.shape != other.weights.shape or own.activation is not other.activation:
                 raise PlanError(
@@ -275,7 +275,7 @@ class Encoders:
                 )
 
     def _check_squeeze(self, compressed: int, outputs: int, width: int) -> None:
-        """Whether the kernel can take four squares at once, as kernels/persistent_squeeze.h says."""
+        """Raise PlanError unless the kernel can take four squares at once (kernels/persistent_squeeze.h)."""
         chunk, size, where = self._b.precision.chunk, self._b.precision.bytes, self._space
         squeezed = _SQUARES * compressed
         if width % 16 or squeezed % 16:
@@ -345,13 +345,13 @@ class Encoders:
         )
 
     def _tail_words(self, tail: Tail, count: int) -> list[Buffer | int | float | None]:
-        """The same of what has no more than its last two products."""
+        """`Layer` of the kernel for the tail, which has the last two products of a layer and nothing else."""
         words: list[Buffer | int | float | None] = [*self._dense(tail.ffn1), *self._dense(tail.ffn2)]
         words += [None, None, None, None, self._sums(tail.ffn1), None, *self._norm("tail.between", None)]
         return words + [None] * (count - len(words))
 
     def _sums(self, layer: Linear) -> Buffer:
-        """Of the rows of its weights as they are stored."""
+        """The sums of the rows of a layer's weights as they are stored."""
 
         def make() -> FloatArray:
             values = pack.floats(layer.weights, self._b.precision)

@@ -53,7 +53,7 @@ class Plan:
         return self._program(positions, blocks=0)
 
     def persistent_program(self, positions: int) -> Program | None:
-        """The same with all encoders in one launch, for a few positions; None where that cannot be done."""
+        """The program with all encoders in one launch, for a few positions; None if that cannot be."""
         if not self.blocks or positions > MAX_POSITIONS or self.packed is not None:
             return None
         try:

@@ -27,7 +27,7 @@ from evaluator.gpu.plan.tiles import Choice, Tile
 from evaluator.network.spec import Activation, FloatArray
 
 ROW_COUNTERS = 1 << 14
-"""Of kernels/gemm_hopper.hip: four for each set of blocks that share rows. They are 0 between launches."""
+"""Counters of kernels/gemm_hopper.hip: four for each set of blocks that share rows, 0 between launches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ def _product(layer: Linear, a: Matrix, residual: Matrix | None, after: After) ->
 
 
 def _whole(b: ProgramBuilder, use: _Use, choice: Choice, tile: Tile) -> None:
-    """By kernels/gemm.hip, which finishes its sums itself; then `after`, if there is any."""
+    """The product by kernels/gemm.hip, which finishes its sums itself; then `after`, if there is any."""
     out = b.matrix(b.of_branch("product"), use.a.rows, use.layer.width) if use.after else use.result
     epilogue = Epilogue(_biases(b, use.layer), _address(use.residual), use.layer.activation)
     _gemm(b, use, choice, tile, epilogue, out.buffer)
@@ -129,8 +129,8 @@ def _whole(b: ProgramBuilder, use: _Use, choice: Choice, tile: Tile) -> None:
 
 
 def _split(b: ProgramBuilder, use: _Use, choice: Choice, tile: Tile) -> None:
-    """By kernels/gemm.hip, which leaves partial sums along k; a pass over the rows adds them up and does the
-    rest."""
+    """The product by kernels/gemm.hip, which leaves partial sums along k; a pass over the rows adds them up
+    and does the rest."""
     size = 4 * use.a.rows * use.product.n * choice.splits
     partials = Partials(b.work(b.of_branch("partials"), size), choice.splits)
     layer = use.layer
@@ -214,7 +214,7 @@ def _address(matrix: Matrix | None) -> Buffer | None:
 
 
 def _by_hopper_kernel(b: ProgramBuilder, use: _Use, tile: HopperTile) -> None:
-    """By kernels/gemm_hopper.hip, which can also do the layer norm that follows."""
+    """The product by kernels/gemm_hopper.hip, which can also do the layer norm that follows."""
     layer, product, a = use.layer, use.product, use.a
     norm = use.after.norm if tile.normalise else None
     later = After() if tile.normalise else use.after
@@ -267,7 +267,7 @@ def _by_hopper_kernel(b: ProgramBuilder, use: _Use, tile: HopperTile) -> None:
 
 
 def _by_library(b: ProgramBuilder, use: _Use, choice: Choice) -> None:
-    """By a vendor's library; a pass over the rows does what that does not."""
+    """The product by a vendor's library; a pass over the rows does what the library does not."""
     layer, a, residual = use.layer, use.a, use.residual
     own = library_product(
         use.product, choice.library, fused=choice.fused, lda=a.stride, ldo=use.result.stride

@@ -54,7 +54,7 @@ class Table:
 
 
 Argument: TypeAlias = Buffer | TensorMap | Table | int | float | None
-"""Of a kernel: an address, a tensor map by value, int32, float32, or a null pointer."""
+"""A kernel's argument: an address, a tensor map by value, int32, float32, or a null pointer."""
 
 
 @dataclass(frozen=True, slots=True)

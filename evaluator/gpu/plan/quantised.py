@@ -43,7 +43,7 @@ _BLOCK_ROWS = 256
 """Rows that are rounded at once, so that what is in between stays in the CPU's cache."""
 
 _ORDER_OF_MMA_SYNC = np.array([0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15])
-"""Of 16 codes along k, so that those which a lane multiplies are neighbours."""
+"""The order of 16 codes along k in which those that a lane multiplies are neighbours."""
 
 
 class WeightFormat(Enum):
@@ -58,7 +58,7 @@ class WeightFormat(Enum):
 
     @property
     def largest(self) -> int:
-        """Of the codes' magnitude."""
+        """The largest magnitude of a code."""
         return 127 if self is WeightFormat.INT8 else 7
 
     def group(self, k: int) -> int:
@@ -110,7 +110,8 @@ def _codes(values: FloatArray, scales: FloatArray, form: WeightFormat) -> FloatA
 
 
 def rounded_network(network: NetworkSpec, form: WeightFormat) -> NetworkSpec:
-    """With the weights of its encoders' products rounded; the rest, and a residual network, as they are."""
+    """The network with the weights of its encoders' products rounded; the rest, and a residual network, stay
+    as they are."""
     if not isinstance(network.body, AttentionBody):
         return network
     shared: dict[int, FloatArray] = {}
@@ -185,8 +186,8 @@ def pack(weights: NDArray[np.float16], form: WeightFormat, unit: MatrixUnit) -> 
 
 
 _TOLERANCE = 0.2
-"""Of a step between codes. Half precision is off by at most 1/16 of one; weights that were not rounded to
-codes are off by up to a half."""
+"""How far a weight may be from its code, in steps between codes. Half precision is off by at most 1/16 of
+one; weights that were not rounded to codes are off by up to a half."""
 
 _SMALLEST_HALF = np.float32(2.0**-24)
 

@@ -14,7 +14,8 @@ from evaluator.gpu.plan.tensor_maps import heads_map, logits_map, rows_map
 from evaluator.network.spec import Activation, Dense, FloatArray, SEUnit
 
 _MOST_DEPTH_AT_ONCE = 128
-"""Of kernels/attention.hip: a lane of a wave of 32 without a matrix unit then holds 64 sums."""
+"""The largest part of a head's depth that kernels/attention.hip takes at once: a lane of a wave of 32 without
+a matrix unit then holds 64 sums."""
 
 
 def attention(

@@ -92,7 +92,7 @@ _MATRIX_TILES = (
     Tile(16, 32, 128, 1, 2, 6, 0.2),
     Tile(16, 32, 256, 1, 1, 4, 0.2, warps_k=8),
 )
-"""Those with groups along k are for a few positions, where the latency of a step is what counts."""
+"""Tiles with groups along k are for a few positions, where the latency of a step is what counts."""
 
 _FMA_TILES = (Tile(32, 32, 16, 2, 2, 2, 1.0), Tile(16, 32, 32, 1, 2, 2, 0.5, warps_k=2))
 """Larger ones spill registers on gfx906 and gfx1030."""
@@ -110,8 +110,8 @@ _PACKED_FMA_TILES = (Tile(32, 32, 32, 2, 2, 2, 1.0),)
 _SPLITS = (1, 2, 3, 4, 6, 8, 16)
 
 _LAUNCH_US, _STEP_US, _FULL_TFLOPS_PER_PROCESSOR, _PARTIALS_BYTES_PER_US = 2.0, 0.35, 3.5, 2.0e6
-"""Of the model: what a launch costs, the latency of one step along k, the speed of a busy multiprocessor and
-the bandwidth at which partial sums are written and read back. Fitted by eye on one H200."""
+"""The model's constants: what a launch costs, the latency of one step along k, the speed of a busy
+multiprocessor and the bandwidth at which partial sums are written and read back. Fitted by eye on an H200."""
 
 
 def candidates(

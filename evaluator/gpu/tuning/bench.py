@@ -35,23 +35,23 @@ from evaluator.network.spec import LayerNorm
 T = TypeVar("T")
 
 _WEIGHTS = ("weights", "codes", "scales", "biases", "library_biases", "gammas", "betas")
-"""Of a product: what a ProgramBuilder need not make, because it is on the device already."""
+"""The arrays of a product that a ProgramBuilder need not make, because they are on the device already."""
 
 _CHECKED_ROWS = 16
 """Evenly spread, the first and the last among them, each over its whole width."""
 
 _LIMITS = {Precision.FP16: (0.02, 0.2), Precision.BF16: (0.02, 0.2), Precision.FP32: (1e-4, 1e-3)}
-"""Of the root mean square and of the largest error, over the root mean square of the result. Rounding gives
-1e-3 and 1e-2 in fp16; a single element that nobody wrote gives about 1 in the latter."""
+"""Limits of the root mean square and the largest error, over the root mean square of the result. Rounding
+gives 1e-3 and 1e-2 in fp16; a single element that nobody wrote gives about 1 in the latter."""
 
 _STORED = {Precision.FP16: np.float16, Precision.BF16: np.uint16, Precision.FP32: np.float32}
 _BITS = {Precision.FP16: np.int16, Precision.BF16: np.int16, Precision.FP32: np.int32}
 
 _FIRST_RUNS, _FIRST_US = 6, 200.0
-"""Of a choice at a first look: runs in one graph, fewer where these take longer together. Two at least."""
+"""A first look at a choice: runs in one graph, and how long they may take together. At least two are made."""
 
 _MOST_RUNS, _MEASURE_US = 64, 500.0
-"""The same of a second look."""
+"""A second look at a choice, in the same way."""
 
 _FAR_BEHIND = 1.4
 """A choice so many times slower than the best at a first look is not looked at again. What a graph costs by
@@ -60,7 +60,7 @@ itself is in it, so that it is off by less than the choice."""
 _LEAST_US = 1.0
 
 _TURNS, _TURN_US = 4, 2000.0
-"""Of choices that are compared in turns, and how long one is."""
+"""How often choices that are compared take turns, and how long a turn is."""
 
 _EPSILON = 1e-3
 
@@ -71,7 +71,7 @@ class TooSlow(Exception):  # noqa: N818 - named for what happened
 
 @dataclass(frozen=True, slots=True)
 class Errors:
-    """Of a result, relative to its root mean square. NaN where it has any."""
+    """The errors of a result, relative to its root mean square. NaN where the result has any."""
 
     mean_square: float
     largest: float
@@ -105,7 +105,7 @@ class Bench:
         self._handles: list[Any] = []
         self._first_best = math.inf
         self.rows = np.unique(np.linspace(0, product.m - 1, _CHECKED_ROWS).astype(int))
-        """Those that are compared."""
+        """The rows of the result that are compared."""
 
     def __enter__(self) -> Bench:
         try:
@@ -177,8 +177,8 @@ class Bench:
         )
 
     def microseconds(self, choice: Choice) -> float:
-        """Of one run among many, the best of two measurements; of a few if others have been far faster.
-        `errors` must have come before."""
+        """How long one run among many takes, the better of two measurements; fewer runs if other choices have
+        been far faster. `errors` must have come before."""
         program = self._program(choice)
         best = self._first_best
         once = self.time(program, _FIRST_RUNS if math.isinf(best) else _runs(best, _FIRST_US, _FIRST_RUNS))
@@ -365,5 +365,5 @@ def _runs(once: float, together: float, most: int) -> int:
 
 
 def _width(product: Product) -> int:
-    """Of a row of inputs, in elements."""
+    """Elements of a row of inputs."""
     return product.k // 9 if product.convolution else product.k

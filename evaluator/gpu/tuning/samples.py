@@ -102,7 +102,8 @@ class Samples:
         return exact(self._block[places], self.precision)
 
     def weights(self, n: int, k: int, bits: int) -> SampleWeights:
-        """Of deviation k ** -0.5; those of the last shape are kept. bits: of their codes, 0 for none."""
+        """Random weights of deviation k ** -0.5; those of the last shape are kept. bits: of their codes, 0
+        for none."""
         if self._weights is None or self._of != (n, k, bits):
             self._free_weights()
             self._weights, self._of = self._make_weights(n, k, bits), (n, k, bits)

@@ -33,7 +33,8 @@ from evaluator.progress import announce
 log = logging.getLogger(__name__)
 
 OWN_CANDIDATES, OWN_CANDIDATES_OF_FEW = 4, 16
-"""Of our kernel, by the model's estimate; more where m is small, which the model knows little about."""
+"""How many forms of our kernel are measured, the best by the model's estimate; more where m is small, which
+the model knows little about."""
 
 _FEW_ROWS = 512
 
@@ -204,7 +205,7 @@ class Tuner:
         return measured
 
     def _of_library(self, bench: Bench, library: Library, product: Product) -> list[Measured]:
-        """What of a library's offers is right."""
+        """Those of a library's offers that compute the right thing, timed."""
         shape = f"{product.m} x {product.n} x {product.k}"
         measured: list[Measured] = []
         troubles: list[str] = []
