@@ -68,7 +68,7 @@ def make_recorder(folder: Path) -> Recorder | str:
         attempt = folder / f"attempt-{isolated}"
         attempt.mkdir()
         command = [*Recorder(attempt, isolated=isolated).command, "true"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
         if done.returncode == 0:
             return Recorder(folder, isolated=isolated)
         reason = f"strace does not work here: {done.stderr.strip()}"

@@ -62,7 +62,7 @@ def test_nothing_is_left_when_the_engine_is_killed() -> None:
         (evaluator,) = evaluators_of(engine.pid)
         engine.process.kill()
         engine.process.wait()
-        psutil.wait_procs([evaluator], timeout=30)
+        psutil.wait_procs([evaluator], timeout=60)
         assert not evaluator.is_running()
         assert sockets_of(evaluator.pid) == []
 

@@ -86,8 +86,10 @@ def test_all_kinds_of_players_meet_in_a_round_robin(tmp_path: Path) -> None:
 def test_what_a_player_does_wrong_loses_the_game_and_the_match_goes_on(
     tmp_path: Path, fault: str, reason: Reason, detail: str
 ) -> None:
-    players = [program("good"), program("bad", fault, ply=12)]
-    config = match(tmp_path, players, games=4, stall_seconds=1.0, concurrency=2, adjudication=SHORT)
+    # A limit of its own keeps a stalled machine from being taken for the good player's fault.
+    players = [program("good", base_ms=60_000), program("bad", fault, ply=12)]
+    stall = 1.0 if reason is Reason.STALL else 60.0
+    config = match(tmp_path, players, games=4, stall_seconds=stall, concurrency=2, adjudication=SHORT)
     ending, runner, recorder = play(config)
     assert ending == "finished"
     for record in recorder.records:
@@ -122,10 +124,12 @@ def test_a_clock_that_runs_out_is_a_draw_if_the_opponent_cannot_mate(tmp_path: P
 
 
 def test_the_time_of_ucinewgame_is_not_the_players(tmp_path: Path) -> None:
-    players = [program("slow", "slow-start", movetime_ms=300), program("good", movetime_ms=300)]
-    config = match(tmp_path, players, games=2, adjudication=SHORT, concurrency=1)
+    """The program takes longer for `ucinewgame` than it has for a move."""
+    players = [program("slow", "slow-start", movetime_ms=2000), program("good")]
+    config = match(tmp_path, players, games=1, pairs=False, adjudication=SHORT)
     _, _, recorder = play(config)
-    assert not any(record.reason.is_failure for record in recorder.records)
+    (record,) = recorder.records
+    assert not record.reason.is_failure
 
 
 def test_garbage_from_a_program_disturbs_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -113,7 +113,7 @@ def test_a_killed_runner_leaves_no_process_behind(tmp_path: Path) -> None:
         assert len(children) >= 2
         process.kill()
         process.wait()
-        _, alive = psutil.wait_procs(children, timeout=30)
+        _, alive = psutil.wait_procs(children, timeout=60)
         assert not alive
 
 

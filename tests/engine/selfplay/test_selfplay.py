@@ -330,7 +330,7 @@ def test_a_killed_run_loses_nothing_but_the_games_under_way(tmp_path: Path) -> N
         process.wait()
     before = {entry["number"] for entry in journal_lines(folder)}
     assert 3 <= len(before) < 16
-    _, alive = psutil.wait_procs(evaluators, timeout=20)
+    _, alive = psutil.wait_procs(evaluators, timeout=60)
     assert not alive
     done = subprocess.run(
         command(*arguments, "--json"), stdout=subprocess.PIPE, text=True, timeout=120, check=True

@@ -92,7 +92,7 @@ def test_a_killed_node_s_games_are_played_on_the_other_one(cluster: Any, tmp_pat
     assert any("lost" in note for note in view.notes)
     assert runner.state.totals.games == games
     assert runner.state.throughput.pool.evaluations > 0
-    psutil.wait_procs([psutil.Process(pid) for pid in embedded_evaluators() - before], timeout=20)
+    psutil.wait_procs([psutil.Process(pid) for pid in embedded_evaluators() - before], timeout=60)
     assert embedded_evaluators() <= before
 
 

@@ -208,7 +208,7 @@ def test_nothing_is_left_of_a_killed_match_and_it_goes_on(tmp_path: Path) -> Non
         assert len(workers(process.pid)) == 2
         process.kill()
         process.wait()
-        _, alive = psutil.wait_procs(left, timeout=30)
+        _, alive = psutil.wait_procs(left, timeout=60)
         assert not alive
     before = journal_numbers(tmp_path)
     assert 3 <= len(before) < GAMES
@@ -225,7 +225,7 @@ def test_ctrl_c_ends_workers_and_evaluator_and_keeps_the_games(tmp_path: Path) -
         read_games(process, 3)
         left = psutil.Process(process.pid).children(recursive=True)
         os.killpg(process.pid, signal.SIGINT)
-        output, _ = process.communicate(timeout=30)
+        output, _ = process.communicate(timeout=120)
         assert process.returncode == 130
         assert "interrupted" in output
         assert "Traceback" not in output
@@ -235,7 +235,7 @@ def test_ctrl_c_ends_workers_and_evaluator_and_keeps_the_games(tmp_path: Path) -
 
 def test_a_cluster_s_nodes_have_no_workers_of_this_machine(tmp_path: Path) -> None:
     with runner_process(tmp_path, *FLAGS, "--ray", "auto") as process:
-        output, _ = process.communicate(timeout=30)
+        output, _ = process.communicate(timeout=120)
     assert process.returncode == 2
     assert "with --ray leave them out" in output
 

@@ -20,7 +20,7 @@ from protocol import EvaluatorClient
 from protocol.batch import EvaluationBatch, PositionBatch
 from tests.backends.batches import varied_batch
 
-WAIT_S = 20.0
+WAIT_S = 60.0
 """Longest wait for anything; a test that needs it has failed."""
 
 

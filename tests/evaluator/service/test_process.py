@@ -25,7 +25,7 @@ from protocol import EvaluatorClient
 from protocol.errors import EvaluatorLost
 from tests.paths import REPOSITORY
 
-WAIT_S = 30.0
+WAIT_S = 60.0
 
 needs_ipc = pytest.mark.skipif(not zmq.has("ipc"), reason="this platform has no ipc")
 needs_posix = pytest.mark.skipif(os.name != "posix", reason="signals are POSIX's")

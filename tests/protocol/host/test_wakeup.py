@@ -11,7 +11,7 @@ import pytest
 
 from protocol.host.wakeup import Wakeup
 
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 """Longest wait for anything; a test that needs it has failed."""
 
 

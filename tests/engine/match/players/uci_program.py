@@ -2,9 +2,9 @@
 
     python uci_program.py [FAULT [PLY]]
 
-FAULT: illegal, null, crash, hang (until `stop`), deaf (for ever), slow-start (of a new game), mute (does
-not even say `uciok`), garbage (before the move), or none. PLY: the first ply of the game, from 0, at which
-it may fail.
+FAULT: illegal, null, crash, hang (until `stop`), deaf (for ever), slow-start (three seconds for a new game),
+mute (does not even say `uciok`), garbage (before the move), or none. PLY: the first ply of the game, from 0,
+at which it may fail.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def main() -> None:
     for line in sys.stdin:
         words = line.split()
         if line.startswith("ucinewgame") and fault == "slow-start":
-            time.sleep(0.5)
+            time.sleep(3.0)
         elif line.startswith("ucinewgame"):
             pass
         elif line.startswith("uci"):
