@@ -18,8 +18,9 @@ from collections.abc import Callable, Hashable, Sequence
 from evaluator.backends.base import NotFiniteError
 from evaluator.metrics import Metrics
 from evaluator.scheduling.batching import Launch
-from evaluator.scheduling.runners import Device, Job, Runner, ServedNetwork, evaluate_parts, now_ms
+from evaluator.scheduling.runners import Device, Runner, evaluate_parts, now_ms
 from evaluator.scheduling.scheduler import Request, distribute, parts_of
+from evaluator.scheduling.served_network import Job, ServedNetwork
 from protocol.batch import EvaluationBatch, PositionBatch
 from protocol.errors import DeviceFailed, Overloaded, RemoteError
 from protocol.messages import NetworkInfo

@@ -14,7 +14,8 @@ from evaluator.backends.base import Backend
 from evaluator.scheduling.batching import LatencyTargets
 from evaluator.scheduling.calibration import latency_model
 from evaluator.scheduling.latency import LatencyModel
-from evaluator.scheduling.runners import Device, Runner, ServedNetwork, new_runner
+from evaluator.scheduling.runners import Device, Runner, new_runner
+from evaluator.scheduling.served_network import ServedNetwork
 from protocol.messages import NetworkInfo
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from evaluator.scheduling.dispatcher import Dispatcher
 from evaluator.scheduling.loading import Loader
-from evaluator.scheduling.runners import ServedNetwork
+from evaluator.scheduling.served_network import ServedNetwork
 from protocol.errors import BadRequest, UnknownNetwork
 from protocol.messages import NetworkInfo
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
-from evaluator.scheduling.runners import ServedNetwork
 from evaluator.scheduling.scheduler import Request
+from evaluator.scheduling.served_network import ServedNetwork
 
 IDLE_CLIENT_S = 600.0
 """A client without requests in flight is forgotten after this long; it may come back at any time."""
