@@ -212,7 +212,7 @@ DEVICE void epilogue_norm(const float (&c)[HALF_N / 2], const Epilogue& epilogue
 struct Exchange {
   char* memory;
   uint32 shared;
-  int local_row;
+  int local_row, column_block;
   int round;           // the tile's number among the block's
   int buffer;          // 2 * warpgroup + round % 2
   float2* statistics;  // VIA_GLOBAL: of the row group
@@ -345,8 +345,7 @@ DEVICE void epilogue_lower(Tile& tile, const OutputTile& lower, const OutputTile
 }
 DEVICE void epilogue_lower_norm(Tile& tile, const OutputTile& lower, const OutputTile& upper,
                                 const Epilogue& epilogue, const Consumer& consumer,
-                                const PipelineState (&acquired)[OVERLAP], const Exchange& exchange,
-                                int column_block) {
+                                const PipelineState (&acquired)[OVERLAP], const Exchange& exchange) {
   if (!VIA_GLOBAL && thread_index() % WARPGROUP == 0)
     barrier_arrive_expect(consumer.shared + EXCHANGE_BARRIERS + 8 * exchange.buffer, 64 * 2 * CLUSTER_N * 8);
   float sums[2];
@@ -357,11 +356,11 @@ DEVICE void epilogue_lower_norm(Tile& tile, const OutputTile& lower, const Outpu
   load_residuals(tile.residuals, epilogue, upper, 0, HALF_N / 64);
   epilogue_before_norm(tile.low, sums, lower, tile.residuals, HALF_N / 64, HALF_N / 64);
   load_residuals(tile.residuals, epilogue, upper, HALF_N / 64, HALF_N / 64);
-  send_statistics(tile.low, sums, exchange, 2 * column_block);
+  send_statistics(tile.low, sums, exchange, 2 * exchange.column_block);
   wgmma_wait<0>();
   consumer_release(consumer, acquired[OVERLAP - 1]);
   epilogue_before_norm(tile.high, sums, upper, tile.residuals, 0, HALF_N / 32);
-  send_statistics(tile.high, sums, exchange, 2 * column_block + 1);
+  send_statistics(tile.high, sums, exchange, 2 * exchange.column_block + 1);
   receive_statistics(tile.norms, exchange, epilogue.epsilon);
   epilogue_norm(tile.low, epilogue, lower, tile.norms);
 }
@@ -408,10 +407,10 @@ DEVICE void multiply(const Epilogue& epilogue, char* memory, uint32 shared, int 
     const int row_group = 2 * (scheduler.first / scheduler.tiles_n) + warpgroup;
     uint32* const counters = epilogue.counters + 2 * row_group;
     if constexpr (NORMALISE) {
-      const Exchange exchange = {memory,  shared, local_row,
-                                 round,   buffer, epilogue.statistics + row_group * 2 * 2 * ROW_BLOCKS * 64,
-                                 counters};
-      epilogue_lower_norm(tile, lower, upper, epilogue, consumer, last, exchange, column_block);
+      float2* const statistics = epilogue.statistics + row_group * 2 * 2 * ROW_BLOCKS * 64;
+      const Exchange exchange = {memory, shared, local_row,  column_block,
+                                 round,  buffer, statistics, counters};
+      epilogue_lower_norm(tile, lower, upper, epilogue, consumer, last, exchange);
     } else {
       epilogue_lower(tile, lower, upper, epilogue, consumer, last);
     }
