@@ -1,5 +1,5 @@
 // The element-wise functions of lc0 networks, in float. ACTIVATION_* are the values of the kernels'
-// ACTIVATION. NaN goes in and comes out, so that an overflow is seen at the end: fmax(NaN, 0) would hide it.
+// ACTIVATION. NaN stays NaN, so that an overflow is seen in the result; fmax(NaN, 0) would hide it.
 #pragma once
 #include "portable.h"
 
@@ -37,13 +37,13 @@ DEVICE float activate(float x) {
   return x;
 }
 
-// Of 8 values. Mish has two expensive steps, an exponential and a division; pairs share the division.
+// Activates 8 values. Mish has two expensive steps, an exponential and a division; pairs share the division.
 template <int KIND>
 DEVICE void activate_all(float (&x)[8]) {
 #pragma unroll
   for (int i = 0; i < 8; i += 2) {
     if constexpr (KIND == ACTIVATION_MISH) {
-      // Above 10 it is x to the last bit here, too; the product of two denominators stays below 1e18.
+      // Above 10 mish is x to the last bit, too; the product of two denominators stays below 1e18.
       const float e = exp_fast(minimum(x[i], 10.0f)), f = exp_fast(minimum(x[i + 1], 10.0f));
       const float s = e * (e + 2.0f), t = f * (f + 2.0f);
       const float r = divide_fast(1.0f, (s + 2.0f) * (t + 2.0f));

@@ -1,9 +1,10 @@
-// Copies from device to shared memory by Hopper's copy engine: one instruction for a row, and, unlike the
-// copies of portable.h, not in the queue in which the loads of the same multiprocessor wait for their data.
+// Bulk copies from device to shared memory by the TMA (cp.async.bulk, sm_90 and newer). A row takes one
+// instruction, and, unlike the copies of portable.h, does not stand in the queue in which the loads of the
+// same multiprocessor wait for their data.
 //
-// A BulkBarrier in shared memory counts the bytes that arrive. It is used in rounds: one thread says with
-// bulk_expect how many bytes come, any threads ask for them with bulk_copy, and whoever needs them waits. The
-// parity of the round, 0 at first, is kept by the caller.
+// An mbarrier in shared memory counts the bytes that arrive. It is used in rounds: one thread says with
+// bulk_expect how many bytes will come, any threads start copies with bulk_copy, and the threads that need
+// the bytes wait with bulk_wait. The caller keeps the parity of the round, which is 0 at first.
 #pragma once
 #include "portable.h"
 
@@ -13,7 +14,7 @@ DEVICE void bulk_init(uint64* barrier) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(barrier)) : "memory");
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
-// Before the copy engine writes where the block has written itself: by all threads, followed by a block_sync.
+// By all threads, followed by a block_sync, before the TMA writes where the block itself has written.
 DEVICE void bulk_fence() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
@@ -22,7 +23,7 @@ DEVICE void bulk_expect(uint64* barrier, uint32 bytes) {
                "r"(bytes)
                : "memory");
 }
-// bytes: a multiple of 16; both addresses too.
+// bytes and both addresses are multiples of 16.
 DEVICE void bulk_copy(uint64* barrier, void* to, const void* from, uint32 bytes) {
   asm volatile(
       "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
@@ -34,8 +35,11 @@ DEVICE void bulk_wait(uint64* barrier, uint32 parity) {
   uint32 done = 0;
   while (!done)
     asm volatile(
-        "{\n\t.reg .pred p;\n\tmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n\tselp.u32 %0, 1, 0, "
-        "p;\n\t}"
+        "{\n\t"
+        ".reg .pred p;\n\t"
+        "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n\t"
+        "selp.u32 %0, 1, 0, p;\n\t"
+        "}"
         : "=r"(done)
         : "r"(shared_address(barrier)), "r"(parity)
         : "memory");

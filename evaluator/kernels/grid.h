@@ -1,14 +1,14 @@
-// How the blocks of one launch wait for each other. All of them must be resident at once (a cooperative
-// launch): a block that has not begun would be waited for by blocks that do not end.
+// Synchronisation between the blocks of one launch. All of them must be resident at once (a cooperative
+// launch): resident blocks would never end if they waited for one that has not begun.
 //
-// Counters in device memory count the tiles of a phase of work that are done. `signal` makes everything that
-// the block has written visible and counts one; `await` returns once a phase is complete, and what was
-// written before those signals can be read. Counters are zero before and after a launch.
+// Counters in device memory count the finished tiles of each phase of the work. `signal` makes everything
+// that the block has written visible and counts one tile; `await` returns once a phase is complete, and what
+// was written before those signals can be read. Counters are zero before and after a launch.
 #pragma once
 #include "portable.h"
 
 #if defined(WAVEFRONT_CPU)
-// fibers.h has the rest: `grid_pause` lets the other blocks run, `wave_sync` is exact.
+// fibers.h defines the rest: `grid_pause` lets the other blocks run, `wave_sync` is exact.
 static const bool runs_together = fibers::whole_grid = true;
 DEVICE void grid_release() {}
 DEVICE void grid_acquire() {}
@@ -20,7 +20,7 @@ DEVICE uint32 counter_read(const uint32* counter) {
 }
 
 #elif defined(__CUDACC__)
-// A barrier of the block and one thread's fence order what all its threads have written.
+// A barrier of the block and the fence of one thread order what all threads of the block have written.
 DEVICE void grid_release() {}
 DEVICE void grid_acquire() {}
 DEVICE uint32 counter_add(uint32* counter) {
@@ -41,7 +41,7 @@ DEVICE void wave_sync() {
   __syncwarp();
 }
 
-#else  // AMD: each wave makes its own writes visible, and forgets what its caches hold
+#else  // AMD: each wave makes its own writes visible, and invalidates its caches
 DEVICE void grid_release() {
   __builtin_amdgcn_fence(__ATOMIC_RELEASE, "agent");
 }
@@ -64,14 +64,14 @@ DEVICE void wave_sync() {
 }
 #endif
 
-// By the whole block, when it has written a tile of a phase.
+// Called by the whole block when it has written a tile of a phase.
 DEVICE void signal(uint32* phase) {
   grid_release();
   block_sync();
   if (thread_index() == 0) counter_add(phase);
 }
 
-// By one thread, until all tiles of a phase are written. The block follows with block_sync and grid_acquire.
+// Called by one thread: waits until all tiles of a phase are written. block_sync and grid_acquire follow.
 DEVICE void await(const uint32* phase, int tiles) {
   while (counter_read(phase) < (uint32)tiles) grid_pause();
 }

@@ -1,16 +1,16 @@
-// The policy logits of the legal moves, and of nothing else: about 35 moves a position, where the whole head
-// has 4288 entries. move_offsets: [positions + 1]; moves: policy indices; logits: float, in the order of the
-// moves. source: int [1858], where each policy entry is computed (see each kernel). Grid: (positions), 8
-// waves.
+// The policy logits of the legal moves only: about 35 a position, where the whole head has 4288 entries.
+//
+// move_offsets: [positions + 1]; moves: policy indices; logits: float, in the order of the moves. source: int
+// [1858], where each policy entry is computed (see each kernel). Grid: (positions), 8 waves.
 #include "portable.h"
 
 constexpr int THREADS = 8 * WAVE;
 constexpr int FIRST_PROMOTION = 64 * 64;
 
 #if ATTENTION_POLICY
-// Move from -> to: q[from] . k[to], 1/sqrt(D) being in the weights of q; source = from * 64 + to. A
-// promotion, source = 4096 + 24 * from-file + 3 * to-file + piece, adds promotion[piece] . k[to], the two
-// offsets of lc0 being summed beforehand. qk: [positions * 64][2 * DEPTH], q then k. A wave per move; its
+// The logit of a move is q[from] . k[to], with 1/sqrt(DEPTH) in the weights of q; source = from * 64 + to. A
+// promotion, source = 4096 + 24 * from-file + 3 * to-file + piece, adds promotion[piece] . k[to]; the host
+// has summed the two offsets of lc0. qk: [positions * 64][2 * DEPTH], q then k. One wave per move, whose
 // lanes share DEPTH.
 KERNEL(policy, THREADS)
 (const Element* qk, const float* promotion, const int* source, const uint32* move_offsets,
@@ -49,7 +49,7 @@ KERNEL(policy, THREADS)
   }
 }
 #else
-// A head that computes every entry: source = where the entry lies among the ENTRIES elements of a position.
+// For a head that computes every entry. source: where an entry lies among the ENTRIES elements of a position.
 KERNEL(policy, THREADS)
 (const Element* entries, const float*, const int* source, const uint32* move_offsets, const uint16* moves,
  float* logits) {

@@ -1,18 +1,20 @@
-// What the kernels need from the compiler, once for each way of compiling them:
-//   NVRTC (NVIDIA), hipRTC or clang (AMD; no ROCm header is needed), and C++ on CPU fibers
-//   (tests/hip_runtime).
-// KERNEL(name, ALONE(threads)) may use all registers: one block of it fills a multiprocessor.
-// A block is one-dimensional: BLOCK threads in waves of WAVE lanes. Storage is ELEMENT_FP16, ELEMENT_BF16 or
-// ELEMENT_FP32 (defined by the caller); arithmetic is float.
+// The few things that the kernels need from a compiler, once for each that compiles them:
+//   NVRTC (NVIDIA),
+//   hipRTC or clang (AMD; no ROCm header is needed),
+//   C++ compilers, for CPU fibers (tests/hip_runtime).
+//
+// A block is one-dimensional; its threads run in waves (warps) of WAVE lanes. A KERNEL(name, ALONE(threads))
+// may use all registers, as one block of it fills a multiprocessor. Elements are stored as ELEMENT_FP16,
+// ELEMENT_BF16 or ELEMENT_FP32 (the host defines one); arithmetic is float.
 #pragma once
 
 typedef unsigned short uint16;
 typedef unsigned int uint32;
 typedef unsigned long long uint64;
 
-// NVIDIA only, and to be redefined before a KERNEL: ptxas likes to spill a register or two for another block
-// on a multiprocessor. A number here lets it use the registers that so many blocks leave; 0 is its own
-// choice.
+// For NVIDIA only: the blocks that a multiprocessor is to hold, 0 for the compiler's choice. ptxas likes to
+// spill a register or two so that one block more fits. A kernel redefines this before KERNEL to let ptxas use
+// the registers that so many blocks leave.
 #define BLOCKS_PER_MULTIPROCESSOR 0
 
 #if defined(WAVEFRONT_CPU)
@@ -45,7 +47,7 @@ DEVICE float wave_xor(float value, int mask) {
   return __shfl_xor_sync(0xffffffffu, value, mask);
 }
 DEVICE float exp2_fast(float x) {
-  float result;  // without the care that exp2f takes of denormal results
+  float result;  // exp2f would spend instructions on denormal results
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
   return result;
 }
@@ -87,7 +89,7 @@ DEVICE int block_z() {
   return __builtin_amdgcn_workgroup_id_z();
 }
 DEVICE void block_sync() {
-  // Only LDS is shared between the threads of a block here, so only LDS is fenced: no cache is invalidated.
+  // The threads of a block share only LDS here, so only LDS is fenced and no cache is invalidated.
   __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup", "local");
   __builtin_amdgcn_s_barrier();
   __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup", "local");
@@ -124,15 +126,14 @@ DEVICE float exp_fast(float x) {
   return exp2_fast(x * 1.4426950408889634f);
 }
 
-// Sum and maximum over the lanes of a wave; every lane gets the result.
+// Sum over the lanes of a wave; every lane gets the result.
 DEVICE float wave_sum(float value) {
 #pragma unroll
   for (int mask = WAVE / 2; mask > 0; mask >>= 1) value += wave_xor(value, mask);
   return value;
 }
 
-// --- storage
-// ------------------------------------------------------------------------------------------------
+// --- elements as they are stored ---
 
 #if defined(ELEMENT_FP32)
 typedef float Element;
@@ -204,15 +205,15 @@ DEVICE Element to_element(float x) {
 #endif
 #endif
 
-// 16 bytes: what one thread moves at once. Elements are read and written through it, so AMD and CPU compilers
-// get -fno-strict-aliasing.
+// 16 bytes, a chunk: what one thread moves at once. Elements are read and written through this type, so AMD
+// and CPU compilers are told -fno-strict-aliasing.
 constexpr int CHUNK = 16 / (int)sizeof(Element);
 struct alignas(16) Bits128 {
   uint32 word[4];
 };
 
-// 16 bytes of device memory. A pointer that can be null has lost for AMD's compilers what memory it points
-// to, and is then read by a flat load, which also occupies and waits for the LDS.
+// Reads 16 bytes of device memory. AMD's compilers forget which memory a pointer that can be null points to,
+// and would read it by a flat load, which also occupies and waits for the LDS.
 DEVICE Bits128 read_global(const void* from) {
 #if defined(__AMDGCN__)
   typedef uint32 Words __attribute__((ext_vector_type(4)));
@@ -252,15 +253,14 @@ DEVICE void write_chunk(Element* to, const float* from) {
   *(Bits128*)to = bits;
 }
 
-// --- copies to shared memory that run while the block computes
-// ----------------------------------------------
+// --- asynchronous copies to shared memory (cp.async) ---
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
 #define ASYNC_COPY 1
 DEVICE uint32 shared_address(const void* pointer) {
   return (uint32)__cvta_generic_to_shared(pointer);
 }
-// Copies 16 bytes, or writes zeros where !valid. The L2 cache fetches 128: the neighbours are wanted soon.
+// Copies 16 bytes, or writes zeros where !valid. The L2 cache fetches 128, as the neighbours are wanted soon.
 DEVICE void copy_async(void* shared, const void* global, bool valid) {
   int bytes = valid ? 16 : 0;
   asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(shared_address(shared)),
@@ -278,10 +278,11 @@ DEVICE void copy_wait() {
 #define ASYNC_COPY 0
 #endif
 
-// Programmatic dependent launch, and nothing where the hardware has no such thing. Every kernel begins with
-// start_kernel, from which on the next kernel of the stream may occupy what this one leaves free; whatever
-// depends on the previous kernel (all that is not a weight) comes after wait_for_previous_kernel, which
-// returns when that one has ended and its results can be seen.
+// --- programmatic dependent launch; nothing where the hardware has no such thing ---
+// Every kernel begins with start_kernel, after which the next kernel of the stream may occupy what this one
+// leaves free. All that depends on the previous kernel, which is all but the weights, comes after
+// wait_for_previous_kernel: it returns when that kernel has ended and its results can be seen.
+
 DEVICE void start_kernel() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");

@@ -1,17 +1,18 @@
-// What happens to whole rows between the matrix products, in one pass over memory:
+// The operations on whole rows between the matrix products, in one pass over memory:
 //   x = activation(input + bias + residual)     input is an element matrix, or (SPLIT) partial sums of `gemm`
 //   x = (x - mean) / sqrt(variance + epsilon) * gammas + betas            NORMALISE, biased variance
-//       PART: if not 0, the row is parts of so many elements, of which only the first PART_USED count
 //   x = x * multiply[square] + add[square]      GATE
-// All in float; the row stays in registers, so mean and variance are two exact passes that cost no memory.
+// All in float. The row stays in registers, so mean and variance are two exact passes that cost no memory.
+// PART: if not 0, the row consists of parts of PART elements; only the first PART_USED of each are normalised
+// over.
 //
 // input, residual, out: [rows][stride] elements, partials [splits][rows][stride]; stride is WIDTH rounded up
-// to a whole chunk. gammas, betas, bias: float [stride]; multiply, add: float [64][stride] by row % 64; zeros
-// behind WIDTH, which makes the padding of out zero (or an activation of zero).
+// to a whole chunk. gammas, betas, bias: float [stride]; multiply, add: float [64][stride] by row % 64. All
+// are zero behind WIDTH, which makes the padding of out zero (or an activation of zero).
 //
 // LANES threads own a row (a wave, or the whole block for wide rows); a block works on ROWS of them at once,
-// PASSES times. With several passes the next row is on its way while this one is reduced: with one row per
-// thread memory was idle during the reductions (1024 wide, 16384 rows: 24 us where the bytes take 16).
+// PASSES times. With several passes the next row is loaded while this one is reduced: with one row per thread
+// memory was idle during the reductions (1024 wide, 16384 rows: 24 us where the bytes take 16).
 // Grid: (rows / (ROWS * PASSES)).
 #include "activation.h"
 
@@ -25,7 +26,7 @@ DEVICE float row_total(float value, float* scratch) {
   value = wave_sum(value);
   if constexpr (WAVES > 1) {
     int wave = thread_index() / WAVE, first = thread_index() / LANES * WAVES;
-    block_sync();  // the scratch may still be read for the sum before
+    block_sync();  // the sum before may still be read from scratch
     if (thread_index() % WAVE == 0) scratch[wave] = value;
     block_sync();
     value = 0.0f;
@@ -39,7 +40,7 @@ DEVICE int column_of(int c) {
   return (thread_index() % LANES + c * LANES) * CHUNK;
 }
 
-// Elements of a row that mean and variance are taken over, and whether a column is one of them.
+// How many elements of a row count for its mean and variance, and whether a column is one of them.
 constexpr int COUNTED = PART ? WIDTH / PART * PART_USED : WIDTH;
 DEVICE bool counts(int column) {
   if constexpr (PART > 0) return column < WIDTH && column % PART < PART_USED;

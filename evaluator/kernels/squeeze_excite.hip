@@ -1,6 +1,7 @@
-// The end of a residual block with squeeze and excitation, one block per position:
-//   z = excite(squeeze(mean over the squares of y));  out = activation(sigmoid(z[c]) y + z[CHANNELS + c] +
-//   skip)
+// Squeeze and excitation at the end of a residual block, one block of threads per position:
+//   z = excite(squeeze(mean over the squares of y))
+//   out = activation(sigmoid(z[c]) y + z[CHANNELS + c] + skip)
+//
 // y, skip, out: [positions * 64][STRIDE] elements, CHANNELS of them used. squeeze: float [CHANNELS][HIDDEN]
 // and excite: float [HIDDEN][2 CHANNELS], both transposed so that neighbouring threads read neighbouring
 // weights. Grid: (positions), 256 threads. y is read twice; the second time it is in L2.
