@@ -132,6 +132,7 @@ def spend(tree: Tree, game: Game, clocks: dict[str, float], batch_seconds: float
     clock = Clock(int(1000 * clocks["white"]), int(1000 * clocks["black"]), INCREMENT_MS, INCREMENT_MS)
     task = SearchTask(game, game.legal_moves(), Limits(clock=clock), Options(), STARTED, Random(1))
     watch = LimitWatch(tree, task, SearchControl())
+    watch.set_deadlines()
     batch = Batch(8)
     now = STARTED
     while not watch.is_over(now, tree.root_info(), 0):
