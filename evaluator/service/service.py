@@ -101,7 +101,8 @@ class EvaluatorService:
         try:
             while not self._stopping:
                 self._sockets.wait(self._poll_timeout())
-                self._run_tasks()
+                while self._tasks:
+                    self._tasks.popleft()()
                 self._send_outbox()
                 self._receive()
                 self._dispatcher.announce()
@@ -202,8 +203,7 @@ class EvaluatorService:
             self._send(session.client, messages.Cancelled(message.id))
 
     def _hello(self, session: Session, message: messages.Hello) -> None:
-        common = set(message.versions) & set(SUPPORTED_VERSIONS)
-        if not common:
+        if not set(message.versions) & set(SUPPORTED_VERSIONS):
             ours = ", ".join(map(str, SUPPORTED_VERSIONS))
             raise UnsupportedVersion(
                 f"client speaks versions {list(message.versions)}, this evaluator {ours}: update one"
@@ -223,10 +223,8 @@ class EvaluatorService:
 
     def _status(self, session: Session, message: messages.Status) -> None:
         metrics, infos = self.metrics.status(self.state()), self._networks.infos()
-        self._send(
-            session.client,
-            messages.StatusReply(message.id, True, self._ready, self._draining, infos, metrics),
-        )
+        reply = messages.StatusReply(message.id, True, self._ready, self._draining, infos, metrics)
+        self._send(session.client, reply)
 
     def _load(self, session: Session, message: messages.Load) -> None:
         if self._draining:
@@ -296,10 +294,6 @@ class EvaluatorService:
                 if code:
                     self.metrics.error(code)
                 self._send_frames(client, frames)
-
-    def _run_tasks(self) -> None:
-        while self._tasks:
-            self._tasks.popleft()()
 
     # -- other threads ---------------------------------------------------------------------------------
 
