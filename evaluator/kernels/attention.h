@@ -1,14 +1,13 @@
 // Attention of one head over the 64 squares, by one block: out = softmax(q k^T + bias) v.
 //
-// source: the head's q in a board of rows `row_stride` apart; its k and v follow `width` and 2 * width
-// elements later. bias (BIAS): [64 queries][64 keys]. out: 64 rows `width` apart. DEPTH: of a head, a
-// multiple of 16.
+// source: the q of the head, 64 rows `row_stride` apart; k and v lie `width` and 2 * width elements behind q.
+// bias (BIAS): [64 queries][64 keys]. out: 64 rows `width` apart. DEPTH: of a head, a multiple of 16.
 //
-// Four waves compute: a wave owns 16 queries, whose 16 x 64 logits stay in its registers. All waves of the
-// block load. Shared memory: q, k, v [64][DEPTH + CHUNK] and the bias [64][64 + CHUNK], 24 KB in fp16 at
-// depth 32. SHARE_SPACE: where that does not fit (float storage), v comes into k's space after the logits,
-// and the weights of the keys into q's. SLICE: a divisor of DEPTH; if less than DEPTH, which takes
-// SHARE_SPACE, the depth is worked through in slices, for heads so deep that neither shared memory nor
+// Four waves compute: each has 16 queries, whose 16 x 64 logits stay in its registers. All waves of the block
+// load. Shared memory: q, k, v [64][DEPTH + CHUNK] and the bias [64][64 + CHUNK], 24 KB in fp16 at depth 32.
+// SHARE_SPACE: for where that does not fit (float storage). Once the logits are computed, v takes the space
+// of k, and the softmax weights take that of q. SLICE: a divisor of DEPTH. If it is less than DEPTH, which
+// needs SHARE_SPACE, the depth is worked through in slices: for heads so deep that neither shared memory nor
 // registers hold them.
 #pragma once
 #include "matrix.h"
@@ -18,10 +17,10 @@ constexpr int HEAD_STRIDE = SLICE + CHUNK;
 constexpr int LOGITS_STRIDE = 64 + CHUNK;
 constexpr int QUERIES_STRIDE = SHARE_SPACE && SLICE < 64 ? LOGITS_STRIDE : HEAD_STRIDE;
 
-template <int LOADING>
+template <int LOADERS>
 DEVICE void load_rows(Element* to, int stride, const Element* from, uint64 row_stride, int width) {
   int row_chunks = width / CHUNK;
-  for (int index = thread_index(); index < 64 * row_chunks; index += LOADING) {
+  for (int index = thread_index(); index < 64 * row_chunks; index += LOADERS) {
     int row = index / row_chunks, column = index % row_chunks * CHUNK;
 #if ASYNC_COPY
     copy_async(to + row * stride + column, from + row * row_stride + column, true);
@@ -30,7 +29,7 @@ DEVICE void load_rows(Element* to, int stride, const Element* from, uint64 row_s
 #endif
   }
 }
-DEVICE void rows_loaded() {
+DEVICE void wait_for_rows() {
 #if ASYNC_COPY
   copy_commit();
   copy_wait<0>();
@@ -41,8 +40,8 @@ DEVICE void rows_loaded() {
 template <int BLOCK_WAVES>
 DEVICE void attend(char* shared, const Element* source, int row_stride, int width, const Element* bias,
                    Element* out) {
-  constexpr int LOADING = BLOCK_WAVES * WAVE;
-  // The wave's first query. Waves beyond the fourth do the first one's work again, and write nothing.
+  constexpr int LOADERS = BLOCK_WAVES * WAVE;
+  // The first query of the wave. Waves beyond the fourth repeat the work of the first, and write nothing.
   const bool computes = BLOCK_WAVES == 4 || thread_index() < 4 * WAVE;
   const int first = computes ? thread_index() / WAVE * 16 : 0;
   Element* q = (Element*)shared;
@@ -63,15 +62,15 @@ DEVICE void attend(char* shared, const Element* source, int row_stride, int widt
   }
   for (int slice = 0; slice < DEPTH; slice += SLICE) {
     if (slice > 0) block_sync();
-    load_rows<LOADING>(q, QUERIES_STRIDE, source + slice, row_stride, SLICE);
-    load_rows<LOADING>(k, HEAD_STRIDE, source + width + slice, row_stride, SLICE);
+    load_rows<LOADERS>(q, QUERIES_STRIDE, source + slice, row_stride, SLICE);
+    load_rows<LOADERS>(k, HEAD_STRIDE, source + width + slice, row_stride, SLICE);
 #if !SHARE_SPACE
-    load_rows<LOADING>(v, HEAD_STRIDE, source + 2 * width, row_stride, SLICE);
+    load_rows<LOADERS>(v, HEAD_STRIDE, source + 2 * width, row_stride, SLICE);
 #if BIAS
-    load_rows<LOADING>(logits, LOGITS_STRIDE, bias, 64, 64);
+    load_rows<LOADERS>(logits, LOGITS_STRIDE, bias, 64, 64);
 #endif
 #endif
-    rows_loaded();
+    wait_for_rows();
 #if BIAS && !SHARE_SPACE
 #pragma unroll
     for (int j = 0; j < 4; j++)
@@ -86,7 +85,7 @@ DEVICE void attend(char* shared, const Element* source, int row_stride, int widt
   }
 #if SHARE_SPACE
   block_sync();
-  load_rows<LOADING>(v, HEAD_STRIDE, source + 2 * width, row_stride, SLICE);
+  load_rows<LOADERS>(v, HEAD_STRIDE, source + 2 * width, row_stride, SLICE);
 #endif
 
   float largest[ROW_SLOTS], sum[ROW_SLOTS];
@@ -118,7 +117,7 @@ DEVICE void attend(char* shared, const Element* source, int row_stride, int widt
       store_accumulator(logits + first * LOGITS_STRIDE + 16 * j, LOGITS_STRIDE, s[j]);
 #endif
 #if SHARE_SPACE
-  rows_loaded();
+  wait_for_rows();
 #elif !ACCUMULATOR_IS_A
   block_sync();
 #endif
@@ -126,8 +125,8 @@ DEVICE void attend(char* shared, const Element* source, int row_stride, int widt
   for (int slice = 0; slice < DEPTH; slice += SLICE) {
     if (slice > 0) {
       block_sync();
-      load_rows<LOADING>(v, HEAD_STRIDE, source + 2 * width + slice, row_stride, SLICE);
-      rows_loaded();
+      load_rows<LOADERS>(v, HEAD_STRIDE, source + 2 * width + slice, row_stride, SLICE);
+      wait_for_rows();
     }
     Accumulator o[SLICE / 16];
 #pragma unroll
@@ -144,7 +143,7 @@ DEVICE void attend(char* shared, const Element* source, int row_stride, int widt
         multiply(o[j], a, load_b_transposed(v + key * HEAD_STRIDE + j * 16, HEAD_STRIDE));
     }
 
-    // q's rows (k's, where the weights of the keys lie in q's) are read by nobody any more.
+    // The result takes the space of q, or that of k where the softmax weights lie in that of q.
     block_sync();
     Element* result = SHARE_SPACE ? k : q;
 #pragma unroll
@@ -154,7 +153,7 @@ DEVICE void attend(char* shared, const Element* source, int row_stride, int widt
       if (computes) store_accumulator(result + first * HEAD_STRIDE + 16 * j, HEAD_STRIDE, o[j]);
     }
     block_sync();
-    for (int index = thread_index(); index < 64 * (SLICE / CHUNK); index += LOADING) {
+    for (int index = thread_index(); index < 64 * (SLICE / CHUNK); index += LOADERS) {
       int row = index / (SLICE / CHUNK), column = index % (SLICE / CHUNK) * CHUNK;
       copy_chunk(out + (uint64)row * width + slice + column, result + row * HEAD_STRIDE + column);
     }

@@ -4,9 +4,9 @@
 // with zeros to DEPTH (a multiple of 16); 1/sqrt(depth) is in the weights of q. bias (BIAS): the smolgen
 // logits [positions][heads][64 queries][64 keys]. out: [positions * 64][heads * DEPTH].
 //
-// Grid: (heads, positions), 4 waves. In fp16 at depth 32 nine blocks share a multiprocessor of 228 KB: the
-// kernel is bound by moving qkv, bias and out once (BT4, batch 256: 0.2 GB, 47 us at 4.3 TB/s), and many
-// blocks in flight are what keeps memory busy.
+// Grid: (heads, positions), 4 waves. In fp16 at depth 32 nine blocks share a multiprocessor of 228 KB. The
+// kernel is bound by moving qkv, bias and out once (BT4, batch 256: 0.2 GB, 47 us at 4.3 TB/s), and it takes
+// many blocks in flight to keep memory busy.
 #include "attention.h"
 
 constexpr int THREADS = 4 * WAVE;

@@ -1,25 +1,27 @@
-// Matrix product with a fused end: out[m][n] = activation(sum over k of a[m][k] b[n][k] + bias + residual).
+// Matrix product with a fused epilogue:
+//   out[m][n] = activation(sum over k of a[m][k] b[n][k] + bias + residual)
 //
 // a: activations, row stride lda. b: weights [n][k], as the network file has them. n and k are multiples of
-// CHUNK. CONVOLUTION: a is [m][channels] with m = position * 64 + square, k = tap * channels + channel, and a
-// 3x3 convolution with zero padding is computed as this same product, the neighbours being picked up while
-// loading. bias: float [n], or [64][n] by square (BIAS_BY_SQUARE), or null. RESIDUAL: an element matrix like
-// out. SPLIT: block z sums only its share of the steps along k and leaves float partial sums [z][m][n], which
-// `rows` adds up: the way to occupy the chip when m and n are small.
+// CHUNK. CONVOLUTION: a 3x3 convolution with zero padding as an implicit product: a is [m][channels] with m =
+// position * 64 + square, k = tap * channels + channel, and the loads pick up the neighbours. bias: float
+// [n], or [64][n] by square (BIAS_BY_SQUARE), or null. RESIDUAL: an element matrix like out. SPLIT: split-K:
+// block z sums only split_steps of the steps along k and leaves float partial sums [z][m][n], which `rows`
+// adds up, to occupy the chip when m and n are small.
 //
-// WARPS_K: groups of waves that share the steps of 16 along k and add up their sums at the end. With few rows
-// a wave has too little to do in each step to hide its latency; several groups of them do.
+// WARPS_K: sliced-K: groups of waves share the steps of 16 along k and add up their accumulators at the end.
+// With few rows one group of waves has too little to do in a step to hide its latency.
 //
-// PACKED: bits of a weight, 8 or 4, where b holds codes and `scales` what they are multiplied by (packed.h);
-// 0 where it holds elements. Codes travel and lie in shared memory as they are.
+// PACKED: the bits of a weight, 8 or 4, where b holds codes and `scales` their factors (packed.h); 0 where b
+// holds elements. Codes are copied to shared memory as they are.
 //
 // SEGMENT: row m of a is a whole board: the SEGMENT elements from column `channels` on of each of its 64
 // rows.
 //
 // Grid: (n / BLOCK_N, m / BLOCK_M, splits). WARPS_M x WARPS_N waves each own a (BLOCK_M / WARPS_M) x (BLOCK_N
-// / WARPS_N) part of the tile. K advances by BLOCK_K through STAGES buffers in shared memory: asynchronous
-// copies where the hardware has them (three tiles ahead hide the latency of HBM), else one tile ahead through
-// registers. A row in shared memory is padded by one chunk: 8 rows then fall into different banks.
+// / WARPS_N) part of the tile. K advances by BLOCK_K through STAGES buffers in shared memory, filled by
+// asynchronous copies where the hardware has them (three tiles ahead hide the latency of HBM), else one tile
+// ahead through registers. A row in shared memory is padded by one chunk, so that 8 rows fall into different
+// banks.
 #include "activation.h"
 #include "matrix.h"
 #if PACKED
@@ -33,23 +35,23 @@
 
 constexpr int THREADS = WARPS_M * WARPS_N * WARPS_K * WAVE;
 constexpr int STRIDE = BLOCK_K + CHUNK;
-constexpr int TILE_A = BLOCK_M * STRIDE * (int)sizeof(Element);  // tiles in bytes
+constexpr int TILE_A_BYTES = BLOCK_M * STRIDE * (int)sizeof(Element);
 constexpr int ROW_CHUNKS = BLOCK_K / CHUNK;
 constexpr int CHUNKS_A = (BLOCK_M * ROW_CHUNKS + THREADS - 1) / THREADS;
 constexpr int CHUNK_B = 128 / (PACKED ? PACKED : 8 * (int)sizeof(Element));  // weights in 16 bytes
 constexpr int ROW_CHUNKS_B = BLOCK_K / CHUNK_B;
 constexpr int STRIDE_B = 16 * (ROW_CHUNKS_B + 1);
-constexpr int TILE_B = BLOCK_N * STRIDE_B;
+constexpr int TILE_B_BYTES = BLOCK_N * STRIDE_B;
 constexpr int CHUNKS_B = (BLOCK_N * ROW_CHUNKS_B + THREADS - 1) / THREADS;
 #if PACKED == 4
 constexpr int ROW_CHUNKS_SCALES = BLOCK_N / CHUNK;
 constexpr int CHUNKS_SCALES = BLOCK_K / PACKED_GROUP * ROW_CHUNKS_SCALES;  // at most one for each thread
-constexpr int TILE_SCALES = 16 * CHUNKS_SCALES;
+constexpr int TILE_SCALES_BYTES = 16 * CHUNKS_SCALES;
 static_assert(CHUNKS_SCALES <= THREADS, "a thread copies one chunk of scales");
 #else
-constexpr int TILE_SCALES = 0;
+constexpr int TILE_SCALES_BYTES = 0;
 #endif
-constexpr int STAGE = TILE_A + TILE_B + TILE_SCALES;
+constexpr int STAGE_BYTES = TILE_A_BYTES + TILE_B_BYTES + TILE_SCALES_BYTES;
 constexpr int TILES_M = BLOCK_M / WARPS_M / 16;
 constexpr int TILES_N = BLOCK_N / WARPS_N / 16;
 constexpr int OUT_STRIDE = BLOCK_N + CHUNK;
@@ -61,7 +63,7 @@ struct Problem {
   int m, n, k, lda, channels;
 };
 
-// Where chunk (row, k) of A lies; null where it is zero.
+// Where the chunk (row, k) of a lies in memory; null where it is zero.
 DEVICE const Element* source_a(const Problem& p, int row, int k) {
   if (row >= p.m || k >= p.k) return nullptr;
 #if CONVOLUTION
@@ -107,17 +109,18 @@ DEVICE void load_tile_b(const Problem& p, char* tile, int n0, int k0) {
     int index = thread_index() + i * THREADS, row = index / ROW_CHUNKS_B, chunk = index % ROW_CHUNKS_B;
     if (BLOCK_N * ROW_CHUNKS_B % THREADS && row >= BLOCK_N) break;
     const char* from = source_b(p, n0 + row, k0 + chunk * CHUNK_B);
-    copy_async(tile + TILE_A + row * STRIDE_B + chunk * 16, from ? from : p.b, from != nullptr);
+    copy_async(tile + TILE_A_BYTES + row * STRIDE_B + chunk * 16, from ? from : p.b, from != nullptr);
   }
 #if PACKED == 4
   if (thread_index() < CHUNKS_SCALES) {
     const Element* from = source_scales(p, n0, k0);
-    copy_async(tile + TILE_A + TILE_B + thread_index() * 16, from ? from : p.scales, from != nullptr);
+    copy_async(tile + TILE_A_BYTES + TILE_B_BYTES + thread_index() * 16, from ? from : p.scales,
+               from != nullptr);
   }
 #endif
 }
 #else
-struct Staged {
+struct StagedChunks {
   Bits128 a[CHUNKS_A], b[CHUNKS_B];
 #if PACKED == 4
   Bits128 scales;
@@ -126,7 +129,7 @@ struct Staged {
 DEVICE Bits128 read_or_zero(const void* from) {
   return from ? read_global(from) : Bits128{{0, 0, 0, 0}};
 }
-DEVICE void fetch_tile(const Problem& p, Staged& staged, int m0, int n0, int k0) {
+DEVICE void fetch_tile(const Problem& p, StagedChunks& staged, int m0, int n0, int k0) {
 #pragma unroll
   for (int i = 0; i < CHUNKS_A; i++) {
     int index = thread_index() + i * THREADS, row = index / ROW_CHUNKS, column = index % ROW_CHUNKS * CHUNK;
@@ -141,7 +144,7 @@ DEVICE void fetch_tile(const Problem& p, Staged& staged, int m0, int n0, int k0)
   staged.scales = read_or_zero(thread_index() < CHUNKS_SCALES ? source_scales(p, n0, k0) : nullptr);
 #endif
 }
-DEVICE void store_tile(const Staged& staged, char* tile) {
+DEVICE void store_tile(const StagedChunks& staged, char* tile) {
 #pragma unroll
   for (int i = 0; i < CHUNKS_A; i++) {
     int index = thread_index() + i * THREADS, row = index / ROW_CHUNKS, column = index % ROW_CHUNKS * CHUNK;
@@ -150,19 +153,21 @@ DEVICE void store_tile(const Staged& staged, char* tile) {
 #pragma unroll
   for (int i = 0; i < CHUNKS_B; i++) {
     int index = thread_index() + i * THREADS, row = index / ROW_CHUNKS_B, chunk = index % ROW_CHUNKS_B;
-    if (row < BLOCK_N) *(Bits128*)(tile + TILE_A + row * STRIDE_B + chunk * 16) = staged.b[i];
+    if (row < BLOCK_N) *(Bits128*)(tile + TILE_A_BYTES + row * STRIDE_B + chunk * 16) = staged.b[i];
   }
 #if PACKED == 4
-  if (thread_index() < CHUNKS_SCALES) ((Bits128*)(tile + TILE_A + TILE_B))[thread_index()] = staged.scales;
+  if (thread_index() < CHUNKS_SCALES)
+    ((Bits128*)(tile + TILE_A_BYTES + TILE_B_BYTES))[thread_index()] = staged.scales;
 #endif
 }
 #endif
 
-// The fragment of 16 weights along k, from k on, of the 16 columns from `column` on.
+// The fragment of b with 16 weights from k on, of the 16 columns from `column` on.
 DEVICE FragmentB fragment_b(const char* tile, int column, int k) {
-  const char* rows = tile + TILE_A + column * STRIDE_B;
+  const char* rows = tile + TILE_A_BYTES + column * STRIDE_B;
 #if PACKED
-  const Element* scales = (const Element*)(tile + TILE_A + TILE_B) + k / PACKED_GROUP * BLOCK_N + column;
+  const Element* scales =
+      (const Element*)(tile + TILE_A_BYTES + TILE_B_BYTES) + k / PACKED_GROUP * BLOCK_N + column;
   return load_packed_b(rows + k * PACKED / 8, STRIDE_B, scales);
 #else
   return load_b((const Element*)rows + k, STRIDE);
@@ -189,7 +194,7 @@ DEVICE void multiply_tile(Accumulator (&c)[TILES_M][TILES_N], const char* tile, 
 
 KERNEL(gemm, THREADS)
 (const Element* a, const char* b, const void* scales, const float* bias, const Element* residual,
- Element* out, float* partials, int m, int n, int k, int lda, int ldo, int channels, int share) {
+ Element* out, float* partials, int m, int n, int k, int lda, int ldo, int channels, int split_steps) {
   DYNAMIC_SHARED(shared);
   const Problem problem = {a, b, (const Element*)scales, m, n, k, lda, channels};
   const int wave = thread_index() / WAVE, warp_n = wave % WARPS_N, warp_m = wave / WARPS_N % WARPS_M;
@@ -204,19 +209,19 @@ KERNEL(gemm, THREADS)
 
   int first = 0, steps = (k + BLOCK_K - 1) / BLOCK_K;
 #if SPLIT
-  first = block_z() * share;
-  steps = steps - first < share ? steps - first : share;
+  first = block_z() * split_steps;
+  steps = steps - first < split_steps ? steps - first : split_steps;
 #endif
   start_kernel();
 #if ASYNC_COPY
-  // Weights depend on no other kernel: the first of them are on their way before the previous one has ended.
+  // Weights depend on no other kernel: loads of the first tiles begin before the previous kernel has ended.
 #pragma unroll
   for (int stage = 0; stage < STAGES - 1; stage++)
-    if (stage < steps) load_tile_b(problem, shared + stage * STAGE, n0, (first + stage) * BLOCK_K);
+    if (stage < steps) load_tile_b(problem, shared + stage * STAGE_BYTES, n0, (first + stage) * BLOCK_K);
   wait_for_previous_kernel();
 #pragma unroll
   for (int stage = 0; stage < STAGES - 1; stage++) {
-    if (stage < steps) load_tile_a(problem, shared + stage * STAGE, m0, (first + stage) * BLOCK_K);
+    if (stage < steps) load_tile_a(problem, shared + stage * STAGE_BYTES, m0, (first + stage) * BLOCK_K);
     copy_commit();
   }
   for (int step = 0; step < steps; step++) {
@@ -224,17 +229,17 @@ KERNEL(gemm, THREADS)
     block_sync();
     int ahead = step + STAGES - 1;
     if (ahead < steps) {
-      char* tile = shared + ahead % STAGES * STAGE;
+      char* tile = shared + ahead % STAGES * STAGE_BYTES;
       load_tile_a(problem, tile, m0, (first + ahead) * BLOCK_K);
       load_tile_b(problem, tile, n0, (first + ahead) * BLOCK_K);
     }
     copy_commit();
-    multiply_tile(c, shared + step % STAGES * STAGE, warp_m, warp_n, warp_k);
+    multiply_tile(c, shared + step % STAGES * STAGE_BYTES, warp_m, warp_n, warp_k);
   }
   copy_wait<0>();
 #else
   wait_for_previous_kernel();
-  Staged staged;
+  StagedChunks staged;
   if (steps > 0) {
     fetch_tile(problem, staged, m0, n0, first * BLOCK_K);
     store_tile(staged, shared);
@@ -242,14 +247,14 @@ KERNEL(gemm, THREADS)
   for (int step = 0; step < steps; step++) {
     block_sync();
     if (step + 1 < steps) fetch_tile(problem, staged, m0, n0, (first + step + 1) * BLOCK_K);
-    multiply_tile(c, shared + step % 2 * STAGE, warp_m, warp_n, warp_k);
-    if (step + 1 < steps) store_tile(staged, shared + (step + 1) % 2 * STAGE);
+    multiply_tile(c, shared + step % 2 * STAGE_BYTES, warp_m, warp_n, warp_k);
+    if (step + 1 < steps) store_tile(staged, shared + (step + 1) % 2 * STAGE_BYTES);
   }
 #endif
   block_sync();
 
 #if WARPS_K > 1
-  // Every wave but those of the first group along k hands its sums over.
+  // The waves of all groups along k but the first pass their accumulators through shared memory to the first.
   constexpr int SUMS = TILES_M * TILES_N * ACCUMULATORS * WAVE;
   float* sums = (float*)shared + wave % (WARPS_M * WARPS_N) * SUMS + lane_index();
 #pragma unroll
@@ -272,7 +277,7 @@ KERNEL(gemm, THREADS)
 #endif
 
   Element* tiles = (Element*)shared;
-  // The tile goes through shared memory so that its rows come and leave in whole chunks.
+  // The tile goes through shared memory so that its rows are read and written in whole chunks.
 #if RESIDUAL
   for (int index = thread_index(); index < BLOCK_M * (BLOCK_N / CHUNK); index += THREADS) {
     int row = index / (BLOCK_N / CHUNK), column = index % (BLOCK_N / CHUNK) * CHUNK;

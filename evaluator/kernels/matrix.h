@@ -1,14 +1,16 @@
-// A 16 x 16 x 16 matrix product by one wave, on whatever matrix unit the target has:
-//   mma.sync (sm_80 and newer), WMMA (gfx11 and gfx12), MFMA (gfx90a, gfx942), plain FMA elsewhere
-//   and always for float storage. c[row][column] += sum over k of a[row][k] b[column][k], sums in float.
-// A and B come from shared memory, each row 16-byte aligned, and load_accumulator and store_accumulator move
-// c from and to such a tile of elements. Which elements of c a lane holds depends on the unit: element i is
-// at (accumulator_row(i), accumulator_column(i)). A lane's elements lie in ROW_SLOTS rows, row_slot(i) names
-// the one of element i, and row_sum / row_max combine a row over the lanes that share it.
+// A 16 x 16 x 16 matrix product by one wave, on the matrix unit of the target:
+//   mma.sync (sm_80 and newer), WMMA (gfx11 and gfx12), MFMA (gfx90a, gfx942);
+//   plain FMA on other targets, and always for float storage.
+//
+// c[row][column] += sum over k of a[row][k] b[column][k], accumulated in float. Fragments of a and b come
+// from shared memory, where each row is 16-byte aligned; load_accumulator and store_accumulator move c from
+// and to such a tile of elements. Which elements of c a lane holds depends on the unit: element i is at
+// (accumulator_row(i), accumulator_column(i)). The elements of a lane lie in ROW_SLOTS rows; element i is in
+// that of row_slot(i), and row_sum and row_max combine a row over the lanes that share it.
 #pragma once
 #include "portable.h"
 
-// MATRIX_GENERIC: the host knows of no matrix unit, and none is to be used.
+// MATRIX_GENERIC: the host knows of no matrix unit on the target, so none is used.
 #if defined(ELEMENT_FP32) || defined(MATRIX_GENERIC)
 #define MATRIX_FMA 1
 #elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
@@ -23,8 +25,8 @@
 #define MATRIX_FMA 1
 #endif
 
-// Before a loop over products along k. Plain arithmetic has so much work in one of them that several at once
-// only cost registers.
+// Goes before a loop over products along k. One product in plain arithmetic is so much work that several at
+// once only cost registers.
 #if defined(MATRIX_FMA)
 #define UNROLL_PRODUCTS _Pragma("unroll 1")
 #undef BLOCKS_PER_MULTIPROCESSOR
@@ -115,7 +117,7 @@ DEVICE void multiply(Accumulator& c, const FragmentA& a, const FragmentB& b) {
                    "r"(b.word[2 * half + 1]));
   }
 }
-// The accumulator's layout is that of A: a product can go into the next one without leaving the registers.
+// The accumulator has the layout of a: a product can be an operand of the next one without leaving registers.
 #define ACCUMULATOR_IS_A 1
 DEVICE uint32 pack_pair(float low, float high) {
   uint32 pair;
@@ -157,7 +159,7 @@ DEVICE FragmentA fragment_of(const Accumulator& c) {
 }
 
 #elif defined(MATRIX_FMA)
-// Lane l holds column l % 16; its rows are WAVE / 16 apart. Fragments are where the tile lies.
+// Lane l holds column l % 16; its rows are WAVE / 16 apart. A fragment of a is just the address of its tile.
 constexpr int ACCUMULATORS = 256 / WAVE;
 constexpr int ROW_SLOTS = ACCUMULATORS;
 struct FragmentA {
@@ -290,10 +292,10 @@ DEVICE int accumulator_column(int) {
 DEVICE constexpr int row_slot(int i) {
   return i;
 }
-// The vector types want 32-byte alignment, rows in shared memory have 16 (8 for the four of MFMA).
+// The vector types are aligned to 32 bytes, rows in shared memory to 16 (to 8 for the four elements of MFMA).
 DEVICE Operand load_lanes(const Element* tile, int stride) {
-  typedef Operand Loose __attribute__((aligned(K_SPAN == 4 ? 8 : 16)));
-  return *(const Loose*)(tile + (lane_index() % 16) * stride + first_k());
+  typedef Operand Unaligned __attribute__((aligned(K_SPAN == 4 ? 8 : 16)));
+  return *(const Unaligned*)(tile + (lane_index() % 16) * stride + first_k());
 }
 DEVICE FragmentA load_a(const Element* tile, int stride) {
   return FragmentA{load_lanes(tile, stride)};
