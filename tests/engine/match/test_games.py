@@ -56,7 +56,9 @@ def test_comments_say_what_players_thought(tmp_path: Path) -> None:
     players = [engine("a", 20), program("b")]
     config = match(tmp_path, players, adjudication=SHORT, concurrency=2)
     play(config)
-    for game in replay(config.files.pgn):
+    games = replay(config.files.pgn)
+    assert len(games) == 2
+    for game in games:
         for node in game.mainline():
             if node.comment == "book":
                 continue

@@ -176,9 +176,9 @@ def test_a_program_that_does_not_answer_stop_is_ended_and_has_stalled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(program_module, "INTERRUPT_SECONDS", 0.3)
-    players = [program("good"), program("deaf", "deaf", ply=12)]
+    players = [program("good", base_ms=60_000), program("deaf", "deaf", ply=12)]
     config = match(
-        tmp_path, players, stall_seconds=0.3, concurrency=1, adjudication=Adjudication(max_moves=12)
+        tmp_path, players, stall_seconds=3.0, concurrency=1, adjudication=Adjudication(max_moves=12)
     )
     _, _, recorder = play(config)
     assert [record.reason for record in recorder.records] == [Reason.STALL] * 2

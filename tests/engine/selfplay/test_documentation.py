@@ -45,6 +45,8 @@ def test_the_options_in_the_table_exist() -> None:
 def test_the_settings_in_the_table_exist() -> None:
     section = TEXTS["self-play.md"].split("## What is played")[1].split("Exploration is the engine's")[0]
     keys = [row.split("|")[1] for row in section.splitlines() if row.startswith("| `")]
-    for key in (key for cell in keys for key in re.findall(r"`(\[?\w+\]?)`", cell)):
+    named = [key for cell in keys for key in re.findall(r"`(\[?\w+\]?)`", cell)]
+    assert len(named) >= 10
+    for key in named:
         document = {key.strip("[]"): {}} if key.startswith("[") else {key: getattr(SelfPlayConfig(), key)}
         selfplay_config(document, key)

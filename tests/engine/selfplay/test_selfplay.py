@@ -167,7 +167,9 @@ def test_lost_games_are_resigned_and_the_records_say_so(tmp_path: Path) -> None:
     resign = Resignation(percent=50.0, moves=1, earliest_move=3, playthrough=0.0)
     play(config(tmp_path / "run", games=4, resign=resign, openings=START, max_plies=1000))
     checked = check_folder(Folder(tmp_path / "run"), 4)
-    for number, entry in enumerate(sorted(journal(Folder(tmp_path / "run")), key=lambda e: str(e["number"]))):
+    entries = sorted(journal(Folder(tmp_path / "run")), key=lambda e: str(e["number"]))
+    assert len(entries) == 4
+    for number, entry in enumerate(entries):
         assert entry["reason"] == Reason.RESIGNATION
         assert entry["would_resign"] == ("white" if entry["result"] == "0-1" else "black")
         game = checked[number]

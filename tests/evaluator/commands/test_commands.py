@@ -86,6 +86,7 @@ def test_simulate_compares_the_policies_on_a_measured_curve(
     curve.write_text(json.dumps({"curve": points}))
     assert cli.main(["simulate", "--curve", str(curve), "--seconds", "0.2", "--json"]) == 0
     results = json.loads(capsys.readouterr().out)
+    assert results
     for outcomes in results.values():
         assert set(outcomes) == set(POLICIES)
         assert all(outcome["positions_per_second"] > 0 for outcome in outcomes.values())
