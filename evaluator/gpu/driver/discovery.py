@@ -23,7 +23,10 @@ _VENDORS = {
     ),
 }
 
-DEVICE_NODES = {"amd": ("/dev/kfd", "/dev/dxg"), "nvidia": ("/dev/nvidiactl", "/dev/dxg")}
+DEVICE_NODES: dict[str, tuple[str, ...]] = {
+    "amd": ("/dev/kfd", "/dev/dxg"),
+    "nvidia": ("/dev/nvidiactl", "/dev/dxg"),
+}
 """By vendor, on Linux: files of which its driver makes at least one; dxg is that of Windows, under WSL."""
 
 

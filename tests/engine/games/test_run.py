@@ -123,7 +123,6 @@ def play(
     time_limit_s: float = 0.0,
 ) -> tuple[RunEnding, RunState]:
     state = RunState()
-
     job: Any = None
     run = GameRun(state, ledger, view or View(), time_limit_s=time_limit_s)
     ending = asyncio.run(run.play(making(games), job, numbers, concurrency=concurrency, most=most))

@@ -132,9 +132,9 @@ def machine(runtime: Runtime, kernel_cache: Path, monkeypatch: pytest.MonkeyPatc
     """The runtime in this process, on a machine with a driver."""
     monkeypatch.setitem(discovery.DEVICE_NODES, "amd", AMD_NODES)
     monkeypatch.setenv("XDG_CACHE_HOME", str(kernel_cache.parent / "cache"))
-    gpu.found_devices.cache_clear()
+    discovery.found_devices.cache_clear()
     yield runtime
-    gpu.found_devices.cache_clear()
+    discovery.found_devices.cache_clear()
 
 
 def test_tune_shows_a_table(
@@ -162,7 +162,7 @@ def test_tune_shows_a_table(
 def serving(network_file: Path) -> Iterator[tuple[EvaluatorService, EvaluatorClient]]:
     loader = Loader((BACKEND,), calibration_s=0.01, cache=False)
     ready = threading.Event()
-    network = NetworkToLoad(network_file)
+    network = NetworkToLoad(str(network_file))
     service = EvaluatorService(loader, [network], on_ready=lambda infos: ready.set())
     address = service.bind("tcp://127.0.0.1:0")
     thread = threading.Thread(target=service.run)

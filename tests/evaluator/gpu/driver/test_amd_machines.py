@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -10,11 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evaluator.backends import BackendError, gpu, open_backend
+from evaluator.backends import BackendError, open_backend
 from evaluator.backends.probe import probe_batch
 from evaluator.backends.reference import ReferenceBackend
 from evaluator.gpu.driver import discovery
-from evaluator.gpu.driver.discovery import discover
+from evaluator.gpu.driver.discovery import discover, found_devices
+from evaluator.gpu.run.buckets import BUCKETS, INTEGRATED_MAX_BATCH, usual_buckets
 from evaluator.gpu.run.in_flight import DIRECT_POSITIONS
 from evaluator.network.random_network import NetworkShape, random_network
 from tests.evaluator.gpu.fibers import open_again, open_on_fibers
@@ -37,9 +39,9 @@ def machine(runtime: Runtime, kernel_cache: Path, monkeypatch: pytest.MonkeyPatc
     """The runtime on a machine with a driver, so that devices are discovered."""
     monkeypatch.setitem(discovery.DEVICE_NODES, "amd", AMD_NODES)
     monkeypatch.setenv("XDG_CACHE_HOME", str(kernel_cache.parent / "cache"))
-    gpu.found_devices.cache_clear()
+    found_devices.cache_clear()
     yield runtime
-    gpu.found_devices.cache_clear()
+    found_devices.cache_clear()
 
 
 def test_two_kinds_of_gpus_work_side_by_side_from_one_cache(
@@ -82,10 +84,10 @@ def test_an_integrated_gpu_works_in_the_cpus_memory(
 def test_the_batches_of_an_integrated_gpu_start_small(machine: Runtime) -> None:
     machine.reset("gfx1151,integrated=1;gfx1100")
     integrated, discrete = discover().devices
-    assert gpu.usual_buckets(integrated)[:4] == (1, 2, 4, 8)
-    assert gpu.usual_buckets(integrated)[-1] == gpu.INTEGRATED_MAX_BATCH
-    assert gpu.usual_buckets(discrete)[-1] == gpu.BUCKETS[-1]
-    assert gpu.usual_buckets(integrated, 512)[-1] == 512
+    assert usual_buckets(integrated)[:4] == (1, 2, 4, 8)
+    assert usual_buckets(integrated)[-1] == INTEGRATED_MAX_BATCH
+    assert usual_buckets(discrete)[-1] == BUCKETS[-1]
+    assert usual_buckets(integrated, 512)[-1] == 512
 
 
 def test_an_unknown_gpu_gets_the_generic_kernels_and_says_so(
@@ -98,7 +100,7 @@ def test_an_unknown_gpu_gets_the_generic_kernels_and_says_so(
 
 def test_a_backend_is_opened_by_its_devices_name(machine: Runtime, network: Any) -> None:
     machine.reset("gfx1100,name=First;gfx906,name=Second")
-    options = {"precision": "fp32", "deterministic": True, "buckets": "4"}
+    options: dict[str, Any] = {"precision": "fp32", "deterministic": True, "buckets": "4"}
     with open_backend("gpu", network, device="amd:1", **options) as backend:
         assert backend.device.startswith("Second (gfx906, fp32, HIP 7.15)")
     with pytest.raises(BackendError, match=r"there are: amd:0 \(First\), amd:1 \(Second\)"):
@@ -120,7 +122,7 @@ def test_a_driver_that_may_not_be_used_is_named(monkeypatch: pytest.MonkeyPatch,
     node = tmp_path / "kfd"
     node.touch()
     monkeypatch.setitem(discovery.DEVICE_NODES, "amd", (str(node),))
-    monkeypatch.setattr(discovery.os, "access", lambda *_: False)  # tests may run as root, whom nobody stops
+    monkeypatch.setattr(os, "access", lambda *_: False)  # tests may run as root, whom nobody stops
     assert f"no permission for {node}" in discover().problems["amd"]
 
 
@@ -129,7 +131,7 @@ def test_whatever_is_wrong_with_a_gpu_the_cpu_is_used(machine: Runtime, network:
     with open_backend("auto", network) as backend:
         assert backend.name == "onnx"
     machine.fail("hipGetDeviceProperties", 999, times=1000)
-    gpu.found_devices.cache_clear()
+    found_devices.cache_clear()
     with open_backend("auto", network) as backend:
         assert backend.name == "onnx"
     assert "hipGetDeviceProperties" in discover().problems["amd"]

@@ -205,7 +205,7 @@ def activate(x: NDArray[np.float64], activation: Activation) -> NDArray[np.float
         case Activation.MISH:
             return x * np.tanh(np.log1p(np.exp(x)))
         case Activation.SWISH:
-            return x / (1 + np.exp(-x))
+            return x * (1 / (1 + np.exp(-x)))
         case Activation.SELU:
             return 1.0507009873554805 * np.where(x > 0, x, 1.6732632423543772 * np.expm1(np.minimum(x, 0)))
         case Activation.TANH:

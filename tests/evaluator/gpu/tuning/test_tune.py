@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import platformdirs
 import pytest
 from rich.console import Console
 
@@ -22,7 +23,6 @@ from evaluator.gpu.driver.target import Precision, amd_target, nvidia_target
 from evaluator.gpu.plan.needs import Needs
 from evaluator.gpu.plan.program import Program
 from evaluator.gpu.plan.tiles import Choice, candidates, model_chooser
-from evaluator.gpu.tuning import cache
 from evaluator.gpu.tuning.bench import Bench, Errors
 from evaluator.gpu.tuning.cache import Measured
 from evaluator.gpu.tuning.samples import Samples
@@ -46,7 +46,7 @@ def tuner(device: Device, kernel_cache: Path, **arguments: Any) -> Tuner:
 def test_what_disagrees_is_dropped_and_what_is_known_is_not_measured_again(
     device: Device, kernel_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cache.platformdirs, "user_cache_dir", lambda *_: str(tmp_path))
+    monkeypatch.setattr(platformdirs, "user_cache_dir", lambda *_: str(tmp_path))
     honest = Bench.errors
 
     def errors(bench: Bench, choice: Choice) -> Errors:
@@ -69,7 +69,7 @@ def test_what_disagrees_is_dropped_and_what_is_known_is_not_measured_again(
 def test_as_soon_as_one_is_not_known_all_that_are_needed_are_measured(
     device: Device, kernel_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cache.platformdirs, "user_cache_dir", lambda *_: str(tmp_path))
+    monkeypatch.setattr(platformdirs, "user_cache_dir", lambda *_: str(tmp_path))
     other = Product(8, 16, 32, Activation.NONE)
     first = tuner(device, kernel_cache)
     first.expect(lambda: Needs((PRODUCT, other)))
@@ -107,7 +107,8 @@ def test_what_is_close_to_the_best_of_a_long_product_is_measured_again_in_turns(
 ) -> None:
     looks = iter(range(100, 200, 4))
     monkeypatch.setattr(Bench, "microseconds", lambda bench, choice: float(next(looks)))
-    honest, close = Bench.in_turns, []
+    honest = Bench.in_turns
+    close: list[Choice] = []
 
     def in_turns(bench: Bench, choices: Sequence[Choice], about_us: float) -> list[float]:
         assert len(honest(bench, choices, about_us)) == len(choices)
@@ -175,7 +176,7 @@ def test_our_kernel_agrees_with_the_reference_on_the_host(
 def test_a_damaged_cache_is_measured_again(
     device: Device, kernel_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cache.platformdirs, "user_cache_dir", lambda *_: str(tmp_path))
+    monkeypatch.setattr(platformdirs, "user_cache_dir", lambda *_: str(tmp_path))
     first = tuner(device, kernel_cache)
     first.choose(PRODUCT)
     first.save()

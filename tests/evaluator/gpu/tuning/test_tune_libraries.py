@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import platformdirs
 import pytest
 
 from evaluator.backends.gpu import GpuBackend
@@ -20,7 +21,7 @@ from evaluator.gpu.driver.device import Device
 from evaluator.gpu.driver.target import Precision
 from evaluator.gpu.plan.program import LibraryStep
 from evaluator.gpu.plan.tiles import Choice
-from evaluator.gpu.tuning import cache, tune
+from evaluator.gpu.tuning import tune
 from evaluator.gpu.tuning.bench import Bench
 from evaluator.gpu.tuning.cache import Measured
 from evaluator.gpu.tuning.samples import Samples
@@ -174,7 +175,7 @@ def test_a_choice_of_a_library_survives_the_cache(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(cache.platformdirs, "user_cache_dir", lambda *_: str(tmp_path))
+    monkeypatch.setattr(platformdirs, "user_cache_dir", lambda *_: str(tmp_path))
 
     def made() -> Tuner:
         compiler = Compiler(device, cache_folder=kernel_cache)
@@ -193,7 +194,7 @@ def test_a_choice_of_a_library_survives_the_cache(
 def test_two_processes_add_to_the_same_cache(
     device: Device, kernel_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cache.platformdirs, "user_cache_dir", lambda *_: str(tmp_path))
+    monkeypatch.setattr(platformdirs, "user_cache_dir", lambda *_: str(tmp_path))
     other = Product(8, 16, 32, Activation.NONE)
     compiler = Compiler(device, cache_folder=kernel_cache)
     both = [Tuner(device, compiler, Precision.FP32, ()) for _ in range(2)]
@@ -232,7 +233,7 @@ def test_a_whole_network_with_a_library_in_its_graphs(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(cache.platformdirs, "user_cache_dir", lambda *_: str(tmp_path))
+    monkeypatch.setattr(platformdirs, "user_cache_dir", lambda *_: str(tmp_path))
     times[fastest] = 0.1
     network = random_network(NETWORK)
     batch = probe_batch(2)
@@ -255,7 +256,7 @@ def test_a_backend_opens_with_what_is_left_when_a_library_stops_returning(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(cache.platformdirs, "user_cache_dir", lambda *_: str(tmp_path))
+    monkeypatch.setattr(platformdirs, "user_cache_dir", lambda *_: str(tmp_path))
     monkeypatch.setattr(tune, "CANDIDATE_S", 0.2)
     measure, products = Tuner.measure, []
 
