@@ -258,7 +258,7 @@ def curve_model(name_or_path: str, *, padded: bool = False) -> LatencyModel:
             ) from None
         except (ValueError, TypeError, KeyError, AttributeError):
             raise ValueError(f"{name_or_path}: not what `bench --json` prints") from None
-    return LatencyModel(points, max(points), points if padded else ())
+    return LatencyModel(points, max(points, default=0), points if padded else ())
 
 
 def _positions(count: int) -> PositionBatch:

@@ -102,16 +102,13 @@ def test_simulate_prints_a_table_and_draws(tmp_path: Path, capsys: pytest.Captur
 
 def test_a_curve_that_is_none_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     wrong = tmp_path / "wrong.json"
-    for text in (
-        "",
-        "[]",
-        "{}",
-        '{"curve": [{"batch": 1}]}',
-        '{"curve": []}',
-        '{"curve": [{"batch": 0, "ms": 1}]}',
-    ):
+    for text in ("", "[]", "{}", '{"curve": [{"batch": 1}]}'):
         wrong.write_text(text)
-        with pytest.raises(ValueError):
+        with pytest.raises(ValueError, match="not what `bench --json` prints"):
+            curve_model(str(wrong))
+    for text in ('{"curve": []}', '{"curve": [{"batch": 0, "ms": 1}]}'):
+        wrong.write_text(text)
+        with pytest.raises(ValueError, match="positive sizes"):
             curve_model(str(wrong))
     assert cli.main(["simulate", "--curve", "no-such-curve"]) == 2
     assert "h200-t82" in capsys.readouterr().err

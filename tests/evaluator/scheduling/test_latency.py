@@ -112,7 +112,7 @@ def test_one_outlier_hardly_counts() -> None:
 
 @pytest.mark.parametrize("points", [{}, {0: 1.0}, {1: 0.0}, {1: math.inf}, {1: math.nan}, {-1: 1.0}])
 def test_nonsense_is_no_curve(points: dict[int, float]) -> None:
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="positive sizes and finite positive milliseconds"):
         LatencyModel(points, 8)
 
 

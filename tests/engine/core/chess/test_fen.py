@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import chess
 import pytest
 from hypothesis import given, settings
@@ -69,9 +71,8 @@ REFUSED = [
 
 @pytest.mark.parametrize(("fen", "reason"), REFUSED)
 def test_refuses_with_a_reason(fen: str, reason: str) -> None:
-    with pytest.raises(ValueError) as refusal:
+    with pytest.raises(ValueError, match=re.escape(reason)):
         Game(fen)
-    assert reason in str(refusal.value)
 
 
 @pytest.mark.parametrize(
@@ -83,9 +84,8 @@ def test_refuses_with_a_reason(fen: str, reason: str) -> None:
     ],
 )
 def test_refuses_nonsense_castling_in_chess960(fen: str, reason: str) -> None:
-    with pytest.raises(ValueError) as refusal:
+    with pytest.raises(ValueError, match=re.escape(reason)):
         Game(fen, chess960=True)
-    assert reason in str(refusal.value)
 
 
 @pytest.mark.parametrize(

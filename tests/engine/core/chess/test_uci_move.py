@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import chess
 import pytest
 from hypothesis import given, settings
@@ -40,9 +42,8 @@ PROMOTION = "8/P6k/8/8/8/8/8/K7 w - - 0 1"
 )
 def test_refuses_with_a_reason(fen: str, move: str, reason: str) -> None:
     game = Game(fen)
-    with pytest.raises(ValueError) as refusal:
+    with pytest.raises(ValueError, match=re.escape(reason)):
         game.push_uci(move)
-    assert reason in str(refusal.value)
     assert game.moves() == []
     assert game.fen() == fen
 

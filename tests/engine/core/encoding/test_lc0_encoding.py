@@ -174,7 +174,16 @@ def test_refuses_unknown_formats_and_fills(input_format: int, fill: str, reason:
         encode([Game()], input_format, fill)
 
 
-@pytest.mark.parametrize(("index", "transform"), [(-1, 0), (1858, 0), (0, 8), (0, -1), (0, 0)])
-def test_refuses_policy_entries_that_are_no_move(index: int, transform: int) -> None:
-    with pytest.raises(ValueError):
+@pytest.mark.parametrize(
+    ("index", "transform", "reason"),
+    [
+        (-1, 0, "policy index -1 is not from 0 to 1857"),
+        (1858, 0, "policy index 1858 is not from 0 to 1857"),
+        (0, 8, "transform 8 is not from 0 to 7"),
+        (0, -1, "transform -1 is not from 0 to 7"),
+        (0, 0, "policy index 0 is no legal move"),
+    ],
+)
+def test_refuses_policy_entries_that_are_no_move(index: int, transform: int, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
         policy_move(Game(), index, transform)
