@@ -1,9 +1,9 @@
-// Layer norms on the way into a product: of vectors, by statistics that the product before has left, and of
-// single rows, of which the product makes its own; see persistent_tile.h.
+// Layer norms of the inputs of a product: of vectors of several rows, by statistics that the previous product
+// has left, and of single rows, by statistics that the product itself computes; see persistent_tile.h.
 #pragma once
 #include "persistent_tile.h"
 
-// Mean and scale of the groups that the rows from m0 on belong to, put together from their parts.
+// Mean and scale of the vectors that the rows from m0 on belong to, combined from those of their parts.
 template <class P>
 DEVICE void combine_statistics(Block& block, const Operands& o, int m0) {
   constexpr int LENGTH = P::GROUP_ROWS * P::K;
@@ -11,10 +11,10 @@ DEVICE void combine_statistics(Block& block, const Operands& o, int m0) {
   const int last_row = m0 + P::BM < P::M ? m0 + P::BM - 1 : P::M - 1;
 #pragma unroll 1
   for (int group = m0 / P::GROUP_ROWS; group <= last_row / P::GROUP_ROWS; group++) {
-    constexpr int OWN = (P::PARTS + WAVE - 1) / WAVE;
-    float mean[OWN], count[OWN], sum = 0.0f, squares = 0.0f;
+    constexpr int PER_LANE = (P::PARTS + WAVE - 1) / WAVE;
+    float mean[PER_LANE], count[PER_LANE], sum = 0.0f, squares = 0.0f;
 #pragma unroll
-    for (int i = 0; i < OWN; i++) {
+    for (int i = 0; i < PER_LANE; i++) {
       const int part = lane + i * WAVE, left = LENGTH - part * P::PART_WIDTH;
       const bool inside = P::PARTS % WAVE == 0 || part < P::PARTS;
       const float* pair = o.statistics + (group * P::PARTS + part) * 2;
@@ -23,33 +23,33 @@ DEVICE void combine_statistics(Block& block, const Operands& o, int m0) {
       count[i] = !inside ? 0.0f : (float)(left < P::PART_WIDTH ? left : P::PART_WIDTH);
       sum += mean[i] * count[i];
     }
-    const float middle = wave_sum(sum) / LENGTH;
+    const float group_mean = wave_sum(sum) / LENGTH;
 #pragma unroll
-    for (int i = 0; i < OWN; i++) squares += (mean[i] - middle) * (mean[i] - middle) * count[i];
+    for (int i = 0; i < PER_LANE; i++) squares += (mean[i] - group_mean) * (mean[i] - group_mean) * count[i];
     squares = wave_sum(squares);
     if (lane == 0) {
-      common_of(block).mean[wave][group] = middle;
-      common_of(block).scale[wave][group] = reciprocal_sqrt(squares / LENGTH + o.epsilon);
+      common_shared(block).mean[wave][group] = group_mean;
+      common_shared(block).scale[wave][group] = reciprocal_sqrt(squares / LENGTH + o.epsilon);
     }
   }
   wave_sync();
 }
 
-// Normalises the wave's one chunk of inputs in shared memory.
+// Normalises the only chunk of inputs of this wave, in shared memory.
 template <class P>
 DEVICE void normalise_inputs(Block& block, int m0) {
   constexpr int ROW_CHUNKS = P::KC / CHUNK, STEP = WAVE / ROW_CHUNKS;
   const int wave = thread_index() / WAVE, lane = thread_index() % WAVE, column = lane % ROW_CHUNKS * CHUNK;
-  const Shared& common = common_of(block);
+  const CommonShared& common = common_shared(block);
 #pragma unroll 2
   for (int row = lane / ROW_CHUNKS; row < P::BM; row += STEP) {
     if (!P::EXACT_M && m0 + row >= P::M) break;
     const int group = (m0 + row) / P::GROUP_ROWS;
-    Element* chunk = inputs_of(block, wave) + row * P::STRIDE + column;
+    Element* chunk = inputs_space(block, wave) + row * P::STRIDE + column;
     const int norm_row = P::NORM_ROWS == 1 ? 0 : row;
-    const Element* whole = weights_of(block, 0) + P::BN * P::WHOLE_STRIDE + norm_row * P::WHOLE_NORM_STRIDE;
-    const Element* norm = P::WHOLE ? whole + 2 * (wave * P::KC + column)
-                                   : norms_of(block, wave) + norm_row * P::NORMS_STRIDE + 2 * column;
+    const Element* whole = weights_space(block, 0) + P::BN * P::BULK_STRIDE + norm_row * P::BULK_NORM_STRIDE;
+    const Element* norm = P::BULK ? whole + 2 * (wave * P::KC + column)
+                                  : norms_space(block, wave) + norm_row * P::NORMS_STRIDE + 2 * column;
     float x[CHUNK], factor[CHUNK], offset[CHUNK];
     read_chunk(x, chunk);
     read_chunk(factor, norm);
@@ -62,8 +62,8 @@ DEVICE void normalise_inputs(Block& block, int m0) {
   wave_sync();
 }
 
-// Sums and sums of squares of the rows of a tile's inputs, for OF_INPUTS; else nothing. A wave has those of
-// its share of k, and leaves them behind each row of its sums.
+// Sums and sums of squares of the rows of a tile's inputs, for OF_INPUTS; else nothing. Each wave has those
+// of its slice of k, and stores them behind each row of its accumulators.
 template <class P>
 struct RowSums {
   static constexpr int ROWS_16 = P::ROW_NORM == OF_INPUTS ? P::BM / 16 : 0;
@@ -73,7 +73,7 @@ struct RowSums {
 template <class P>
 DEVICE void begin_row_sums(RowSums<P>& rows, Block& block) {
   if constexpr (P::ROW_NORM == OF_INPUTS) {
-    rows.ones = load_b(common_of(block).ones, 0);
+    rows.ones = load_b(common_shared(block).ones, 0);
 #pragma unroll
     for (int i = 0; i < P::BM / 16; i++) {
       clear(rows.sums[i]);
@@ -81,7 +81,7 @@ DEVICE void begin_row_sums(RowSums<P>& rows, Block& block) {
     }
   }
 }
-// The 16 rows of `fragment`, which begin at `tile`.
+// Adds up the 16 rows of `fragment`, which begin at `tile`.
 template <class P>
 DEVICE void add_row_sums(RowSums<P>& rows, int i, const FragmentA& fragment, const Element* tile) {
   if constexpr (P::ROW_NORM == OF_INPUTS) {
@@ -101,14 +101,14 @@ DEVICE void store_row_sums(const RowSums<P>& rows, float* to) {
         pair[1] = rows.squares[i].value[e];
       }
 }
-// from: the first wave's sums of a row. epsilon: negative where there is no norm.
+// Mean and scale of a row. from: the row's sums of the first wave. epsilon: negative where there is no norm.
 template <class P>
 DEVICE void read_row_sums(const float* from, float epsilon, float& mean, float& scale) {
   float sum = 0.0f, squares = 0.0f;
 #pragma unroll
-  for (int share = 0; share < P::SHARES; share++) {
-    sum += from[share * (A_BYTES / 4) + P::BN];
-    squares += from[share * (A_BYTES / 4) + P::BN + 1];
+  for (int slice = 0; slice < P::K_SLICES; slice++) {
+    sum += from[slice * (A_BYTES / 4) + P::BN];
+    squares += from[slice * (A_BYTES / 4) + P::BN + 1];
   }
   mean = epsilon < 0.0f ? 0.0f : sum / P::K;
   const float variance = squares / P::K - mean * mean;

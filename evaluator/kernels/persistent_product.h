@@ -1,14 +1,15 @@
-// A small matrix product by one block, its weights asked for before its inputs exist; see persistent.hip.
+// A small matrix product by one block, whose weights are prefetched before its inputs exist; see
+// persistent.hip.
 //
-// The eight waves share k: each takes every eighth chunk of KC, with shared memory and asynchronous copies of
-// its own, so that no barrier is needed before the sums are added up at the end. Everything about the shape
-// is known to the compiler, so that a copy is one instruction. Where there is a copy engine it brings the
-// weights, a row at a time: otherwise the loads of a multiprocessor come back in the order in which they were
-// asked for, and the first poll of a counter waits for weights from memory.
+// Sliced-K: each of the eight waves takes every eighth chunk of KC, with shared memory and asynchronous
+// copies of its own, so that no barrier is needed before the accumulators are added up in the epilogue. The
+// whole shape is known to the compiler, so that a copy is one instruction. Where there is a TMA it brings the
+// weights, a row at a time. Without it the loads of a multiprocessor return in the order in which they were
+// issued, so that the first poll of a counter waits for weights from memory.
 #pragma once
 #include "persistent_norms.h"
 
-// A wave's copy of COUNT rows of COLUMNS elements; those that are not `valid` become zeros.
+// Copies COUNT rows of COLUMNS elements by one wave; elements that are not `valid` become zeros.
 template <int COUNT, int COLUMNS, int FROM_STRIDE, int TO_STRIDE, class Valid>
 DEVICE void load_rectangle(Element* to, const Element* from, Valid valid) {
   constexpr int ROW_CHUNKS = COLUMNS / CHUNK, STEP = WAVE / ROW_CHUNKS;
@@ -18,13 +19,13 @@ DEVICE void load_rectangle(Element* to, const Element* from, Valid valid) {
   to += first * TO_STRIDE + column;
 #pragma unroll
   for (int row = 0; row < COUNT; row += STEP)
-    copy_ahead(to + row * TO_STRIDE, from + row * FROM_STRIDE, valid(first + row, column));
+    load_chunk(to + row * TO_STRIDE, from + row * FROM_STRIDE, valid(first + row, column));
 }
 
 template <class P>
 DEVICE void load_weights(Block& block, const Element* weights, int n0, int round) {
   const int wave = thread_index() / WAVE, k0 = (wave + round * WAVES) * P::KC;
-  load_rectangle<P::BN, P::KC, P::K, P::STRIDE>(weights_of(block, wave) + round % P::SLOTS * P::B_SLOT,
+  load_rectangle<P::BN, P::KC, P::K, P::STRIDE>(weights_space(block, wave) + round % P::SLOTS * P::B_SLOT,
                                                 weights + n0 * P::K + k0, [&](int row, int column) {
                                                   return (P::EXACT_N || n0 + row < P::N) &&
                                                          (P::EXACT_K || k0 + column < P::K);
@@ -34,27 +35,27 @@ template <class P>
 DEVICE void load_inputs(Block& block, const Element* a, int m0, int round) {
   const int wave = thread_index() / WAVE, k0 = (wave + round * WAVES) * P::KC;
   load_rectangle<P::BM, P::KC, P::K, P::STRIDE>(
-      inputs_of(block, wave) + round % P::SLOTS * P::A_SLOT, a + m0 * P::K + k0, [&](int row, int column) {
+      inputs_space(block, wave) + round % P::SLOTS * P::A_SLOT, a + m0 * P::K + k0, [&](int row, int column) {
         return (P::EXACT_M || m0 + row < P::M) && (P::EXACT_K || k0 + column < P::K);
       });
 }
-// Whether the wave has a chunk in a round.
+// Whether this wave has a chunk of k in a round.
 template <class P>
-DEVICE bool takes_part(int round) {
+DEVICE bool has_chunk(int round) {
   return P::CHUNKS % WAVES == 0 || thread_index() / WAVE + round * WAVES < P::CHUNKS;
 }
 
-// Asks for what a tile needs that no other tile makes. The copy engine is told by the waves from `from` on:
-// each order takes a wave some 0.1 us.
+// Starts loading what a tile needs and no other tile makes. The TMA is used by the waves from `from` on: to
+// issue one copy takes a wave some 0.1 us.
 template <class P>
 DEVICE void prefetch(Block& block, const Operands& o, int tile, int from) {
   const int wave = thread_index() / WAVE, m0 = tile / P::TILES_N * P::BM, n0 = tile % P::TILES_N * P::BN;
-  block.set ^= 1;
-  Vectors& vectors = common_of(block).vectors[block.set];
-  if constexpr (P::WHOLE) {
+  block.vector_buffer ^= 1;
+  ColumnVectors& vectors = common_shared(block).vectors[block.vector_buffer];
+  if constexpr (P::BULK) {
     if (thread_index() % WAVE != 0 || wave < from) return;
     const int first = wave - from, orders = WAVES - from;
-    uint64* barrier = common_of(block).barrier;
+    uint64* barrier = common_shared(block).barrier;
     constexpr uint32 ROW_BYTES = P::K * sizeof(Element), NORM_BYTES = P::GROUP_ROWS ? 2 * ROW_BYTES : 0;
     if (first == 0) {
       constexpr int VECTORS = (P::ROW_NORM != NO_ROW_NORM) + (P::ROW_NORM == OF_RESIDUAL);
@@ -64,48 +65,48 @@ DEVICE void prefetch(Block& block, const Operands& o, int tile, int from) {
       if (VECTORS > 0) bulk_copy(barrier, vectors.factors, o.factors + n0, P::BN * 4);
       if (VECTORS > 1) bulk_copy(barrier, vectors.offsets, o.offsets + n0, P::BN * 4);
     }
-    Element* to = weights_of(block, 0);
+    Element* to = weights_space(block, 0);
 #pragma unroll
     for (int row = first; row < P::BN; row += orders)
-      bulk_copy(barrier, to + row * P::WHOLE_STRIDE, o.weights + (n0 + row) * P::K, ROW_BYTES);
+      bulk_copy(barrier, to + row * P::BULK_STRIDE, o.weights + (n0 + row) * P::K, ROW_BYTES);
     if constexpr (P::GROUP_ROWS > 0)
 #pragma unroll
       for (int row = first; row < P::NORM_ROWS; row += orders)
-        bulk_copy(barrier, to + P::BN * P::WHOLE_STRIDE + row * P::WHOLE_NORM_STRIDE,
+        bulk_copy(barrier, to + P::BN * P::BULK_STRIDE + row * P::BULK_NORM_STRIDE,
                   o.norms + (m0 + row) % P::GROUP_ROWS * 2 * P::K, NORM_BYTES);
     return;
   }
 #pragma unroll
   for (int round = 0; round < P::SLOTS && round < P::ROUNDS; round++)
-    if (takes_part<P>(round)) load_weights<P>(block, o.weights, n0, round);
+    if (has_chunk<P>(round)) load_weights<P>(block, o.weights, n0, round);
   if constexpr (P::GROUP_ROWS > 0) {
-    if (takes_part<P>(0)) {
+    if (has_chunk<P>(0)) {
       const int lane = thread_index() % WAVE;
 #pragma unroll
       for (int index = lane; index < P::NORM_ROWS * (2 * P::KC / CHUNK); index += WAVE) {
         const int row = index / (2 * P::KC / CHUNK), column = index % (2 * P::KC / CHUNK) * CHUNK;
         const int at = 2 * wave * P::KC + column, in_group = (m0 + row) % P::GROUP_ROWS;
-        copy_ahead(norms_of(block, wave) + row * P::NORMS_STRIDE + column, o.norms + in_group * 2 * P::K + at,
-                   at < 2 * P::K);
+        load_chunk(norms_space(block, wave) + row * P::NORMS_STRIDE + column,
+                   o.norms + in_group * 2 * P::K + at, at < 2 * P::K);
       }
     }
   }
   auto load_vector = [&](float* to, const float* from) {
     if (from && thread_index() < P::BN / 4)
-      copy_ahead(to + 4 * thread_index(), from + n0 + 4 * thread_index(),
+      load_chunk(to + 4 * thread_index(), from + n0 + 4 * thread_index(),
                  P::EXACT_N || n0 + 4 * thread_index() < P::N);
   };
   load_vector(vectors.bias, o.bias);
   if constexpr (P::ROW_NORM != NO_ROW_NORM) load_vector(vectors.factors, o.factors);
   if constexpr (P::ROW_NORM == OF_RESIDUAL) load_vector(vectors.offsets, o.offsets);
-  commit_ahead();
+  commit_loads();
 }
 
-// One tile, whose `prefetch` has run. Everything that it reads of other blocks is complete. GATHERED: its
-// inputs are in shared memory already. next: asks for the next weights as soon as the space of these is free.
-template <class P, bool GATHERED = false, class Next>
-DEVICE void multiply_and_finish(Block& block, const Operands& o, int tile, Next next) {
-  const Vectors& vectors = common_of(block).vectors[block.set];
+// One tile, whose `prefetch` has run. All that it reads of other blocks is complete. INPUTS_MADE: its inputs
+// are in shared memory already. next: prefetches the next weights as soon as the space of these is free.
+template <class P, bool INPUTS_MADE = false, class Next>
+DEVICE void multiply_tile(Block& block, const Operands& o, int tile, Next next) {
+  const ColumnVectors& vectors = common_shared(block).vectors[block.vector_buffer];
   const int wave = thread_index() / WAVE, m0 = tile / P::TILES_N * P::BM, n0 = tile % P::TILES_N * P::BN;
   constexpr int ROW_THREADS = P::BN / CHUNK;
   const int row = thread_index() / ROW_THREADS, column = thread_index() % ROW_THREADS * CHUNK;
@@ -114,16 +115,16 @@ DEVICE void multiply_and_finish(Block& block, const Operands& o, int tile, Next 
 
 #pragma unroll
   for (int round = 0; round < P::SLOTS; round++) {
-    if (!GATHERED && round < P::ROUNDS && takes_part<P>(round)) load_inputs<P>(block, o.a, m0, round);
-    commit_ahead();
+    if (!INPUTS_MADE && round < P::ROUNDS && has_chunk<P>(round)) load_inputs<P>(block, o.a, m0, round);
+    commit_loads();
   }
-  Bits128 skip{};  // asked for now, to be there when the sums are
+  Bits128 skip{};  // the residual, loaded early
   if (o.residual && inside) skip = *(const Bits128*)(o.residual + at);
   float mean = 0.0f, scale = 1.0f;  // of the thread's row
   if constexpr (P::ROW_NORM == OF_RESIDUAL)
     if (inside) {
-      mean = o.rows[2 * (m0 + row)];
-      scale = o.rows[2 * (m0 + row) + 1];
+      mean = o.row_norms[2 * (m0 + row)];
+      scale = o.row_norms[2 * (m0 + row) + 1];
     }
   if constexpr (P::GROUP_ROWS > 0) combine_statistics<P>(block, o, m0);
 
@@ -134,23 +135,23 @@ DEVICE void multiply_and_finish(Block& block, const Operands& o, int tile, Next 
   for (int i = 0; i < P::BM / 16; i++)
 #pragma unroll
     for (int j = 0; j < P::BN / 16; j++) clear(c[i][j]);
-  if constexpr (P::WHOLE) {
-    bulk_wait(common_of(block).barrier, block.parity);
+  if constexpr (P::BULK) {
+    bulk_wait(common_shared(block).barrier, block.parity);
     block.parity ^= 1;
   }
 #pragma unroll 1
   for (int round = 0; round < P::ROUNDS; round++) {
-    wave_loaded<P::SLOTS - 1>();
+    wait_for_loads<P::SLOTS - 1>();
     if constexpr (P::GROUP_ROWS > 0) normalise_inputs<P>(block, m0);
     const int slot = P::ROUNDS <= P::SLOTS ? round : round % P::SLOTS;
-    const Element* left = inputs_of(block, wave) + slot * P::A_SLOT;
-    const Element* right = P::WHOLE ? weights_of(block, 0) + (wave + round * WAVES) * P::KC
-                                    : weights_of(block, wave) + slot * P::B_SLOT;
-    constexpr int RIGHT_STRIDE = P::WHOLE ? P::WHOLE_STRIDE : P::STRIDE;
-    if (takes_part<P>(round)) {
-      // All at once spills registers with 32 rows and their sums.
-      constexpr int TOGETHER = P::ROW_NORM != OF_INPUTS || P::BM == 16 ? 4 : P::BN > 48 ? 1 : 2;
-#pragma unroll TOGETHER
+    const Element* left = inputs_space(block, wave) + slot * P::A_SLOT;
+    const Element* right = P::BULK ? weights_space(block, 0) + (wave + round * WAVES) * P::KC
+                                   : weights_space(block, wave) + slot * P::B_SLOT;
+    constexpr int RIGHT_STRIDE = P::BULK ? P::BULK_STRIDE : P::STRIDE;
+    if (has_chunk<P>(round)) {
+      // With 32 rows and their sums, unrolling all steps spills registers.
+      constexpr int STEPS_UNROLLED = P::ROW_NORM != OF_INPUTS || P::BM == 16 ? 4 : P::BN > 48 ? 1 : 2;
+#pragma unroll STEPS_UNROLLED
       for (int step = 0; step < P::KC; step += 16) {
         FragmentB fragments[P::BN / 16];
 #pragma unroll
@@ -167,18 +168,18 @@ DEVICE void multiply_and_finish(Block& block, const Operands& o, int tile, Next 
     }
     if constexpr (P::ROUNDS > P::SLOTS) {
       wave_sync();
-      if (round + P::SLOTS < P::ROUNDS && takes_part<P>(round + P::SLOTS)) {
+      if (round + P::SLOTS < P::ROUNDS && has_chunk<P>(round + P::SLOTS)) {
         load_inputs<P>(block, o.a, m0, round + P::SLOTS);
-        if constexpr (!P::WHOLE) load_weights<P>(block, o.weights, n0, round + P::SLOTS);
+        if constexpr (!P::BULK) load_weights<P>(block, o.weights, n0, round + P::SLOTS);
       }
     }
-    commit_ahead();
+    commit_loads();
   }
 
-  // Each wave's sums go where its inputs were, and every thread adds up a chunk.
+  // Each wave stores its accumulators where its inputs were; then every thread adds up a chunk.
   wave_sync();
-  if (takes_part<P>(0)) {
-    float* sums = (float*)inputs_of(block, wave);
+  if (has_chunk<P>(0)) {
+    float* sums = (float*)inputs_space(block, wave);
 #pragma unroll
     for (int i = 0; i < P::BM / 16; i++)
 #pragma unroll
@@ -190,19 +191,19 @@ DEVICE void multiply_and_finish(Block& block, const Operands& o, int tile, Next 
     store_row_sums<P>(row_sums, sums);
   }
   block_sync();
-  // Few waves finish a tile; the others, if they are enough, ask for the next weights.
-  constexpr int FINISHING = (P::BM * P::BN / CHUNK + WAVE - 1) / WAVE;
-  next(2 * FINISHING <= WAVES ? FINISHING : 0);
+  // Few waves have a part in the epilogue; the others, if they are enough, prefetch the next weights.
+  constexpr int EPILOGUE_WAVES = (P::BM * P::BN / CHUNK + WAVE - 1) / WAVE;
+  next(2 * EPILOGUE_WAVES <= WAVES ? EPILOGUE_WAVES : 0);
   float x[CHUNK], other[CHUNK];
 #pragma unroll
   for (int e = 0; e < CHUNK; e++) x[e] = 0.0f;
   if (inside) {
-    const float* sums = (const float*)inputs_of(block, 0) + row * P::SUM_STRIDE;
-    // All at once spills registers in large tiles.
-    constexpr int AT_ONCE = P::BM * P::BN > 768 ? 4 : WAVES;
-#pragma unroll AT_ONCE
-    for (int share = 0; share < P::SHARES; share++) {
-      read_floats(other, sums + share * (A_BYTES / 4) + column);
+    const float* sums = (const float*)inputs_space(block, 0) + row * P::SUM_STRIDE;
+    // In large tiles, unrolling all slices spills registers.
+    constexpr int SLICES_UNROLLED = P::BM * P::BN > 768 ? 4 : WAVES;
+#pragma unroll SLICES_UNROLLED
+    for (int slice = 0; slice < P::K_SLICES; slice++) {
+      read_floats(other, sums + slice * (A_BYTES / 4) + column);
 #pragma unroll
       for (int e = 0; e < CHUNK; e++) x[e] += other[e];
     }
@@ -212,8 +213,8 @@ DEVICE void multiply_and_finish(Block& block, const Operands& o, int tile, Next 
 #pragma unroll
       for (int e = 0; e < CHUNK; e++) x[e] = (x[e] - mean * other[e]) * scale;
       if (n0 == 0 && column == 0) {
-        o.rows[2 * (m0 + row)] = mean;
-        o.rows[2 * (m0 + row) + 1] = scale;
+        o.row_norms[2 * (m0 + row)] = mean;
+        o.row_norms[2 * (m0 + row) + 1] = scale;
       }
     }
     if (o.bias) {
@@ -237,7 +238,7 @@ DEVICE void multiply_and_finish(Block& block, const Operands& o, int tile, Next 
     for (int e = 0; e < CHUNK; e++) x[e] = activate<P::ACTIVATION>(x[e]);
     write_chunk(o.out + at, x);
   }
-  if (o.made) {
+  if (o.statistics_out) {
     const int columns = P::EXACT_N || P::N - n0 > P::BN ? P::BN : P::N - n0;
     float sum = 0.0f, squares = 0.0f;
 #pragma unroll
@@ -250,7 +251,7 @@ DEVICE void multiply_and_finish(Block& block, const Operands& o, int tile, Next 
 #pragma unroll
     for (int mask = 1; mask < ROW_THREADS; mask *= 2) squares += wave_xor(squares, mask);
     if (inside && column == 0) {
-      float* pair = o.made + ((m0 + row) * P::TILES_N + n0 / P::BN) * 2;
+      float* pair = o.statistics_out + ((m0 + row) * P::TILES_N + n0 / P::BN) * 2;
       pair[0] = mean;
       pair[1] = squares;
     }

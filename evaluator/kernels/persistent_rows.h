@@ -1,10 +1,10 @@
-// Whole rows in persistent.hip: layer norm of a row by a wave.
+// Layer norm of a whole row by one wave, for persistent.hip.
 #pragma once
 #include "persistent_tile.h"
 
 constexpr int NORM_CHUNKS = (WIDTH + CHUNK * WAVE - 1) / (CHUNK * WAVE);
 
-// As gpu/persistent.py writes it. epsilon: negative where there is no norm.
+// As evaluator/gpu writes it. epsilon: negative where there is no norm.
 struct Norm {
   const float* gammas;
   const float* betas;
@@ -34,7 +34,7 @@ DEVICE void store_row(Element* row, const float (&x)[NORM_CHUNKS][CHUNK]) {
   for (int c = 0; c < NORM_CHUNKS; c++)
     if (norm_inside(c)) write_chunk(row + norm_column(c), x[c]);
 }
-// Layer norm of a row by one wave. gammas, betas: of the row.
+// gammas, betas: WIDTH floats each.
 DEVICE void normalise_row(float (&x)[NORM_CHUNKS][CHUNK], const float* gammas, const float* betas,
                           float epsilon) {
   float sum = 0.0f, squares = 0.0f;

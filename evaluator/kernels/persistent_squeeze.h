@@ -1,13 +1,14 @@
-// The first half of smolgen in persistent.hip, in one phase and a half: what it takes of each square, and the
-// dense layer on all squares together.
+// The first half of smolgen for persistent.hip: compress, which takes each square by itself, and dense1,
+// which takes all squares together.
 //
-// A tile of `squeeze` is four squares: norm, compress, and the part of dense1 that takes these squares, whose
-// sums are left in memory as a row of `parts`. The tiles of dense2, each for itself, add up the 16 rows of a
-// position and do activation and norm: 16 KB of reading (BT4) instead of another phase. Two products by the
-// matrix unit do it, both with a vector where 16 could be: rows beyond are computed from whatever lies there.
+// A tile of `squeeze` is four squares: their norm, compress, and the part of dense1 that takes these squares,
+// whose sums are stored as a row of `parts`. Each tile of dense2 then adds up the 16 rows of a position and
+// applies activation and norm by itself: 16 KB to read (BT4) instead of another phase. The matrix unit
+// computes both products, each with a vector where 16 could be; the rows beyond are computed from whatever
+// lies there, and not used.
 //
-// Shared memory: the weights of dense1 in the inputs' space, as the host has laid them out; in the weights'
-// those of compress, gammas and betas, the four rows, the waves' sums, and the compressed values.
+// Shared memory: in the inputs' space the weights of dense1, as the host has laid them out; in the weights'
+// space those of compress, gammas and betas, the four rows, the sums of each wave, and the compressed values.
 #pragma once
 #include "persistent_product.h"
 #include "persistent_rows.h"
@@ -17,7 +18,7 @@ constexpr int SQUEEZED = SQUARES * COMPRESSED;
 constexpr int ROW_STRIDE = WIDTH + CHUNK;
 constexpr int SLICE_STRIDE = SQUEEZED + CHUNK, SLICE_ELEMENTS = DENSE1_WIDTH * SLICE_STRIDE;
 constexpr int COMPRESS_TILES = (COMPRESSED + 15) / 16;
-// In bytes: what comes after the four rows may lie where rows beyond them are read.
+// In bytes. What is stored after the four rows may lie where rows beyond them are read.
 constexpr int NORM_BYTES = 2 * WIDTH * 4, SLICE_BYTES = SLICE_ELEMENTS * (int)sizeof(Element);
 constexpr int ROWS_BYTES = 16 * ROW_STRIDE * (int)sizeof(Element);
 constexpr int SUMS_BYTES = SQUARES * ROW_STRIDE * (int)sizeof(Element) + (4 * WAVES + 2) * SQUEEZED;
@@ -29,19 +30,20 @@ static_assert(COMPRESS_ELEMENTS * (int)sizeof(Element) + NORM_BYTES +
                   WAVES * B_BYTES,
               "");
 
-// Asks for the weights of a tile: compress [COMPRESSED][WIDTH], slices [16][DENSE1_WIDTH][SLICE_STRIDE].
+// Starts loading the weights of a tile. compress: [COMPRESSED][WIDTH]; slices:
+// [16][DENSE1_WIDTH][SLICE_STRIDE].
 DEVICE void prefetch_squeeze(Block& block, const Norm& norm, const Element* compress, const Element* slices,
                              int tile) {
   slices += tile % SQUEEZE_PARTS * SLICE_ELEMENTS;
-  Element* rows = weights_of(block, 0);
-  Element* slice = inputs_of(block, 0);
+  Element* rows = weights_space(block, 0);
+  Element* slice = inputs_space(block, 0);
   float* vectors = (float*)(rows + COMPRESS_ELEMENTS);
   const int wave = thread_index() / WAVE;
   if constexpr (BULK_COPY) {
-    bulk_fence();  // other instructions have written to the inputs' space
+    bulk_fence();  // the block itself has written to the inputs' space
     block_sync();
     if (thread_index() % WAVE != 0) return;
-    uint64* barrier = common_of(block).barrier;
+    uint64* barrier = common_shared(block).barrier;
     constexpr uint32 ROW_BYTES = WIDTH * sizeof(Element);
     if (wave == 0) {
       bulk_expect(barrier, COMPRESSED * ROW_BYTES + SLICE_BYTES + NORM_BYTES);
@@ -53,25 +55,25 @@ DEVICE void prefetch_squeeze(Block& block, const Norm& norm, const Element* comp
       bulk_copy(barrier, rows + row * ROW_STRIDE, compress + row * WIDTH, ROW_BYTES);
   } else {
     for (int at = thread_index() * CHUNK; at < SLICE_ELEMENTS; at += THREADS * CHUNK)
-      copy_ahead(slice + at, slices + at, true);
+      load_chunk(slice + at, slices + at, true);
     for (int at = thread_index() * 4; at < WIDTH; at += THREADS * 4) {
-      copy_ahead(vectors + at, norm.gammas + at, true);
-      copy_ahead(vectors + WIDTH + at, norm.betas + at, true);
+      load_chunk(vectors + at, norm.gammas + at, true);
+      load_chunk(vectors + WIDTH + at, norm.betas + at, true);
     }
     for (int row = wave; row < COMPRESSED; row += WAVES)
       for (int at = thread_index() % WAVE * CHUNK; at < WIDTH; at += WAVE * CHUNK)
-        copy_ahead(rows + row * ROW_STRIDE + at, compress + row * WIDTH + at, true);
-    commit_ahead();
-    wave_loaded<0>();
+        load_chunk(rows + row * ROW_STRIDE + at, compress + row * WIDTH + at, true);
+    commit_loads();
+    wait_for_loads<0>();
     block_sync();
   }
 }
 
-// A tile, whose `prefetch_squeeze` has run and whose squares are there. epsilon: of the norm. parts: [tiles]
-// [DENSE1_WIDTH].
+// One tile, whose `prefetch_squeeze` has run and whose squares are complete. epsilon: of the norm. parts:
+// [tiles][DENSE1_WIDTH].
 DEVICE void squeeze(Block& block, const Element* board, float epsilon, int tile, float* parts) {
-  const Element* compress = weights_of(block, 0);
-  const Element* slice = inputs_of(block, 0);
+  const Element* compress = weights_space(block, 0);
+  const Element* slice = inputs_space(block, 0);
   const float* vectors = (const float*)(compress + COMPRESS_ELEMENTS);
   Element* rows = (Element*)(vectors + 2 * WIDTH);
   float* sums = (float*)(rows + SQUARES * ROW_STRIDE);
@@ -82,7 +84,7 @@ DEVICE void squeeze(Block& block, const Element* board, float epsilon, int tile,
   float x[NORM_CHUNKS][CHUNK];
   if (wave < SQUARES) load_row(x, board + (tile * SQUARES + wave) * WIDTH);
   if constexpr (BULK_COPY) {
-    bulk_wait(common_of(block).barrier, block.parity);
+    bulk_wait(common_shared(block).barrier, block.parity);
     block.parity ^= 1;
   }
   if (wave < SQUARES) {
@@ -101,7 +103,7 @@ DEVICE void squeeze(Block& block, const Element* board, float epsilon, int tile,
     for (int j = 0; j < COMPRESS_TILES; j++)
       multiply(c[j], fragment, load_b(compress + j * 16 * ROW_STRIDE + k, ROW_STRIDE));
   }
-  // The sums lie where other waves may still read rows that do not count.
+  // Sums may be stored where other waves still read unused rows.
 #pragma unroll
   for (int j = 0; j < COMPRESS_TILES; j++)
 #pragma unroll
@@ -117,7 +119,7 @@ DEVICE void squeeze(Block& block, const Element* board, float epsilon, int tile,
     for (int i = 0; i < WAVES; i++) sum += sums[i * SQUEEZED + at];
     squeezed[at] = to_element(sum);
   }
-  bulk_fence();  // the weights that come next may come where rows and sums have been written
+  bulk_fence();  // the next weights may be copied to where rows and sums have been written
   block_sync();
   for (int first = wave * 16; first < DENSE1_WIDTH; first += WAVES * 16) {
     Accumulator outputs;
@@ -134,12 +136,12 @@ DEVICE void squeeze(Block& block, const Element* board, float epsilon, int tile,
   }
 }
 
-// What dense2 takes, made of the parts by each of its tiles for itself: P is its product. A wave makes its
-// own chunk of k.
+// The inputs of dense2, whose product P is. Each of its tiles makes them of the parts by itself, and each
+// wave its own chunk of k. A lane has PER_LANE columns.
 template <class P>
-struct Squeezed {
-  static constexpr int OWN = (P::KC + WAVE - 1) / WAVE;
-  float bias[OWN], gamma[OWN], beta[OWN];
+struct SqueezedVectors {
+  static constexpr int PER_LANE = (P::KC + WAVE - 1) / WAVE;
+  float bias[PER_LANE], gamma[PER_LANE], beta[PER_LANE];
 };
 template <class P>
 DEVICE int squeezed_column(int i) {
@@ -149,11 +151,11 @@ template <class P>
 DEVICE bool squeezed_inside(int i) {
   return (P::KC % WAVE == 0 || thread_index() % WAVE + i * WAVE < P::KC) && squeezed_column<P>(i) < P::K;
 }
-// bias: float; norms: gammas and betas in turns, a chunk of each. Asked for before the parts are there.
+// bias: float; norms: gammas and betas in turns, a chunk of each. Loaded before the parts are complete.
 template <class P>
-DEVICE void load_squeezed(Squeezed<P>& own, const float* bias, const Element* norms) {
+DEVICE void load_squeezed_vectors(SqueezedVectors<P>& own, const float* bias, const Element* norms) {
 #pragma unroll
-  for (int i = 0; i < Squeezed<P>::OWN; i++)
+  for (int i = 0; i < SqueezedVectors<P>::PER_LANE; i++)
     if (squeezed_inside<P>(i)) {
       const int column = squeezed_column<P>(i), chunk = column / CHUNK * 2 * CHUNK + column % CHUNK;
       own.bias[i] = bias[column];
@@ -162,18 +164,19 @@ DEVICE void load_squeezed(Squeezed<P>& own, const float* bias, const Element* no
     }
 }
 template <class P, int SQUEEZE_ACTIVATION>
-DEVICE void gather_squeezed(Block& block, const Squeezed<P>& own, const float* parts, float epsilon) {
-  constexpr int OWN = Squeezed<P>::OWN;
+DEVICE void make_dense2_inputs(Block& block, const SqueezedVectors<P>& own, const float* parts,
+                               float epsilon) {
+  constexpr int PER_LANE = SqueezedVectors<P>::PER_LANE;
   static_assert(P::ROUNDS == 1 && POSITIONS <= MAX_GROUPS, "");
-  Shared& common = common_of(block);
+  CommonShared& common = common_shared(block);
   const int wave = thread_index() / WAVE, left = P::K - wave * P::KC;
-  const int count = left < 0 ? 0 : left < P::KC ? left : P::KC;  // of the wave
-  float x[POSITIONS][OWN];
+  const int count = left < 0 ? 0 : left < P::KC ? left : P::KC;  // columns of this wave
+  float x[POSITIONS][PER_LANE];
 #pragma unroll
   for (int position = 0; position < POSITIONS; position++) {
     float sum = 0.0f, squares = 0.0f;
 #pragma unroll
-    for (int i = 0; i < OWN; i++) {
+    for (int i = 0; i < PER_LANE; i++) {
       x[position][i] = 0.0f;
       if (!squeezed_inside<P>(i)) continue;
       const float* from = parts + position * SQUEEZE_PARTS * DENSE1_WIDTH + squeezed_column<P>(i);
@@ -187,7 +190,7 @@ DEVICE void gather_squeezed(Block& block, const Squeezed<P>& own, const float* p
     }
     const float mean = wave_sum(sum) / (count ? count : 1);
 #pragma unroll
-    for (int i = 0; i < OWN; i++)
+    for (int i = 0; i < PER_LANE; i++)
       squares += squeezed_inside<P>(i) ? (x[position][i] - mean) * (x[position][i] - mean) : 0.0f;
     squares = wave_sum(squares);
     if (thread_index() % WAVE == 0) {
@@ -208,14 +211,14 @@ DEVICE void gather_squeezed(Block& block, const Squeezed<P>& own, const float* p
 #pragma unroll
     for (int i = 0; i < WAVES; i++) {
       const int of = P::K - i * P::KC;
-      const float off = common.mean[i][position] - mean;
-      squares += common.scale[i][position] + off * off * (of < 0 ? 0 : of < P::KC ? of : P::KC);
+      const float deviation = common.mean[i][position] - mean;
+      squares += common.scale[i][position] + deviation * deviation * (of < 0 ? 0 : of < P::KC ? of : P::KC);
     }
     const float scale = reciprocal_sqrt(squares / P::K + epsilon);
 #pragma unroll
-    for (int i = 0; i < OWN; i++)
+    for (int i = 0; i < PER_LANE; i++)
       if (P::KC % WAVE == 0 || thread_index() % WAVE + i * WAVE < P::KC)
-        inputs_of(block, wave)[position * P::STRIDE + thread_index() % WAVE + i * WAVE] = to_element(
+        inputs_space(block, wave)[position * P::STRIDE + thread_index() % WAVE + i * WAVE] = to_element(
             squeezed_inside<P>(i) ? (x[position][i] - mean) * scale * own.gamma[i] + own.beta[i] : 0.0f);
   }
   wave_sync();

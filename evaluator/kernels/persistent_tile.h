@@ -1,5 +1,4 @@
-// What a tile of a product is to persistent.hip: its shape, its operands, and where things lie in shared
-// memory.
+// A tile of a product in persistent.hip: its shape, its operands, and the layout of shared memory.
 #pragma once
 #include "activation.h"
 #include "bulk.h"
@@ -10,41 +9,41 @@ constexpr int WAVES = 8;
 constexpr int THREADS = WAVES * WAVE;
 constexpr int MAX_GROUPS = 8;
 constexpr int MAX_BN = 64;
-constexpr int SUM_GAP = 8;
+constexpr int SUM_PADDING = 8;
 
-// What a tile needs of each of its columns; see Operands.
-struct Vectors {
+// Values for each column of a tile; see Operands.
+struct ColumnVectors {
   float bias[MAX_BN], factors[MAX_BN], offsets[MAX_BN];
 };
-struct Shared {
-  uint64 barrier[2];   // of the weights; the second only keeps what follows aligned
-  Element ones[32];    // 16 are enough for any matrix unit
-  Vectors vectors[2];  // of this tile and, while it is finished, of the next one
+struct CommonShared {
+  uint64 barrier[2];         // of the weights; the second only aligns what follows
+  Element ones[32];          // 16 are enough for any matrix unit
+  ColumnVectors vectors[2];  // of this tile and, during its epilogue, of the next one
   float mean[WAVES][MAX_GROUPS], scale[WAVES][MAX_GROUPS];
 };
 
-// Where things lie in shared memory. The weights' space is a wave's own; that of the inputs belongs to the
-// whole block while a tile is finished and in an attention.
+// The block's shared memory: a space for weights and one for inputs of each wave, then CommonShared. During
+// an epilogue and in attention all of the inputs' space belongs to the whole block.
 struct Block {
   char* shared;
-  uint32 parity;  // of the next round of the weights' barrier
-  int set;        // of the vectors asked for last
+  uint32 parity;      // of the next round of the weights' barrier (bulk.h)
+  int vector_buffer;  // that the last prefetch has filled
 };
-DEVICE Element* weights_of(Block& block, int wave) {
+DEVICE Element* weights_space(Block& block, int wave) {
   return (Element*)(block.shared + wave * B_BYTES);
 }
-DEVICE Element* inputs_of(Block& block, int wave) {
+DEVICE Element* inputs_space(Block& block, int wave) {
   return (Element*)(block.shared + WAVES * B_BYTES + wave * A_BYTES);
 }
-DEVICE Element* norms_of(Block& block, int wave) {
+DEVICE Element* norms_space(Block& block, int wave) {
   return (Element*)(block.shared + WAVES * B_BYTES + wave * A_BYTES + A_BYTES / 2);
 }
-DEVICE Shared& common_of(Block& block) {
-  return *(Shared*)(block.shared + WAVES * (A_BYTES + B_BYTES));
+DEVICE CommonShared& common_shared(Block& block) {
+  return *(CommonShared*)(block.shared + WAVES * (A_BYTES + B_BYTES));
 }
 
-// 16 bytes, or zeros.
-DEVICE void copy_ahead(void* to, const void* from, bool valid) {
+// Copies 16 bytes asynchronously, where the hardware can; zeros if not `valid`.
+DEVICE void load_chunk(void* to, const void* from, bool valid) {
 #if ASYNC_COPY
   copy_async(to, from, valid);
 #else
@@ -54,14 +53,14 @@ DEVICE void copy_ahead(void* to, const void* from, bool valid) {
     zero_chunk((Element*)to);
 #endif
 }
-DEVICE void commit_ahead() {
+DEVICE void commit_loads() {
 #if ASYNC_COPY
   copy_commit();
 #endif
 }
-// All but the last PENDING groups of copies have arrived, for the whole wave.
+// Waits until all but the last PENDING groups of loads have arrived, for the whole wave.
 template <int PENDING>
-DEVICE void wave_loaded() {
+DEVICE void wait_for_loads() {
 #if ASYNC_COPY
   copy_wait<PENDING>();
 #endif
@@ -70,15 +69,14 @@ DEVICE void wave_loaded() {
 
 // out[m][n] = activation(a[m][k] weights[n][k]^T + bias + residual), in tiles of BM x BN.
 //
-// GROUP_ROWS: if not 0, so many rows of a are one vector that is normalised first, by statistics in PARTS
-// parts of PART_WIDTH elements, which the product before has left.
+// GROUP_ROWS: if not 0, so many rows of a are one vector, which is normalised first, by statistics of its
+// PARTS parts of PART_WIDTH elements that the previous product has left.
 //
-// ROW_NORM: a layer norm of single rows, for which no phase of its own is needed.
-//   OF_INPUTS: a is multiplied as it is by weights that have the gammas in them, and the sums are put right
-//   at
-//     the end: norm(a) w = (a w' - mean sum(w')) / deviation + betas w, the last being part of the bias. Two
-//     more products by the matrix unit give mean and deviation: a row's sum is a times ones, its sum of
-//     squares the diagonal of a a^T. They are left for
+// ROW_NORM: a layer norm of single rows, which takes no phase of its own.
+//   OF_INPUTS: a is multiplied as it is, by weights w' into which the gammas are multiplied, and the epilogue
+//     corrects the sums: norm(a) w = (a w' - mean sum(w')) / deviation + betas w. The last term is part of
+//     the bias. Two more products by the matrix unit give mean and deviation: the sum of a row is a times
+//     ones, its sum of squares the diagonal of a a^T. They are stored for OF_RESIDUAL.
 //   OF_RESIDUAL: the residual is normalised when it is added.
 enum RowNorm { NO_ROW_NORM, OF_INPUTS, OF_RESIDUAL };
 
@@ -89,33 +87,34 @@ struct Product {
   static constexpr RowNorm ROW_NORM = ROW_NORM_;
   static constexpr int GROUP_ROWS = GROUP_ROWS_, PARTS = PARTS_, PART_WIDTH = PART_WIDTH_;
   static constexpr int TILES_N = (N + BN - 1) / BN, TILES = (M + BM - 1) / BM * TILES_N;
-  // Chunks of which every wave gets equally many, where there are such.
+  // Chunks of k. 64 is used only where every wave then gets equally many.
   static constexpr int KC = MAX_KC == 64 && K % (64 * WAVES) == 0 ? 64 : 32;
-  static constexpr int CHUNKS = (K + KC - 1) / KC, SHARES = CHUNKS < WAVES ? CHUNKS : WAVES;
+  static constexpr int CHUNKS = (K + KC - 1) / KC, K_SLICES = CHUNKS < WAVES ? CHUNKS : WAVES;
   static constexpr int STRIDE = KC + CHUNK, A_SLOT = BM * STRIDE, B_SLOT = BN * STRIDE;
-  static constexpr int NORMS_STRIDE = 2 * KC + CHUNK, SUM_STRIDE = BN + SUM_GAP;
+  static constexpr int NORMS_STRIDE = 2 * KC + CHUNK, SUM_STRIDE = BN + SUM_PADDING;
   static constexpr int A_SLOTS = A_BYTES / (GROUP_ROWS ? 2 : 1) / (A_SLOT * (int)sizeof(Element));
   static constexpr int B_SLOTS = B_BYTES / (B_SLOT * (int)sizeof(Element));
   static constexpr bool EXACT_M = M % BM == 0, EXACT_N = N % BN == 0, EXACT_K = K % KC == 0;
-  // All weights of a tile come at once, by the copy engine, as rows of K that the waves share.
-  static constexpr int WHOLE_STRIDE = K + CHUNK;
-  // A norm of single rows has one row of gammas and betas: asked for 16 times by every block, it is a hot
-  // spot.
+  // BULK: the TMA brings all weights of a tile at once, as rows of K that the waves share.
+  static constexpr int BULK_STRIDE = K + CHUNK;
+  // A norm of single rows has one row of gammas and betas, which is loaded once: 16 loads of it by every
+  // block made a hot spot.
   static constexpr int NORM_ROWS = GROUP_ROWS < BM ? GROUP_ROWS == 1 ? 1 : GROUP_ROWS ? BM : 0 : BM;
-  static constexpr int WHOLE_NORM_STRIDE = 2 * K + CHUNK, WHOLE_NORMS = NORM_ROWS * WHOLE_NORM_STRIDE;
-  static constexpr bool WHOLE = BULK_COPY && EXACT_N && EXACT_K &&
-                                (BN * WHOLE_STRIDE + WHOLE_NORMS) * (int)sizeof(Element) <= WAVES * B_BYTES;
-  static constexpr int SLOTS = WHOLE || A_SLOTS < B_SLOTS ? A_SLOTS : B_SLOTS;
+  static constexpr int BULK_NORM_STRIDE = 2 * K + CHUNK, BULK_NORMS = NORM_ROWS * BULK_NORM_STRIDE;
+  static constexpr bool BULK = BULK_COPY && EXACT_N && EXACT_K &&
+                               (BN * BULK_STRIDE + BULK_NORMS) * (int)sizeof(Element) <= WAVES * B_BYTES;
+  static constexpr int SLOTS = BULK || A_SLOTS < B_SLOTS ? A_SLOTS : B_SLOTS;
   static constexpr int ROUNDS = (CHUNKS + WAVES - 1) / WAVES;
   static_assert(SLOTS > 0 && BM * SUM_STRIDE * 4 <= A_BYTES, "shared memory is too small for this tile");
   static_assert(!GROUP_ROWS || (ROUNDS == 1 && BM * NORMS_STRIDE * (int)sizeof(Element) <= A_BYTES / 2), "");
   static_assert(BM * BN / CHUNK <= THREADS && BN <= MAX_BN, "a thread finishes one chunk at most");
 };
 
-// Operands; null for what a product has not. norms: gammas and betas in turns, a chunk of each. statistics
-// and made: [rows or groups][parts] pairs of a mean and the sum of squared differences from it. Of ROW_NORM:
-// factors, the sums of the weights' rows or the gammas; offsets, the betas; rows, pairs of a mean and what
-// its row is divided by, written with the inputs' norm and read with the residual's.
+// Pointers are null where a product has no such operand. norms: gammas and betas in turns, a chunk of each.
+// statistics (of a) and statistics_out (of out): [rows or groups][parts] pairs of a mean and the sum of
+// squared deviations from it. For ROW_NORM: factors, the sums of the rows of weights (OF_INPUTS) or the
+// gammas (OF_RESIDUAL); offsets, the betas; row_norms, pairs of the mean and scale of a row, which OF_INPUTS
+// writes and OF_RESIDUAL reads.
 struct Operands {
   const Element* a;
   const Element* weights;
@@ -125,8 +124,8 @@ struct Operands {
   float epsilon = 0.0f;
   const Element* norms = nullptr;
   const float* statistics = nullptr;
-  float* made = nullptr;
+  float* statistics_out = nullptr;
   const float* factors = nullptr;
   const float* offsets = nullptr;
-  float* rows = nullptr;
+  float* row_norms = nullptr;
 };
