@@ -227,7 +227,7 @@ class Device(ABC):
         raise DeviceError(f"{self.info.name} has no clusters of blocks")
 
     def tensor_map(self, address: int, box: Box) -> Argument:
-        """A kernel's argument that lets its copy engine load such boxes of the array at an address."""
+        """A kernel's argument that lets the TMA (copy engine) load such boxes of the array at an address."""
         raise DeviceError(f"{self.info.name} has no tensor maps")
 
     # -- order -----------------------------------------------------------------------------------------

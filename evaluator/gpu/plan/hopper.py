@@ -59,7 +59,7 @@ class HopperTile:
     @property
     def shared_bytes(self) -> int:
         """The stages, their barriers, the values of the columns (bias; gammas and betas), and what a cluster
-        exchanges: 8 bytes for each row, part and turn."""
+        exchanges: 8 bytes for each row, part and buffer."""
         stages = self.stages * ((BLOCK_M + self.block_n) * BLOCK_K * 2 + 16) + 32
         columns = 2 * (3 if self.normalise else 2) * self.block_n * 4
         return stages + columns + (2 * 2 * 2 * self.cluster_n * 64 * 8 if self.normalise else 0)

@@ -1,4 +1,4 @@
-"""What the kernels for Hopper ask of the copy engine: the boxes of their operands."""
+"""The tensor maps of the kernels for Hopper: the boxes of their operands that the TMA loads."""
 
 from __future__ import annotations
 
