@@ -29,8 +29,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     # Without tests/backends on the command line pytest reads this file too late for its options.
     chosen = metafunc.config.getoption("--backend", None)
+    fibers = pytest.param(ON_FIBERS, marks=pytest.mark.kernels)
     if "subject" in metafunc.fixturenames:
-        metafunc.parametrize("subject", chosen or [*runnable(), ON_FIBERS], indirect=True)
+        metafunc.parametrize("subject", chosen or [*runnable(), fibers], indirect=True)
     if "quick_subject" in metafunc.fixturenames:
         metafunc.parametrize("quick_subject", chosen or runnable(), indirect=True)
 

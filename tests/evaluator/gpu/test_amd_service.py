@@ -34,6 +34,8 @@ from tests.hip_runtime.command import AMD_NODES
 from tests.hip_runtime.standin import Runtime
 from tests.paths import REPOSITORY
 
+pytestmark = pytest.mark.kernels
+
 SHAPE = NetworkShape(
     16, layers=1, heads=2, ffn=16, smolgen=(2, 8, 4), policy_width=16, value_channels=2, value_hidden=8
 )

@@ -18,6 +18,8 @@ from evaluator.gpu.driver.target import Precision, Target, amd_target
 from evaluator.gpu.inspect.resources import measure, measure_all, unavailable
 from evaluator.gpu.inspect.variants import AMD_TARGETS, NVIDIA_TARGETS, Variant, Variants, target_named
 
+pytestmark = pytest.mark.kernels
+
 TARGETS = (*AMD_TARGETS, *NVIDIA_TARGETS)
 
 SIBLINGS = ("gfx90a", "gfx1151", "gfx1201")

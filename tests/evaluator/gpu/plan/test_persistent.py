@@ -24,6 +24,8 @@ from tests.evaluator.golden import all_moves
 from tests.evaluator.gpu.fibers import ModelTuner, open_amd
 from tests.hip_runtime.standin import Runtime
 
+pytestmark = pytest.mark.kernels
+
 WITHOUT_SMOLGEN = NetworkShape(64, layers=3, heads=2, ffn=144, policy_width=32, value_channels=8)
 UNEVEN = NetworkShape(
     160, layers=2, heads=5, ffn=200, smolgen=(24, 48, 64), dense_embedding=16, policy_width=32

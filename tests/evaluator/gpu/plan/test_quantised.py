@@ -30,6 +30,8 @@ from protocol.batch import PositionBatch
 from tests.evaluator.gpu.fibers import open_amd, open_on_fibers
 from tests.hip_runtime.standin import Runtime
 
+pytestmark = pytest.mark.kernels
+
 SHAPE = NetworkShape(32, layers=1, heads=2, ffn=64, smolgen=(8, 32, 32), policy_width=32, value_channels=8)
 """Every product of its encoder has whole groups along k."""
 

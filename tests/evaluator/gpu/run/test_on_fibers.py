@@ -22,6 +22,8 @@ from tests.evaluator.gpu.fibers import open_on_fibers
 from tests.hip_runtime.standin import Runtime
 from tests.paths import DATA
 
+pytestmark = pytest.mark.kernels
+
 LIMITS = {
     Precision.FP32: (1e-4, 1e-5, 2e-3),
     Precision.FP16: (2e-2, 5e-3, 0.5),

@@ -31,6 +31,8 @@ from evaluator.network.spec import Activation
 from tests.evaluator.gpu.fibers import open_amd
 from tests.hip_runtime.standin import Runtime
 
+pytestmark = pytest.mark.kernels
+
 PRODUCT = Product(16, 32, 64, Activation.RELU, residual=True, followed=True)
 
 

@@ -34,6 +34,8 @@ from tests.evaluator.gpu.fibers import open_amd
 from tests.hip_runtime.blas_standin import Control
 from tests.hip_runtime.standin import Runtime
 
+pytestmark = pytest.mark.kernels
+
 PRODUCT = Product(16, 32, 64, Activation.RELU, residual=True, followed=True)
 
 NETWORK = NetworkShape(32, layers=1, ffn=40, policy_width=32)
