@@ -14,8 +14,9 @@ from engine.evaluation.link import EvaluatorLink
 from engine.evaluation.pipeline import InstantPipeline, Pipeline, RemotePipeline
 from engine.evaluation.process import EvaluatorSettings
 from engine.options import Options
+from engine.search.batching import BatchSizes
 from engine.search.control import SearchControl
-from engine.search.driver import BatchSizes, Search
+from engine.search.driver import Search
 from engine.search.limits import Limits
 from engine.search.report import Report
 from engine.search.task import SearchTask
@@ -174,7 +175,7 @@ class Session:
         """What a search without an evaluator is made of."""
         batch = self._options.minibatch_size or IN_PROCESS_BATCH
         tree = self._tree.prepared(self._options, 1, "in-process")
-        return tree, InstantPipeline(tree, batch), BatchSizes(batch)
+        return tree, InstantPipeline(tree, batch), BatchSizes(batch, fixed=self._options.minibatch_size)
 
     def _remote_parts(self, task: SearchTask, control: SearchControl) -> tuple[Tree, Pipeline, BatchSizes]:
         """What a search with an evaluator is made of, once there is one. Raises NoEvaluatorError."""
@@ -182,11 +183,17 @@ class Session:
         client = self._connected(link, task, control)
         network = client.network
         tree = self._tree.prepared(self._options, network.input_format, network.content_hash)
-        sizes = BatchSizes.of(client.recommended_batch, client.max_batch, client.curve)
+        sizes = BatchSizes.of(
+            client.recommended_batch,
+            client.max_batch,
+            client.curve,
+            fixed=self._options.minibatch_size,
+            ahead=self._options.hash > 0,
+        )
         pipeline = RemotePipeline(
             tree,
             link,
-            capacity=min(self._options.minibatch_size or sizes.largest, client.max_batch),
+            capacity=min(self._options.minibatch_size or max(sizes.largest, sizes.filled), client.max_batch),
             input_format=network.input_format,
             priority=self._priority,
         )

@@ -12,8 +12,9 @@ from engine._core import Tree
 from engine.evaluation.errors import NoEvaluatorError, PipelineError
 from engine.evaluation.process import EvaluatorSettings
 from engine.evaluation.shared import SharedEvaluator, SharedPipeline
+from engine.search.batching import BatchSizes
 from engine.search.control import SearchControl
-from engine.search.driver import BatchSizes, Search
+from engine.search.driver import Search
 from engine.search.report import Report
 from engine.search.task import SearchTask
 from engine.search.tree import SearchTree
@@ -95,7 +96,14 @@ def batch_sizes(
     looks_ahead = task.options.hash > 0 and not task.options.minibatch_size
     filled = min(filled_step(network, searches, processes), client.max_batch) if looks_ahead else 0
     best = min(positions_per_step(network, searches), client.max_batch)
-    return BatchSizes(best, client.curve, min(LARGEST_STEPS * best, filled), filled, LARGE_TREE)
+    return BatchSizes(
+        best,
+        client.curve,
+        min(LARGEST_STEPS * best, filled),
+        filled,
+        LARGE_TREE,
+        fixed=task.options.minibatch_size,
+    )
 
 
 class PooledSearch:

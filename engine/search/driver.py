@@ -5,13 +5,14 @@ Python runs here once per batch, never per node; the tree releases the interpret
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from time import perf_counter
 
 from engine._core import RootInfo, Tree
 from engine.evaluation.errors import NoEvaluatorError, PipelineError
 from engine.evaluation.pipeline import Pipeline
+from engine.search.batching import BatchSizes
 from engine.search.control import SearchControl
 from engine.search.move_choice import candidates, choose_move, temperature_at
 from engine.search.report import Line, MoveStatistics, Report
@@ -26,46 +27,6 @@ REPORT_SECONDS = 0.2
 
 REPORT_ALWAYS_SECONDS = 1.0
 """Longest time between two reports."""
-
-LARGE_TREE = 64
-"""A tree with this many visits for each position of the best batch is large (BatchSizes.in_tree)."""
-
-LARGE_BATCH_MS = 100.0
-"""Longest time of the larger batches of large trees."""
-
-
-@dataclass(frozen=True, slots=True)
-class BatchSizes:
-    """Positions per batch. best: what the device computes efficiently. curve: measured (batch, ms),
-    ascending. largest: for large trees, which have `large_tree` visits for each of `best`; best if 0.
-    filled: a batch that would have fewer looks ahead for the others (Tree.collect)."""
-
-    best: int
-    curve: Sequence[tuple[int, float]] = ()
-    largest: int = 0
-    filled: int = 0
-    large_tree: int = LARGE_TREE
-
-    def in_tree(self, visits: int) -> int:
-        """The batch for a tree with so many visits. Where the positions in flight are few among them anyway,
-        larger batches do the search no harm, and what a batch costs besides the device is paid more rarely.
-        """
-        return max(self.best, self.largest) if visits >= self.large_tree * self.best else self.best
-
-    @classmethod
-    def of(cls, best: int, most: int, curve: Sequence[tuple[int, float]]) -> BatchSizes:
-        """For an evaluator that recommends `best` and takes `most`: twice as many for large trees, if that
-        is quick enough."""
-        best = min(best, most)
-        size, ms = next((point for point in curve if point[0] >= 2 * best), curve[-1] if curve else (1, 0.0))
-        quick = ms * max(1.0, 2 * best / size) <= LARGE_BATCH_MS
-        return cls(best, curve, min(2 * best, most) if quick else best)
-
-    def fitting(self, milliseconds: float) -> int:
-        """The largest batch that is computed in that time; at least 1."""
-        most = max(self.best, self.largest, self.filled)
-        sizes = [size for size, ms in self.curve if ms <= milliseconds]
-        return most if not self.curve else max(1, min(most, max(sizes, default=1)))
 
 
 class Search:
@@ -143,8 +104,11 @@ class Search:
             wanted = self._watch.visits_left(info, pipeline.in_flight_positions) - answered
             if wanted <= 0:
                 break
+            target = self._target(info, now)
+            if target <= 0:
+                break  # More under way would weaken the search.
             batch = pipeline.take()
-            target = min(self._target(info, now), batch.capacity)
+            target = min(target, batch.capacity)
             result = tree.collect(batch, target, wanted, self._ahead(target, now))
             answered += result.visits_done
             if not batch.size:
@@ -231,11 +195,10 @@ class Search:
     # -- the size of batches -----------------------------------------------------------------------------
 
     def _target(self, info: RootInfo, now: float) -> int:
-        """Positions to gather: the best size for the device, less in a small tree, where a batch is a large
-        part of all visits and goes to worse moves, and less when it would not be back in time."""
-        best = self._options.minibatch_size or self._sizes.in_tree(info.visits)
-        target = min(best, max(4, info.visits // 4))
-        return max(1, min(target, self._in_time(now)))
+        """Positions to gather: what the tree bears, less when the batch would not be back in time. 0 if
+        enough are under way."""
+        target = self._sizes.wanted(info.visits, self._pipeline.in_flight_positions)
+        return min(target, max(1, self._in_time(now)))
 
     def _ahead(self, target: int, now: float) -> int:
         """Positions to look ahead to, in a batch with a target of so many."""

@@ -9,7 +9,6 @@ import pytest
 
 from engine.options import Options
 from engine.search.control import SearchControl
-from engine.search.driver import BatchSizes
 from engine.search.limits import Clock, Limits
 from engine.search.report import Report
 from engine.session import Session
@@ -174,19 +173,3 @@ def test_reports_may_be_read_while_another_thread_searches(session: Session) -> 
     thread.join(30)
     assert not thread.is_alive()
     assert reports[0].lines
-
-
-def test_batches_fit_the_time_left() -> None:
-    sizes = BatchSizes(64, [(1, 2.0), (8, 5.0), (32, 12.0), (64, 20.0), (256, 70.0)])
-    assert [sizes.fitting(ms) for ms in (0.5, 2.0, 11.9, 12.0, 1000.0)] == [1, 1, 8, 32, 64]
-    assert BatchSizes(256).fitting(0.1) == 256
-
-
-def test_large_trees_take_larger_batches_where_these_are_quick() -> None:
-    curve = [(1, 2.0), (8, 5.0), (16, 9.0), (32, 17.0), (64, 120.0)]
-    sizes = BatchSizes.of(16, 1024, curve)
-    assert [sizes.in_tree(visits) for visits in (1, 1023, 1024, 100_000)] == [16, 16, 32, 32]
-    early = BatchSizes(33, curve, largest=99, large_tree=32)
-    assert [early.in_tree(visits) for visits in (1, 1055, 1056, 10_000)] == [33, 33, 99, 99]
-    assert BatchSizes.of(32, 1024, curve).in_tree(100_000) == 32  # 64 take too long
-    assert BatchSizes.of(64, 48, curve).in_tree(100_000) == 48  # no more than the evaluator takes
