@@ -83,12 +83,12 @@ class Options(SettingsGroup):
     minibatch_size: int = _option(
         "MinibatchSize",
         0,
-        "positions per batch; 0 takes what the evaluator measured as best",
+        "positions per batch; 0 chooses by the evaluator's speed and the size of the tree",
         (0, 1024),
         section="batching",
     )
     batches_in_flight: int = _advanced(
-        "BatchesInFlight", 2, "batches sent before the first is awaited", (1, 8)
+        "BatchesInFlight", 2, "batches sent before the first is awaited, at most", (1, 8)
     )
     max_collision_visits: int = _advanced(
         "MaxCollisionVisits", 80000, "visits a batch may lose to positions already on their way", (1, 1000000)
