@@ -14,6 +14,12 @@ from evaluator.backends.probe import probe_batch
 from evaluator.network.random_network import random_network
 
 
+@pytest.fixture
+def without_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine whose GPU, if it has one, cannot be used."""
+    monkeypatch.setattr("evaluator.backends.gpu.unavailable", lambda: "hidden by the test")
+
+
 def test_lists_what_is_built_in() -> None:
     assert set(backend_names()) >= {"auto", "onnx", "reference", "random", "uniform"}
     assert available_backends()["onnx"] is None
@@ -28,12 +34,14 @@ def test_knows_who_needs_a_network() -> None:
     ]
 
 
+@pytest.mark.usefixtures("without_gpu")
 def test_auto_takes_the_only_candidate() -> None:
     with open_backend("auto", random_network("tiny-resnet"), threads=1) as backend:
         assert isinstance(backend, OnnxBackend)
         assert backend.threads == 1
 
 
+@pytest.mark.usefixtures("without_gpu")
 def test_auto_measures_and_says_so_when_it_may_quantise(caplog: pytest.LogCaptureFixture) -> None:
     network = random_network("tiny-attention")
     with caplog.at_level(logging.INFO), open_backend("auto", network, int8=True) as backend:
