@@ -75,12 +75,16 @@ def make_recorder(folder: Path) -> Recorder | str:
     return reason
 
 
+_KEPT = ("LANG", "LC_ALL", "LD_LIBRARY_PATH", "PATH", "PYTHONPATH", "VIRTUAL_ENV")
+"""Variables without which programs may not run. All others are left out: libraries that report do so less
+where variables name a CI system."""
+
+
 def clean_environment(home: Path) -> tuple[str, ...]:
     """`env` with arguments, to go before a command: it has a home of its own, with a temporary folder `tmp`
     that must exist, GPUs are hidden, and nothing is set that keeps files elsewhere or libraries quiet."""
-    unset = [name for name in os.environ if name.startswith(("XDG_", "ORT_", "WAVEFRONT_"))]
     return (
-        "env",
-        *(part for name in unset for part in ("-u", name)),
+        *("env", "-i"),
+        *(f"{name}={os.environ[name]}" for name in _KEPT if name in os.environ),
         *(f"HOME={home}", f"TMPDIR={home / 'tmp'}", "CUDA_VISIBLE_DEVICES=-1", "HIP_VISIBLE_DEVICES=-1"),
     )
