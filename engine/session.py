@@ -175,7 +175,7 @@ class Session:
         """What a search without an evaluator is made of."""
         batch = self._options.minibatch_size or IN_PROCESS_BATCH
         tree = self._tree.prepared(self._options, 1, "in-process")
-        return tree, InstantPipeline(tree, batch), BatchSizes(batch, fixed=self._options.minibatch_size)
+        return tree, InstantPipeline(tree, batch), BatchSizes(batch)
 
     def _remote_parts(self, task: SearchTask, control: SearchControl) -> tuple[Tree, Pipeline, BatchSizes]:
         """What a search with an evaluator is made of, once there is one. Raises NoEvaluatorError."""
@@ -193,7 +193,7 @@ class Session:
         pipeline = RemotePipeline(
             tree,
             link,
-            capacity=min(self._options.minibatch_size or max(sizes.largest, sizes.filled), client.max_batch),
+            capacity=min(sizes.capacity, client.max_batch),
             input_format=network.input_format,
             priority=self._priority,
         )

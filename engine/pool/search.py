@@ -182,7 +182,7 @@ class PooledSearch:
             self._prepare(tree)
         self._prepared = tree
         sizes = batch_sizes(task, network, client, searches, processes)
-        capacity = min(task.options.minibatch_size or max(sizes.best, sizes.filled), client.max_batch)
+        capacity = min(sizes.capacity, client.max_batch)
         if searches > 1:  # While one waits for its answer, the device is busy with the others'.
             task = replace(task, options=task.options.changed(batches_in_flight=1))
         self._pipeline = SharedPipeline(self, tree, evaluator, key, network.content_hash, capacity)

@@ -53,6 +53,15 @@ class BatchSizes:
     sparing: bool = False
     fixed: int = 0
 
+    @property
+    def capacity(self) -> int:
+        """Positions that the largest batch has."""
+        return self.fixed or self._most
+
+    @property
+    def _most(self) -> int:
+        return max(self.best, self.largest, self.filled)
+
     def in_tree(self, visits: int) -> int:
         """The batch for a tree with so many visits. Where the positions in flight are few among them anyway,
         larger batches do the search no harm, and what a batch costs besides the device is paid more rarely.
@@ -87,9 +96,8 @@ class BatchSizes:
 
     def fitting(self, milliseconds: float) -> int:
         """The largest batch that is computed in that time; at least 1."""
-        most = max(self.best, self.largest, self.filled)
         sizes = [size for size, ms in self.curve if ms <= milliseconds]
-        return most if not self.curve else max(1, min(most, max(sizes, default=1)))
+        return self._most if not self.curve else max(1, min(self._most, max(sizes, default=1)))
 
 
 def flat_batch(curve: Sequence[tuple[int, float]]) -> int:
