@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
+from evaluator.gpu.driver import discovery
 from evaluator.gpu.driver.discovery import discover, open_device
 from evaluator.gpu.driver.target import nvidia_target
 from tests.evaluator.gpu.blas.libraries import require
 from tests.hip_runtime import blas_standin, standin
 from tests.hip_runtime.blas_standin import Control
+from tests.hip_runtime.command import AMD_NODES
 
 
 def _shared_folder(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
@@ -46,6 +48,18 @@ def runtime(rocm: Path) -> Iterator[standin.Runtime]:
     misuse = runtime.report().misuse
     runtime.reset()
     assert misuse == []
+
+
+@pytest.fixture
+def machine(
+    runtime: standin.Runtime, kernel_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[standin.Runtime]:
+    """The runtime in this process, on a machine with a driver, so that devices are discovered."""
+    monkeypatch.setitem(discovery.DEVICE_NODES, "amd", AMD_NODES)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(kernel_cache.parent / "cache"))
+    discovery.found_devices.cache_clear()
+    yield runtime
+    discovery.found_devices.cache_clear()
 
 
 @pytest.fixture(scope="module")

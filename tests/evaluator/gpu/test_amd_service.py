@@ -21,7 +21,6 @@ from evaluator.backends import gpu
 from evaluator.backends.probe import probe_batch
 from evaluator.backends.reference import ReferenceBackend
 from evaluator.commands import tune as tune_command
-from evaluator.gpu.driver import discovery
 from evaluator.gpu.run import buckets
 from evaluator.network import load_network
 from evaluator.network.random_network import NetworkShape, random_network
@@ -30,7 +29,6 @@ from evaluator.scheduling.loading import Loader
 from evaluator.service.networks import NetworkToLoad
 from evaluator.service.service import EvaluatorService
 from protocol import EvaluatorClient
-from tests.hip_runtime.command import AMD_NODES
 from tests.hip_runtime.standin import Runtime
 from tests.paths import REPOSITORY
 
@@ -127,16 +125,6 @@ def test_verify_passes_and_leaves_nothing_behind(environment: dict[str, str], ne
     assert done.returncode == 1
     assert done.stderr == "error: Stand-in gfx1100: hipModuleLoadData: hipErrorNoBinaryForGpu (209)\n"
     assert json.loads(Path(environment["STANDIN_REPORT"]).read_text())["alive"] == {}
-
-
-@pytest.fixture
-def machine(runtime: Runtime, kernel_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runtime]:
-    """The runtime in this process, on a machine with a driver."""
-    monkeypatch.setitem(discovery.DEVICE_NODES, "amd", AMD_NODES)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(kernel_cache.parent / "cache"))
-    discovery.found_devices.cache_clear()
-    yield runtime
-    discovery.found_devices.cache_clear()
 
 
 def test_tune_shows_a_table(

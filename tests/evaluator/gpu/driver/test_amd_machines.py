@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,6 @@ from evaluator.gpu.run.buckets import BUCKETS, INTEGRATED_MAX_BATCH, usual_bucke
 from evaluator.gpu.run.in_flight import DIRECT_POSITIONS
 from evaluator.network.random_network import NetworkShape, random_network
 from tests.evaluator.gpu.fibers import open_again, open_on_fibers
-from tests.hip_runtime.command import AMD_NODES
 from tests.hip_runtime.standin import Runtime
 
 pytestmark = pytest.mark.kernels
@@ -34,16 +32,6 @@ COPIED = DIRECT_POSITIONS + 1
 @pytest.fixture(scope="module")
 def network() -> Any:
     return random_network(SHAPE, seed=3)
-
-
-@pytest.fixture
-def machine(runtime: Runtime, kernel_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runtime]:
-    """The runtime on a machine with a driver, so that devices are discovered."""
-    monkeypatch.setitem(discovery.DEVICE_NODES, "amd", AMD_NODES)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(kernel_cache.parent / "cache"))
-    found_devices.cache_clear()
-    yield runtime
-    found_devices.cache_clear()
 
 
 def test_two_kinds_of_gpus_work_side_by_side_from_one_cache(

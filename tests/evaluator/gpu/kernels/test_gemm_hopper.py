@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from evaluator.gpu.blas.product import Product
 from evaluator.gpu.driver.device import DeviceInfo
@@ -22,6 +21,7 @@ from evaluator.gpu.plan.program import Buffer, Matrix, Space
 from evaluator.gpu.plan.tensor_maps import weights_map
 from evaluator.gpu.plan.tiles import Choice
 from evaluator.gpu.run.buckets import BUCKETS, usual_buckets
+from evaluator.network.arithmetic import activate
 from evaluator.network.spec import Activation, LayerNorm
 from tests.evaluator.gpu.run.on_device import result_of, widened
 
@@ -182,7 +182,7 @@ def check(
         expected += b
     if residual:
         expected += widened(skip[rows], precision)
-    expected = activate(expected, activation)
+    expected = activate(activation, expected)
     if tile.normalise:
         expected -= expected.mean(1, keepdims=True)
         expected /= np.sqrt(np.square(expected).mean(1, keepdims=True) + norm.epsilon)
@@ -192,24 +192,3 @@ def check(
     assert error < (1e-3 if precision is Precision.FP16 else 6e-3)
     largest = np.abs(result - expected).max() / np.abs(expected).max()
     assert largest < (2e-3 if precision is Precision.FP16 else 1.6e-2)
-
-
-def activate(x: NDArray[np.float64], activation: Activation) -> NDArray[np.float64]:
-    match activation:
-        case Activation.NONE:
-            return x
-        case Activation.RELU:
-            return np.maximum(x, 0)
-        case Activation.RELU_SQUARED:
-            return np.square(np.maximum(x, 0))
-        case Activation.MISH:
-            return x * np.tanh(np.log1p(np.exp(x)))
-        case Activation.SWISH:
-            return x * (1 / (1 + np.exp(-x)))
-        case Activation.SELU:
-            return 1.0507009873554805 * np.where(x > 0, x, 1.6732632423543772 * np.expm1(np.minimum(x, 0)))
-        case Activation.TANH:
-            return np.tanh(x)
-        case Activation.SIGMOID:
-            return 1 / (1 + np.exp(-x))
-    raise AssertionError(activation)
