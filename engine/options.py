@@ -90,6 +90,19 @@ class Options(SettingsGroup):
     batches_in_flight: int = _advanced(
         "BatchesInFlight", 2, "batches sent before the first is awaited, at most", (1, 8)
     )
+    visits_per_position: int = _advanced(
+        "VisitsPerPosition",
+        0,
+        "visits that the tree has for each position under way, at least; 0 chooses by the evaluator's speed",
+        (0, 1000000),
+    )
+    look_ahead: int = _advanced(
+        "LookAhead",
+        -1,
+        "positions that a batch is filled to with those probably wanted next; -1 chooses by the evaluator's "
+        "speed",
+        (-1, 1024),
+    )
     max_collision_visits: int = _advanced(
         "MaxCollisionVisits", 80000, "visits a batch may lose to positions already on their way", (1, 1000000)
     )

@@ -14,7 +14,7 @@ from engine.evaluation.link import EvaluatorLink
 from engine.evaluation.pipeline import InstantPipeline, Pipeline, RemotePipeline
 from engine.evaluation.process import EvaluatorSettings
 from engine.options import Options
-from engine.search.batching import BatchSizes
+from engine.search.batching import BatchSizes, Device
 from engine.search.control import SearchControl
 from engine.search.driver import Search
 from engine.search.limits import Limits
@@ -175,7 +175,8 @@ class Session:
         """What a search without an evaluator is made of."""
         batch = self._options.minibatch_size or IN_PROCESS_BATCH
         tree = self._tree.prepared(self._options, 1, "in-process")
-        return tree, InstantPipeline(tree, batch), BatchSizes(batch)
+        sizes = BatchSizes(batch, in_flight=self._options.batches_in_flight)
+        return tree, InstantPipeline(tree, batch), sizes
 
     def _remote_parts(self, task: SearchTask, control: SearchControl) -> tuple[Tree, Pipeline, BatchSizes]:
         """What a search with an evaluator is made of, once there is one. Raises NoEvaluatorError."""
@@ -183,17 +184,12 @@ class Session:
         client = self._connected(link, task, control)
         network = client.network
         tree = self._tree.prepared(self._options, network.input_format, network.content_hash)
-        sizes = BatchSizes.of(
-            client.recommended_batch,
-            client.max_batch,
-            client.curve,
-            fixed=self._options.minibatch_size,
-            ahead=self._options.hash > 0,
-        )
+        device = Device(client.recommended_batch, client.max_batch, client.curve)
+        sizes = BatchSizes.alone(device, self._options)
         pipeline = RemotePipeline(
             tree,
             link,
-            capacity=min(sizes.capacity, client.max_batch),
+            capacity=sizes.capacity,
             input_format=network.input_format,
             priority=self._priority,
         )

@@ -38,6 +38,8 @@ OPTIONS = (
     "policy_head",
     "value_head",
     "batches_in_flight",
+    "visits_per_position",
+    "look_ahead",
     "hash",
     "tree_memory",
 )

@@ -17,7 +17,6 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from math import ceil
 from random import Random
 from time import monotonic, perf_counter
 from typing import TYPE_CHECKING
@@ -28,7 +27,8 @@ from engine.evaluation.link import EvaluatorLink
 from engine.evaluation.process import EvaluatorSettings
 from engine.evaluation.shared import SharedEvaluator
 from engine.options import Options
-from engine.pool.search import POSITIONS_PER_GAME, PooledSearch
+from engine.pool.search import PooledSearch
+from engine.search.batching import Device
 from engine.search.limits import Limits
 from engine.search.report import Report
 from engine.search.task import SearchTask
@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 
 LOOK_SECONDS = 0.01
 """Time between two looks at the searches that the clock may end, and at those that have no evaluator yet."""
-
-MAX_RECOMMENDED_GAMES = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +107,7 @@ class SearchPool:
         while (client := evaluator.link.wait(1.0)) is None:
             if self._closed:
                 raise NoEvaluatorError("the pool is closed")
-        return max(2, min(MAX_RECOMMENDED_GAMES, ceil(2 * client.recommended_batch / POSITIONS_PER_GAME)))
+        return Device(client.recommended_batch, client.max_batch, client.curve).games
 
     def statistics(self) -> PoolStatistics:
         """The totals of all evaluators."""

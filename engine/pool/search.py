@@ -4,106 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import replace
-from math import ceil
-from typing import TYPE_CHECKING
 
 from engine._core import Tree
 from engine.evaluation.errors import NoEvaluatorError, PipelineError
 from engine.evaluation.process import EvaluatorSettings
 from engine.evaluation.shared import SharedEvaluator, SharedPipeline
-from engine.search.batching import BatchSizes
+from engine.search.batching import BatchSizes, Device
 from engine.search.control import SearchControl
 from engine.search.driver import Search
 from engine.search.report import Report
 from engine.search.task import SearchTask
 from engine.search.tree import SearchTree
-from protocol.messages import best_rate
-
-if TYPE_CHECKING:
-    from protocol.client import EvaluatorClient
-    from protocol.messages import NetworkInfo
-
-POSITIONS_PER_GAME = 8
-"""Positions that one game contributes to a device batch, as a rule: more of them in flight weaken its search,
-since they are chosen before what they could learn from each other is known."""
-
-STEPS_PER_SECOND = 800
-"""Steps (an answer taken, more positions collected) of all searches of a pool together, at most: each costs
-some 70 µs of processor time, which a CPU backend lacks."""
-
-MAX_POSITIONS_PER_STEP = 16
-"""For the sake of fewer steps on fast devices; see POSITIONS_PER_GAME."""
-
-MAX_FILLED = 128
-"""Positions that a search sends at a time with those that it looks ahead to. They do not weaken it, but the
-more there are, the fewer of them it wants in the end. 400 nodes with the shipped network in steps of 33, the
-tree dropped before each move, are 13.8 steps and 272 positions; filled up to 33 they are 10.3 and 279, up to
-66 7.2 and 312, up to 100 6.7 and 365. 64 games at 400 nodes finished 1,120 searches a second on an H200
-without it, 1,520 when filled up to 64, 1,710 up to 96 and 1,720 up to 128."""
-
-FAST_DEVICE = 40_000
-"""Positions per second that a process feeds a device with if its searches do not look ahead, as one of many.
-A slower device has enough to do, and what is looked ahead to would take the place of what a search wants."""
-
-LARGEST_STEPS, LARGE_TREE = 3, 32
-"""Where searches look ahead, those whose tree has LARGE_TREE visits for each position of a step send so many
-times as many that they want. On an H200 64 games at 4,000 nodes finish 266 moves per second with steps of 99
-in large trees, 245 with 66 and 208 with 33. (Of ten positions nine have the same best move as a sequential
-search with steps of up to 128 at the sixteenth part of the visits, as they have with 33.)"""
-
-FEW_POSITIONS = 4
-"""So many at a time weaken no search: it begins with as many."""
-
-FEW_SEARCHES_POSITIONS = 64
-"""Few searches send FEW_POSITIONS each until they are so many together, or each device batch and each request
-would carry one or two."""
-
-
-def positions_per_step(network: NetworkInfo, searches: int) -> int:
-    """How many positions each of so many searches sends at a time.
-
-    Together they are to keep two batches of the recommended size on their way, one at work and one waiting. A
-    longer queue gains nothing: it delays answers and weakens searches. Only where that would mean too many
-    steps, or too small ones, are they larger.
-    """
-    best = network.recommended_batch
-    if searches < 2:
-        return best
-    fair = ceil(2 * best / searches)
-    few = min(FEW_POSITIONS, ceil(FEW_SEARCHES_POSITIONS / searches))
-    least = min(MAX_POSITIONS_PER_STEP, max(few, ceil(best_rate(network.curve) / STEPS_PER_SECOND)))
-    return max(1, min(best, max(fair, least)))
-
-
-def filled_step(network: NetworkInfo, searches: int, processes: int) -> int:
-    """How many positions each of so many searches in so many processes sends at a time, with those that it
-    looks ahead to; 0 if it does not look ahead.
-
-    A search begins with few positions, and 64 of some hundred nodes each do not come to the two batches that
-    keep a fast device busy. So each looks ahead, until they are eight on paper: half of the positions are
-    with the searches at any time, and steps are half as large on average.
-    """
-    if searches < 2 or best_rate(network.curve) < FAST_DEVICE * processes:
-        return 0
-    return min(ceil(8 * network.recommended_batch / searches), MAX_FILLED)
-
-
-def batch_sizes(
-    task: SearchTask, network: NetworkInfo, client: EvaluatorClient, searches: int, processes: int
-) -> BatchSizes:
-    """Positions per batch of one of so many searches in so many processes."""
-    looks_ahead = task.options.hash > 0 and not task.options.minibatch_size
-    filled = min(filled_step(network, searches, processes), client.max_batch) if looks_ahead else 0
-    best = min(positions_per_step(network, searches), client.max_batch)
-    return BatchSizes(
-        best,
-        client.curve,
-        min(LARGEST_STEPS * best, filled),
-        filled,
-        LARGE_TREE,
-        fixed=task.options.minibatch_size,
-    )
 
 
 class PooledSearch:
@@ -181,11 +92,9 @@ class PooledSearch:
         if self._prepare is not None:
             self._prepare(tree)
         self._prepared = tree
-        sizes = batch_sizes(task, network, client, searches, processes)
-        capacity = min(sizes.capacity, client.max_batch)
-        if searches > 1:  # While one waits for its answer, the device is busy with the others'.
-            task = replace(task, options=task.options.changed(batches_in_flight=1))
-        self._pipeline = SharedPipeline(self, tree, evaluator, key, network.content_hash, capacity)
+        device = Device(network.recommended_batch, client.max_batch, network.curve)
+        sizes = BatchSizes.pooled(device, task.options, searches, processes)
+        self._pipeline = SharedPipeline(self, tree, evaluator, key, network.content_hash, sizes.capacity)
         self._search = Search(tree, self._pipeline, task, sizes, control=self.control, log=evaluator.log)
         return True
 

@@ -4,20 +4,28 @@ Positions under way are chosen without the values of the others, so they are wor
 tree they are. A device with many processors takes hardly longer for many positions than for few. Where it
 does, the search asks for few and fills the batch by looking ahead: with positions that it will probably want
 next, whose evaluations go to the cache and count for nothing until it does (Tree.collect). Where time is
-proportional to positions, as on a CPU, looking ahead would only cost. docs/batching.md has what this was
-measured to bring.
+proportional to positions, as on a CPU, looking ahead would only cost.
+
+The same holds for a search of its own (UCI, the Python API) and for one of many that share a device (matches,
+self-play): what is under way is the same part of the tree, so that a limit of nodes means the same in both.
+Many searches differ in what keeps the device busy. docs/batching.md has what all this was measured to bring.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import ceil
+from typing import TYPE_CHECKING
 
-LARGE_TREE = 64
-"""A tree with this many visits for each position of the best batch is large (BatchSizes.in_tree)."""
+if TYPE_CHECKING:
+    from engine.options import Options
 
-LARGE_BATCH_MS = 100.0
-"""Longest time of the larger batches of large trees."""
+SHARE, LEAST = 32, 2
+"""Where batches are filled: visits of the tree for each position wanted, and positions wanted at least."""
+
+SHARE_UNFILLED, LEAST_UNFILLED = 4, 4
+"""The same, for each batch, where they are not filled."""
 
 SMALL_BATCH = 8
 """Positions of a small batch, whose time others are compared with."""
@@ -26,13 +34,83 @@ FLAT = 1.3
 """A batch is as good as free to fill while it takes at most this many times what a small one takes."""
 
 MOST_AHEAD = 64
-"""Largest batch that is filled by looking ahead: each position costs the search's own processor time."""
+"""Largest batch that one search fills by looking ahead: each position costs its own processor time."""
 
-SHARE, LEAST = 32, 2
-"""Where batches are filled: visits of the tree for each position wanted, and positions wanted at least."""
+LARGE_TREE = 64
+"""A tree with this many visits for each position of the best batch is large (BatchSizes.in_tree)."""
 
-SHARE_UNFILLED, LEAST_UNFILLED = 4, 4
-"""The same for each batch where they are not filled."""
+LARGE_BATCH_MS = 100.0
+"""Longest time of the larger batches of large trees."""
+
+# -- one of many searches ------------------------------------------------------------------------------------
+
+POSITIONS_PER_GAME = 8
+"""Positions that one game contributes to a device batch, as a rule, when games are counted."""
+
+MAX_RECOMMENDED_GAMES = 256
+
+STEPS_PER_SECOND = 800
+"""Steps (an answer taken, more positions collected) of all searches of a pool together, at most: each costs
+some 70 µs of processor time, which a CPU backend lacks."""
+
+MAX_POSITIONS_PER_STEP = 16
+"""For the sake of fewer steps on fast devices."""
+
+MAX_FILLED = 128
+"""Positions that one of many searches sends at a time with those that it looks ahead to: the more there are,
+the fewer of them it wants in the end."""
+
+FAST_DEVICE = 40_000
+"""Positions per second that a process feeds a device with if its searches hardly look ahead, as one of many.
+A slower device has enough to do, and what is looked ahead to would take the place of what a search wants."""
+
+TURNS, TURNS_ON_FAST = 2, 8
+"""Batches of the recommended size that all searches together send: one at work and one waiting. On a fast
+device more on paper: half of the positions are with the searches at any time, and young trees send less."""
+
+LARGEST_STEPS, LARGE_POOLED_TREE = 3, 32
+"""Where searches look ahead, those whose tree has LARGE_POOLED_TREE visits for each position of a step want
+so many times as many."""
+
+FEW_POSITIONS = 4
+"""So many at a time weaken no search: it begins with as many."""
+
+FEW_SEARCHES_POSITIONS = 64
+"""Few searches send FEW_POSITIONS each until they are so many together, or each device batch and each request
+would carry one or two."""
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """What a search knows of the device that evaluates for it.
+
+    best: the batch that it computes efficiently. most: the largest that its evaluator takes. curve: measured
+    (batch, ms), ascending; empty if nothing was measured.
+    """
+
+    best: int
+    most: int
+    curve: Sequence[tuple[int, float]] = ()
+
+    @property
+    def rate(self) -> float:
+        """The most positions per second; 0 if nothing was measured."""
+        return max((1000 * size / ms for size, ms in self.curve if ms > 0), default=0.0)
+
+    @property
+    def flat_batch(self) -> int:
+        """The batch that it can be filled to at hardly more time than a small batch takes; 0 if there is none
+        that is worth it."""
+        small = next((ms for size, ms in self.curve if size >= SMALL_BATCH), None)
+        if small is None:
+            return 0
+        flat = max((size for size, ms in self.curve if size >= SMALL_BATCH and ms <= FLAT * small), default=0)
+        return min(flat, MOST_AHEAD) if flat >= 2 * SMALL_BATCH else 0
+
+    @property
+    def games(self) -> int:
+        """How many games at once keep it busy: as many as fill two batches, one at work and one waiting."""
+        return max(2, min(MAX_RECOMMENDED_GAMES, ceil(TURNS * self.best / POSITIONS_PER_GAME)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +119,9 @@ class BatchSizes:
 
     best: what the device computes efficiently. curve: measured (batch, ms), ascending. largest: for large
     trees, which have `large_tree` visits for each of `best`; best if 0. filled: a batch that would have fewer
-    looks ahead for the others (Tree.collect). sparing: what is under way is a small part of the tree, in all
-    batches together. fixed: positions of every batch, 0 if they are for this to choose.
+    looks ahead for the others (Tree.collect). share, least: one position is wanted for each `share` visits of
+    the tree, at least `least`: in all batches together if `together`, else in each. in_flight: batches sent
+    before the first is awaited, at most.
     """
 
     best: int
@@ -50,16 +129,14 @@ class BatchSizes:
     largest: int = 0
     filled: int = 0
     large_tree: int = LARGE_TREE
-    sparing: bool = False
-    fixed: int = 0
+    share: int = SHARE_UNFILLED
+    least: int = LEAST_UNFILLED
+    together: bool = False
+    in_flight: int = 2
 
     @property
     def capacity(self) -> int:
         """Positions that the largest batch has."""
-        return self.fixed or self._most
-
-    @property
-    def _most(self) -> int:
         return max(self.best, self.largest, self.filled)
 
     def in_tree(self, visits: int) -> int:
@@ -73,38 +150,91 @@ class BatchSizes:
 
         under_way: positions whose evaluations are awaited. 0: none, until some are there.
         """
-        best = self.fixed or self.in_tree(visits)
-        if not self.sparing:
-            return min(best, max(LEAST_UNFILLED, visits // SHARE_UNFILLED))
-        if not under_way:
-            return min(best, max(LEAST, visits // SHARE))
+        best = self.in_tree(visits)
+        borne = max(self.least, visits // self.share)
+        if not self.together or not under_way:
+            return min(best, borne)
         # Another batch beside those under way is worth its cost only if the device computes it efficiently.
-        return best if visits // SHARE - under_way >= best else 0
-
-    @classmethod
-    def of(
-        cls, best: int, most: int, curve: Sequence[tuple[int, float]], *, fixed: int = 0, ahead: bool = False
-    ) -> BatchSizes:
-        """For an evaluator that recommends `best` and takes `most`: twice as many for large trees, if that is
-        quick enough. fixed: as above. ahead: whether batches may be filled, if the device's time is flat."""
-        best = min(best, most)
-        size, ms = next((point for point in curve if point[0] >= 2 * best), curve[-1] if curve else (1, 0.0))
-        quick = ms * max(1.0, 2 * best / size) <= LARGE_BATCH_MS
-        largest = min(2 * best, most) if quick else best
-        filled = min(flat_batch(curve), most) if ahead and not fixed else 0
-        return cls(best, curve, largest, filled, sparing=filled > 0, fixed=fixed)
+        return best if borne - under_way >= best else 0
 
     def fitting(self, milliseconds: float) -> int:
         """The largest batch that is computed in that time; at least 1."""
+        if not self.curve:
+            return self.capacity
         sizes = [size for size, ms in self.curve if ms <= milliseconds]
-        return self._most if not self.curve else max(1, min(self._most, max(sizes, default=1)))
+        return max(1, min(self.capacity, max(sizes, default=1)))
+
+    @classmethod
+    def alone(cls, device: Device, options: Options) -> BatchSizes:
+        """For a search that has the device to itself, as far as it knows: filled where the device's time is
+        flat. Twice the device's best batch for large trees, if that is quick enough."""
+        best = min(device.best, device.most)
+        sizes = cls(
+            best, device.curve, _doubled(best, device), device.flat_batch, in_flight=options.batches_in_flight
+        )
+        return sizes._with_options(device, options)
+
+    @classmethod
+    def pooled(cls, device: Device, options: Options, searches: int, processes: int) -> BatchSizes:
+        """For one of so many searches in so many processes that share the device.
+
+        While one waits for its answer the device is busy with the others', so each has one batch in flight.
+        """
+        if searches < 2:
+            return cls.alone(device, options)
+        best = min(positions_per_step(device, searches), device.most)
+        filled = filled_step(device, searches, processes)
+        largest = min(LARGEST_STEPS * best, filled)
+        sizes = cls(best, device.curve, largest, filled, LARGE_POOLED_TREE, in_flight=1)
+        return sizes._with_options(device, options)
+
+    def _with_options(self, device: Device, options: Options) -> BatchSizes:
+        """These sizes with what the options MinibatchSize, VisitsPerPosition and LookAhead say, and with the
+        part of the tree that goes with them. A size that the user has fixed is not filled unasked."""
+        sizes = self
+        if options.minibatch_size:
+            fixed = min(options.minibatch_size, device.most)
+            sizes = replace(sizes, best=fixed, largest=fixed, filled=0)
+        if options.look_ahead >= 0:
+            sizes = replace(sizes, filled=min(options.look_ahead, device.most))
+        if sizes.filled or options.visits_per_position:
+            share = options.visits_per_position or SHARE
+            sizes = replace(sizes, share=share, least=LEAST, together=True)
+        return sizes
 
 
-def flat_batch(curve: Sequence[tuple[int, float]]) -> int:
-    """The batch that a device can be filled to at hardly more time than a small batch takes; 0 if there is
-    none that is worth it. curve: measured (batch, ms), ascending."""
-    small = next((ms for size, ms in curve if size >= SMALL_BATCH), None)
-    if small is None:
+def _doubled(best: int, device: Device) -> int:
+    """Twice the best batch, if the device takes it and is quick enough at it; else the best batch."""
+    curve = device.curve
+    size, ms = next((point for point in curve if point[0] >= 2 * best), curve[-1] if curve else (1, 0.0))
+    quick = ms * max(1.0, 2 * best / size) <= LARGE_BATCH_MS
+    return min(2 * best, device.most) if quick else best
+
+
+def positions_per_step(device: Device, searches: int) -> int:
+    """How many positions each of so many searches wants at a time, at most.
+
+    Together they are to keep two batches of the recommended size on their way, one at work and one waiting. A
+    longer queue gains nothing: it delays answers and weakens searches. Only where that would mean too many
+    steps, or too small ones, are they larger.
+    """
+    fair = ceil(TURNS * device.best / searches)
+    few = min(FEW_POSITIONS, ceil(FEW_SEARCHES_POSITIONS / searches))
+    least = min(MAX_POSITIONS_PER_STEP, max(few, ceil(device.rate / STEPS_PER_SECOND)))
+    return max(1, min(device.best, max(fair, least)))
+
+
+def filled_step(device: Device, searches: int, processes: int) -> int:
+    """How many positions each of so many searches in so many processes sends at a time, with those that it
+    looks ahead to; 0 if it does not look ahead.
+
+    What a tree of some hundred visits wants at a time does not come to the two batches that keep a fast
+    device busy, so there each search looks ahead as far as it takes. On others, together they fill what is
+    flat.
+    """
+    if not device.flat_batch:
         return 0
-    flat = max((size for size, ms in curve if size >= SMALL_BATCH and ms <= FLAT * small), default=0)
-    return min(flat, MOST_AHEAD) if flat >= 2 * SMALL_BATCH else 0
+    if device.rate >= FAST_DEVICE * processes:
+        return min(ceil(TURNS_ON_FAST * device.best / searches), MAX_FILLED, device.most)
+    filled = device.flat_batch // searches
+    return filled if filled > LEAST else 0

@@ -100,7 +100,7 @@ class Search:
         tree, pipeline = self._tree, self._pipeline
         answered = 0  # Visits since `info` that needed no evaluation.
         progressed = False
-        while pipeline.in_flight < self._options.batches_in_flight:
+        while pipeline.in_flight < self._sizes.in_flight:
             wanted = self._watch.visits_left(info, pipeline.in_flight_positions) - answered
             if wanted <= 0:
                 break

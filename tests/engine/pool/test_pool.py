@@ -13,9 +13,7 @@ import pytest
 from engine._core import Game, Tree
 from engine.options import Options
 from engine.pool.pool import PoolPlayer, SearchPool
-from engine.pool.search import MAX_FILLED, filled_step, positions_per_step
 from engine.search.limits import Clock, Limits
-from protocol.messages import NetworkInfo
 
 RANDOM = Options(backend="random", hash=1, tree_memory=16, smart_pruning_factor=0.0)
 
@@ -63,52 +61,6 @@ def test_a_pool_leaves_room_for_the_searches_of_other_processes(pool: SearchPool
             each.player(RANDOM).search(Game(), Limits(nodes=20_000)).result(timeout=60)
             means.append(each.statistics().mean_batch)
     assert means[1] < means[0] / 3
-
-
-@pytest.mark.parametrize(
-    ("recommended", "milliseconds", "searches", "positions"),
-    [
-        (32, 40.0, 1, 32),  # alone: as any search
-        (32, 40.0, 2, 32),  # one at work, one waiting
-        (32, 40.0, 8, 8),
-        (8, 10.0, 8, 4),  # two would do, but four weaken no search
-        (8, 10.0, 30, 3),
-        (32, 40.0, 64, 1),
-        (32, 40.0, 500, 1),
-        (32, 20.0, 500, 2),  # 1,600 positions/s: one at a time would be too many steps
-        (256, 4.0, 64, 16),  # 64,000 positions/s: a few at a time, or the steps are too many
-        (4, 0.01, 64, 4),  # never more than is recommended
-    ],
-)
-def test_searches_share_two_batches(
-    recommended: int, milliseconds: float, searches: int, positions: int
-) -> None:
-    network = NetworkInfo(
-        "net", "hash", 1, recommended_batch=recommended, curve=((recommended, milliseconds),)
-    )
-    assert positions_per_step(network, searches) == positions
-
-
-@pytest.mark.parametrize(
-    ("recommended", "milliseconds", "searches", "processes", "positions"),
-    [
-        (1056, 1.5, 64, 1, MAX_FILLED),  # a small network on a fast GPU
-        (1056, 1.5, 64, 12, MAX_FILLED),
-        (1056, 1.5, 512, 12, 17),
-        (1056, 1.5, 64, 32, 0),  # so many processes feed it without
-        (264, 5.4, 64, 2, 0),  # a large network: the device has enough to do
-        (264, 5.4, 4, 2, 0),
-        (8, 10.0, 2, 1, 0),  # a CPU
-        (1056, 1.5, 1, 1, 0),  # alone: batches follow each other without a pause
-    ],
-)
-def test_searches_look_ahead_on_devices_that_their_processes_cannot_feed(
-    recommended: int, milliseconds: float, searches: int, processes: int, positions: int
-) -> None:
-    network = NetworkInfo(
-        "net", "hash", 1, recommended_batch=recommended, curve=((recommended, milliseconds),)
-    )
-    assert filled_step(network, searches, processes) == positions
 
 
 def test_a_pooled_search_finds_what_a_search_of_its_own_finds(pool: SearchPool) -> None:

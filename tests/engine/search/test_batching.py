@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from engine.search.batching import BatchSizes, flat_batch
+from engine.options import Options
+from engine.search.batching import MAX_FILLED, BatchSizes, Device, filled_step, positions_per_step
 
-FLAT_CURVE = [(1, 0.15), (8, 0.20), (32, 0.22), (64, 0.24), (128, 0.27), (1056, 1.6)]
-"""Of a GPU with many processors."""
+FAST = Device(1056, 4096, [(1, 0.15), (8, 0.20), (32, 0.22), (64, 0.24), (128, 0.27), (1056, 1.6)])
+"""A small network on a GPU with many processors."""
 
-PROPORTIONAL_CURVE = [(1, 1.3), (8, 9.0), (16, 18.0), (32, 36.0)]
-"""Of a CPU."""
+LARGE = Device(264, 4096, [(1, 0.6), (8, 1.0), (32, 1.2), (64, 2.0), (264, 5.4)])
+"""A large network there."""
+
+CPU = Device(8, 1024, [(1, 1.3), (8, 9.0), (16, 18.0), (32, 36.0)])
+
+DEFAULTS = Options()
+
+
+def measured_once(best: int, milliseconds: float) -> Device:
+    return Device(best, 4096, [(best, milliseconds)])
 
 
 def test_batches_fit_the_time_left() -> None:
@@ -21,28 +30,29 @@ def test_batches_fit_the_time_left() -> None:
 
 def test_large_trees_take_larger_batches_where_these_are_quick() -> None:
     curve = [(1, 2.0), (8, 5.0), (16, 9.0), (32, 17.0), (64, 120.0)]
-    sizes = BatchSizes.of(16, 1024, curve)
+    sizes = BatchSizes.alone(Device(16, 1024, curve), DEFAULTS)
     assert [sizes.in_tree(visits) for visits in (1, 1023, 1024, 100_000)] == [16, 16, 32, 32]
     early = BatchSizes(33, curve, largest=99, large_tree=32)
     assert [early.in_tree(visits) for visits in (1, 1055, 1056, 10_000)] == [33, 33, 99, 99]
-    assert BatchSizes.of(32, 1024, curve).in_tree(100_000) == 32  # 64 take too long
-    assert BatchSizes.of(64, 48, curve).in_tree(100_000) == 48  # no more than the evaluator takes
+    slow = BatchSizes.alone(Device(32, 1024, curve), DEFAULTS)
+    assert slow.in_tree(100_000) == 32  # 64 take too long
+    small = BatchSizes.alone(Device(64, 48, curve), DEFAULTS)
+    assert small.in_tree(100_000) == 48  # no more than the evaluator takes
 
 
 def test_a_flat_curve_is_filled_and_a_proportional_one_is_not() -> None:
-    assert flat_batch(FLAT_CURVE) == 64
-    assert flat_batch([(1, 0.8), (8, 1.0), (32, 1.2), (64, 2.0)]) == 32
-    assert flat_batch(PROPORTIONAL_CURVE) == 0
-    assert flat_batch([(1, 1.0)]) == 0
-    assert flat_batch([]) == 0
-    assert BatchSizes.of(1056, 4096, FLAT_CURVE, ahead=True).filled == 64
-    assert BatchSizes.of(1056, 48, FLAT_CURVE, ahead=True).filled == 48  # no more than the evaluator takes
-    assert BatchSizes.of(1056, 4096, FLAT_CURVE).filled == 0
-    assert BatchSizes.of(1056, 4096, FLAT_CURVE, ahead=True, fixed=16).filled == 0
+    assert FAST.flat_batch == 64
+    assert LARGE.flat_batch == 32
+    assert CPU.flat_batch == 0
+    assert Device(1, 1024, [(1, 1.0)]).flat_batch == 0
+    assert Device(256, 1024).flat_batch == 0
+    assert BatchSizes.alone(FAST, DEFAULTS).filled == 64
+    assert BatchSizes.alone(CPU, DEFAULTS).filled == 0
+    assert BatchSizes.alone(FAST, Options(minibatch_size=16)).filled == 0
 
 
 def test_on_a_flat_device_positions_under_way_are_a_small_part_of_the_tree() -> None:
-    sizes = BatchSizes.of(1056, 4096, FLAT_CURVE, ahead=True)
+    sizes = BatchSizes.alone(FAST, DEFAULTS)
     wanted = {0: 2, 63: 2, 96: 3, 1600: 50, 33_792: 1056, 60_000: 1056}
     assert {visits: sizes.wanted(visits, 0) for visits in wanted} == wanted
     for visits in (0, 1600, 33_792):
@@ -52,11 +62,74 @@ def test_on_a_flat_device_positions_under_way_are_a_small_part_of_the_tree() -> 
 
 @pytest.mark.parametrize("under_way", [0, 8])
 def test_where_time_is_proportional_batches_are_a_quarter_of_the_tree(under_way: int) -> None:
-    sizes = BatchSizes.of(8, 1024, PROPORTIONAL_CURVE, ahead=True)
+    sizes = BatchSizes.alone(CPU, DEFAULTS)
     assert [sizes.wanted(visits, under_way) for visits in (0, 20, 32, 400)] == [4, 5, 8, 8]
 
 
-@pytest.mark.parametrize("curve", [FLAT_CURVE, PROPORTIONAL_CURVE])
-def test_a_size_that_the_user_has_fixed_is_kept(curve: list[tuple[int, float]]) -> None:
-    sizes = BatchSizes.of(64, 1024, curve, fixed=16, ahead=True)
+@pytest.mark.parametrize("device", [FAST, CPU])
+def test_a_size_that_the_user_has_fixed_is_kept(device: Device) -> None:
+    sizes = BatchSizes.alone(device, Options(minibatch_size=16))
     assert [sizes.wanted(visits, 16) for visits in (0, 40, 100_000)] == [4, 10, 16]
+
+
+def test_options_set_the_part_of_the_tree_and_what_is_filled() -> None:
+    options = Options(visits_per_position=100, look_ahead=20)
+    for device in (FAST, CPU):
+        for sizes in (BatchSizes.alone(device, options), BatchSizes.pooled(device, options, 64, 1)):
+            assert sizes.filled == 20
+            assert [sizes.wanted(visits, 0) for visits in (0, 399)] == [2, min(3, sizes.best)]
+    assert BatchSizes.alone(FAST, Options(look_ahead=0)).wanted(400, 50) == 100
+    assert BatchSizes.alone(Device(8, 16), Options(look_ahead=64, minibatch_size=64)).capacity == 16
+
+
+@pytest.mark.parametrize("visits", [0, 400, 4000])
+@pytest.mark.parametrize("device", [FAST, LARGE, CPU])
+@pytest.mark.parametrize("searches", [1, 4, 64])
+def test_one_of_many_searches_wants_no_larger_part_of_its_tree_than_one_alone(
+    device: Device, visits: int, searches: int
+) -> None:
+    alone = BatchSizes.alone(device, DEFAULTS)
+    pooled = BatchSizes.pooled(device, DEFAULTS, searches, 1)
+    assert pooled.wanted(visits, 0) <= alone.wanted(visits, 0)
+    if searches > 1:
+        assert pooled.in_flight == 1
+
+
+@pytest.mark.parametrize(
+    ("best", "milliseconds", "searches", "positions"),
+    [
+        (32, 40.0, 2, 32),  # one at work, one waiting
+        (32, 40.0, 8, 8),
+        (8, 10.0, 8, 4),  # two would do, but four weaken no search
+        (8, 10.0, 30, 3),
+        (32, 40.0, 64, 1),
+        (32, 40.0, 500, 1),
+        (32, 20.0, 500, 2),  # 1,600 positions/s: one at a time would be too many steps
+        (256, 4.0, 64, 16),  # 64,000 positions/s: a few at a time, or the steps are too many
+        (4, 0.01, 64, 4),  # never more than is recommended
+    ],
+)
+def test_searches_share_two_batches(best: int, milliseconds: float, searches: int, positions: int) -> None:
+    assert positions_per_step(measured_once(best, milliseconds), searches) == positions
+
+
+@pytest.mark.parametrize(
+    ("best", "milliseconds", "searches", "processes", "positions"),
+    [
+        (1056, 1.5, 64, 1, MAX_FILLED),  # a small network on a fast GPU
+        (1056, 1.5, 64, 12, MAX_FILLED),
+        (1056, 1.5, 512, 12, 17),
+        (1056, 1.5, 64, 32, 0),  # so many processes feed it without
+        (264, 5.4, 64, 2, 0),  # a large network: the device has enough to do
+        (264, 5.4, 4, 2, 16),  # four searches fill what is flat
+        (8, 10.0, 2, 1, 0),  # a CPU
+    ],
+)
+def test_searches_look_ahead_on_devices_that_their_processes_cannot_feed(
+    best: int, milliseconds: float, searches: int, processes: int, positions: int
+) -> None:
+    assert filled_step(measured_once(best, milliseconds), searches, processes) == positions
+
+
+def test_games_at_once_fill_two_batches() -> None:
+    assert [device.games for device in (CPU, LARGE, FAST)] == [2, 66, 256]
