@@ -1,7 +1,8 @@
 """What batches cost in strength: games of ways to choose batches against sequential search, at fixed nodes.
 
-    python benchmarks/batch_strength.py [WAY …] [--nodes N,N,…] [--games N] [--against WAY] [--pool]
-                                        [--weights FILE] [--backend NAME] [--evaluator ADDRESS] [--json]
+    python benchmarks/batch_strength.py [WAY …] [--nodes N,N,…] [--games N] [--seconds S] [--against WAY]
+                                        [--pool] [--weights FILE] [--backend NAME] [--evaluator ADDRESS]
+                                        [--concurrency N] [--json]
 
 A way is one of those listed by --list, or options of the engine written Key=Value,Key=Value. Each plays
 --games games against --against, both through UCI on one evaluator with the same network, pairs of shipped
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import subprocess
 import sys
 import tempfile
@@ -31,7 +33,7 @@ from installation import REPOSITORY
 
 from engine import Engine
 from engine.commands.bench import POSITIONS
-from engine.options import Options
+from engine.options import OPTIONS, Options
 from evaluator.network import SHIPPED_NETWORK
 
 WAYS = {
@@ -73,18 +75,25 @@ def players(way: str, arguments: argparse.Namespace, address: str, nodes: int) -
     """The `--player` values of a way and of its opponent."""
 
     def ours(name: str, options: str) -> str:
-        common = f"nodes={nodes},SmartPruningFactor=0"
+        common = "SmartPruningFactor=0"
         if arguments.pool:
             network = f"weights={arguments.weights},evaluator={address}"
-            return ",".join(filter(None, (f"name={name}", network, common, options)))
+            return ",".join((f"name={name}", network, f"nodes={nodes}", *python_names(common, options)))
         command = f"program={sys.executable},args={REPOSITORY / 'run_engine.py'}"
         network = f"WeightsFile={arguments.weights},Evaluator={address}"
-        return ",".join(filter(None, (f"name={name}", command, network, common, options)))
+        return ",".join(filter(None, (f"name={name}", command, network, f"nodes={nodes}", common, options)))
 
     other = arguments.against
     if other.startswith("program="):
         return [ours(way, options_of(way)), f"name=opponent,nodes={nodes},{other}"]
     return [ours(way, options_of(way)), ours(f"{other} (opponent)", options_of(other))]
+
+
+def python_names(*options: str) -> list[str]:
+    """Options by UCI names, as the players of the match runner's own process are given them."""
+    names = {option.title: option.name for option in OPTIONS}
+    pairs = (pair.split("=", 1) for text in options for pair in text.split(",") if pair)
+    return [f"{names[name]}={value}" for name, value in pairs]
 
 
 def games(way: str, nodes: int, arguments: argparse.Namespace, address: str) -> dict[str, Any]:
@@ -96,9 +105,19 @@ def games(way: str, nodes: int, arguments: argparse.Namespace, address: str) -> 
         command += ["--games", str(arguments.games), "--output", f"{folder}/match", *ADJUDICATION]
         if arguments.concurrency:
             command += ["--concurrency", str(arguments.concurrency)]
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    summary: dict[str, Any] = json.loads(done.stdout)["players"][0]
+        output = interrupted_after(arguments.seconds or None, command)
+    summary: dict[str, Any] = json.loads(output)["players"][0]
     return summary
+
+
+def interrupted_after(seconds: float | None, command: Sequence[str]) -> str:
+    """What a command prints, interrupted if it takes longer: a match then ends with the games it has."""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            return process.communicate(timeout=seconds)[0]
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGINT)
+            return process.communicate()[0]
 
 
 def cost(way: str, nodes: int, arguments: argparse.Namespace, address: str) -> tuple[float, float, float]:
@@ -162,6 +181,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--list", action="store_true", help="list the ways that have names, and end")
     parser.add_argument("--nodes", default="400", metavar="N,N,…", help="of each move (400)")
     parser.add_argument("--games", type=int, default=200, help="of each line of the table (200)")
+    parser.add_argument("--seconds", type=float, default=0, help="end each line's games then (no limit)")
     parser.add_argument("--concurrency", type=int, default=0, help="games at once (as `match` chooses)")
     parser.add_argument("--against", default="sequential", metavar="WAY", help="(default: sequential)")
     parser.add_argument("--pool", action="store_true", help="play in the match runner's own process")

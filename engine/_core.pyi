@@ -182,6 +182,7 @@ class SearchParams:
     sticky_endgames: bool
     max_collision_events: int
     max_collision_visits: int
+    value_choice_share: float
     max_collision_visits_scaling_start: int
     max_collision_visits_scaling_end: int
     max_collision_visits_scaling_power: float

@@ -182,12 +182,18 @@ class Options(SettingsGroup):
         (0, 10),
     )
 
+    value_choice_share: float = _advanced(
+        "ValueChoiceShare",
+        1.0,
+        "the best move is the one of best value among those with at least this share of the most visits",
+        (0.01, 1),
+        section="choice",
+    )
     temperature: float = _advanced(
         "Temperature",
         0.0,
         "play a random move, by visits to the power 1/Temperature; 0 plays the best",
         (0, 100),
-        section="choice",
     )
     temp_decay_moves: int = _advanced(
         "TempDecayMoves", 0, "moves over which the temperature falls to nothing; 0 keeps it", (0, 640)

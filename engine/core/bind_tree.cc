@@ -69,6 +69,7 @@ void bind_params(nb::module_& m) {
       .def_rw("sticky_endgames", &P::sticky_endgames)
       .def_rw("max_collision_events", &P::max_collision_events)
       .def_rw("max_collision_visits", &P::max_collision_visits)
+      .def_rw("value_choice_share", &P::value_choice_share)
       .def_rw("max_collision_visits_scaling_start", &P::max_collision_visits_scaling_start)
       .def_rw("max_collision_visits_scaling_end", &P::max_collision_visits_scaling_end)
       .def_rw("max_collision_visits_scaling_power", &P::max_collision_visits_scaling_power)

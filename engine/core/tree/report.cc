@@ -10,7 +10,9 @@
 
 namespace wavefront {
 
-// Visited edges from best to worst: quick wins first, lost moves last, else by visits, Q and prior.
+// Visited edges from best to worst: quick wins first, lost moves last, else by visits, Q and prior. At the root
+// those with enough of the most visits come first, by Q: one good answer to a move may come late in a search, and
+// its visits then take long to fall behind.
 std::vector<Tree::RankedEdge> Tree::ranked_edges(const Node& parent, bool is_root) const {
   std::vector<RankedEdge> ranked;
   if (parent.state != NodeState::kExpanded) return ranked;
@@ -22,13 +24,22 @@ std::vector<Tree::RankedEdge> Tree::ranked_edges(const Node& parent, bool is_roo
     if (child == nullptr && !is_root) continue;
     ranked.push_back({i, child});
   }
-  auto rank = [](const RankedEdge& ranked_edge) {
+  auto decided = [](const Node& child) {
+    return child.bounds.lower == 1 ? 1 : child.bounds.upper == -1 ? -1 : 0;
+  };
+  uint32_t most = 0;
+  for (const RankedEdge& edge : ranked) {
+    if (edge.child != nullptr && decided(*edge.child) == 0) most = std::max(most, edge.child->visits);
+  }
+  const double enough = is_root ? params_.value_choice_share * most : most;
+  auto rank = [&](const RankedEdge& ranked_edge) {
     const Node* child = ranked_edge.child;
-    if (child == nullptr) return std::tuple(0, 0.0f, 0u, 0.0f, -ranked_edge.edge);
-    int decided = child->bounds.lower == 1 ? 1 : child->bounds.upper == -1 ? -1 : 0;
-    float plies = child->m;
-    float speed = decided == 1 ? -plies : decided == -1 ? plies : 0.0f;
-    return std::tuple(decided, speed, child->visits, child->q(), -ranked_edge.edge);
+    if (child == nullptr) return std::tuple(0, 0.0f, -1.0f, 0u, 0.0f, -ranked_edge.edge);
+    const int result = decided(*child);
+    const float speed = result == 1 ? -child->m : result == -1 ? child->m : 0.0f;
+    const float q = static_cast<float>(child->q());
+    const float choice = result == 0 && child->visits >= enough ? q + 2.0f : 0.0f;
+    return std::tuple(result, speed, choice, child->visits, q, -ranked_edge.edge);
   };
   std::sort(ranked.begin(), ranked.end(),
             [&](const RankedEdge& a, const RankedEdge& b) { return rank(a) > rank(b); });

@@ -44,6 +44,9 @@ struct SearchParams {
   // Proven results move up the tree.
   bool sticky_endgames = true;
 
+  // The best root move is the one of best Q among those with at least this share of the most visits.
+  float value_choice_share = 1.0f;
+
   // How many visits of one batch may be spent on positions already under way. The limit on visits grows from
   // 1 at scaling_start visits of the tree to max_collision_visits at scaling_end.
   int max_collision_events = 917;

@@ -32,6 +32,21 @@ def test_the_search_may_be_limited_to_some_root_moves() -> None:
         tree.set_root_moves(["e2e5"])
 
 
+@pytest.mark.parametrize("share", [1.0, 0.7, 0.3, 0.01])
+def test_the_best_move_has_the_best_value_among_those_with_enough_visits(share: float) -> None:
+    tree = new_tree(game(MIDDLEGAME), value_choice_share=share)
+    search(tree, 700)
+    children = tree.children()
+    most = max(child.visits for child in children)
+    enough = [child for child in children if child.visits >= share * most]
+    best = max(enough, key=lambda child: child.evaluation.q)
+    assert children[0].move == tree.lines(1)[0].moves[0] == best.move
+    # A random evaluator prefers nothing for long: with a small share the most visited move is not the best one.
+    assert (best.visits == most) == (share > 0.5)
+    rest = [child.visits for child in children if child not in enough]
+    assert rest == sorted(rest, reverse=True)
+
+
 def test_chess960_castling_is_spelled_by_the_mode() -> None:
     fen = "rnbqkbnr/pppp1ppp/8/4p3/4P3/5NP1/PPPP1PBP/RNBQK2R w HAha - 0 4"
     for chess960, castling in ((True, "e1h1"), (False, "e1g1")):
