@@ -185,7 +185,7 @@ class Session:
         network = client.network
         tree = self._tree.prepared(self._options, network.input_format, network.content_hash)
         device = Device(client.recommended_batch, client.max_batch, client.curve)
-        sizes = BatchSizes.alone(device, self._options)
+        sizes = BatchSizes.alone(device, self._options, task.limits)
         pipeline = RemotePipeline(
             tree,
             link,

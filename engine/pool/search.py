@@ -93,7 +93,7 @@ class PooledSearch:
             self._prepare(tree)
         self._prepared = tree
         device = Device(network.recommended_batch, client.max_batch, network.curve)
-        sizes = BatchSizes.pooled(device, task.options, searches, processes)
+        sizes = BatchSizes.pooled(device, task.options, task.limits, searches, processes)
         self._pipeline = SharedPipeline(self, tree, evaluator, key, network.content_hash, sizes.capacity)
         self._search = Search(tree, self._pipeline, task, sizes, control=self.control, log=evaluator.log)
         return True

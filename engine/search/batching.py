@@ -20,9 +20,13 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from engine.options import Options
+    from engine.search.limits import Limits
 
 SHARE, LEAST = 32, 2
 """Where batches are filled: visits of the tree for each position wanted, and positions wanted at least."""
+
+SHARE_BY_NODES = 64
+"""The same where visits are limited and time is not: trees with fewer under way grow slowly, and better."""
 
 SHARE_UNFILLED, LEAST_UNFILLED = 4, 4
 """The same, for each batch, where they are not filled."""
@@ -165,30 +169,32 @@ class BatchSizes:
         return max(1, min(self.capacity, max(sizes, default=1)))
 
     @classmethod
-    def alone(cls, device: Device, options: Options) -> BatchSizes:
+    def alone(cls, device: Device, options: Options, limits: Limits) -> BatchSizes:
         """For a search that has the device to itself, as far as it knows: filled where the device's time is
         flat. Twice the device's best batch for large trees, if that is quick enough."""
         best = min(device.best, device.most)
         sizes = cls(
             best, device.curve, _doubled(best, device), device.flat_batch, in_flight=options.batches_in_flight
         )
-        return sizes._with_options(device, options)
+        return sizes._with_options(device, options, limits)
 
     @classmethod
-    def pooled(cls, device: Device, options: Options, searches: int, processes: int) -> BatchSizes:
+    def pooled(
+        cls, device: Device, options: Options, limits: Limits, searches: int, processes: int
+    ) -> BatchSizes:
         """For one of so many searches in so many processes that share the device.
 
         While one waits for its answer the device is busy with the others', so each has one batch in flight.
         """
         if searches < 2:
-            return cls.alone(device, options)
+            return cls.alone(device, options, limits)
         best = min(positions_per_step(device, searches), device.most)
         filled = filled_step(device, searches, processes)
         largest = min(LARGEST_STEPS * best, filled)
         sizes = cls(best, device.curve, largest, filled, LARGE_POOLED_TREE, in_flight=1)
-        return sizes._with_options(device, options)
+        return sizes._with_options(device, options, limits)
 
-    def _with_options(self, device: Device, options: Options) -> BatchSizes:
+    def _with_options(self, device: Device, options: Options, limits: Limits) -> BatchSizes:
         """These sizes with what the options MinibatchSize, VisitsPerPosition and LookAhead say, and with the
         part of the tree that goes with them. A size that the user has fixed is not filled unasked."""
         sizes = self
@@ -198,7 +204,7 @@ class BatchSizes:
         if options.look_ahead >= 0:
             sizes = replace(sizes, filled=min(options.look_ahead, device.most))
         if sizes.filled or options.visits_per_position:
-            share = options.visits_per_position or SHARE
+            share = options.visits_per_position or (SHARE_BY_NODES if limits.by_nodes else SHARE)
             sizes = replace(sizes, share=share, least=LEAST, together=True)
         return sizes
 

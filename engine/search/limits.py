@@ -54,3 +54,8 @@ class Limits:
             and self.depth is None
             and self.mate is None
         )
+
+    @property
+    def by_nodes(self) -> bool:
+        """True if visits are what the search is given, and time is not."""
+        return self.nodes is not None and self.clock is None and self.movetime_ms is None

@@ -6,6 +6,7 @@ import pytest
 
 from engine.options import Options
 from engine.search.batching import MAX_FILLED, BatchSizes, Device, filled_step, positions_per_step
+from engine.search.limits import Limits
 
 FAST = Device(1056, 4096, [(1, 0.15), (8, 0.20), (32, 0.22), (64, 0.24), (128, 0.27), (1056, 1.6)])
 """A small network on a GPU with many processors."""
@@ -16,6 +17,8 @@ LARGE = Device(264, 4096, [(1, 0.6), (8, 1.0), (32, 1.2), (64, 2.0), (264, 5.4)]
 CPU = Device(8, 1024, [(1, 1.3), (8, 9.0), (16, 18.0), (32, 36.0)])
 
 DEFAULTS = Options()
+
+TIMED = Limits(movetime_ms=1000)
 
 
 def measured_once(best: int, milliseconds: float) -> Device:
@@ -30,13 +33,13 @@ def test_batches_fit_the_time_left() -> None:
 
 def test_large_trees_take_larger_batches_where_these_are_quick() -> None:
     curve = [(1, 2.0), (8, 5.0), (16, 9.0), (32, 17.0), (64, 120.0)]
-    sizes = BatchSizes.alone(Device(16, 1024, curve), DEFAULTS)
+    sizes = BatchSizes.alone(Device(16, 1024, curve), DEFAULTS, TIMED)
     assert [sizes.in_tree(visits) for visits in (1, 1023, 1024, 100_000)] == [16, 16, 32, 32]
     early = BatchSizes(33, curve, largest=99, large_tree=32)
     assert [early.in_tree(visits) for visits in (1, 1055, 1056, 10_000)] == [33, 33, 99, 99]
-    slow = BatchSizes.alone(Device(32, 1024, curve), DEFAULTS)
+    slow = BatchSizes.alone(Device(32, 1024, curve), DEFAULTS, TIMED)
     assert slow.in_tree(100_000) == 32  # 64 take too long
-    small = BatchSizes.alone(Device(64, 48, curve), DEFAULTS)
+    small = BatchSizes.alone(Device(64, 48, curve), DEFAULTS, TIMED)
     assert small.in_tree(100_000) == 48  # no more than the evaluator takes
 
 
@@ -46,13 +49,13 @@ def test_a_flat_curve_is_filled_and_a_proportional_one_is_not() -> None:
     assert CPU.flat_batch == 0
     assert Device(1, 1024, [(1, 1.0)]).flat_batch == 0
     assert Device(256, 1024).flat_batch == 0
-    assert BatchSizes.alone(FAST, DEFAULTS).filled == 64
-    assert BatchSizes.alone(CPU, DEFAULTS).filled == 0
-    assert BatchSizes.alone(FAST, Options(minibatch_size=16)).filled == 0
+    assert BatchSizes.alone(FAST, DEFAULTS, TIMED).filled == 64
+    assert BatchSizes.alone(CPU, DEFAULTS, TIMED).filled == 0
+    assert BatchSizes.alone(FAST, Options(minibatch_size=16), TIMED).filled == 0
 
 
 def test_on_a_flat_device_positions_under_way_are_a_small_part_of_the_tree() -> None:
-    sizes = BatchSizes.alone(FAST, DEFAULTS)
+    sizes = BatchSizes.alone(FAST, DEFAULTS, TIMED)
     wanted = {0: 2, 63: 2, 96: 3, 1600: 50, 33_792: 1056, 60_000: 1056}
     assert {visits: sizes.wanted(visits, 0) for visits in wanted} == wanted
     for visits in (0, 1600, 33_792):
@@ -60,36 +63,46 @@ def test_on_a_flat_device_positions_under_way_are_a_small_part_of_the_tree() -> 
     assert sizes.wanted(32 * 1056 + 32 * 50, 50) == 1056
 
 
+@pytest.mark.parametrize("limits", [Limits(nodes=400), Limits(nodes=400, depth=5)])
+def test_where_visits_are_limited_and_time_is_not_fewer_are_under_way(limits: Limits) -> None:
+    sizes = BatchSizes.alone(FAST, DEFAULTS, limits)
+    assert [sizes.wanted(visits, 0) for visits in (0, 128, 400, 6400)] == [2, 2, 6, 100]
+
+
 @pytest.mark.parametrize("under_way", [0, 8])
 def test_where_time_is_proportional_batches_are_a_quarter_of_the_tree(under_way: int) -> None:
-    sizes = BatchSizes.alone(CPU, DEFAULTS)
+    sizes = BatchSizes.alone(CPU, DEFAULTS, TIMED)
     assert [sizes.wanted(visits, under_way) for visits in (0, 20, 32, 400)] == [4, 5, 8, 8]
 
 
 @pytest.mark.parametrize("device", [FAST, CPU])
 def test_a_size_that_the_user_has_fixed_is_kept(device: Device) -> None:
-    sizes = BatchSizes.alone(device, Options(minibatch_size=16))
+    sizes = BatchSizes.alone(device, Options(minibatch_size=16), TIMED)
     assert [sizes.wanted(visits, 16) for visits in (0, 40, 100_000)] == [4, 10, 16]
 
 
 def test_options_set_the_part_of_the_tree_and_what_is_filled() -> None:
     options = Options(visits_per_position=100, look_ahead=20)
     for device in (FAST, CPU):
-        for sizes in (BatchSizes.alone(device, options), BatchSizes.pooled(device, options, 64, 1)):
+        for sizes in (
+            BatchSizes.alone(device, options, TIMED),
+            BatchSizes.pooled(device, options, TIMED, 64, 1),
+        ):
             assert sizes.filled == 20
             assert [sizes.wanted(visits, 0) for visits in (0, 399)] == [2, min(3, sizes.best)]
-    assert BatchSizes.alone(FAST, Options(look_ahead=0)).wanted(400, 50) == 100
-    assert BatchSizes.alone(Device(8, 16), Options(look_ahead=64, minibatch_size=64)).capacity == 16
+    assert BatchSizes.alone(FAST, Options(look_ahead=0), TIMED).wanted(400, 50) == 100
+    assert BatchSizes.alone(Device(8, 16), Options(look_ahead=64, minibatch_size=64), TIMED).capacity == 16
 
 
+@pytest.mark.parametrize("limits", [TIMED, Limits(nodes=400)])
 @pytest.mark.parametrize("visits", [0, 400, 4000])
 @pytest.mark.parametrize("device", [FAST, LARGE, CPU])
 @pytest.mark.parametrize("searches", [1, 4, 64])
 def test_one_of_many_searches_wants_no_larger_part_of_its_tree_than_one_alone(
-    device: Device, visits: int, searches: int
+    device: Device, visits: int, searches: int, limits: Limits
 ) -> None:
-    alone = BatchSizes.alone(device, DEFAULTS)
-    pooled = BatchSizes.pooled(device, DEFAULTS, searches, 1)
+    alone = BatchSizes.alone(device, DEFAULTS, limits)
+    pooled = BatchSizes.pooled(device, DEFAULTS, limits, searches, 1)
     assert pooled.wanted(visits, 0) <= alone.wanted(visits, 0)
     if searches > 1:
         assert pooled.in_flight == 1

@@ -41,7 +41,7 @@ def test_the_best_move_has_the_best_value_among_those_with_enough_visits(share: 
     enough = [child for child in children if child.visits >= share * most]
     best = max(enough, key=lambda child: child.evaluation.q)
     assert children[0].move == tree.lines(1)[0].moves[0] == best.move
-    # A random evaluator prefers nothing for long: with a small share the most visited move is not the best one.
+    # A random evaluator prefers nothing for long: with a small share another move than the most visited wins.
     assert (best.visits == most) == (share > 0.5)
     rest = [child.visits for child in children if child not in enough]
     assert rest == sorted(rest, reverse=True)
