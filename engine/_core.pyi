@@ -286,6 +286,18 @@ class ChildInfo:
         """PUCT's U."""
 
     @property
+    def value(self) -> float:
+        """Q with the value of a draw; of a move without visits, the first-play urgency."""
+
+    @property
+    def score(self) -> float:
+        """PUCT's score: value, moves-left utility and exploration."""
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """What is proven: the least and the best result, -1 to 1."""
+
+    @property
     def proof(self) -> Proof | None: ...
 
 class Line:
@@ -315,7 +327,7 @@ class RootInfo:
 
     @property
     def mean_depth(self) -> float:
-        """Mean leaf depth in plies."""
+        """Mean leaf depth in plies, visits kept included."""
 
     @property
     def max_depth(self) -> int: ...
@@ -405,7 +417,8 @@ class Tree:
 
     def root_info(self) -> RootInfo: ...
     def lines(self, count: int) -> list[Line]:
-        """The best moves' principal variations, best first, of those that have visits."""
+        """The best moves' principal variations, best first. Those without visits come by their priors and are
+        valued at the first-play urgency."""
 
     def children(self) -> list[ChildInfo]:
         """Every root move, best first."""

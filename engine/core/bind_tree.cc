@@ -3,6 +3,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -154,6 +155,13 @@ void bind_reports(nb::module_& m) {
       .def_ro("evaluation", &ChildInfo::evaluation)
       .def_ro("own_q", &ChildInfo::own_q, "The network's own value of it, or None.")
       .def_ro("exploration", &ChildInfo::exploration, "PUCT's U.")
+      .def_ro("value", &ChildInfo::value,
+              "Q with the value of a draw; of a move without visits, the first-play urgency.")
+      .def_ro("score", &ChildInfo::score, "PUCT's score: value, moves-left utility and exploration.")
+      .def_prop_ro(
+          "bounds",
+          [](const ChildInfo& info) { return std::pair<int, int>(info.bounds.lower, info.bounds.upper); },
+          "What is proven: the least and the best result, -1 to 1.")
       .def_ro("proof", &ChildInfo::proof);
   nb::class_<Line>(m, "Line", "A root move with its principal variation.")
       .def_ro("moves", &Line::moves)
@@ -164,7 +172,7 @@ void bind_reports(nb::module_& m) {
   nb::class_<RootInfo>(m, "RootInfo", "The state of the search.")
       .def_ro("visits", &RootInfo::visits, "Of the root, those kept from earlier searches included.")
       .def_ro("playouts", &RootInfo::playouts, "Visits since the position was set.")
-      .def_ro("mean_depth", &RootInfo::mean_depth, "Mean leaf depth in plies.")
+      .def_ro("mean_depth", &RootInfo::mean_depth, "Mean leaf depth in plies, visits kept included.")
       .def_ro("max_depth", &RootInfo::max_depth)
       .def_ro("evaluations", &RootInfo::evaluations, "Positions sent to the evaluator since then.")
       .def_ro("cache_hits", &RootInfo::cache_hits)
@@ -236,7 +244,9 @@ One thread may collect, apply, cancel and set positions; any thread may ask for 
            "Take a batch back as if it had not been collected.")
       .def("root_info", &Tree::root_info, Release())
       .def("lines", &Tree::lines, "count"_a, Release(),
-           "The best moves' principal variations, best first, of those that have visits.")
+           "The best moves' principal variations, best first. Those without visits come by their priors and "
+           "are "
+           "valued at the first-play urgency.")
       .def("children", &Tree::children, Release(), "Every root move, best first.");
   m.def(
       "evaluate_randomly",

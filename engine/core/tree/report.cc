@@ -84,7 +84,9 @@ RootInfo Tree::root_info() const {
   RootInfo info;
   info.visits = root.visits;
   info.playouts = playouts_;
-  info.mean_depth = playouts_ == 0 ? 0.0 : static_cast<double>(depth_sum_) / static_cast<double>(playouts_);
+  if (const double visits = static_cast<double>(playouts_) + kept_visits_; visits > 0) {
+    info.mean_depth = (static_cast<double>(depth_sum_) + kept_depth_ * kept_visits_) / visits;
+  }
   info.max_depth = max_depth_;
   info.evaluations = evaluations_;
   info.cache_hits = cache_hits_;
@@ -113,16 +115,18 @@ std::vector<Line> Tree::lines(int count) const {
   std::lock_guard lock(mutex_);
   std::vector<Line> found;
   const Node& root = *node(root_);
+  const double urgency = std::clamp(root_first_play_urgency(), -1.0f, 1.0f);
+  const Evaluation unvisited{urgency, std::min<double>(root.d, 1.0 - std::abs(urgency)), root.m};
   for (const RankedEdge& first : ranked_edges(root, true)) {
     if (static_cast<int>(found.size()) >= count) break;
-    // Of moves that were never looked at there is nothing to say; one alone is better than no move.
-    if (first.child == nullptr && !found.empty()) break;
     Line line;
     line.prior = arena_.at<Edge>(root.edges)[first.edge].prior();
     if (first.child != nullptr) {
       line.visits = first.child->visits;
       line.evaluation = evaluation_of(*first.child);
       line.proof = proof_of(*first.child);
+    } else {
+      line.evaluation = unvisited;
     }
     Position position = history_.current();
     const Node* parent = &root;
@@ -142,11 +146,26 @@ std::vector<Line> Tree::lines(int count) const {
   return found;
 }
 
+// As selection has it at the root: what moves without visits are taken to be worth.
+float Tree::root_first_play_urgency() const {
+  const Node& root = *node(root_);
+  if (root.state != NodeState::kExpanded) return 0.0f;
+  float visited_policy = 0.0f;
+  for (int i = 0; i < root.child_slots; ++i) {
+    const ArenaIndex index = children_of(root)[i];
+    if (index != kNone && node(index)->visits > 0) visited_policy += arena_.at<Edge>(root.edges)[i].prior();
+  }
+  const float q = root.visits == 0 ? 0.0f : -root.q() + draw_score_for_mover() * root.d;
+  return first_play_urgency(params_, true, q, visited_policy);
+}
+
 std::vector<ChildInfo> Tree::children() const {
   std::lock_guard lock(mutex_);
   std::vector<ChildInfo> infos;
   const Node& root = *node(root_);
   const float scale = exploration_scale(params_, true, root.visits);
+  const float urgency = root_first_play_urgency();
+  const float root_q = root.visits == 0 ? 0.0f : -root.q() + draw_score_for_mover() * root.d;
   for (const RankedEdge& ranked : ranked_edges(root, true)) {
     const Edge& edge = arena_.at<Edge>(root.edges)[ranked.edge];
     ChildInfo info;
@@ -163,6 +182,14 @@ std::vector<ChildInfo> Tree::children() const {
       if (ranked.child->state == NodeState::kExpanded) info.own_q = -ranked.child->own_q;
     }
     info.exploration = edge.prior() * scale / static_cast<float>(1 + info.visits + info.in_flight);
+    info.value = urgency;
+    float utility = 0.0f;
+    if (ranked.child != nullptr) {
+      info.value = ranked.child->q() + draw_score_for_mover() * ranked.child->d;
+      info.bounds = ranked.child->bounds;
+      utility = moves_left_utility(params_, info.value, root_q, ranked.child->m, root.m);
+    }
+    info.score = info.value + utility + info.exploration;
     infos.push_back(std::move(info));
   }
   return infos;

@@ -55,6 +55,7 @@ uint32_t Tree::set_position(const Game& game) {
   root_noise_.reset();
   if (!follows || !advance_root(std::span(game.moves).subspan(known))) reset_root();
   reset_counters();
+  estimate_kept_depth();
   update_allowed_edges();
   return node(root_)->visits;
 }
@@ -113,6 +114,8 @@ void Tree::reset_root() {
 }
 
 void Tree::reset_counters() {
+  kept_visits_ = 0;
+  kept_depth_ = 0;
   playouts_ = 0;
   depth_sum_ = 0;
   value_sum_ = value_square_sum_ = 0;

@@ -55,6 +55,10 @@ struct ChildInfo {
   Evaluation evaluation;
   std::optional<float> own_q;  // the network's evaluation, for the side to move at the root
   float exploration = 0;       // PUCT's U
+  // Q with the value of a draw, without visits the first-play urgency; and PUCT's score of the move.
+  float value = 0;
+  float score = 0;
+  Bounds bounds = Bounds::unknown();  // for the side to move at the root
   std::optional<Proof> proof;
 };
 
@@ -69,7 +73,7 @@ struct Line {
 struct RootInfo {
   uint32_t visits = 0;    // of the root, those kept from earlier searches included
   uint64_t playouts = 0;  // visits since the position was set
-  double mean_depth = 0;  // plies from the root to the leaves of these
+  double mean_depth = 0;  // plies from the root to the leaves of all visits; of those kept, an estimate
   uint32_t max_depth = 0;
   uint64_t evaluations = 0;  // positions sent to the evaluator since the position was set
   uint64_t cache_hits = 0;
@@ -130,8 +134,8 @@ class Tree {
   void cancel(Batch& batch);
 
   RootInfo root_info() const;
-  // The best `count` moves with their principal variations, best first, of those that have visits; if none
-  // has any, the move with the highest prior.
+  // The best `count` moves with their principal variations, best first. Those without visits come by their
+  // priors, valued at the first-play urgency.
   std::vector<Line> lines(int count) const;
   // Every searched root move, best first.
   std::vector<ChildInfo> children() const;
@@ -185,6 +189,10 @@ class Tree {
   std::optional<Proof> root_proof() const;
   Evaluation evaluation_of(const Node& child) const;
   float draw_score_for_mover() const;
+  float root_first_play_urgency() const;
+
+  // depth.cc
+  void estimate_kept_depth();
 
   SearchParams params_;
   mutable std::mutex mutex_;
@@ -208,6 +216,8 @@ class Tree {
   bool full_ = false;
 
   // of the current position's search
+  uint32_t kept_visits_ = 0;
+  double kept_depth_ = 0;  // mean, of the visits kept
   uint64_t playouts_ = 0;
   uint64_t depth_sum_ = 0;
   double value_sum_ = 0;

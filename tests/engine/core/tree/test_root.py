@@ -8,13 +8,53 @@ from engine._core import Tree
 from tests.engine.core.tree.search_helpers import MIDDLEGAME, children_by_move, game, new_tree, params, search
 
 
-def test_lines_are_of_visited_moves() -> None:
+def test_lines_of_moves_without_visits_come_by_prior() -> None:
     tree = new_tree(game())
     assert tree.lines(5) == []
-    search(tree, 1)
-    assert [line.visits for line in tree.lines(5)] == [0]  # evaluated alone: the move with the highest prior
     search(tree, 4)
-    assert [line.visits for line in tree.lines(5)] == [1, 1, 1]
+    lines = tree.lines(30)
+    assert [line.visits for line in lines[:4]] == [1, 1, 1, 0]
+    assert {line.moves[0] for line in lines} == set(game().legal_moves())
+    unvisited = [line for line in lines if line.visits == 0]
+    assert [line.prior for line in unvisited] == sorted((line.prior for line in unvisited), reverse=True)
+    assert all(len(line.moves) == 1 for line in unvisited)
+
+
+def test_moves_without_visits_are_valued_as_the_search_does() -> None:
+    tree = new_tree(game())
+    search(tree, 4)
+    unvisited = [child for child in tree.children() if child.visits == 0]
+    visited_policy = sum(child.prior for child in tree.children() if child.visits)
+    first_play = tree.root_info().evaluation.q - params().fpu_value * visited_policy**0.5
+    for child in unvisited:
+        assert child.value == pytest.approx(first_play, abs=1e-6)
+        assert child.score == pytest.approx(child.value + child.exploration, abs=1e-6)
+    for line in tree.lines(30):
+        if line.visits == 0:
+            assert line.evaluation.q == pytest.approx(first_play, abs=1e-6)
+            assert all(0 <= share <= 1 for share in line.evaluation.wdl)
+
+
+def test_the_search_goes_on_where_the_score_is_highest() -> None:
+    tree = new_tree(game(MIDDLEGAME))
+    search(tree, 500)
+    before = {child.move: child for child in tree.children()}
+    search(tree, 501)
+    (visited,) = (child.move for child in tree.children() if child.visits != before[child.move].visits)
+    assert visited == max(before.values(), key=lambda child: child.score).move
+
+
+def test_the_depth_of_a_kept_tree_is_known_at_once() -> None:
+    tree = new_tree(game())
+    search(tree, 20_000)
+    info = tree.root_info()
+    tree.set_position(game())
+    kept = tree.root_info()
+    assert kept.playouts == 0
+    assert kept.mean_depth == pytest.approx(info.mean_depth, abs=1.0)
+    assert info.mean_depth < kept.max_depth <= info.max_depth
+    tree.clear()
+    assert tree.root_info().mean_depth == 0
 
 
 def test_the_search_may_be_limited_to_some_root_moves() -> None:
