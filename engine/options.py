@@ -253,12 +253,31 @@ class Options(SettingsGroup):
     score_type: str = _advanced(
         "ScoreType",
         "centipawn",
-        "unit of `score cp`: centipawns, percent won (times 100), q or win minus loss (times 10000 and 100), "
-        "or 100 times the position of the evaluation's centre between loss and win",
-        choices=("centipawn", "win_percentage", "Q", "W-L", "WDL_mu"),
+        "unit of `score cp`: centipawns (as lc0 shows them, with DrawScore in them, or as in earlier years), "
+        "percent won (times 100), q or win minus loss (times 10000), or 100 times the position of the "
+        "evaluation's centre between loss and win",
+        choices=(
+            "centipawn",
+            "centipawn_with_drawscore",
+            "centipawn_2019",
+            "centipawn_2018",
+            "win_percentage",
+            "Q",
+            "W-L",
+            "WDL_mu",
+        ),
     )
+    per_pv_counters: bool = _advanced(
+        "PerPVCounters", False, "`nodes` of a line are the visits of its first move, not those of the search"
+    )
+    show_eps: bool = _advanced("UCI_ShowEPS", False, "show evaluations per second after nodes per second")
     verbose_move_stats: bool = _advanced(
         "VerboseMoveStats", False, "print the statistics of every root move before the best move"
+    )
+    log_live_stats: bool = _advanced(
+        "LogLiveStats",
+        False,
+        "write these statistics to LogFile with every report; with VerboseMoveStats, to the GUI",
     )
     log_file: str = _advanced("LogFile", "", "file to append all input and output to")
 

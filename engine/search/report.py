@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from math import log, tan
 from typing import TYPE_CHECKING
 
+from engine.search.scores import SCORES
+
 if TYPE_CHECKING:
-    from engine._core import ChildInfo
+    from engine._core import ChildInfo, RootInfo
     from engine._core import Line as TreeLine
 
 
@@ -43,62 +45,79 @@ class Line:
         )
 
     def centipawns(self) -> int:
-        """q on the scale that chess programs show: 90 tan(1.5637541897 q), lc0's `centipawn`."""
-        return round(90 * tan(1.5637541897 * max(-1.0, min(1.0, self.q))))
+        """q on the scale that chess programs show: the ScoreType `centipawn`."""
+        return self.score("centipawn")
 
-    def score(self, kind: str) -> int:
-        """The score in the unit of the option ScoreType."""
-        if kind == "win_percentage":
-            return round(50 * (self.q + 1) * 100)
-        if kind == "Q":
-            return round(self.q * 10000)
-        if kind == "W-L":
-            return round((self.wdl[0] - self.wdl[2]) * 100)
-        if kind == "WDL_mu":
-            return self._wdl_mu()
-        return self.centipawns()
-
-    def _wdl_mu(self) -> int:
-        """100 μ, where win and loss are the tails of a logistic distribution with centre μ beyond ±1.
-
-        lc0's WDL_mu: falls back to 45 tan(1.56728071628 q) where the tails are too thin or too thick to tell.
-        """
-        win, draw, loss = self.wdl
-        fallback = 45 * tan(1.56728071628 * max(-1.0, min(1.0, win - loss)))
-        if win <= 0 or loss <= 0 or draw <= 0 or abs(win - loss) + draw >= 0.996:
-            return round(fallback)
-        a, b = log(1 / loss - 1), log(1 / win - 1)
-        if a + b <= 0:
-            return round(fallback)
-        mu = 100 * (a - b) / (a + b)
-        return round(fallback if abs(mu) >= 100 and abs(fallback) > abs(mu) else mu)
+    def score(self, kind: str, draw_score: float = 0.0) -> int:
+        """The score in the unit of the option ScoreType. draw_score: what a draw is worth to the side to
+        move, -1 to 1."""
+        d = self.wdl[1]
+        return round(SCORES[kind](self.q, d, self.q + draw_score * d))
 
 
 @dataclass(frozen=True, slots=True)
 class MoveStatistics:
-    """One move of the root: what the search knows about it."""
+    """What the search knows about one move of the root, or about the root itself (move `node`).
+
+    All for the side to move at the root. index: of the move in the policy; of the root, its number of moves.
+    prior: of the root, the sum of its visited moves'. wl, d, m: win minus loss, draw and plies to the end;
+    None without visits. q: wl with the value of a draw in it, without visits the first-play urgency. u:
+    PUCT's exploration; s: its score; both None for the root. v: the network's own value, None where it is
+    not known. bounds: the least and the best result that are possible.
+    """
 
     move: str
+    index: int
     visits: int
     in_flight: int
     prior: float
-    q: float
+    wl: float | None
     d: float
     m: float
-    u: float
+    q: float
+    u: float | None
+    s: float | None
+    v: float | None
+    bounds: tuple[int, int]
 
     @classmethod
-    def of(cls, child: ChildInfo) -> MoveStatistics:
+    def of(cls, child: ChildInfo, index: int) -> MoveStatistics:
         """A root move as the tree gives it."""
+        evaluation, ended = child.evaluation, child.proof is not None and child.own_q is None
         return cls(
             move=child.move,
+            index=index,
             visits=child.visits,
             in_flight=child.in_flight,
             prior=child.prior,
-            q=child.evaluation.q,
-            d=child.evaluation.d,
-            m=child.evaluation.m,
+            wl=evaluation.q if child.visits else None,
+            d=evaluation.d,
+            m=evaluation.m,
+            q=child.value,
             u=child.exploration,
+            s=child.score,
+            v=evaluation.q if ended else child.own_q,
+            bounds=child.bounds,
+        )
+
+    @classmethod
+    def of_root(cls, root: RootInfo, children: Sequence[ChildInfo], draw_score: float) -> MoveStatistics:
+        """The root as the tree gives it. draw_score: what a draw is worth to the side to move."""
+        evaluation, own = root.evaluation, root.own_evaluation
+        return cls(
+            move="node",
+            index=len(children),
+            visits=root.visits,
+            in_flight=sum(child.in_flight for child in children),
+            prior=sum(child.prior for child in children if child.visits),
+            wl=evaluation.q,
+            d=evaluation.d,
+            m=evaluation.m,
+            q=evaluation.q + draw_score * evaluation.d,
+            u=None,
+            s=None,
+            v=None if own is None else own.q,
+            bounds=(-1, 1) if root.proof is None else (root.proof.value, root.proof.value),
         )
 
 
@@ -110,7 +129,8 @@ class Report:
     root, those kept from earlier searches included; playouts: those made by this search. depth: mean depth of
     the leaves in plies; selective_depth: the deepest. hashfull: how full the tree is, in thousandths.
     evaluations: positions the network was asked about; mean_batch: positions per batch sent. full: the tree
-    has no room left.
+    has no room left. draw_score: what a draw is worth to the side to move. statistics: of every root move;
+    root_statistics: of the root itself; both only where the options ask for them.
     """
 
     best_move: str | None
@@ -127,11 +147,17 @@ class Report:
     batches: int = 0
     tablebase_hits: int = 0
     full: bool = False
+    draw_score: float = 0.0
     statistics: tuple[MoveStatistics, ...] = ()
+    root_statistics: MoveStatistics | None = None
 
     @property
     def nodes_per_second(self) -> int:
         return round(self.playouts / self.seconds) if self.seconds > 0 else 0
+
+    @property
+    def evaluations_per_second(self) -> int:
+        return round(self.evaluations / self.seconds) if self.seconds > 0 else 0
 
     @property
     def mean_batch(self) -> float:

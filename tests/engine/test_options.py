@@ -16,7 +16,7 @@ from engine.options import (
     default_toml,
     options_of_arguments,
 )
-from engine.uci.output import option_line
+from engine.uci.text import option_line
 from protocol.settings.sources import read_toml
 from protocol.settings.spec import Setting, Value
 from tests.paths import REPOSITORY

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from engine.options import Options
 from engine.search.report import Line, Report
-from engine.uci.output import best_move_line, info_lines
+from engine.search.scores import SCORES
+from engine.uci.text import best_move_line, info_lines
 from tests.engine.uci.uci_process import GRAMMAR
 
 
@@ -24,7 +25,7 @@ def line(q: float = 0.0, d: float = 0.0, mate: int | None = None) -> Line:
         ("centipawn", 1.0, 12780),
         ("centipawn", -1.0, -12780),
         ("Q", 0.25, 2500),
-        ("W-L", -0.25, -25),
+        ("W-L", -0.25, -2500),
         ("win_percentage", 0.0, 5000),
         ("win_percentage", 1.0, 10000),
         ("WDL_mu", 0.0, 0),
@@ -46,7 +47,7 @@ def test_wdl_mu_is_the_centre_of_the_logistic_tails() -> None:
 @given(st.floats(-1, 1, allow_subnormal=False), st.floats(0, 1, allow_subnormal=False))
 def test_every_evaluation_makes_a_well_formed_line(q: float, d: float) -> None:
     d = min(d, 1 - abs(q))
-    for kind in ("centipawn", "win_percentage", "Q", "W-L", "WDL_mu"):
+    for kind in SCORES:
         options = Options().changed(score_type=kind, show_wdl=True, show_moves_left=True)
         text = info_lines(Report("e2e4", None, (line(q, d),)), options)
         assert GRAMMAR.fullmatch(text)

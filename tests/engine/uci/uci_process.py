@@ -32,7 +32,8 @@ GRAMMAR = re.compile(
             r"info string \S.*",
             r"info depth 0 score (?:mate 0|cp 0)",
             rf"info depth \d+ seldepth \d+ time \d+ nodes \d+ {_SCORE}(?: wdl \d+ \d+ \d+)?"
-            rf"(?: movesleft \d+)? hashfull \d+ nps \d+ tbhits \d+ multipv \d+ pv {_MOVE}(?: {_MOVE})*",
+            r"(?: movesleft \d+)? hashfull \d+ nps \d+(?: eps \d+)? tbhits \d+"
+            rf" multipv \d+ pv {_MOVE}(?: {_MOVE})*",
         )
     )
 )

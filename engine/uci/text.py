@@ -1,0 +1,89 @@
+"""Plain data to UCI text: options, `info` lines, move statistics, the best move."""
+
+from __future__ import annotations
+
+from engine.options import Options
+from engine.search.report import Line, MoveStatistics, Report
+from protocol.settings.spec import Setting
+
+
+def option_line(option: Setting) -> str:
+    """`option name … type … default …`, as sent in answer to `uci`.
+
+    UCI has no real numbers: such an option is a string that must read as one.
+    """
+    default = option.text(option.default)
+    if isinstance(option.default, bool):
+        kind = f"check default {default}"
+    elif isinstance(option.default, int):
+        kind = f"spin default {default} min {option.low:.0f} max {option.high:.0f}"
+    elif option.choices:
+        kind = f"combo default {default}" + "".join(f" var {choice}" for choice in option.choices)
+    else:
+        kind = f"string default {default or '<empty>'}"
+    return f"option name {option.title} type {kind}"
+
+
+def info_lines(report: Report, options: Options) -> str:
+    """A report as `info` lines, one for each line of play."""
+    head = f"info depth {max(1, report.depth)} seldepth {max(1, report.selective_depth)}"
+    head += f" time {round(report.seconds * 1000)}"
+    tail = f" hashfull {report.hashfull} nps {report.nodes_per_second}"
+    if options.show_eps:
+        tail += f" eps {report.evaluations_per_second}"
+    tail += f" tbhits {report.tablebase_hits}"
+    lines = []
+    for number, line in enumerate(report.lines, 1):
+        middle = f" nodes {line.visits if options.per_pv_counters else report.nodes}"
+        middle += f" score {_score(line, report, options)}"
+        if options.show_wdl:
+            win, draw, loss = _thousandths(line.wdl)
+            middle += f" wdl {win} {draw} {loss}"
+        if options.show_moves_left:
+            middle += f" movesleft {round(line.moves_left / 2)}"
+        lines.append(f"{head}{middle}{tail} multipv {number} pv {' '.join(line.moves)}")
+    return "\n".join(lines)
+
+
+def statistics_lines(report: Report) -> str:
+    """The statistics of the root's moves as `info string` lines, the most visited last, and of the root.
+    The layout is lc0's, which GUIs read."""
+    moves = sorted(report.statistics, key=lambda move: (move.visits, move.s or 0.0))
+    if report.root_statistics is not None:
+        moves.append(report.root_statistics)
+    return "\n".join(f"info string {_statistics(move)}" for move in moves)
+
+
+def best_move_line(report: Report) -> str:
+    """`bestmove …`. Without a legal move it is `(none)`, as Stockfish writes it and GUIs expect."""
+    line = f"bestmove {report.best_move or '(none)'}"
+    return line + (f" ponder {report.ponder}" if report.best_move and report.ponder else "")
+
+
+def _statistics(move: MoveStatistics) -> str:
+    percent = f"{move.prior * 100:5.{1 if move.prior >= 0.99995 else 2}f}"
+    text = f"{move.move:<5} ({move.index:<4}) N: {move.visits:7d} (+{move.in_flight:2d}) (P: {percent}%) "
+    if move.wl is None:
+        text += "(WL:  -.-----) (D: -.---) (M:  -.-) "
+    else:
+        text += f"(WL: {move.wl:8.5f}) (D: {move.d:5.3f}) (M: {move.m:4.1f}) "
+    text += f"(Q: {move.q:8.5f}) "
+    if move.u is not None and move.s is not None:
+        text += f"(U: {move.u:6.5f}) (S: {move.s:8.5f}) "
+    text += "(V:  -.----)" if move.v is None else f"(V: {move.v:7.4f})"
+    lower, upper = move.bounds
+    mark = "T" if lower == upper else {(0, 1): "W", (-1, 0): "L"}.get(move.bounds, "")
+    return text + (f" ({mark})" if mark else "")
+
+
+def _score(line: Line, report: Report, options: Options) -> str:
+    if line.mate is not None:
+        return f"mate {line.mate}"
+    return f"cp {line.score(options.score_type, report.draw_score)}"
+
+
+def _thousandths(wdl: tuple[float, float, float]) -> tuple[int, int, int]:
+    """Three whole numbers that add up to 1000."""
+    win, loss = (min(1000, max(0, round(1000 * share))) for share in (wdl[0], wdl[2]))
+    loss = min(loss, 1000 - win)
+    return win, 1000 - win - loss, loss

@@ -1,0 +1,60 @@
+"""The units of scores, against the formulas that lc0 documents for its ScoreType."""
+
+from __future__ import annotations
+
+from math import tan
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.options import Options
+from engine.search.report import Line
+from engine.search.scores import SCORES
+
+WHOLE = st.integers(-1000, 1000)
+
+
+def test_every_choice_of_the_option_is_a_unit() -> None:
+    assert set(Options.setting("score_type").choices) == set(SCORES)
+
+
+@pytest.mark.parametrize(
+    ("kind", "wl", "score"),
+    [
+        ("centipawn", 0.5, 89.37),
+        ("centipawn", 1.0, 12780.0),
+        ("centipawn_2019", 0.5, 147.51),
+        ("centipawn_2019", 1.0, 12800.0),
+        ("centipawn_2018", 0.5, 284.13),
+        ("centipawn_2018", 1.0, 12800.0),
+        ("win_percentage", 0.5, 7500.0),
+        ("Q", 0.5, 5000.0),
+        ("W-L", -0.5, -5000.0),
+    ],
+)
+def test_known_values(kind: str, wl: float, score: float) -> None:
+    assert SCORES[kind](wl, 0.2, wl) == pytest.approx(score, rel=2e-3)
+
+
+def test_the_value_of_a_draw_is_in_two_of_them() -> None:
+    line = Line(("e2e4",), 1, 0.1, (0.4, 0.3, 0.3), 0, 0)
+    changed = {kind for kind in SCORES if line.score(kind) != line.score(kind, draw_score=0.5)}
+    assert changed == {"Q", "centipawn_with_drawscore"}
+    assert line.score("Q", draw_score=0.5) == 2500
+    assert line.score("centipawn_with_drawscore", 0.5) == round(90 * tan(1.5637541897 * 0.25))
+
+
+def test_mu_is_the_usual_score_where_the_tails_are_too_thin() -> None:
+    assert SCORES["WDL_mu"](0.999, 0.0005, 0.999) == 45 * tan(1.56728071628 * 0.999)
+    assert SCORES["WDL_mu"](0.0, 1.0, 0.0) == 0.0
+
+
+@given(st.sampled_from(sorted(SCORES.keys() - {"WDL_mu"})), WHOLE, WHOLE, st.floats(0, 1))
+def test_a_better_result_never_scores_less_and_sides_agree(kind: str, a: int, b: int, share: float) -> None:
+    low, high = min(a, b) / 1000, max(a, b) / 1000
+    score = SCORES[kind]
+    d = share * (1 - max(abs(low), abs(high)))
+    assert score(low, d, low) <= score(high, d, high)
+    if kind != "win_percentage":
+        assert score(low, d, low) == pytest.approx(-score(-low, d, -low))
