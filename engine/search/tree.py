@@ -37,6 +37,7 @@ class SearchTree:
         self._tree: Tree | None = None
         self._key: tuple[Options, int] | None = None
         self._network_hash = ""
+        self._searched: tuple[int, frozenset[str]] | None = None
 
     def prepared(self, options: Options, input_format: int, network_hash: str) -> Tree:
         """The tree, with these options. What it holds of another network is forgotten."""
@@ -54,9 +55,17 @@ class SearchTree:
 
     def set_root(self, task: SearchTask) -> Tree:
         """Make the position of a task the root of the prepared tree, with the moves to be searched and the
-        noise that the options ask for."""
+        noise that the options ask for.
+
+        Where an earlier search of the position was limited to other moves, its visits are forgotten: they
+        would say that moves are bad which nobody has looked at. The evaluations stay in the cache.
+        """
         assert self._tree is not None
         self._tree.set_position(task.game)
+        position, moves = task.game.key, frozenset(task.root_moves)
+        if self._searched is not None and self._searched[0] == position and not moves <= self._searched[1]:
+            self._tree.clear()
+        self._searched = position, moves
         self._tree.set_root_moves(task.search_moves)
         options = task.options
         if options.dirichlet_noise_epsilon > 0:

@@ -81,6 +81,18 @@ def test_the_search_is_limited_to_the_legal_moves_among_those_asked_for() -> Non
     assert {child.move for child in core.children()} == {"e2e4", "d2d4"}
 
 
+def test_visits_of_a_search_limited_to_other_moves_are_forgotten() -> None:
+    """They would say that moves are bad which nobody has looked at."""
+    limited = Limits(search_moves=("a2a3", "h2h4"))
+    tree, visits = searched(SMALL, "one", limited)
+    assert prepare(tree, SMALL, "one", Limits(search_moves=("h2h4",))) == visits > 0
+    assert prepare(tree, SMALL, "one", limited) == 0
+
+    tree, visits = searched(SMALL, "one", limited)
+    assert prepare(tree, SMALL, "one", limited) == visits
+    assert prepare(tree, SMALL, "one") == 0
+
+
 def test_noise_changes_the_priors_if_the_options_ask_for_it() -> None:
     priors = []
     for epsilon in (0.0, 0.5):
