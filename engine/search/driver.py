@@ -9,13 +9,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from time import perf_counter
 
-from engine._core import RootInfo, Tree
+from engine._core import RootInfo, Tree, policy_index
 from engine.evaluation.errors import NoEvaluatorError, PipelineError
 from engine.evaluation.pipeline import Pipeline
 from engine.search.batching import BatchSizes
 from engine.search.control import SearchControl
 from engine.search.move_choice import candidates, choose_move, temperature_at
 from engine.search.report import Line, MoveStatistics, Report
+from engine.search.static_choice import static_line
 from engine.search.stopping import UNLIMITED_VISITS, LimitWatch
 from engine.search.task import SearchTask
 
@@ -60,6 +61,7 @@ class Search:
         self._next_report = task.started + REPORT_SECONDS
         self._last_report = task.started
         self._last_shown: tuple[int, str | None] = (0, None)
+        self._depth = self._selective_depth = 1  # What is shown never falls.
         self.idle = False
 
     def run(self) -> Report:
@@ -137,7 +139,7 @@ class Search:
     def _with_chosen_move(self, report: Report) -> Report:
         """The report with the move that is played, where that need not be the best one."""
         temperature = temperature_at(self._options, self._task.fullmove - 1)
-        if temperature <= 0 or not report.lines:
+        if temperature <= 0 or not report.nodes:
             return report
         children = self._tree.children()
         move = choose_move(candidates(children), self._options, temperature, self._task.random)
@@ -151,27 +153,41 @@ class Search:
         """The search as it stands."""
         info = self._tree.root_info()
         lines = tuple(Line.of(line) for line in self._tree.lines(self._options.multipv))
-        moves = lines[0].moves if lines else tuple(self._task.root_moves[:1])
+        self._depth = max(self._depth, round(info.mean_depth))
+        self._selective_depth = max(
+            self._selective_depth, info.max_depth, len(lines[0].moves) if lines else 0
+        )
+        if not lines:  # nothing has come back yet
+            lines = (static_line(self._task.game, self._task.root_moves, self._task.expected),)
+        moves = lines[0].moves
+        wanted = self._options.verbose_move_stats or self._options.log_live_stats
+        children = self._tree.children() if wanted else []
         return Report(
-            best_move=moves[0] if moves else None,
+            best_move=moves[0],
             ponder=moves[1] if len(moves) > 1 else None,
             lines=lines,
             nodes=info.visits,
             playouts=info.playouts,
-            depth=round(info.mean_depth),
-            selective_depth=info.max_depth,
+            depth=self._depth,
+            selective_depth=self._selective_depth,
             seconds=perf_counter() - self._task.started,
             hashfull=info.hashfull,
             cache_hits=info.cache_hits,
             evaluations=self._pipeline.evaluations,
             batches=self._pipeline.batches,
             full=info.full,
-            statistics=(
-                tuple(MoveStatistics.of(child) for child in self._tree.children())
-                if self._options.verbose_move_stats
-                else ()
+            draw_score=self._draw_score,
+            statistics=tuple(
+                MoveStatistics.of(child, policy_index(self._task.game, child.move)) for child in children
             ),
+            root_statistics=MoveStatistics.of_root(info, children, self._draw_score) if children else None,
         )
+
+    @property
+    def _draw_score(self) -> float:
+        """What a draw is worth to the side to move."""
+        draw_score = self._options.draw_score
+        return draw_score if self._task.game.turn == "white" else -draw_score
 
     def _tell(self, now: float, info: RootInfo) -> None:
         """Report when it is time to, and say once that the tree is full."""

@@ -94,7 +94,9 @@ class LimitWatch:
         start = task.started if self._control.clock_started is None else self._control.clock_started
         if limits.movetime_ms is not None:
             reserve = min(options.move_overhead_ms / 2, limits.movetime_ms * 0.05)
-            self.soft = self.hard = self._first = start + (limits.movetime_ms - reserve) / 1000
+            self.soft = self.hard = start + (limits.movetime_ms - reserve) / 1000
+            # One evaluation is worth more than being punctual to the millisecond.
+            self._first = start + (limits.movetime_ms + options.move_overhead_ms) / 1000
         clock = limits.clock.of(task.game.turn) if limits.clock is not None else None
         if clock is not None and limits.clock is not None:
             remaining_ms, increment_ms = clock

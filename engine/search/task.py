@@ -9,6 +9,7 @@ from random import Random
 from engine._core import Game
 from engine.options import Options
 from engine.search.limits import Limits
+from engine.search.report import Line
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,7 @@ class SearchTask:
     options: Options
     started: float
     random: Random
+    expected: Line | None = None
 
     @property
     def search_moves(self) -> list[str]:

@@ -1,0 +1,125 @@
+"""A move without a search, for when there was no evaluation in time: nothing to be proud of, but no blunder
+that a beginner would not make.
+
+It is what an earlier search expected here, if there was one. Otherwise the move that wins most material when
+exchanges end after the answer to the best reply, and of equal ones that which brings a piece to the centre.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import atan
+
+from engine._core import Game
+from engine.search.report import Line
+
+_PAWNS = {"p": 1.0, "n": 3.0, "b": 3.0, "r": 5.0, "q": 9.0, "k": 0.0}
+_MATE, _CASTLING = 1000.0, 0.15
+_CENTRE = {"p": 0.03, "n": 0.03, "b": 0.01}
+"""Pawns that a step of `_centrality` is worth to a piece."""
+
+
+def static_line(game: Game, moves: Sequence[str], expected: Line | None = None) -> Line:
+    """The line to play with no evaluation at all; `visits` is 0.
+
+    moves: legal ones to choose from, at least one. expected: the line of an earlier search from here.
+    """
+    if expected is not None and expected.moves and expected.moves[0] in moves:
+        return expected
+    board = _board(game)
+    gain, move = max(((_gain(game, board, move), move) for move in moves), key=lambda choice: choice[0])
+    balance = sum(_PAWNS[piece.lower()] * (1 if _is_ours(piece, game) else -1) for piece in board.values())
+    q = atan((balance + gain) * 100 / 90) / 1.5637541897  # centipawns as `centipawn` shows them
+    q = max(-1.0, min(1.0, q))
+    return Line((move,), 0, q, (max(q, 0.0), 1 - abs(q), max(-q, 0.0)), 0.0, 0.0)
+
+
+def continued(line: Line, before: Sequence[str], now: Sequence[str]) -> Line | None:
+    """What is left of a line, found after the moves `before` of a game, after the moves `now` of that game.
+    None if the game took another way."""
+    played = now[len(before) :]
+    if tuple(now[: len(before)]) != tuple(before) or tuple(played) != line.moves[: len(played)]:
+        return None
+    if len(played) >= len(line.moves):
+        return None
+    flipped = len(played) % 2 == 1
+    return Line(
+        line.moves[len(played) :],
+        0,
+        -line.q if flipped else line.q,
+        line.wdl[::-1] if flipped else line.wdl,
+        max(0.0, line.moves_left - len(played)),
+        0.0,
+    )
+
+
+def _gain(game: Game, board: dict[str, str], move: str) -> float:
+    """Pawns that a move wins, and a little for where it goes."""
+    source, target = move[:2], move[2:4]
+    piece = board[source].lower()
+    captured = board.get(target, "")
+    takes_rook = captured != "" and _is_ours(captured, game)  # how Chess960 writes castling
+    castles = piece == "k" and (takes_rook or abs(_file(source) - _file(target)) > 1)
+    gain = 0.0 if castles else _captured(board, move)
+    after = game.copy()
+    after.push_uci(move)
+    result, reason = after.result()
+    if reason == "checkmate":
+        return _MATE
+    if result == "draw":
+        return 0.0
+    gain -= _loss(after)
+    gain += _CASTLING if castles else 0.0
+    return gain + _CENTRE.get(piece, 0.0) * (_centrality(target) - _centrality(source))
+
+
+def _loss(game: Game) -> float:
+    """Pawns that the side to move wins by its best capture, if what captures can be taken back."""
+    board = _board(game)
+    most = 0.0
+    for reply in game.legal_moves():
+        target = reply[2:4]
+        won = _captured(board, reply)
+        if won <= most or (target in board and _is_ours(board[target], game)):
+            continue
+        after = game.copy()
+        after.push_uci(reply)
+        if any(answer[2:4] == target for answer in after.legal_moves()):
+            won -= _PAWNS[(reply[4:] or board[reply[:2]]).lower()]
+        most = max(most, won)
+    return most
+
+
+def _captured(board: dict[str, str], move: str) -> float:
+    """Pawns that a move takes, en passant included, and wins by promotion."""
+    source, target, promotion = move[:2], move[2:4], move[4:]
+    en_passant = board[source].lower() == "p" and source[0] != target[0] and target not in board
+    taken = 1.0 if en_passant else _PAWNS[board[target].lower()] if target in board else 0.0
+    return taken + (_PAWNS[promotion] - 1.0 if promotion else 0.0)
+
+
+def _board(game: Game) -> dict[str, str]:
+    """The pieces by square, as FEN writes them."""
+    board = {}
+    for row, pieces in zip("87654321", game.fen().split()[0].split("/"), strict=True):
+        file = 0
+        for piece in pieces:
+            if piece.isdigit():
+                file += int(piece)
+            else:
+                board["abcdefgh"[file] + row] = piece
+                file += 1
+    return board
+
+
+def _is_ours(piece: str, game: Game) -> bool:
+    return piece.isupper() == (game.turn == "white")
+
+
+def _file(square: str) -> int:
+    return "abcdefgh".index(square[0])
+
+
+def _centrality(square: str) -> float:
+    """How central a square is: 9 in the middle of the board, 0 at its edges."""
+    return (3.5 - abs(_file(square) - 3.5)) * (3.5 - abs(int(square[1]) - 4.5))
