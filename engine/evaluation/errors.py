@@ -7,6 +7,10 @@ class NoEvaluatorError(RuntimeError):
     """No evaluator can be had. The message says why and what to do."""
 
 
+class EvaluatorLateError(NoEvaluatorError):
+    """The evaluator was not there before the limits ended the search. It may come yet."""
+
+
 class EvaluatorRefusalError(NoEvaluatorError):
     """The evaluator gave a reason that trying again will not change, such as a damaged network file."""
 

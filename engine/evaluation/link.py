@@ -28,6 +28,9 @@ RETRY_SECONDS = (0.05, 0.2, 0.5, 1.0, 2.0)
 MAX_FAILED_STARTS = 3
 """Starts in a row that may fail without a reason given before the engine stops trying."""
 
+MAX_IDLE_RESTARTS = 3
+"""Evaluators that may die in a row without anybody having asked for one: then one is started when it is."""
+
 LOAD_SECONDS = 600.0
 """How long an evaluator may take to load a further network."""
 
@@ -36,7 +39,8 @@ class EvaluatorLink:
     """A connection to the evaluator that is made, and made again when lost, in the background.
 
     `start` returns at once; `wait` and `client` give the connection when there is one. The client belongs to
-    the thread that uses it; one thread at a time may. `log` is called from several threads.
+    the thread that uses it; one thread at a time may. `log` is called from several threads. An embedded
+    evaluator is watched: if its process ends, another is started at once, whether or not it is in use.
     """
 
     def __init__(
@@ -50,6 +54,10 @@ class EvaluatorLink:
         self._error: NoEvaluatorError | None = None
         self._thread: threading.Thread | None = None
         self._process: EvaluatorProcess | None = None
+        self._retired: list[
+            EvaluatorClient
+        ] = []  # Of evaluators that died; they belong to the user's thread.
+        self._idle_restarts = 0
         self._was_connected = False
         self._closed = False
 
@@ -58,6 +66,12 @@ class EvaluatorLink:
         """The connection, None while there is none."""
         with self._condition:
             return self._client
+
+    @property
+    def was_connected(self) -> bool:
+        """Whether there has been a connection."""
+        with self._condition:
+            return self._was_connected
 
     @property
     def error(self) -> NoEvaluatorError | None:
@@ -72,9 +86,12 @@ class EvaluatorLink:
         return process.pid if process is not None else None
 
     def start(self) -> None:
-        """Begin to connect unless that is done or under way. An earlier failure is tried anew."""
+        """Begin to connect unless that is done or under way. An earlier failure is tried anew, a refusal is
+        not: `wait` raises it again."""
         with self._condition:
             if self._closed or self._client is not None or self._thread is not None:
+                return
+            if isinstance(self._error, EvaluatorRefusalError):
                 return
             self._error = None
             self._thread = threading.Thread(target=self._connect, name="evaluator-link", daemon=True)
@@ -86,6 +103,7 @@ class EvaluatorLink:
         Raises NoEvaluatorError when there is no hope of one.
         """
         with self._condition:
+            self._idle_restarts = 0
             self._condition.wait_for(lambda: self._client or self._error or self._closed, timeout)
             if self._error is not None:
                 raise self._error
@@ -94,12 +112,20 @@ class EvaluatorLink:
     def lost(self, client: EvaluatorClient, reason: str) -> None:
         """Tell that `client` has failed: it is closed and a new connection is made in the background."""
         with self._condition:
-            if client is not self._client:
+            if client is not self._client:  # Its process was seen to end, and another is being started.
                 return
             self._client = None
         self._log(f"evaluator lost: {reason}; reconnecting")
         client.close()
         self.start()
+
+    def close_retired(self) -> None:
+        """Free the connections to evaluators that died. For the thread that uses the client, once it uses
+        none of them any more."""
+        with self._condition:
+            retired, self._retired = self._retired, []
+        for client in retired:
+            client.close()
 
     def close(self) -> None:
         """Disconnect and end the embedded evaluator. Idempotent; waits until its process is gone."""
@@ -110,6 +136,7 @@ class EvaluatorLink:
             self._condition.notify_all()
         if client is not None:
             client.close()
+        self.close_retired()
         self._end_process()
         if thread is not None and thread is not threading.current_thread():
             thread.join(timeout=5)
@@ -198,11 +225,24 @@ class EvaluatorLink:
         from protocol.client import EvaluatorClient
         from protocol.errors import EvaluatorError
 
-        address = process.await_ready(self._log)
+        address = process.await_ready(self._log, lambda status: self._ended(process, status))
         try:
             return EvaluatorClient(address, timeout=30.0, name=f"engine {os.getpid()}")
         except EvaluatorError as error:
             raise NoEvaluatorError(f"the evaluator that was started does not answer: {error}") from None
+
+    def _ended(self, process: EvaluatorProcess, status: int) -> None:
+        """The embedded evaluator's process has ended: start another, unless that was meant or is hopeless."""
+        with self._condition:
+            if self._closed or process is not self._process or self._client is None:
+                return
+            if self._idle_restarts >= MAX_IDLE_RESTARTS:
+                return
+            self._idle_restarts += 1
+            self._retired.append(self._client)
+            self._client = None
+        self._log(f"evaluator lost: it ended with exit code {status}; starting another")
+        self.start()
 
     def _end_process(self) -> None:
         with self._condition:

@@ -99,14 +99,20 @@ class EvaluatorProcess:
             )
         except OSError as error:
             raise EvaluatorRefusalError(f"cannot start the evaluator: {error}") from None
+        self._bound = False
 
     @property
     def pid(self) -> int | None:
         """Process id, None once the process has ended."""
         return self._process.pid if self._process.poll() is None else None
 
-    def await_ready(self, log: Callable[[str], None] = lambda text: None) -> str:
-        """Wait until the evaluator serves its network; returns its address.
+    def await_ready(
+        self,
+        log: Callable[[str], None] = lambda text: None,
+        on_end: Callable[[int], None] = lambda status: None,
+    ) -> str:
+        """Wait until the evaluator serves its network; returns its address. on_end: called with the exit
+        status when the process ends after that, from another thread.
 
         It prints JSON lines: the address it is bound to, what it is doing (which goes to `log`), and that it
         is ready. Raises EvaluatorRefusalError with the reason it gave, NoEvaluatorError if it ended without
@@ -128,9 +134,11 @@ class EvaluatorProcess:
                 log(f"evaluator: {message.get('message', '')}")
             if event == "bound":
                 address = str(message.get("address", ""))
+                self._bound = True
             if event == "ready" and address:
-                # Whatever else it prints must not fill the pipe.
-                threading.Thread(target=self._drain, name="evaluator-output", daemon=True).start()
+                threading.Thread(
+                    target=self._watch, args=(on_end,), name="evaluator-output", daemon=True
+                ).start()
                 return address
         code = self._process.wait()
         raise NoEvaluatorError(
@@ -141,11 +149,14 @@ class EvaluatorProcess:
     def close(self) -> int:
         """Close the evaluator's standard input, at which it ends; returns the exit status once it is gone.
 
-        A process that does not end within 2 s is terminated, and after 2 s more killed.
+        One that does not listen yet has nothing to clean up and is terminated; so is one that has not ended
+        after 2 s, and killed after 2 s more.
         """
         assert self._process.stdin is not None
         with contextlib.suppress(OSError):
             self._process.stdin.close()
+        if not self._bound:
+            self._process.terminate()
         for give_up in (self._process.terminate, self._process.kill):
             try:
                 return self._process.wait(timeout=2)
@@ -153,8 +164,10 @@ class EvaluatorProcess:
                 give_up()
         return self._process.wait()
 
-    def _drain(self) -> None:
+    def _watch(self, on_end: Callable[[int], None]) -> None:
+        """Read what the process prints, which must not fill the pipe, until it ends."""
         assert self._process.stdout is not None
         with contextlib.suppress(OSError, ValueError), self._process.stdout:
             for _line in self._process.stdout:
                 pass
+        on_end(self._process.wait())

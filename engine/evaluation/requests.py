@@ -63,6 +63,7 @@ class Requests(Generic[R]):
         if client is not self._client:
             self._client = client
             self._take_back()
+            self._link.close_retired()
         return client
 
     def send(self, batch: PositionBatch, request: R, *, network: str | None = None) -> bool:

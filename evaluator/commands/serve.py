@@ -76,6 +76,7 @@ def _serve(settings: Settings, embedded: bool) -> int:
         service = _service(settings, embedded, failure.append)
     except ValueError as error:
         return _fail(embedded, str(error), 2)
+    _stop_on_signals(service.stop)  # before there is a folder that must be removed
     if embedded:
         listen(lambda text: _tell({"event": "progress", "message": text}))
     with _addresses(settings, embedded) as addresses, contextlib.ExitStack() as stack:
@@ -92,7 +93,6 @@ def _serve(settings: Settings, embedded: bool) -> int:
             except OSError as error:
                 service.close()
                 return _fail(embedded, f"metrics_port {settings.metrics_port}: {error.strerror}", 1)
-        _stop_on_signals(service.stop)
         if embedded:
             _tell({"event": "bound", "address": bound[0], "pid": os.getpid(), "version": 1})
             threading.Thread(target=_watch_stdin, args=(service.stop,), daemon=True).start()
@@ -214,6 +214,7 @@ def _tell(event: dict[str, Any]) -> None:
 
 def _fail(embedded: bool, message: str, status: int) -> int:
     if embedded:
-        _tell({"event": "error", "message": message})
-    print(f"error: {message}", file=sys.stderr)
+        _tell({"event": "error", "message": message})  # the engine says it to the user
+    else:
+        print(f"error: {message}", file=sys.stderr)
     return status

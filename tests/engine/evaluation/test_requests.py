@@ -126,6 +126,9 @@ class _Refusing:
     def lost(self, client: EvaluatorClient, reason: str) -> None:
         self.client = None
 
+    def close_retired(self) -> None:
+        pass
+
 
 @pytest.mark.parametrize(
     ("error", "again", "connected"),
