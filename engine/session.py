@@ -4,12 +4,13 @@ on it."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from random import Random
 from time import perf_counter
 from typing import TYPE_CHECKING
 
 from engine._core import Game, Tree
-from engine.evaluation.errors import NoEvaluatorError
+from engine.evaluation.errors import EvaluatorLateError
 from engine.evaluation.link import EvaluatorLink
 from engine.evaluation.pipeline import InstantPipeline, Pipeline, RemotePipeline
 from engine.evaluation.process import EvaluatorSettings
@@ -18,7 +19,8 @@ from engine.search.batching import BatchSizes, Device
 from engine.search.control import SearchControl
 from engine.search.driver import Search
 from engine.search.limits import Limits
-from engine.search.report import Report
+from engine.search.report import Line, Report
+from engine.search.static_choice import continued, static_line
 from engine.search.task import SearchTask
 from engine.search.tree import SearchTree
 
@@ -54,6 +56,7 @@ class Session:
         self._link: EvaluatorLink | None = None
         self._tree = SearchTree()
         self._random = Random()
+        self._last: tuple[str, list[str], Line] | None = None
         self.game = Game()
 
     @property
@@ -92,10 +95,21 @@ class Session:
                 raise ValueError(f"move {number}: {error}") from None
         self.game = game
 
+    def legal_move(self, move: str) -> str | None:
+        """A move as `Game.legal_moves` writes it, in whichever way castling is written; None if it is not
+        legal."""
+        game = self.game.copy()
+        try:
+            game.push_uci(move)
+        except ValueError:
+            return None
+        return game.moves()[-1]
+
     def new_game(self) -> None:
         """Forget the tree: the next position has nothing to do with the last. Cached evaluations stay
         true."""
         self.game = Game(None, self._options.chess960)
+        self._last = None
         self._tree.new_game()
 
     def clear(self) -> None:
@@ -133,15 +147,15 @@ class Session:
         patience = float("inf")
         if clock is not None:
             patience = clock[0] / 2000
-        elif limits.movetime_ms is not None:
-            patience = limits.movetime_ms / 1000
+        elif limits.movetime_ms is not None and link.was_connected:  # Its first start counts for nobody.
+            patience = (limits.movetime_ms + task.options.move_overhead_ms) / 1000
         while True:
             client = link.wait(0.02)
             if client is not None:
                 return client
             late = perf_counter() - task.started > patience and not control.pondering
             if control.stopped or late:
-                raise NoEvaluatorError("the evaluator was not ready in time")
+                raise EvaluatorLateError("the evaluator was not ready in time")
 
     # -- search ------------------------------------------------------------------------------------------
 
@@ -163,13 +177,41 @@ class Session:
         legal_moves = self.game.legal_moves()
         if not legal_moves:
             return Report(best_move=None, ponder=None)
-        task = SearchTask(self.game, legal_moves, limits, self._options, started, self._random)
+        known = self._link.client if self._link is not None else None
+        task = SearchTask(
+            self.game, legal_moves, limits, self._options, started, self._random, self._expected()
+        )
         if self._in_process:
             tree, pipeline, sizes = self._in_process_parts()
         else:
-            tree, pipeline, sizes = self._remote_parts(task, control)
+            client = self._connected(self.start_evaluator(), task, control)
+            if limits.clock is None and client is not known:
+                # No clock runs while an evaluator starts: the time for the move begins now.
+                task = replace(task, started=perf_counter())
+            tree, pipeline, sizes = self._remote_parts(client)
         self._tree.set_root(task)
-        return Search(tree, pipeline, task, sizes, control=control, on_report=on_report, log=self._log).run()
+        search = Search(tree, pipeline, task, sizes, control=control, on_report=on_report, log=self._log)
+        report = search.run()
+        if report.nodes:
+            self._last = self.game.start_fen(), self.game.moves(), report.lines[0]
+        return report
+
+    def report_without_search(self, limits: Limits) -> Report:
+        """What can be said of the position without an evaluator: a legal move, and why not the worst."""
+        legal_moves = self.game.legal_moves()
+        if not legal_moves:
+            return Report(best_move=None, ponder=None)
+        moves = [move for move in limits.search_moves if move in legal_moves] or legal_moves
+        line = static_line(self.game, moves, self._expected())
+        ponder = line.moves[1] if len(line.moves) > 1 else None
+        return Report(best_move=line.moves[0], ponder=ponder, lines=(line,))
+
+    def _expected(self) -> Line | None:
+        """The line that the last search expects from the position, if the game followed it so far."""
+        if self._last is None or self._last[0] != self.game.start_fen():
+            return None
+        _start, before, line = self._last
+        return continued(line, before, self.game.moves())
 
     def _in_process_parts(self) -> tuple[Tree, Pipeline, BatchSizes]:
         """What a search without an evaluator is made of."""
@@ -178,17 +220,16 @@ class Session:
         sizes = BatchSizes(batch, in_flight=self._options.batches_in_flight)
         return tree, InstantPipeline(tree, batch), sizes
 
-    def _remote_parts(self, task: SearchTask, control: SearchControl) -> tuple[Tree, Pipeline, BatchSizes]:
-        """What a search with an evaluator is made of, once there is one. Raises NoEvaluatorError."""
-        link = self.start_evaluator()
-        client = self._connected(link, task, control)
+    def _remote_parts(self, client: EvaluatorClient) -> tuple[Tree, Pipeline, BatchSizes]:
+        """What a search with this evaluator is made of."""
+        assert self._link is not None
         network = client.network
         tree = self._tree.prepared(self._options, network.input_format, network.content_hash)
         device = Device(client.recommended_batch, client.max_batch, client.curve)
         sizes = BatchSizes.alone(device, self._options, task.limits)
         pipeline = RemotePipeline(
             tree,
-            link,
+            self._link,
             capacity=sizes.capacity,
             input_format=network.input_format,
             priority=self._priority,

@@ -1,37 +1,58 @@
-"""The UCI loop: takes commands from standard input, obeys them and answers.
+"""The UCI loop: takes commands from standard input, obeys them and answers (docs/uci.md).
 
 One thread reads standard input, the one that calls `UciEngine.run` obeys, and each search has a third.
 `uciok` must come within 0.3 s of a cold start, so numpy, ZeroMQ and the native core are imported only when a
-position is set.
+position is set, or when the GUI has nothing more to say for a moment.
 """
 
 from __future__ import annotations
 
+import os
 import queue
+import sys
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING
 
 from engine.options import OPTIONS, OptionError, Options
-from engine.uci.output import Output, best_move_line, info_lines, option_line, statistics_lines
+from engine.uci.output import Output
 from engine.uci.parse import (
     CommandError,
+    complete_clock,
+    parse_command,
     parse_go,
     parse_position,
     parse_setoption,
     read_lines,
     shown,
 )
+from engine.uci.search_thread import SearchThread
+from engine.uci.text import option_line
 
 if TYPE_CHECKING:
-    from engine.search.control import SearchControl
-    from engine.search.limits import Limits
-    from engine.search.report import Report
     from engine.session import Session
 
 READY_SECONDS = 600.0
 """Longest that `readyok` waits for the evaluator: a large network may take a while to load the first time."""
+
+QUIET_SECONDS = 0.1
+"""So long after `uci` or an option without another command, and the evaluator is started: the GUI has set its
+options."""
+
+COMMANDS = {
+    "uci": "list the options",
+    "setoption name NAME value VALUE": "set one of them",
+    "isready": "answer when a search can start at once",
+    "ucinewgame": "forget the last game",
+    "position startpos | fen FEN [moves MOVE …]": "set the position",
+    "go nodes N | movetime MS | depth N | mate N | infinite | wtime MS btime MS …": "search it",
+    "stop, ponderhit": "end the search, or start its clock",
+    "debug on | off": "tell more about each search",
+    "quit": "end",
+}
+"""What `help` shows."""
 
 BUTTON = "ClearTree"
 ABOUT = "UCI_EngineAbout"
@@ -46,29 +67,38 @@ class UciEngine:
         self._session: Session | None = None
         self._commands: queue.SimpleQueue[tuple[float, str | CommandError | None]] = queue.SimpleQueue()
         self._quitting = threading.Event()
-        self._search: threading.Thread | None = None
-        self._control: SearchControl | None = None
-        self._limits: Limits | None = None
+        self._search: SearchThread | None = None
         self._debug = False
-        self._handlers: dict[str, Callable[[list[str]], None]] = {
+        self._quiet_start = False
+        self._failed = threading.Event()
+        self._handlers: dict[str, Callable[[list[str], float], None]] = {
             "uci": self._uci,
             "isready": self._isready,
             "ucinewgame": self._ucinewgame,
             "setoption": self._setoption,
             "position": self._position,
+            "go": self._go,
+            "ponderhit": self._ponderhit,
             "stop": self._stop,
             "debug": self._set_debug,
-            "register": lambda arguments: None,
+            "register": lambda arguments, received: None,
+            "help": self._help,
+            "quit": lambda arguments, received: None,
         }
 
     def run(self) -> int:
         """Obey until `quit` or the end of input; returns the exit status."""
         if self._options.log_file:
             self._log_to(self._options.log_file)
+        if os.isatty(0):
+            print("Wavefront speaks UCI here: `help` lists commands, `quit` ends.", file=sys.stderr)
+            print("For people there is `wavefront analyse`; see `wavefront --help`.", file=sys.stderr)
         threading.Thread(target=self._read, name="uci-input", daemon=True).start()
         try:
             while not self._output.broken:
-                received, line = self._commands.get()
+                received, line = self._next_line()
+                if self._failed.is_set():
+                    break
                 if line is None:
                     self._finish_bounded_search()
                     break
@@ -76,7 +106,7 @@ class UciEngine:
                     self._output.info_string(str(line))
                     continue
                 self._output.heard(line)
-                name, *arguments = line.split() or [""]
+                name, arguments = parse_command(line, self._handlers)
                 if name == "quit":
                     break
                 self._obey(name, arguments, received)
@@ -86,32 +116,37 @@ class UciEngine:
             self._end_search()
             if self._session is not None:
                 self._session.close()
-        return 0
+        return 1 if self._failed.is_set() else 0
 
     def _read(self) -> None:
         for line in read_lines(0):
-            if line == "quit":
+            if isinstance(line, str) and parse_command(line, self._handlers)[0] == "quit":
                 self._quitting.set()
             self._commands.put((perf_counter(), line))
-        self._quitting.set()
         self._commands.put((perf_counter(), None))
+
+    def _next_line(self) -> tuple[float, str | CommandError | None]:
+        """The next line; meanwhile the evaluator is started, if it is time to."""
+        if self._quiet_start and not self._searching():
+            self._quiet_start = False
+            try:
+                return self._commands.get(timeout=QUIET_SECONDS)
+            except queue.Empty:
+                self._opened_session().start_evaluator()
+        return self._commands.get()
 
     def _obey(self, name: str, arguments: list[str], received: float) -> None:
         try:
-            if name == "go":
-                self._go(arguments, received)
-            elif name == "ponderhit":
-                self._ponderhit(received)
-            elif name in self._handlers:
-                self._handlers[name](arguments)
+            if name in self._handlers:
+                self._handlers[name](arguments, received)
             elif name:
-                self._output.info_string(f"unknown command: {shown(name)}")
+                self._output.info_string(f"unknown command: {shown(name)}; `help` lists those there are")
         except CommandError as error:
             self._output.info_string(f"error: {error}")
 
     # -- commands ----------------------------------------------------------------------------------------
 
-    def _uci(self, arguments: list[str]) -> None:
+    def _uci(self, arguments: list[str], received: float) -> None:
         from protocol.host.version import __version__
 
         lines = [f"id name Wavefront {__version__}", "id author the Wavefront authors"]
@@ -123,26 +158,32 @@ class UciEngine:
             "uciok",
         ]
         self._output.send("\n".join(lines))
+        self._quiet_start = True
 
-    def _isready(self, arguments: list[str]) -> None:
+    def _help(self, arguments: list[str], received: float) -> None:
+        for command, meaning in COMMANDS.items():
+            self._output.info_string(f"{command}: {meaning}")
+
+    def _isready(self, arguments: list[str], received: float) -> None:
         if not self._searching():
             from engine.evaluation.errors import NoEvaluatorError
 
             try:
                 session = self._opened_session()
                 waited = perf_counter() + READY_SECONDS
-                while not session.ready(0.05) and not self._quitting.is_set() and perf_counter() < waited:
-                    pass
+                while not session.ready(0.05) and perf_counter() < waited:
+                    if self._quitting.is_set():
+                        return
             except NoEvaluatorError as error:
                 self._output.info_string(f"error: {error}")
         self._output.send("readyok")
 
-    def _ucinewgame(self, arguments: list[str]) -> None:
+    def _ucinewgame(self, arguments: list[str], received: float) -> None:
         self._end_search()
         if self._session is not None:
             self._session.new_game()
 
-    def _setoption(self, arguments: list[str]) -> None:
+    def _setoption(self, arguments: list[str], received: float) -> None:
         name, value = parse_setoption(arguments)
         if name.lower() == BUTTON.lower():
             self._end_search()
@@ -159,8 +200,9 @@ class UciEngine:
             self._log_to(options.log_file)
         # A search that runs goes on with the options it began with; the next command sees the new ones.
         self._options = options
+        self._quiet_start = True
 
-    def _position(self, arguments: list[str]) -> None:
+    def _position(self, arguments: list[str], received: float) -> None:
         command = parse_position(arguments)
         self._end_search()
         try:
@@ -171,88 +213,65 @@ class UciEngine:
     def _go(self, arguments: list[str], received: float) -> None:
         self._end_search()
         session = self._opened_session()
-        from engine.search.control import SearchControl
-
         limits, complaints = parse_go(arguments)
-        legal = set(session.game.legal_moves())
-        complaints += [
-            f"go searchmoves: {shown(move)} is not a legal move here"
-            for move in limits.search_moves
-            if move not in legal
-        ]
+        limits, more = complete_clock(limits, session.game.turn)
+        complaints += more
+        search_moves = []
+        for move in limits.search_moves:
+            legal = session.legal_move(move)
+            if legal is None:
+                complaints.append(f"go searchmoves: {shown(move)} is not a legal move here")
+            else:
+                search_moves.append(legal)
         for complaint in complaints:
             self._output.info_string(f"error: {complaint}")
-        self._limits = limits
-        self._control = SearchControl(pondering=limits.ponder)
-        self._search = threading.Thread(
-            target=self._run_search, args=(session, limits, self._control, received), name="search"
+        self._search = SearchThread(
+            session,
+            replace(limits, search_moves=tuple(search_moves)),
+            received,
+            self._output,
+            debug=self._debug,
+            give_up=self._fail,
         )
-        self._search.start()
 
-    def _ponderhit(self, received: float) -> None:
-        if self._control is not None:
-            self._control.ponder_hit(received)
+    def _ponderhit(self, arguments: list[str], received: float) -> None:
+        if self._search is not None:
+            self._search.ponder_hit(received)
 
-    def _stop(self, arguments: list[str]) -> None:
-        if self._control is not None:
-            self._control.stop()
+    def _stop(self, arguments: list[str], received: float) -> None:
+        if self._search is not None:
+            self._search.stop()
 
-    def _set_debug(self, arguments: list[str]) -> None:
+    def _set_debug(self, arguments: list[str], received: float) -> None:
         if arguments not in (["on"], ["off"]):
             raise CommandError("debug is on or off")
         self._debug = arguments == ["on"]
 
     # -- search ------------------------------------------------------------------------------------------
 
-    def _run_search(self, session: Session, limits: Limits, control: SearchControl, received: float) -> None:
-        from engine.search.report import Report
-
-        options = session.options
-
-        def show(report: Report) -> None:
-            self._output.send(info_lines(report, options))
-            if self._output.broken:
-                control.stop()
-
-        try:
-            report = session.search(limits, control=control, started=received, on_report=show)
-        except Exception as error:
-            # Whatever went wrong, a game is not lost by silence: the reason is told, and a legal move made.
-            self._output.info_string(f"error: {error or repr(error)}")
-            report = Report(best_move=next(iter(session.game.legal_moves()), None), ponder=None)
-        # UCI wants no answer to `go infinite` and `go ponder` before `stop` or `ponderhit`.
-        while (limits.infinite or control.pondering) and not control.stopped:
-            control.wait(0.02)
-        if report.lines:
-            if self._debug:
-                self._output.info_string(
-                    f"evaluations {report.evaluations} mean batch {report.mean_batch:.1f} "
-                    f"cache hits {report.cache_hits}"
-                )
-            if report.statistics:
-                self._output.send(statistics_lines(report))
-            self._output.send(info_lines(report, options))
-        elif report.best_move is None:
-            mated = session.game.in_check
-            self._output.send(f"info depth 0 score {'mate 0' if mated else 'cp 0'}")
-        self._output.send(best_move_line(report))
-
     def _searching(self) -> bool:
-        return self._search is not None and self._search.is_alive()
+        return self._search is not None and self._search.running
 
     def _end_search(self) -> None:
         """Stop the search, if one runs, and wait for its best move."""
-        if self._search is not None and self._control is not None:
-            self._control.stop()
+        if self._search is not None:
+            self._search.stop()
             self._search.join()
-            self._search = self._control = None
+            self._search = None
 
     def _finish_bounded_search(self) -> None:
         """At the end of input: a search that ends by itself may still answer (`echo go nodes 1 | …`)."""
-        if self._searching() and self._limits is not None and self._search is not None:
-            if self._limits.unbounded or self._limits.ponder:
-                return
-            self._search.join()
+        search = self._search
+        if search is not None and not search.limits.unbounded and not search.limits.ponder:
+            search.join()
+
+    def _fail(self, reason: str) -> None:
+        """End with exit status 1: without an evaluator only nonsense could be played, which in a match would
+        pass for the network's strength. Called by the search."""
+        self._output.info_string(f"error: {reason}")
+        print(f"wavefront: {reason}; the engine ends, as it cannot search", file=sys.stderr, flush=True)
+        self._failed.set()
+        self._commands.put((perf_counter(), None))
 
     def _opened_session(self) -> Session:
         if self._session is None:

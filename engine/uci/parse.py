@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Container, Iterator
+from dataclasses import dataclass, replace
 
 from engine.search.limits import Clock, Limits
 
@@ -30,13 +30,27 @@ def shown(text: str, limit: int = 80) -> str:
     return clean if len(text) <= limit else clean[:limit] + "…"
 
 
+def parse_command(line: str, known: Container[str]) -> tuple[str, list[str]]:
+    """The command of a line, in small letters, and its arguments; "" if there is none.
+
+    Words before the first that is known are passed over, as the protocol demands (`joho debug on`). If none
+    is known, the first is the command.
+    """
+    words = line.split()
+    for number, word in enumerate(words):
+        if word.lower() in known:
+            return word.lower(), words[number + 1 :]
+    return (words[0], words[1:]) if words else ("", [])
+
+
 def parse_position(arguments: list[str]) -> PositionCommand:
     """The words after `position`. Raises CommandError."""
     if not arguments:
         raise CommandError("position needs startpos or fen")
     kind, rest = arguments[0].lower(), arguments[1:]
     split = next((i for i, word in enumerate(rest) if word.lower() == "moves"), len(rest))
-    before, moves = rest[:split], tuple(rest[split + 1 :])
+    before = rest[:split]
+    moves = tuple(move.lower() for move in rest[split + 1 :])  # some GUIs write promotions as a7a8Q
     if kind == "startpos":
         if before:
             raise CommandError(f"position startpos: expected 'moves', not {shown(before[0])!r}")
@@ -49,7 +63,10 @@ def parse_position(arguments: list[str]) -> PositionCommand:
 
 
 def parse_setoption(arguments: list[str]) -> tuple[str, str]:
-    """The words after `setoption` as name and value; both may contain spaces. Raises CommandError."""
+    """The words after `setoption` as name and value; both may contain spaces. Raises CommandError.
+
+    Quotes around the whole value, with which file managers and shells copy paths, are taken off.
+    """
     if not arguments or arguments[0].lower() != "name":
         raise CommandError("setoption needs 'name'")
     words = arguments[1:]
@@ -57,7 +74,10 @@ def parse_setoption(arguments: list[str]) -> tuple[str, str]:
     name = " ".join(words[:split])
     if not name:
         raise CommandError("setoption: the name is missing")
-    return name, " ".join(words[split + 1 :])
+    value = " ".join(words[split + 1 :])
+    if len(value) >= 2 and value[0] == value[-1] and value[0] in "\"'":
+        value = value[1:-1]
+    return name, value
 
 
 _NUMBERS = {
@@ -75,10 +95,14 @@ _NUMBERS = {
 
 _FLAGS = ("infinite", "ponder")
 
+UNCLEAR_MS = 500
+"""Time for a move when `go` names a limit, but none that can be understood."""
+
 
 def parse_go(arguments: list[str]) -> tuple[Limits, list[str]]:
     """The words after `go` as limits, and what was wrong with them: a bad argument is left out and the rest
-    counts, because a search that never starts would lose the game."""
+    counts, because a search that never starts would lose the game. So would one that never ends: if nothing
+    is left to end it, UNCLEAR_MS do."""
     numbers: dict[str, int] = {}
     flags: set[str] = set()
     search_moves: list[str] = []
@@ -91,7 +115,7 @@ def parse_go(arguments: list[str]) -> tuple[Limits, list[str]]:
             flags.add(word)
         elif word == "searchmoves":
             while at < len(arguments) and arguments[at].lower() not in (*_NUMBERS, *_FLAGS, "searchmoves"):
-                search_moves.append(arguments[at])
+                search_moves.append(arguments[at].lower())
                 at += 1
         elif word in _NUMBERS:
             text = arguments[at] if at < len(arguments) else ""
@@ -118,19 +142,36 @@ def parse_go(arguments: list[str]) -> tuple[Limits, list[str]]:
             black_increment_ms=numbers.get("binc", 0),
             moves_to_go=numbers.get("movestogo") or None,
         )
-    return (
-        Limits(
-            clock=clock,
-            movetime_ms=numbers.get("movetime"),
-            nodes=numbers.get("nodes"),
-            depth=numbers.get("depth"),
-            mate=numbers.get("mate"),
-            infinite="infinite" in flags,
-            ponder="ponder" in flags,
-            search_moves=tuple(search_moves),
-        ),
-        complaints,
+    elif {"winc", "binc", "movestogo"} & numbers.keys():
+        complaints.append("go needs wtime and btime besides increments and movestogo")
+    limits = Limits(
+        clock=clock,
+        movetime_ms=numbers.get("movetime"),
+        nodes=numbers.get("nodes"),
+        depth=numbers.get("depth"),
+        mate=numbers.get("mate"),
+        infinite="infinite" in flags,
+        ponder="ponder" in flags,
+        search_moves=tuple(search_moves),
     )
+    if complaints and limits.unbounded and not limits.infinite:
+        complaints.append(f"nothing says how long to search: {UNCLEAR_MS} ms")
+        limits = replace(limits, movetime_ms=UNCLEAR_MS)
+    return limits, complaints
+
+
+def complete_clock(limits: Limits, turn: str) -> tuple[Limits, list[str]]:
+    """Limits whose clock, if there is one, is known for the side to move ("white" or "black"), and what had
+    to be assumed: that it is as the opponent's."""
+    clock = limits.clock
+    if clock is None or clock.of(turn) is not None:
+        return limits, []
+    if turn == "white":
+        clock = replace(clock, white_ms=clock.black_ms)
+    else:
+        clock = replace(clock, black_ms=clock.white_ms)
+    missing = "wtime" if turn == "white" else "btime"
+    return replace(limits, clock=clock), [f"go without {missing}: {turn}'s clock is taken to be the other's"]
 
 
 def read_lines(descriptor: int) -> Iterator[str | CommandError]:

@@ -163,7 +163,7 @@ def test_bad_options_are_explained_and_the_old_value_kept() -> None:
 
 def test_commands_that_mean_nothing_are_reported_and_survived() -> None:
     with UciProcess() as engine:
-        for line in ("hello", "GO nodes 5", "\x00\x01", "xyzzy " * 100_000, "ponderhit", "stop"):
+        for line in ("hello", "goo nodes 5", "\x00\x01", "xyzzy " * 100_000, "ponderhit", "stop"):
             engine.send(line)
         engine.send_bytes(b"\xff\xfe\xfd\n\r\n\r\nregister later\r\ndebug on\r\n")
         said = engine.sync()

@@ -1,0 +1,108 @@
+"""One `go`, from its start to its best move, in a thread of its own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from engine.uci.text import best_move_line, info_lines, statistics_lines
+
+if TYPE_CHECKING:
+    from engine.options import Options
+    from engine.search.limits import Limits
+    from engine.search.report import Report
+    from engine.session import Session
+    from engine.uci.output import Output
+
+
+class SearchThread:
+    """A search that runs, or has run. Constructing it starts it.
+
+    give_up: called with the reason when there will be no evaluator, and so no best move.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        limits: Limits,
+        received: float,
+        output: Output,
+        *,
+        debug: bool,
+        give_up: Callable[[str], None],
+    ) -> None:
+        """received: when `go` came, in perf_counter seconds. debug: tell more about the search's end."""
+        from engine.search.control import SearchControl
+
+        self.limits = limits
+        self._session = session
+        self._received = received
+        self._output = output
+        self._debug = debug
+        self._give_up = give_up
+        self._control = SearchControl(pondering=limits.ponder)
+        self._thread = threading.Thread(target=self._run, name="search")
+        self._thread.start()
+
+    @property
+    def running(self) -> bool:
+        """Whether it has not said its best move yet."""
+        return self._thread.is_alive()
+
+    def stop(self) -> None:
+        """End it; the best move follows."""
+        self._control.stop()
+
+    def ponder_hit(self, received: float) -> None:
+        """The expected move was played at that time, in perf_counter seconds."""
+        self._control.ponder_hit(received)
+
+    def join(self) -> None:
+        """Wait for its best move."""
+        self._thread.join()
+
+    def _run(self) -> None:
+        from engine.evaluation.errors import EvaluatorLateError, NoEvaluatorError
+
+        session, limits, control, output = self._session, self.limits, self._control, self._output
+        options = session.options
+
+        def show(report: Report) -> None:
+            output.send(info_lines(report, options))
+            if options.log_live_stats:
+                (output.send if options.verbose_move_stats else output.log)(statistics_lines(report))
+            if output.broken:
+                control.stop()
+
+        try:
+            report = session.search(limits, control=control, started=self._received, on_report=show)
+        except EvaluatorLateError as error:
+            output.info_string(f"error: {error}")
+            report = session.report_without_search(limits)
+        except NoEvaluatorError as error:
+            self._give_up(str(error))
+            return
+        except Exception as error:
+            # Whatever went wrong, a game is not lost by silence: the reason is told, and a legal move made.
+            output.info_string(f"error: {error or repr(error)}")
+            report = session.report_without_search(limits)
+        # UCI wants no answer to `go infinite` and `go ponder` before `stop` or `ponderhit`.
+        while (limits.infinite or control.pondering) and not control.stopped:
+            control.wait(0.02)
+        self._conclude(report, options)
+
+    def _conclude(self, report: Report, options: Options) -> None:
+        output = self._output
+        if report.best_move is None:
+            output.send(f"info depth 0 score {'mate 0' if self._session.game.in_check else 'cp 0'}")
+        else:
+            if self._debug:
+                output.info_string(
+                    f"evaluations {report.evaluations} mean batch {report.mean_batch:.1f} "
+                    f"cache hits {report.cache_hits}"
+                )
+            if report.statistics:
+                (output.send if options.verbose_move_stats else output.log)(statistics_lines(report))
+            output.send(info_lines(report, options))
+        output.send(best_move_line(report))
