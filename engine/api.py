@@ -13,7 +13,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Self
 
@@ -286,9 +286,11 @@ class Engine:
         on_report: Callable[[Analysis], None] | None = None,
     ) -> Report:
         session = self._opened()
-        illegal = [move for move in limits.search_moves if move not in session.game.legal_moves()]
+        search_moves = {move: session.legal_move(move) for move in limits.search_moves}
+        illegal = [move for move, legal in search_moves.items() if legal is None]
         if illegal:
             raise PositionError(f"search_moves: {', '.join(illegal)}: not legal in {session.game.fen()}")
+        limits = replace(limits, search_moves=tuple(legal for legal in search_moves.values() if legal))
         control = self._control = self._control or SearchControl()
         usual, session.options = session.options, options
         try:

@@ -38,6 +38,7 @@ NOT_QUICK = (
     "engine/selfplay/test_selfplay.py",
     "engine/selfplay/test_training_record.py",
     "engine/test_api.py",
+    "engine/uci/test_conformance.py",
     "engine/uci/test_games.py",
     "engine/uci/test_uci.py",
     "engine/workers/",

@@ -79,6 +79,14 @@ def test_chess960_castling_is_written_as_king_takes_rook(engine: Engine) -> None
     assert "e1g1" in engine.legal_moves
 
 
+def test_search_moves_may_write_castling_either_way(engine: Engine) -> None:
+    fen = "4k3/8/8/8/8/8/8/4K2R w K - 0 1"
+    for chess960, castling in ((False, "e1g1"), (True, "e1h1")):
+        engine.position(fen, chess960=chess960)
+        for spelling in ("e1g1", "e1h1"):
+            assert engine.play(nodes=5, search_moves=[spelling]).best_move == castling
+
+
 def test_a_finished_game_has_no_move(engine: Engine) -> None:
     engine.position("7k/6Q1/6K1/8/8/8/8/8 b - - 0 1")
     assert engine.play(nodes=10).best_move is None

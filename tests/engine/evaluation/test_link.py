@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import queue
 import subprocess
 import sys
 import threading
@@ -13,17 +14,18 @@ import chess
 import psutil
 import pytest
 
-from engine.evaluation.errors import NoEvaluatorError
-from engine.evaluation.link import EvaluatorLink
+from engine.evaluation.errors import EvaluatorRefusalError, NoEvaluatorError
+from engine.evaluation.link import MAX_IDLE_RESTARTS, EvaluatorLink
 from engine.evaluation.process import EvaluatorProcess, EvaluatorSettings, evaluator_command
 from engine.options import Options
 from engine.search.limits import Limits
 from engine.search.report import Report
 from engine.session import Session
-from tests.engine.uci.uci_process import UciProcess, sockets_of
+from tests.engine.uci.uci_process import UciProcess, eventually, sockets_of
 from tests.paths import REPOSITORY
 
 RANDOM = Options().changed(backend="random")
+SHIPPED = REPOSITORY / "evaluator" / "networks" / "wavefront-128x8.pb.gz"
 
 
 def evaluators_of(pid: int) -> list[psutil.Process]:
@@ -115,21 +117,78 @@ def test_a_frozen_evaluator_does_not_hold_up_the_move() -> None:
             evaluator.resume()
 
 
-def test_a_bad_network_is_explained_and_a_legal_move_still_made(tmp_path: Path) -> None:
+def test_a_bad_network_is_explained_and_another_one_taken(tmp_path: Path) -> None:
     network = tmp_path / "broken.pb.gz"
     network.write_bytes(b"this is no network")
     with UciProcess(f"WeightsFile {network}") as engine:
-        said = engine.sync()
-        assert any(
-            line.startswith("info string error: evaluator:") and "broken.pb.gz" in line for line in said
-        )
-        engine.send("position startpos")
-        lines = engine.ask("go nodes 10", "bestmove")
-        assert chess.Move.from_uci(lines[-1].split()[1]) in chess.Board().legal_moves
+        for _time in range(2):  # The reason is remembered.
+            said = engine.sync()
+            assert any(
+                line.startswith("info string error: evaluator:") and "broken.pb.gz" in line for line in said
+            )
         engine.send("setoption name WeightsFile value <empty>")
         engine.send("setoption name Backend value random")
         assert engine.sync() == []
+        engine.send("position startpos")
         assert " score " in engine.ask("go nodes 10", "bestmove")[-2]
+
+
+def test_a_refused_network_is_not_tried_again_until_an_option_says_so(tmp_path: Path) -> None:
+    network = tmp_path / "late.pb.gz"
+    link = EvaluatorLink(EvaluatorSettings.of(Options().changed(weights=str(network))), print)
+    try:
+        link.start()
+        with pytest.raises(EvaluatorRefusalError, match="no such file"):
+            link.wait(60)
+        network.write_bytes(SHIPPED.read_bytes())
+        link.start()
+        with pytest.raises(EvaluatorRefusalError, match="no such file"):
+            link.wait(60)
+    finally:
+        link.close()
+
+
+def test_an_evaluator_that_dies_while_the_engine_idles_is_replaced() -> None:
+    with UciProcess() as engine:
+        engine.sync()
+        engine.send("position startpos")
+        engine.best_move("go nodes 100")
+        (evaluator,) = evaluators_of(engine.pid)
+        evaluator.kill()
+        engine.until("info string evaluator lost")
+        assert engine.sync() == []
+        (another,) = evaluators_of(engine.pid)
+        assert another.pid != evaluator.pid
+        lines = engine.ask("go nodes 5000", "bestmove")
+        assert int(lines[-2].split(" nodes ")[1].split()[0]) > 100
+
+
+def kill_evaluator(link: EvaluatorLink) -> None:
+    pid = link.pid
+    assert pid is not None
+    psutil.Process(pid).kill()
+
+
+def test_evaluators_that_nobody_uses_are_not_replaced_for_ever() -> None:
+    said: queue.SimpleQueue[str] = queue.SimpleQueue()
+    link = EvaluatorLink(EvaluatorSettings.of(RANDOM), said.put)
+    try:
+        link.start()
+        assert link.wait(60) is not None
+        for _death in range(MAX_IDLE_RESTARTS):
+            eventually(lambda: link.client)
+            kill_evaluator(link)
+            assert "lost" in said.get(timeout=60)
+        eventually(lambda: link.client)
+        kill_evaluator(link)
+        eventually(lambda: link.pid is None)
+        assert said.empty()
+        client = link.client
+        assert client is not None
+        link.lost(client, "nobody is there")  # what a search finds out
+        assert link.wait(60) is not client
+    finally:
+        link.close()
 
 
 def test_two_engines_share_one_evaluator(served: str) -> None:

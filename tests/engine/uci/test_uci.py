@@ -258,7 +258,7 @@ def test_move_statistics_and_the_log_file(tmp_path: Path) -> None:
     with UciProcess("VerboseMoveStats true", f"LogFile {log}") as engine:
         engine.send("position startpos")
         lines = engine.ask("go nodes 50", "bestmove")
-        assert sum("(P:" in line for line in lines) == 20
+        assert sum("(P:" in line for line in lines) == 20 + 1  # and the root
     text = log.read_text()
     assert "> go nodes 50" in text and "< bestmove" in text
 

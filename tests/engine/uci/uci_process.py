@@ -9,6 +9,8 @@ import re
 import subprocess
 import sys
 import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -147,6 +149,14 @@ class UciProcess:
             for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
                 if stream is not None and not stream.closed:
                     stream.close()
+
+
+def eventually(condition: Callable[[], object]) -> None:
+    """Wait until something is so that nobody tells of."""
+    deadline = time.monotonic() + TIMEOUT
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def sockets_of(evaluator: int) -> list[Path]:

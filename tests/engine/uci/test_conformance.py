@@ -1,0 +1,276 @@
+"""What clients rely on beyond the letter of the protocol (docs/uci.md)."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import chess
+import psutil
+import pytest
+
+from tests.engine.uci.uci_process import UciProcess, eventually
+
+MATE_IN_ONE = "r1bqkbnr/pppp1ppp/2n5/4p2Q/2B1P3/8/PPPP1PPP/RNB1K1NR w KQkq - 4 4"
+
+
+def word_after(line: str, name: str) -> str:
+    words = line.split()
+    return words[words.index(name) + 1]
+
+
+def children(engine: UciProcess) -> list[psutil.Process]:
+    return psutil.Process(engine.pid).children(recursive=True)
+
+
+# -- before the evaluator is there ---------------------------------------------------------------------------
+
+
+def test_a_search_before_readiness_waits_for_the_evaluator_and_then_thinks() -> None:
+    with UciProcess() as engine:
+        lines = engine.ask("go movetime 200", "bestmove")
+        assert int(word_after(lines[-2], "nodes")) > 0
+        assert 0 < int(word_after(lines[-2], "time")) < 10_000
+
+
+def test_a_search_that_is_quit_before_readiness_still_says_a_sound_move() -> None:
+    with UciProcess() as engine:
+        engine.send_bytes(b"position startpos\ngo nodes 200\nquit\n")
+        status, rest = engine.wait()
+        assert status == 0
+        info, best = rest[-2:]
+        assert " score cp " in info and word_after(info, "nodes") == "0"
+        assert best.split()[1] in ("e2e4", "d2d4") and word_after(info, "pv") == best.split()[1]
+
+
+def test_quit_while_the_evaluator_starts_leaves_nothing_behind() -> None:
+    with UciProcess() as engine:
+        engine.send("isready")
+        eventually(lambda: children(engine))
+        started = children(engine)
+        engine.send("quit")
+        assert engine.wait()[0] == 0
+        assert not any(process.is_running() for process in started)
+
+
+def test_the_evaluator_is_started_before_anybody_asks_for_it() -> None:
+    with UciProcess() as engine:
+        engine.ask("uci", "uciok")
+        eventually(lambda: children(engine))
+        assert engine.sync() == []
+        assert len(children(engine)) == 1
+
+
+def test_ready_means_that_a_search_has_evaluations_whatever_the_address() -> None:
+    with UciProcess("Evaluator tcp://127.0.0.1:9", "Backend random") as engine:
+        engine.sync()
+        lines = engine.ask("go movetime 100", "bestmove")
+        assert int(word_after(lines[-2], "nodes")) > 0
+
+
+@pytest.mark.parametrize(
+    ("option", "reason"),
+    [
+        ("WeightsFile /nowhere/at all.pb.gz", "/nowhere/at all.pb.gz: there is no such file"),
+        ("Backend cuda", "there is no backend 'cuda'"),
+    ],
+)
+def test_a_network_or_backend_that_cannot_be_had_ends_the_engine(option: str, reason: str) -> None:
+    with UciProcess(option) as engine:
+        assert any(reason in line for line in engine.sync())
+        engine.send("position startpos")
+        engine.send("go wtime 60000 btime 60000")
+        status, rest = engine.wait()
+        assert status == 1
+        assert reason in rest[-1] and rest[-1].startswith("info string error")
+        assert reason in engine.errors.decode()
+
+
+def test_quotes_around_a_path_are_not_part_of_it(tmp_path: Path) -> None:
+    log = tmp_path / "a log.txt"
+    with UciProcess(f'LogFile "{log}"') as engine:
+        engine.sync()
+    assert "> isready" in log.read_text()
+
+
+# -- limits --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "go",
+    ["movetime abc", "wtime abc btime 1000", "btime 1000", "nodes 0", "depth 0", "perft 3", "blah", "winc 5"],
+)
+def test_a_limit_that_makes_no_sense_is_told_and_ends_the_search(go: str) -> None:
+    with UciProcess() as engine:
+        engine.send("position startpos")
+        lines = engine.ask(f"go {go}", "bestmove")
+        assert lines[0].startswith("info string error: ")
+
+
+@pytest.mark.parametrize("go", ["movetime 1", "wtime 30 btime 30", "nodes 1", "depth 1"])
+def test_a_score_comes_before_every_best_move(go: str) -> None:
+    with UciProcess() as engine:
+        engine.sync()
+        for moves in ("", " moves e2e4", " moves e2e4 e7e5"):
+            engine.send(f"position startpos{moves}")
+            info, best = engine.ask(f"go {go}", "bestmove")[-2:]
+            assert " score " in info and word_after(info, "pv") == best.split()[1]
+
+
+# -- spelling ------------------------------------------------------------------------------------------------
+
+
+def test_commands_are_understood_in_any_case_and_after_unknown_words() -> None:
+    with UciProcess() as engine:
+        engine.ask("UCI", "uciok")
+        engine.send("POSITION STARTPOS Moves e2e4")
+        engine.send("joho debug on")
+        lines = engine.ask("GO NODES 10", "bestmove")
+        assert any(line.startswith("info string evaluations") for line in lines)  # what debug adds
+        assert (
+            chess.Move.from_uci(lines[-1].split()[1])
+            in chess.Board("rnbqkbnr/pppppppp/8/8/4P3/8/PPPP1PPP/RNBQKBNR b KQkq - 0 1").legal_moves
+        )
+
+
+@pytest.mark.parametrize(("chess960", "castling"), [("false", "e1g1"), ("true", "e1h1")])
+def test_castling_may_be_written_either_way(chess960: str, castling: str) -> None:
+    fen = "4k3/8/8/8/8/8/8/4K2R w K - 0 1"
+    with UciProcess(f"UCI_Chess960 {chess960}") as engine:
+        for spelling in ("e1g1", "e1h1"):
+            engine.send(f"position fen {fen}")
+            lines = engine.ask(f"go nodes 5 searchmoves {spelling}", "bestmove")
+            assert not any(line.startswith("info string error") for line in lines)
+            assert lines[-1].split()[1] == castling
+            engine.send(f"position fen {fen} moves {spelling}")
+            assert engine.sync() == []
+
+
+def test_promotions_may_be_written_in_capitals() -> None:
+    with UciProcess() as engine:
+        engine.send("position fen 8/P6k/8/8/8/8/8/K7 w - - 0 1")
+        assert engine.best_move("go nodes 5 searchmoves a7a8Q") == "a7a8q"
+        engine.send("position fen 8/P6k/8/8/8/8/8/K7 w - - 0 1 moves a7a8Q")
+        assert engine.sync() == []
+
+
+def test_help_lists_the_commands() -> None:
+    with UciProcess() as engine:
+        engine.send("help")
+        said = engine.sync()
+        for command in ("setoption", "position", "go ", "quit"):
+            assert any(line.startswith(f"info string {command}") for line in said)
+
+
+# -- what is shown -------------------------------------------------------------------------------------------
+
+
+def test_a_mate_is_found_after_a_search_of_other_moves() -> None:
+    with UciProcess("Backend auto") as engine:
+        engine.send(f"position fen {MATE_IN_ONE}")
+        assert engine.best_move("go nodes 400 searchmoves a2a3 h2h4") in ("a2a3", "h2h4")
+        lines = engine.ask("go nodes 400", "bestmove")
+        assert lines[-1].split()[1] == "h5f7"
+        assert " score mate 1 " in lines[-2]
+
+
+def test_every_line_asked_for_is_shown() -> None:
+    with UciProcess("MultiPV 30") as engine:
+        engine.send("position startpos")
+        last = engine.ask("go nodes 10", "bestmove")[-21:-1]
+        assert [int(word_after(line, "multipv")) for line in last] == list(range(1, 21))
+        assert {word_after(line, "pv") for line in last} == {move.uci() for move in chess.Board().legal_moves}
+
+
+def test_depth_never_falls_within_a_search_and_begins_at_the_kept_tree_s() -> None:
+    with UciProcess("SmartPruningFactor 0") as engine:
+        engine.send("position startpos")
+        first = engine.ask("go nodes 3000", "bestmove")[-2]
+        variation = first.split(" pv ")[1].split()
+        engine.send(f"position startpos moves {variation[0]}")
+        lines = engine.ask("go nodes 5000", "bestmove")
+        depths = [int(word_after(line, "depth")) for line in lines if " depth " in line]
+        assert depths == sorted(depths)
+        assert depths[0] >= int(word_after(first, "depth")) - 2
+        for line in lines:
+            if " pv " in line:
+                assert int(word_after(line, "seldepth")) >= len(line.split(" pv ")[1].split())
+
+
+def test_statistics_have_the_layout_that_guis_read() -> None:
+    with UciProcess("VerboseMoveStats true", "SmartPruningFactor 0", "BatchesInFlight 1") as engine:
+        engine.send("position startpos")
+        lines = engine.ask("go nodes 10", "bestmove")
+        moves = [line.removeprefix("info string ") for line in lines if "(P:" in line]
+        assert moves[-1].startswith("node ")
+        assert word_after(moves[-1], "N:") == word_after(lines[-2], "nodes")
+        names = ["N:", "(P:", "(WL:", "(D:", "(M:", "(Q:", "(U:", "(S:", "(V:"]
+        for line in moves[:-1]:
+            assert [word for word in line.split() if word.endswith(":")] == names
+            assert chess.Move.from_uci(line.split()[0]) in chess.Board().legal_moves
+        assert all(("(WL:  -.-----)" in line) == (word_after(line, "N:") == "0") for line in moves)
+        visits = [int(word_after(line, "N:")) for line in moves[:-1]]
+        assert visits == sorted(visits)
+
+
+def test_counters_for_each_line_and_evaluations_per_second() -> None:
+    with UciProcess("MultiPV 3", "PerPVCounters true", "UCI_ShowEPS true", "SmartPruningFactor 0") as engine:
+        engine.send("position startpos")
+        last = engine.ask("go nodes 500", "bestmove")[-4:-1]
+        nodes = [int(word_after(line, "nodes")) for line in last]
+        assert nodes == sorted(nodes, reverse=True)
+        assert sum(nodes) < 500
+        assert all(int(word_after(line, "eps")) > 0 for line in last)
+
+
+@pytest.mark.parametrize("verbose", ["false", "true"])
+def test_live_statistics_go_to_the_log_or_with_the_others_to_the_gui(tmp_path: Path, verbose: str) -> None:
+    log = tmp_path / "log.txt"
+    with UciProcess(f"LogFile {log}", "LogLiveStats true", f"VerboseMoveStats {verbose}") as engine:
+        engine.send("go infinite")
+        engine.until("info depth")
+        heard = engine.ask("stop", "bestmove")
+        assert any("(P:" in line for line in [*engine.heard, *heard]) == (verbose == "true")
+    assert "(P:" in log.read_text()
+
+
+# -- anything ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_storm_of_commands_gets_one_best_move_for_each_go(seed: int) -> None:
+    chance = random.Random(seed)
+    positions = [
+        "startpos",
+        "startpos moves e2e4 e7e5 g1f3",
+        f"fen {MATE_IN_ONE}",
+        "fen 7k/5Q2/6K1/8/8/8/8/8 b - - 0 1",
+        "fen 8/P6k/8/8/8/8/8/K7 w - - 98 70",
+    ]
+    limits = [
+        "nodes 30", "depth 2", "movetime 5", "infinite", "wtime 80 btime 80 winc 1", "mate 2", "ponder nodes 9",
+        "nodes 50 searchmoves a2a3 e2e4 a7a8q", "movetime x", "", "ponder wtime 50 btime 50",
+    ]  # fmt: skip
+    settings = ["MultiPV value 3", "UCI_Chess960 value true", "VerboseMoveStats value true", "ClearTree",
+                "MultiPV value 1", "UCI_ShowWDL value true", "ScoreType value WDL_mu"]  # fmt: skip
+    with UciProcess() as engine:
+        searches = 0
+        for _command in range(150):
+            kind = chance.choice(
+                ("go", "go", "position", "stop", "isready", "setoption", "ucinewgame", "hit")
+            )
+            if kind == "go":
+                searches += 1
+                engine.send(f"go {chance.choice(limits)}")
+            elif kind == "position":
+                engine.send(f"position {chance.choice(positions)}")
+            elif kind == "setoption":
+                engine.send(f"setoption name {chance.choice(settings)}")
+            else:
+                engine.send("ponderhit" if kind == "hit" else kind)
+        engine.send("position startpos")
+        last = engine.ask("go nodes 5", "bestmove")
+        while sum(line.startswith("bestmove") for line in engine.heard) <= searches:
+            last = engine.until("bestmove")
+        assert last[-1].split()[1] in {move.uci() for move in chess.Board().legal_moves}
+        assert not any(line.startswith("bestmove") for line in engine.sync())
