@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 COMMANDS = ("analyse", "bench", "evaluate", "match", "options", "perft", "selfplay")
 """Modules of engine.commands. Each has HELP, add_arguments(parser) and run(arguments) -> exit status."""
 
+ALIASES = {"analyse": "analyze"}
+"""Other spellings."""
+
 
 def console() -> NoReturn:
     """The console script."""
@@ -73,13 +76,15 @@ def _parsed(words: list[str]) -> Namespace | None:
     parser.add_argument("--help-all", action="store_true", help="show the advanced options too, and exit")
     add_flags(parser, show_advanced="--help-all" in words)
     subparsers = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND")
-    chosen = next((word for word in words if word in COMMANDS), None)
+    named = {name: name for name in COMMANDS} | {alias: name for name, alias in ALIASES.items()}
+    chosen = next((named[word] for word in words if word in named), None)
     for name in COMMANDS:
         # A chosen command needs no other's arguments; without one, --help lists them all.
         if chosen in (None, name):
             module = import_module(f"engine.commands.{name}")
             subparser = subparsers.add_parser(
                 name,
+                aliases=[ALIASES[name]] if name in ALIASES else [],
                 prog=f"{parser.prog} {name}",
                 help=module.HELP,
                 description=module.HELP,

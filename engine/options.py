@@ -292,6 +292,7 @@ class Options(SettingsGroup):
 OPTIONS: tuple[Setting, ...] = tuple(settings_of(Options).values())
 """The table, in the order in which it is shown."""
 
+_NAMES = tuple(option.name for option in OPTIONS)
 _BY_UCI_NAME = {option.title.lower(): option for option in OPTIONS}
 
 
@@ -312,17 +313,39 @@ def default_toml() -> str:
 
 
 def add_flags(
-    parser: argparse.ArgumentParser, *, only: Iterable[str] | None = None, show_advanced: bool = False
+    parser: argparse.ArgumentParser,
+    *,
+    only: Iterable[str] | None = None,
+    show_advanced: bool = False,
+    defaults: Options | None = None,
 ) -> None:
-    """Give a parser a flag for every option (or those named in `only`) and `--config`."""
+    """Give a parser a flag for every option (or those named in `only`) and `--config`.
+
+    An option may be given by its UCI name, too: --RamLimitMb or --ram-limit-mb. defaults: those that the help
+    shows.
+    """
     from protocol.settings import sources
 
-    group = parser.add_argument_group("options")
+    group = parser.add_argument_group("engine options")
     group.add_argument("--config", metavar="FILE", help="read options from a TOML file (configs/engine.toml)")
-    if only is None:
-        sources.add_flags(group, OPTIONS, show_advanced=show_advanced)
-    else:
-        sources.add_flags(group, [option for option in OPTIONS if option.name in set(only)])
+    sources.add_flags(
+        group,
+        OPTIONS if only is None else [option for option in OPTIONS if option.name in set(only)],
+        show_advanced=show_advanced or only is not None,
+        defaults={name: getattr(defaults, name) for name in _NAMES} if defaults is not None else None,
+        aliases={option.name: flag_aliases(option) for option in OPTIONS},
+    )
+
+
+def flag_aliases(option: Setting) -> list[str]:
+    """Further flags for an option, after its UCI name; and the evaluator's for the network."""
+    from re import sub
+
+    words = sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", option.title).replace("_", "-").lower()
+    flags = [f"--{option.title}", f"--{words}"]
+    if option.name == "weights":
+        flags.append("--network")
+    return [flag for flag in dict.fromkeys(flags) if flag != option.flag]
 
 
 def options_of_arguments(arguments: argparse.Namespace, options: Options | None = None) -> Options:

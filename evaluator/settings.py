@@ -85,7 +85,13 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--config", metavar="FILE", help="TOML file with settings (see configs/evaluator.toml); flags beat it"
     )
-    sources.add_flags(parser, settings_of(Settings).values(), switches=True, quotes=True)
+    sources.add_flags(
+        parser,
+        settings_of(Settings).values(),
+        switches=True,
+        quotes=True,
+        aliases={"network": ("--weights", "--WeightsFile")},  # what the engine calls it
+    )
 
 
 def from_arguments(arguments: argparse.Namespace) -> Settings:

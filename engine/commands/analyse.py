@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from engine._core import Game
+    from engine.options import Options
     from engine.search.control import SearchControl
     from engine.search.report import Line, Report
 
@@ -25,7 +26,11 @@ SHOWN_PLIES = 12
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     from engine.options import add_flags
 
-    parser.add_argument("fen", nargs="?", default="startpos", help="FEN in quotes, or startpos (default)")
+    parser.usage = "%(prog)s [FEN] [flags]"
+    parser.add_argument(
+        "fen", nargs="*", metavar="FEN", help="the position, with or without quotes, or startpos (default)"
+    )
+    parser.add_argument("--fen", dest="fen_flag", metavar="FEN", help="the same, in quotes")
     parser.add_argument(
         "--moves", nargs="*", default=[], metavar="MOVE", help="moves from there, e.g. e2e4 e7e5"
     )
@@ -33,8 +38,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     limit.add_argument("--movetime", type=int, help=f"milliseconds to think (default {DEFAULT_MOVETIME_MS})")
     limit.add_argument("--nodes", type=int, help="nodes to search")
     limit.add_argument("--infinite", action="store_true", help="think until interrupted with Ctrl-C")
-    add_flags(parser)
-    parser.set_defaults(option_multipv="3")
+    add_flags(parser, defaults=default_options())
+
+
+def default_options() -> Options:
+    """The options where nobody says anything else."""
+    from engine.options import Options
+
+    return Options().changed(multipv=3, smart_pruning_factor=0.0)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -51,7 +62,11 @@ def run(arguments: argparse.Namespace) -> int:
     ):
         print("wavefront analyse: the limit must be above 0", file=sys.stderr)
         return 2
-    options = options_of_arguments(arguments).changed(smart_pruning_factor=0.0)
+    options = options_of_arguments(arguments, default_options())
+    fen = arguments.fen_flag or " ".join(arguments.fen) or "startpos"
+    if arguments.fen_flag and arguments.fen:
+        print("wavefront analyse: the position is given twice, with --fen and without", file=sys.stderr)
+        return 2
     bounded = arguments.nodes is not None or arguments.infinite
     limits = Limits(
         nodes=arguments.nodes,
@@ -61,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
     console = Console()
     session = Session(options, log=lambda text: print(f"wavefront: {text}", file=sys.stderr))
     try:
-        session.set_position(None if arguments.fen == "startpos" else arguments.fen, arguments.moves)
+        session.set_position(None if fen == "startpos" else fen, arguments.moves)
         with console.status("starting the evaluator …"):
             while not session.ready(60.0):
                 pass

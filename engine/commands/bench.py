@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 from dataclasses import asdict, dataclass
+from shutil import get_terminal_size
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -86,10 +87,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{number} is not above 0")
-    return number
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
+    return int(text)
 
 
 def _sizes(text: str) -> list[int]:
@@ -133,6 +133,7 @@ def _measure(
     else:
         limits = Limits(movetime_ms=arguments.movetime or DEFAULT_MOVETIME_MS)
     measurement = Measurement(options.minibatch_size)
+    width = get_terminal_size().columns if sys.stdout.isatty() else None
     session = Session(
         options.changed(move_overhead_ms=0),
         log=lambda text: print(f"wavefront bench: {text}", file=sys.stderr),
@@ -154,11 +155,11 @@ def _measure(
             measurement.batches += report.batches
             measurement.seconds += report.seconds
             if not quiet:
-                print(
+                line = (
                     f"{number:3d}  {report.playouts:9,d} nodes  {report.nodes_per_second:9,d} nodes/s  "
-                    f"{report.best_move or '-':<5}  {fen}",
-                    flush=True,
+                    f"{report.best_move or '-':<5}  {fen}"
                 )
+                print(line[:width], flush=True)
     finally:
         session.close()
     return measurement

@@ -17,6 +17,8 @@ FLAGS = {
 def add_engine_flags(group: argparse._ArgumentGroup) -> None:
     for name, text in FLAGS.items():
         group.add_argument(f"--{name}", metavar=name.upper(), help=text)
+    for alias in ("--network", "--WeightsFile"):
+        group.add_argument(alias, dest="weights", help=argparse.SUPPRESS)
 
 
 def given_options(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -20,14 +20,14 @@ HELP = "play a match between networks, option sets and UCI engines"
 
 EPILOG = """
 players are written key=value,key=value:
-  weights=FILE, backend=…, cpuct=… and any other option   this engine with these options
-  program=stockfish,args=…,"Skill Level=5",Hash=64         a UCI engine with its own options
-  name=…, tc=60+0.6 | movetime=MS, nodes=N, depth=N        for both kinds
+  weights=FILE, backend=…, cpuct=…, any other option    this engine so
+  program=stockfish,args=…,"Skill Level=5",Hash=64      a UCI engine so
+  name=…, tc=60+0.6 | movetime=MS, nodes=N, depth=N     for both kinds
 
 examples:
-  %(prog)s --player weights=a.pb.gz --player weights=b.pb.gz --nodes 400 --games 200
-  %(prog)s --player cpuct=1.7 --player cpuct=2.2 --nodes 800 --sprt elo0=0,elo1=10
-  %(prog)s --player nodes=400 --player program=stockfish,UCI_LimitStrength=true,UCI_Elo=2000,movetime=50
+  %(prog)s --player a.pb.gz --player b.pb.gz --nodes 400
+  %(prog)s --player cpuct=1.7 --player cpuct=2.2 --sprt elo0=0,elo1=10
+  %(prog)s --player nodes=400 --player program=stockfish,movetime=50
   %(prog)s match.toml
 
 The same command again goes on with a match that was interrupted.

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from engine.selfplay.runner import Ending
     from engine.workers.executor import MakeExecutor
 
-HELP = "play games of one network against itself and write training data; check such data"
+HELP = "play games of one network against itself for training data; check such data"
 
 EPILOG = """
 examples:
-  %(prog)s --weights network.pb.gz --games 1000 --nodes 400 --output run1
+  %(prog)s --weights net.pb.gz --games 1000 --nodes 400 --output run1
   %(prog)s selfplay.toml
-  %(prog)s --engine temperature=1.1,dirichlet_noise_alpha=0.25 --games 0 --output run2
+  %(prog)s --engine temperature=1.1,cpuct=2 --games 0 --output run2
   %(prog)s --check run1
 
 The same command again goes on with a run that was interrupted.
@@ -48,7 +48,7 @@ OWN_FLAGS = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = EPILOG
-    parser.usage = "%(prog)s [CONFIG.toml] [flags] | %(prog)s --check PATH …"
+    parser.usage = "%(prog)s [CONFIG.toml] [flags]\n       %(prog)s --check PATH …"
     parser.add_argument(
         "config_file", nargs="?", metavar="CONFIG.toml", help="the run; configs/selfplay.toml shows every key"
     )
@@ -102,6 +102,7 @@ def config_of_arguments(arguments: argparse.Namespace) -> SelfPlayConfig:
     from engine.selfplay.config import selfplay_config
     from engine.settings.tables import merge, parse_settings
     from protocol.settings.sources import read_document
+    from protocol.settings.spec import SettingsError
 
     document: dict[str, Any] = read_document(arguments.config_file) if arguments.config_file else {}
     flags: dict[str, Any] = {
@@ -116,6 +117,11 @@ def config_of_arguments(arguments: argparse.Namespace) -> SelfPlayConfig:
         flags["engine"] = engine
     if arguments.openings is not None:
         flags["openings"] = {"file": arguments.openings}
+    if not document and not flags and arguments.check is None:
+        raise SettingsError(
+            "nothing says what to play: give --games N (0 plays until interrupted), or another flag, "
+            "or a CONFIG.toml"
+        )
     merge(document, flags)
     if "output" not in document and arguments.config_file:
         document["output"] = Path(arguments.config_file).stem
@@ -221,10 +227,10 @@ def _print_statistics(data: dict[str, Any]) -> None:
     )
     print(
         f"per position: {data['mean_visits']:.1f} visits, "
-        f"policy entropy {data['mean_policy_entropy']:.3f} nats, "
+        f"policy entropy {data['mean_policy_entropy']:.3f} nats,\n"
         f"divergence from the raw policy {data['mean_policy_kld']:.3f} nats"
     )
     print(
-        f"best move played {100 * data['best_move_played']:.1f} %, "
+        f"best move played {100 * data['best_move_played']:.1f} %,\n"
         f"mean squared error of the root's q {data['root_q_mean_squared_error']:.3f}"
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from typing import Any
 
 from rich.console import Console
@@ -13,7 +14,7 @@ from evaluator.gpu.driver.device import DeviceError, DeviceInfo
 from evaluator.gpu.driver.discovery import discover, open_device
 from evaluator.gpu.driver.target import Precision
 
-HELP = "list the GPUs and what each can do, or why it cannot be used"
+HELP = "list the GPUs and what each can do, or why it cannot be used, and the CPU"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,8 +23,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     found = discover()
+    threads = os.cpu_count() or 1
     if arguments.json:
-        print(json.dumps({"devices": [_facts(each) for each in found.devices], "problems": found.problems}))
+        devices = [_facts(each) for each in found.devices]
+        print(json.dumps({"devices": devices, "problems": found.problems, "cpu": {"threads": threads}}))
         return 0
     console = Console(markup=False, highlight=False)
     if found.devices:
@@ -43,6 +46,8 @@ def run(arguments: argparse.Namespace) -> int:
         )
     for vendor, problem in found.problems.items():
         console.print(f"{vendor}: {problem}", soft_wrap=True)
+    otherwise = "on request" if found.devices else "which --backend auto takes here"
+    console.print(f"CPU: {threads} threads, with --backend onnx ({otherwise})", soft_wrap=True)
     return 0
 
 

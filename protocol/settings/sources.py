@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from protocol.settings.spec import Setting, SettingsError, SettingsGroup, settings_of
+from protocol.settings.spec import Setting, SettingsError, SettingsGroup, Value, settings_of
 
 Group = TypeVar("Group", bound=SettingsGroup)
 
@@ -79,13 +79,17 @@ def add_flags(
     show_advanced: bool = True,
     switches: bool = False,
     quotes: bool = False,
+    defaults: Mapping[str, Value] | None = None,
+    aliases: Mapping[str, Iterable[str]] | None = None,
 ) -> None:
     """Give a parser, or a group of its flags, one for every setting.
 
     switches: --flag and --no-flag instead of --flag true and --flag false. quotes: around default texts.
+    defaults: those to show for settings that have others than their own. aliases: further flags of a setting,
+    by its name; the help does not show them.
     """
     for setting in settings:
-        default = setting.text(setting.default)
+        default = setting.text((defaults or {}).get(setting.name, setting.default))
         if quotes and default and isinstance(setting.default, str):
             default = f'"{default}"'
         text = f"{setting.help} (default: {default or ('none' if setting.default == () else 'empty')})"
@@ -98,6 +102,9 @@ def add_flags(
         shown = show_advanced or not setting.advanced
         options["help"] = text.replace("%", "%%") if shown else argparse.SUPPRESS
         group.add_argument(setting.flag, dest=f"option_{setting.name}", **options)
+        for alias in (aliases or {}).get(setting.name, ()):
+            hidden = options | {"help": argparse.SUPPRESS}
+            group.add_argument(alias, dest=f"option_{setting.name}", **hidden)
 
 
 def from_arguments(arguments: argparse.Namespace, base: Group) -> Group:

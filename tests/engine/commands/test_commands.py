@@ -176,6 +176,42 @@ def test_analyse_shows_lines_and_a_best_move() -> None:
     assert output.splitlines()[-1].startswith("best move ")
 
 
+@pytest.mark.parametrize(
+    "position",
+    [
+        ["8/8/8/4k3/8/8/4P3/4K3 w - - 0 1"],
+        ["8/8/8/4k3/8/8/4P3/4K3", "w", "-", "-", "0", "1"],
+        ["--fen", "8/8/8/4k3/8/8/4P3/4K3 w - - 0 1"],
+    ],
+)
+def test_analyse_takes_a_fen_as_people_type_it(position: list[str]) -> None:
+    output, _errors = run("analyze", *position, "--nodes", "20", "--backend", "random")
+    assert "position 8/8/8/4k3/8/8/4P3/4K3 w - - 0 1" in output
+    assert sum(f" {number}. " in output for number in (1, 2, 3, 4)) == 3  # lines, if nobody says otherwise
+
+
+def test_options_may_be_given_by_their_uci_names() -> None:
+    for flag in ("--ram-limit-mb", "--RamLimitMb", "--tree-memory"):
+        _output, errors = run("bench", flag, "1", "--in-process", "--nodes", "1", status=2)
+        assert "RamLimitMb is a whole number from 16" in errors
+
+
+def test_an_evaluator_s_refusal_is_told_once() -> None:
+    for flag in ("--weights", "--network", "--WeightsFile"):
+        _output, errors = run("analyse", flag, "/nowhere.pb", "--nodes", "1", status=1)
+        assert errors.splitlines() == [
+            "wavefront analyse: evaluator: /nowhere.pb: there is no such file; check the path"
+        ]
+
+
+@pytest.mark.parametrize("command", ["analyse", "bench", "match", "perft", "selfplay", "evaluate"])
+def test_help_fits_a_terminal(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    output, _errors = run(command, "--help")
+    assert [line for line in output.splitlines() if len(line) > 80] == []
+    assert output.count("\noptions:\n") == 1
+
+
 def test_analyse_of_a_finished_game() -> None:
     output, _errors = run("analyse", "7k/6Q1/6K1/8/8/8/8/8 b - - 0 1", "--nodes", "10", "--backend", "random")
     assert "the game is over" in output
@@ -188,6 +224,9 @@ def test_analyse_of_a_finished_game() -> None:
         (["analyse", "--multipv", "0"], 2, "--multipv: MultiPV is a whole number from 1 to 500"),
         (["analyse", "--nodes", "0"], 2, "above 0"),
         (["bench", "--batch", "0"], 2, "batch"),
+        (["bench", "--nodes", "x"], 2, "--nodes: 'x' is not a whole number above 0"),
+        (["analyse", "startpos", "--fen", "startpos"], 2, "given twice"),
+        (["selfplay"], 2, "nothing says what to play"),
         (["bench", "--fen", "rubbish", "--in-process"], 1, "bench"),
         (["nonsense"], 2, "nonsense"),
         (["match", "--plyer", "x"], 2, "wavefront match: error: unrecognized arguments: --plyer"),

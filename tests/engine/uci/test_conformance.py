@@ -248,8 +248,8 @@ def test_a_storm_of_commands_gets_one_best_move_for_each_go(seed: int) -> None:
         "fen 8/P6k/8/8/8/8/8/K7 w - - 98 70",
     ]
     limits = [
-        "nodes 30", "depth 2", "movetime 5", "infinite", "wtime 80 btime 80 winc 1", "mate 2", "ponder nodes 9",
-        "nodes 50 searchmoves a2a3 e2e4 a7a8q", "movetime x", "", "ponder wtime 50 btime 50",
+        "nodes 30", "depth 2", "movetime 5", "infinite", "wtime 80 btime 80 winc 1", "mate 2", "",
+        "nodes 50 searchmoves a2a3 e2e4 a7a8q", "ponder nodes 9", "ponder wtime 50 btime 50", "movetime x",
     ]  # fmt: skip
     settings = ["MultiPV value 3", "UCI_Chess960 value true", "VerboseMoveStats value true", "ClearTree",
                 "MultiPV value 1", "UCI_ShowWDL value true", "ScoreType value WDL_mu"]  # fmt: skip

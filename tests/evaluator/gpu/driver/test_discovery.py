@@ -85,6 +85,7 @@ def test_devices_command() -> None:
     )
     assert "amd" in done.stdout
     assert "nvidia" in done.stdout
+    assert "CPU: " in done.stdout
 
 
 def test_verify_command_passes_a_right_backend_and_fails_for_an_unknown_one() -> None:
