@@ -1,4 +1,4 @@
-"""`wavefront bench`: the speed of the search over a fixed set of positions."""
+"""`wavefront bench`: the speed of the search over fixed positions, or with --suite what it solves."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from engine.options import Options
 
-HELP = "measure the speed of the search over a fixed set of positions"
+HELP = "measure the speed of the search over fixed positions, or what it solves of a suite"
 
 POSITIONS = (
     "startpos",
@@ -80,6 +80,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--batch", type=_sizes, default=[0], help="positions per batch, or several sizes: N[,N…]"
     )
     parser.add_argument("--fen", action="append", help="a position to search in place of the built-in ones")
+    parser.add_argument(
+        "--suite",
+        metavar="FILE.epd",
+        help="count the solved positions of an EPD file with bm or am at 1, 100, 1,000 and 10,000 nodes; "
+        "--nodes ends it earlier or later",
+    )
     parser.add_argument("--time-limit", type=float, help="seconds after which no further position is begun")
     parser.add_argument("--in-process", action="store_true", help="evaluate at random inside the process")
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -106,7 +112,16 @@ def run(arguments: argparse.Namespace) -> int:
     options = options_of_arguments(arguments).changed(smart_pruning_factor=0.0)
     deadline = perf_counter() + arguments.time_limit if arguments.time_limit else None
     measurements = []
+    if arguments.suite and (arguments.fen or arguments.movetime or len(arguments.batch) > 1):
+        print(
+            "wavefront bench: with --suite there is no --fen, --movetime or second --batch", file=sys.stderr
+        )
+        return 2
     try:
+        if arguments.suite:
+            from engine.commands.suite import run_suite
+
+            return run_suite(arguments, options.changed(minibatch_size=arguments.batch[0]))
         for batch in arguments.batch:
             measurements.append(
                 _measure(options.changed(minibatch_size=batch), arguments, deadline, quiet=arguments.json)

@@ -167,6 +167,42 @@ def test_bench_shows_people_a_table() -> None:
     assert "nodes/s" in output and output.count("\n") > 15
 
 
+def test_bench_counts_the_solved_positions_of_a_suite(tmp_path: Path) -> None:
+    suite = tmp_path / "suite.epd"
+    suite.write_text(
+        '6k1/5ppp/8/8/8/8/8/K2R4 w - - bm Rd8#; id "mate";\n'
+        "\n"
+        "6k1/5ppp/8/8/8/8/8/K2R4 w - - am Rd8#;\n"
+        "7k/8/8/8/8/8/1r6/K7 w - - bm Kxb2;\n"
+    )
+    output, _errors = run("bench", "--suite", str(suite), "--in-process", "--nodes", "2000", "--json")
+    result = json.loads(output)
+    assert result["positions"] == 3
+    assert list(result["solved"]) == ["1", "100", "1000", "2000"]
+    assert result["solved"]["2000"] == 2  # the mate and the only move, not what was to be avoided
+    assert [each["name"] for each in result["results"]] == ["mate", "3", "4"]
+    assert [each["moves"][-1] for each in result["results"]] == ["d1d8", "d1d8", "a1b2"]
+    output, _errors = run("bench", "--suite", str(suite), "--in-process", "--nodes", "100")
+    assert max(len(line) for line in output.splitlines()) <= 80
+    assert "3 positions" in output
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "no position"),
+        ("8/8/8/8/8/8/8/8 w - -\n", "neither bm nor am"),
+        ("6k1/5ppp/8/8/8/8/8/K2R4 w - - bm Qa1;\n", "line 1: illegal san"),
+        ("rubbish\n", "line 1: "),
+    ],
+)
+def test_a_suite_that_cannot_be_used_is_explained(tmp_path: Path, text: str, reason: str) -> None:
+    suite = tmp_path / "suite.epd"
+    suite.write_text(text)
+    _output, errors = run("bench", "--suite", str(suite), "--in-process", status=1)
+    assert reason in errors and "suite.epd" in errors
+
+
 # -- analyse and the rest ------------------------------------------------------------------------------------
 
 
