@@ -10,9 +10,9 @@
 
 namespace wavefront {
 
-// Visited edges from best to worst: quick wins first, lost moves last, else by visits, Q and prior. At the root
-// those with enough of the most visits come first, by Q: one good answer to a move may come late in a search, and
-// its visits then take long to fall behind.
+// Visited edges from best to worst: quick wins first, lost moves last, else by visits, Q and prior. At the
+// root those with enough of the most visits come first, by Q: one good answer to a move may come late in a
+// search, and its visits then take long to fall behind.
 std::vector<Tree::RankedEdge> Tree::ranked_edges(const Node& parent, bool is_root) const {
   std::vector<RankedEdge> ranked;
   if (parent.state != NodeState::kExpanded) return ranked;

@@ -49,6 +49,15 @@ def test_time_for_a_move_is_kept_but_for_a_reserve() -> None:
     assert watch.wakes_at == pytest.approx(STARTED + 0.95)
 
 
+def test_time_for_a_move_is_overdrawn_for_the_first_evaluation() -> None:
+    """One is worth more than being punctual to the millisecond; but no more than the overhead."""
+    watch, tree = watched(Limits(movetime_ms=10), visits=0)
+    assert not ends(watch, tree, 0.109, in_flight=1)
+    assert ends(watch, tree, 0.110, in_flight=1)
+    search(tree, 1)
+    assert ends(watch, tree, 0.010, in_flight=1)
+
+
 def test_the_clock_stands_still_while_pondering() -> None:
     control = SearchControl(pondering=True)
     watch, tree = watched(Limits(movetime_ms=1000, ponder=True), control=control)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
+import subprocess
+import sys
 from pathlib import Path
 
 import chess
@@ -10,6 +13,7 @@ import psutil
 import pytest
 
 from tests.engine.uci.uci_process import UciProcess, eventually
+from tests.paths import REPOSITORY
 
 MATE_IN_ONE = "r1bqkbnr/pppp1ppp/2n5/4p2Q/2B1P3/8/PPPP1PPP/RNB1K1NR w KQkq - 4 4"
 
@@ -160,6 +164,23 @@ def test_help_lists_the_commands() -> None:
         said = engine.sync()
         for command in ("setoption", "position", "go ", "quit"):
             assert any(line.startswith(f"info string {command}") for line in said)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs a pseudo-terminal")
+def test_people_at_a_terminal_are_told_what_this_is() -> None:
+    import pty
+
+    terminal, end = pty.openpty()
+    try:
+        os.write(terminal, b"quit\n")
+        done = subprocess.run(
+            [sys.executable, str(REPOSITORY / "run_engine.py")], stdin=end, capture_output=True, timeout=60
+        )
+    finally:
+        os.close(terminal)
+        os.close(end)
+    assert done.returncode == 0 and done.stdout == b""
+    assert b"UCI" in done.stderr and b"wavefront analyse" in done.stderr and b"help" in done.stderr
 
 
 # -- what is shown -------------------------------------------------------------------------------------------
