@@ -233,7 +233,7 @@ class CollectResult:
     def collision_visits(self) -> int: ...
     @property
     def full(self) -> bool:
-        """The tree's memory is used up."""
+        """The tree's memory is used up, and is being pruned."""
 
 class Evaluation:
     """Of a move or position, for the side to move at the root."""

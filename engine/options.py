@@ -111,7 +111,10 @@ class Options(SettingsGroup):
     )
     hash: int = _option("Hash", 64, "megabytes of the evaluation cache", (1, 262144))
     tree_memory: int = _option(
-        "RamLimitMb", 2048, "megabytes the search tree may take; a full tree ends the search", (16, 1048576)
+        "RamLimitMb",
+        2048,
+        "megabytes the search tree may take; a full tree forgets what matters least",
+        (16, 1048576),
     )
     cache_history_length: int = _advanced(
         "CacheHistoryLength", 0, "earlier positions that a cached evaluation must share", (0, 7)

@@ -137,7 +137,7 @@ void bind_reports(nb::module_& m) {
       .def_ro("visits_done", &CollectResult::visits_done, "Visits finished without the evaluator.")
       .def_ro("cache_hits", &CollectResult::cache_hits)
       .def_ro("collision_visits", &CollectResult::collision_visits)
-      .def_ro("full", &CollectResult::full, "The tree's memory is used up.");
+      .def_ro("full", &CollectResult::full, "The tree's memory is used up, and is being pruned.");
   nb::class_<Evaluation>(m, "Evaluation", "For the side to move at the root.")
       .def_ro("q", &Evaluation::q)
       .def_ro("d", &Evaluation::d)

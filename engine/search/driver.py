@@ -190,7 +190,7 @@ class Search:
         return draw_score if self._task.game.turn == "white" else -draw_score
 
     def _tell(self, now: float, info: RootInfo) -> None:
-        """Report when it is time to, and say once that the tree is full."""
+        """Report when it is time to, and say once that the tree is full and gets pruned."""
         if now >= self._next_report:
             self._next_report = now + REPORT_SECONDS
             if self._on_report is not None and info.visits > 0:
@@ -206,7 +206,7 @@ class Search:
     def _note_full(self) -> None:
         if not self._full_noted:
             self._full_noted = True
-            self._log("the tree is full: raise RamLimitMb to search on")
+            self._log("the tree is full: what matters least is forgotten; RamLimitMb bounds it")
 
     # -- the size of batches -----------------------------------------------------------------------------
 

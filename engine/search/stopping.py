@@ -71,7 +71,7 @@ class LimitWatch:
             return False
         self._next_check = now + CHECK_SECONDS
         self._next_check_visits = info.visits + info.visits // CHECK_VISITS_SHARE + 1
-        if info.full or info.proof is not None:
+        if info.proof is not None:
             return True
         if limits.mate is not None and self._mate_found(limits.mate):
             return True

@@ -1,8 +1,15 @@
 // Memory of the search tree: 8-byte granules addressed by 32-bit indices.
 //
-// Nodes, edge lists and child lists are runs of 1 to kMaxRun granules. Freed runs go to a free list of their
-// length and are taken from there first, so memory stays where it is and indices stay valid; nothing is ever
-// moved. Index 0 is never handed out and stands for "none". 2^32 granules reach 32 GiB.
+// Nodes, edge lists and child lists are runs of 1 to kMaxRun granules. Nothing is ever moved, so indices stay
+// valid, and no memory is lost to runs of lengths that are no longer wanted: each chunk begins with a map,
+// one bit for each of its granules in use, in which runs given back side by side are one hole, whatever their
+// lengths were.
+//
+// Memory is handed out in passes over the chunks, hole by hole. Runs that a pass has no use for, or that are
+// given back where it has been already, are kept in a list for their length, and taken from there first. The
+// lists are of bounded length: what does not fit in is found by the next pass, which starts with empty ones.
+//
+// Index 0 is never handed out and stands for "none". 32-bit indices reach 32 GiB.
 #pragma once
 
 #include <array>
@@ -21,10 +28,12 @@ class Arena {
   static constexpr size_t kGranuleBytes = 8;
   static constexpr int kMaxRun = 128;
 
-  // The arena never holds more than max_bytes, rounded up to whole chunks of 4 MiB.
+  // The arena never takes more than max_bytes from the system, its maps included, but for the lists of known
+  // runs (half a MiB at most). It works in chunks of 1 MiB and has at least one.
   explicit Arena(size_t max_bytes) { set_max_bytes(max_bytes); }
 
-  // An index of `granules` consecutive granules with undefined content, or kNone when the arena is full.
+  // An index of `granules` consecutive granules with undefined content, or kNone when no such run is found:
+  // there is none, or it is rare.
   ArenaIndex allocate(int granules);
 
   // Gives a run back; `granules` must be what it was allocated with.
@@ -39,27 +48,55 @@ class Arena {
   }
 
   size_t used_bytes() const { return used_ * kGranuleBytes; }
-  size_t max_bytes() const { return max_chunks_ * kChunkGranules * kGranuleBytes; }
+  // What can be in use at a time, less than max_bytes by the maps.
+  size_t capacity_bytes() const { return capacity() * kGranuleBytes; }
+  // Taken from the system so far.
+  size_t held_bytes() const { return chunks_.size() * kChunkGranules * kGranuleBytes; }
+  // Bytes handed out since the arena was made, those given back included.
+  uint64_t handed_out_bytes() const { return handed_out_ * kGranuleBytes; }
 
-  // Takes effect for chunks still to be allocated; what is held already stays.
+  // Another bound. Throws std::logic_error if more than that is held and the arena is not clear.
   void set_max_bytes(size_t max_bytes);
+  bool holds_more_than(size_t max_bytes) const { return chunks_in_use_ > chunks_within(max_bytes); }
 
  private:
-  static constexpr int kChunkBits = 19;
+  static constexpr int kChunkBits = 17;
   static constexpr size_t kChunkGranules = size_t{1} << kChunkBits;
   static constexpr ArenaIndex kChunkMask = kChunkGranules - 1;
+  static constexpr size_t kMapGranules = kChunkGranules / 64;
+  static constexpr size_t kMostKnown = 1024;  // runs in the list of a length
+  static constexpr int kMostHoles = 10000;    // looked at for one run: a look at all of them takes too long
+  // Nodes and short child lists take what is left of holes before they take from one that an edge list would
+  // fill.
+  static constexpr int kShort = 8, kCrumb = 16;
 
-  static_assert(kGranuleBytes <= __STDCPP_DEFAULT_NEW_ALIGNMENT__);
+  static_assert(kGranuleBytes == sizeof(uint64_t) && kGranuleBytes <= __STDCPP_DEFAULT_NEW_ALIGNMENT__);
 
-  ArenaIndex take_free(int granules);
+  static size_t chunks_within(size_t max_bytes);
+  size_t capacity() const { return max_chunks_ * (kChunkGranules - kMapGranules); }
+  size_t held() const { return chunks_in_use_ * (kChunkGranules - kMapGranules); }
+
+  ArenaIndex take_known(int granules);
+  ArenaIndex split_known(int granules, int longest);
+  void know(ArenaIndex index, int granules);
+  bool find_hole(int granules);
+  bool next_hole();
+  bool worth_a_pass() const;
+  void begin_pass();
   bool start_chunk();
+  void mark(ArenaIndex index, int granules, bool in_use);
 
   std::vector<std::unique_ptr<std::byte[]>> chunks_;
   size_t max_chunks_ = 1;
   size_t chunks_in_use_ = 0;
-  size_t next_ = kChunkGranules;                // first unused granule of the last chunk in use
-  size_t used_ = 0;                             // granules handed out
-  std::array<ArenaIndex, kMaxRun + 1> free_{};  // a free run's first word names the next one
+  size_t used_ = 0;          // granules handed out and not given back
+  uint64_t handed_out_ = 0;  // granules ever handed out
+
+  // The current pass: where it looks next, and what is left of its current hole, which lies before that.
+  size_t position_ = 0;
+  size_t hole_ = 0, hole_end_ = 0;
+  size_t freed_since_pass_ = 0;                             // granules given back since it began
+  std::array<std::vector<ArenaIndex>, kMaxRun + 1> known_;  // free runs before the position, by length
 };
 
 }  // namespace wavefront

@@ -77,10 +77,9 @@ void Tree::finish(Batch& batch) {
 
 // Expands a node. Without memory for its edges it stays as it was, and the next visit will try again.
 void Tree::give_edges(Node& leaf, std::span<const Move> moves, std::span<const uint16_t> priors) {
-  const ArenaIndex edges = arena_.allocate(edge_granules(static_cast<int>(moves.size())));
+  const ArenaIndex edges = allocate(edge_granules(static_cast<int>(moves.size())));
   if (edges == kNone) {
     leaf.state = NodeState::kNew;
-    full_ = true;
     return;
   }
   sort_edges(moves, priors, arena_.at<Edge>(edges));
@@ -154,7 +153,9 @@ bool Tree::tighten(Node& parent) const {
     if (bounds.lower == 1) quickest = std::min(quickest, child->m);
     longest = std::max(longest, child->m);
   }
-  const Bounds bounds{static_cast<int8_t>(-upper), static_cast<int8_t>(-lower)};
+  // Nothing that was known is forgotten with moves that were searched and have been pruned.
+  const Bounds bounds{std::max<int8_t>(parent.bounds.lower, static_cast<int8_t>(-upper)),
+                      std::min<int8_t>(parent.bounds.upper, static_cast<int8_t>(-lower))};
   if (bounds == parent.bounds) return false;
   parent.bounds = bounds;
   if (bounds.proven()) {

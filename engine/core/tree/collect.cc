@@ -37,8 +37,8 @@ CollectResult Tree::collect(Batch& batch, int target, uint64_t max_visits, int a
   if (target < 1 || ahead < 0 || ahead > batch.capacity() - target) {
     throw std::invalid_argument("the number of positions to collect must be 1 to the batch's capacity");
   }
-  free_some(static_cast<size_t>(target + ahead) * 8);
-  full_ = false;
+  keep_room(static_cast<size_t>(target + ahead));
+  out_of_memory_ = false;
   batch.clear();
   batch.tree_ = this;
   ++batches_in_flight_;
@@ -49,7 +49,7 @@ CollectResult Tree::collect(Batch& batch, int target, uint64_t max_visits, int a
   const auto out_of_order_limit =
       static_cast<uint64_t>(params_.max_out_of_order_factor * static_cast<float>(target + ahead));
   const uint32_t collision_limit = collision_visits_limit();
-  while (!full_ && node(root_)->state != NodeState::kTerminal && result_.evaluations < target &&
+  while (!out_of_memory_ && node(root_)->state != NodeState::kTerminal && result_.evaluations < target &&
          result_.visits_done <= out_of_order_limit && result_.collision_visits < collision_limit &&
          collision_events_ < params_.max_collision_events) {
     uint64_t begun = result_.visits_done + static_cast<uint64_t>(result_.evaluations);
@@ -75,7 +75,7 @@ void Tree::look_ahead(Batch& batch, int ahead) {
   const int end = result_.evaluations + ahead;
   const auto limit = result_.collision_visits + static_cast<uint32_t>(kCollisionsAhead * ahead);
   looking_ahead_ = true;
-  while (!full_ && result_.evaluations < end && result_.collision_visits < limit) {
+  while (!out_of_memory_ && result_.evaluations < end && result_.collision_visits < limit) {
     visit(batch, root_, static_cast<uint32_t>(end - result_.evaluations));
   }
   looking_ahead_ = false;
@@ -86,6 +86,7 @@ void Tree::visit(Batch& batch, ArenaIndex index, uint32_t visits) {
   Node& current = *node(index);
   path_.push_back(index);
   current.in_flight += visits;
+  current.epoch = static_cast<uint8_t>(epoch_);
   const bool is_root = path_.size() == 1;
 
   const bool decided = !is_root && (current.ends_game() || current.bounds.proven());
@@ -150,7 +151,6 @@ void Tree::descend(Batch& batch, Node& parent, uint32_t visits) {
       child = slot;
     }
     if (child == kNone) {
-      full_ = true;
       collide(batch, choice.visits);
       continue;
     }
@@ -167,7 +167,7 @@ bool Tree::grow_children(Node& parent, int slots) {
   const int old_granules = child_granules(parent.child_slots);
   const int new_granules = child_granules(slots);
   if (new_granules > old_granules) {
-    ArenaIndex grown = arena_.allocate(new_granules);
+    const ArenaIndex grown = allocate(new_granules);
     if (grown == kNone) return false;
     if (old_granules > 0) {
       std::copy_n(children_of(parent), parent.child_slots, arena_.at<ArenaIndex>(grown));

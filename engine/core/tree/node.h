@@ -6,7 +6,7 @@
 //   +12 m           mean of the expected plies to the end of the game, counted from the node
 //   +16 visits      finished visits           +20 in_flight   visits on their way through the node
 //   +24 edges       legal moves and priors    +28 children    node of each edge, for a prefix of the edges
-//   +32 edge_count  +33 child_slots  +34 state  +35 bounds
+//   +32 edge_count  +33 child_slots  +34 state and epoch  +35 bounds
 //   +36 own_q       the network's W - L, from the view of the side to move
 //
 //   Edge, 4 bytes: a legal move and its prior, 16 bits each. Edges are sorted by prior, best first.
@@ -51,7 +51,7 @@ struct Edge {
 static_assert(sizeof(Edge) == 4);
 
 enum class NodeState : uint8_t {
-  kNew,       // no edges yet; the next visit expands it
+  kNew,       // no edges: never visited, or collapsed for their memory; the next visit expands it
   kPending,   // its evaluation is under way
   kExpanded,  // has edges
   kTerminal,  // the game is over here by the rules
@@ -85,10 +85,18 @@ struct Node {
   ArenaIndex children;
   uint8_t edge_count;
   uint8_t child_slots;
-  NodeState state;
+  NodeState state : 3;
+  uint8_t epoch : 5;  // of the last visit (memory.cc)
   Bounds bounds;
   float own_q;
 
+  // A node that was never visited.
+  static Node fresh() {
+    Node node{};
+    node.state = NodeState::kNew;
+    node.bounds = Bounds::unknown();
+    return node;
+  }
   float q() const { return static_cast<float>(wl_sum / visits); }
   bool ends_game() const { return state == NodeState::kTerminal || state == NodeState::kTwoFold; }
 };

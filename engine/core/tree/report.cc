@@ -105,7 +105,7 @@ RootInfo Tree::root_info() const {
   }
   info.proof = root_proof();
   info.memory_bytes = arena_.used_bytes();
-  info.hashfull = static_cast<int>(arena_.used_bytes() * 1000 / arena_.max_bytes());
+  info.hashfull = static_cast<int>(arena_.used_bytes() * 1000 / arena_.capacity_bytes());
   info.batches_in_flight = batches_in_flight_;
   info.full = full_;
   return info;

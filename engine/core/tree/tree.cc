@@ -36,8 +36,10 @@ void Tree::set_params(const SearchParams& params) {
   std::lock_guard lock(mutex_);
   if (batches_in_flight_ > 0) throw std::logic_error("settings cannot change while a batch is under way");
   if (!same_evaluations(params, params_)) cache_ = EvaluationCache(params.cache_bytes);
-  if (!same_tree(params, params_)) reset_root();
+  const bool shrinks = arena_.holds_more_than(params.tree_bytes);
+  if (shrinks || !same_tree(params, params_)) arena_.clear();
   arena_.set_max_bytes(params.tree_bytes);
+  if (shrinks || !same_tree(params, params_)) reset_root();
   params_ = params;
 }
 
@@ -83,31 +85,10 @@ void Tree::clear_cache() {
   cache_.clear();
 }
 
-ArenaIndex Tree::new_node() {
-  ArenaIndex index = arena_.allocate(kNodeGranules);
-  while (index == kNone && !to_free_.empty()) {
-    free_some(1000);
-    index = arena_.allocate(kNodeGranules);
-  }
-  if (index == kNone) return kNone;
-  *node(index) = Node{.wl_sum = 0,
-                      .d = 0,
-                      .m = 0,
-                      .visits = 0,
-                      .in_flight = 0,
-                      .edges = kNone,
-                      .children = kNone,
-                      .edge_count = 0,
-                      .child_slots = 0,
-                      .state = NodeState::kNew,
-                      .bounds = Bounds::unknown(),
-                      .own_q = 0};
-  return index;
-}
-
 void Tree::reset_root() {
   arena_.clear();
   to_free_.clear();
+  reset_hand();
   two_fold_nodes_ = 0;
   edges_before_noise_.clear();
   root_ = new_node();
@@ -141,21 +122,20 @@ bool Tree::advance_root(std::span<const Move> moves) {
     root_ = next;
   }
   if (moves.empty()) return true;
+  reset_hand();
   edges_before_noise_.clear();
   if (two_fold_nodes_ > 0 && node(root_)->state == NodeState::kExpanded) undo_two_folds(*node(root_), 0);
-  forget_terminal_root();
+  forget_bare_root();
   return true;
 }
 
-// The game may go on where the search saw it end (draws that nobody claimed): search there all the same.
-void Tree::forget_terminal_root() {
+// The game may go on where the search saw it end (draws that nobody claimed): search there all the same. And
+// without moves a root's visits cannot tell which is best.
+void Tree::forget_bare_root() {
   Node& root = *node(root_);
-  if (!root.ends_game()) return;
+  if (root.state == NodeState::kExpanded) return;
   if (root.state == NodeState::kTwoFold) --two_fold_nodes_;
-  ArenaIndex fresh = new_node();
-  if (fresh == kNone) return;
-  arena_.free(root_, kNodeGranules);
-  root_ = fresh;
+  root = Node::fresh();
 }
 
 // A repetition counted as a draw because its first occurrence was in the searched line. Where that has
@@ -251,27 +231,6 @@ void Tree::mix_root_noise() {
     if (i < root.child_slots) children_of(root)[i] = mixed[i].second;
   }
   update_allowed_edges();
-}
-
-void Tree::release(ArenaIndex subtree) {
-  to_free_.push_back(subtree);
-}
-
-void Tree::free_some(size_t nodes) {
-  for (; nodes > 0 && !to_free_.empty(); --nodes) {
-    ArenaIndex index = to_free_.back();
-    to_free_.pop_back();
-    Node& dead = *node(index);
-    if (dead.state == NodeState::kTwoFold) --two_fold_nodes_;
-    if (dead.state == NodeState::kExpanded) {
-      for (int i = 0; i < dead.child_slots; ++i) {
-        if (ArenaIndex child = children_of(dead)[i]; child != kNone) to_free_.push_back(child);
-      }
-      arena_.free(dead.edges, edge_granules(dead.edge_count));
-      if (dead.child_slots > 0) arena_.free(dead.children, child_granules(dead.child_slots));
-    }
-    arena_.free(index, kNodeGranules);
-  }
 }
 
 }  // namespace wavefront

@@ -30,7 +30,7 @@ struct CollectResult {
   uint32_t visits_done = 0;       // visits finished on the spot: cache hits, game ends, proven positions
   uint32_t cache_hits = 0;        // of these, evaluations found in the cache
   uint32_t collision_visits = 0;  // visits that met positions under way and were not used
-  bool full = false;              // the tree's memory is used up
+  bool full = false;              // the tree's memory is used up; what matters least has been pruned
 };
 
 // What the search knows of a move or a position. q, w, d, l are for the side to move at the root.
@@ -85,7 +85,7 @@ struct RootInfo {
   uint64_t memory_bytes = 0;  // of the tree
   int hashfull = 0;           // tree memory in use, in thousandths of what is allowed
   int batches_in_flight = 0;
-  bool full = false;
+  bool full = false;  // memory is used up: since the position was set some of the tree has been pruned
 };
 
 class Tree {
@@ -144,19 +144,30 @@ class Tree {
   enum class Expansion { kQueued, kCached, kTerminal, kKnown };
 
   Node* node(ArenaIndex index) const { return arena_.at<Node>(index); }
-  ArenaIndex new_node();
   ArenaIndex* children_of(const Node& parent) const { return arena_.at<ArenaIndex>(parent.children); }
 
-  // tree.cc: the root and memory
+  // tree.cc: the root
   void reset_root();
   bool advance_root(std::span<const Move> moves);
   void reset_counters();
-  void forget_terminal_root();
+  void forget_bare_root();
   void update_allowed_edges();
   void mix_root_noise();
-  void release(ArenaIndex subtree);
-  void free_some(size_t nodes);
   void undo_two_folds(Node& parent, uint32_t depth);
+
+  // memory.cc
+  ArenaIndex allocate(int granules);
+  ArenaIndex new_node();
+  void release(ArenaIndex subtree);
+  void release_children(Node& parent);
+  void free_some(size_t nodes);
+  void keep_room(size_t positions);
+  bool make_room();
+  bool prune_some(size_t nodes);
+  bool begin_round();
+  bool may_collapse(const Node& candidate);
+  void collapse(Node& old);
+  void reset_hand();
 
   // collect.cc
   void visit(Batch& batch, ArenaIndex index, uint32_t visits);
@@ -211,6 +222,20 @@ class Tree {
   std::optional<RootNoise> root_noise_;   // still to be mixed in
   std::vector<Edge> edges_before_noise_;  // the root's; empty if it has none
   std::vector<ArenaIndex> to_free_;       // subtrees cut off, freed little by little
+
+  // The hand that prunes a full tree: its way down from the top, with the next slot of each node's children,
+  // and how hard it looks (memory.cc).
+  struct HandStep {
+    ArenaIndex node;
+    int slot;
+  };
+  std::vector<HandStep> hand_;
+  int pressure_ = 0;
+  int looked_at_ = 0, collapsed_ = 0;  // since pressure was last set
+  uint64_t collapsed_in_round_ = 1;
+  uint32_t epoch_ = 0;
+  bool out_of_memory_ = false;  // not even pruning helped
+
   uint64_t two_fold_nodes_ = 0;
   int batches_in_flight_ = 0;
   bool full_ = false;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
@@ -119,15 +120,16 @@ def test_the_tree_is_reused_after_two_plies(session: Session) -> None:
     assert session.search(Limits(nodes=1)).nodes == 1
 
 
-def test_a_full_tree_ends_a_bounded_search() -> None:
+@pytest.mark.parametrize("clock", [None, Clock(10**9, 10**9)])
+def test_a_full_tree_ends_no_search_and_is_told_of_once(clock: Clock | None) -> None:
     said: list[str] = []
-    session = Session(
-        Options().changed(tree_memory=16, smart_pruning_factor=0.0), in_process=True, log=said.append
-    )
-    report = session.search(Limits(nodes=10**8))
+    options = Options().changed(tree_memory=16, smart_pruning_factor=0.0)
+    with closing(Session(options, in_process=True, log=said.append)) as session:
+        report = session.search(Limits(nodes=200_000, clock=clock))
+    assert report.nodes == 200_000
     assert report.full
     assert report.hashfull >= 900
-    assert any("RamLimitMb" in text for text in said)
+    assert ["RamLimitMb" in text for text in said] == [True]
 
 
 def test_a_report_is_a_consistent_picture(session: Session) -> None:

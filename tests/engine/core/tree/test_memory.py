@@ -1,9 +1,22 @@
-"""The memory of the tree: bounded, small, and used again."""
+"""The memory of the tree: bounded, small, used again, and pruned when it is full."""
 
 from __future__ import annotations
 
-from engine._core import Batch
+import pytest
+
+from engine._core import Batch, Tree
 from tests.engine.core.tree.search_helpers import MIDDLEGAME, game, new_tree, search
+
+MIB = 1 << 20
+
+
+def fill(tree: Tree) -> int:
+    """Search until the tree is full; returns the visits of the root then."""
+    batch = Batch(128)
+    while not tree.collect(batch, 128).full:
+        tree.apply_random(batch)
+    tree.cancel(batch)
+    return tree.root_info().visits
 
 
 def test_memory_of_moves_not_played_is_used_again() -> None:
@@ -18,24 +31,84 @@ def test_memory_of_moves_not_played_is_used_again() -> None:
     assert max(used) < 2.5 * used[0]
 
 
-def test_the_tree_keeps_within_its_memory_and_says_when_it_is_full() -> None:
-    tree = new_tree(game(MIDDLEGAME), tree_bytes=4 << 20, cache_bytes=1 << 20)
-    batch = Batch(128)
-    for _ in range(2000):
-        result = tree.collect(batch, 128)
-        tree.apply_random(batch)
-        if result.full:
-            break
+def test_a_full_tree_is_pruned_and_searched_on() -> None:
+    tree = new_tree(game(MIDDLEGAME), tree_bytes=4 * MIB, cache_bytes=0)
+    full = fill(tree)
+    search(tree, 10 * full, batch_size=128)
     info = tree.root_info()
-    assert result.full
-    assert info.memory_bytes <= 4 << 20
-    assert info.hashfull >= 950
-    assert sum(child.visits for child in tree.children()) == info.visits - 1
-    best = tree.lines(1)[0].moves[0]
-    tree.set_position(game(MIDDLEGAME, [best]))  # the rest becomes free
+    assert info.full
+    assert info.visits == 10 * full
+    assert info.memory_bytes <= 4 * MIB
+    assert info.hashfull >= 850
+    # Statistics outlive what they were taken from.
+    children = [child for child in tree.children() if child.visits]
+    assert sum(child.visits for child in children) == info.visits - 1
+    assert all(abs(child.evaluation.q) <= 1 and 0 <= child.evaluation.d <= 1 for child in children)
+    # And what is worth most is still there.
+    assert len(tree.lines(1)[0].moves) >= 5
+
+
+def test_a_full_tree_holds_as_much_move_after_move() -> None:
+    tree = new_tree(game(MIDDLEGAME), tree_bytes=8 * MIB, cache_bytes=0)
+    moves: list[str] = []
+    first = fill(tree)
+    for _ in range(40):
+        moves.append(tree.lines(1)[0].moves[0])
+        tree.set_position(game(MIDDLEGAME, moves))
+        assert fill(tree) >= 0.85 * first
+
+
+def test_batches_under_way_survive_pruning() -> None:
+    tree = new_tree(game(MIDDLEGAME), tree_bytes=2 * MIB, cache_bytes=0)
+    fill(tree)
+    waiting = [Batch(64) for _ in range(4)]
+    for batch in waiting:
+        assert tree.collect(batch, 64).evaluations > 0
+    search(tree, tree.root_info().visits + 50_000, batch_size=64)
     before = tree.root_info().visits
-    search(tree, before + 2000)
-    assert tree.root_info().visits == before + 2000
+    sizes = [batch.size for batch in waiting]
+    for batch in waiting[:2]:
+        tree.apply_random(batch)
+    for batch in waiting[2:]:
+        tree.cancel(batch)
+    assert tree.root_info().visits == before + sum(sizes[:2])
+    assert all(child.in_flight == 0 for child in tree.children())
+
+
+def test_a_game_goes_on_where_the_tree_was_pruned() -> None:
+    """Every position of the tree can become the root, whatever is left of it."""
+    tree = new_tree(game(MIDDLEGAME), tree_bytes=2 * MIB, cache_bytes=0)
+    moves: list[str] = []
+    for _ in range(6):
+        fill(tree)
+        search(tree, tree.root_info().visits + 30_000, batch_size=64)
+        moves.append(tree.children()[-1].move)  # the worst
+        kept = tree.set_position(game(MIDDLEGAME, moves))
+        assert kept == tree.root_info().visits
+        if kept:
+            assert tree.lines(1)
+        search(tree, kept + 100)
+        assert tree.root_info().visits == kept + 100
+
+
+def test_less_memory_holds_at_once() -> None:
+    tree = new_tree(game(MIDDLEGAME), tree_bytes=8 * MIB, cache_bytes=0)
+    fill(tree)
+    smaller = tree.params
+    smaller.tree_bytes = 4 * MIB
+    tree.set_params(smaller)
+    assert tree.root_info().memory_bytes <= 4 * MIB
+    fill(tree)
+    assert tree.root_info().memory_bytes <= 4 * MIB
+
+
+def test_hashfull_is_the_part_of_the_memory_in_use() -> None:
+    tree = new_tree(game(MIDDLEGAME), tree_bytes=8 * MIB, cache_bytes=0)
+    for visits in (1000, 10_000, 20_000):
+        search(tree, visits)
+        info = tree.root_info()
+        assert info.hashfull == pytest.approx(1000 * info.memory_bytes / (8 * MIB), rel=0.02, abs=1)
+        assert info.hashfull == pytest.approx(visits * 185 * 1000 / (8 * MIB), rel=0.15)
 
 
 def test_a_visited_node_takes_at_most_300_bytes() -> None:
