@@ -34,34 +34,32 @@ void Arena::set_max_bytes(size_t max_bytes) {
 }
 
 ArenaIndex Arena::allocate(int granules) {
-  ArenaIndex index = take_known(granules);
-  if (index == kNone && granules <= kShort) index = split_known(granules, kCrumb);
-  if (index == kNone) {
-    if (hole_end_ - hole_ >= static_cast<size_t>(granules) || find_hole(granules)) {
-      index = static_cast<ArenaIndex>(hole_);
-      hole_ += static_cast<size_t>(granules);
-    } else {
-      index = split_known(granules, kMaxRun);
-      if (index == kNone) return kNone;
-    }
-  }
+  const ArenaIndex index = find(granules);
+  if (index == kNone) return kNone;
   mark(index, granules, true);
-  used_ += static_cast<size_t>(granules);
+  Chunk& chunk = chunks_in_use_[index >> kChunkBits];
+  chunk.used += static_cast<uint32_t>(granules);
+  side_of(chunk).used += static_cast<size_t>(granules);
   handed_out_ += static_cast<uint64_t>(granules);
   return index;
 }
 
 void Arena::free(ArenaIndex index, int granules) {
   mark(index, granules, false);
-  used_ -= static_cast<size_t>(granules);
-  freed_since_pass_ += static_cast<size_t>(granules);
-  if (index < position_) know(index, granules);  // The pass will find the others.
+  Chunk& chunk = chunks_in_use_[index >> kChunkBits];
+  chunk.used -= static_cast<uint32_t>(granules);
+  Side& side = side_of(chunk);
+  side.used -= static_cast<size_t>(granules);
+  side.freed_since_pass += static_cast<size_t>(granules);
+  if (index < side.position) side.know(index, granules);  // The pass will find the others.
 }
 
 void Arena::clear() {
-  chunks_in_use_ = 0;
-  used_ = 0;
-  begin_pass();
+  chunks_in_use_.clear();
+  for (Side* side : {&short_, &long_}) {
+    side->chunks = side->used = 0;
+    side->begin_pass();
+  }
 }
 
 void Arena::mark(ArenaIndex index, int granules, bool in_use) {
@@ -80,90 +78,119 @@ void Arena::mark(ArenaIndex index, int granules, bool in_use) {
   }
 }
 
-ArenaIndex Arena::take_known(int granules) {
-  std::vector<ArenaIndex>& known = known_[static_cast<size_t>(granules)];
-  if (known.empty()) return kNone;
-  const ArenaIndex index = known.back();
-  known.pop_back();
-  return index;
+void Arena::Side::know(ArenaIndex index, int granules) {
+  std::vector<ArenaIndex>& runs = known[static_cast<size_t>(granules)];
+  if (runs.size() < kMostKnown) runs.push_back(index);
 }
 
-// Takes the beginning of a known run of more granules, `longest` at most.
-ArenaIndex Arena::split_known(int granules, int longest) {
-  for (int longer = granules + 1; longer <= longest; ++longer) {
-    const ArenaIndex index = take_known(longer);
-    if (index == kNone) continue;
-    know(index + static_cast<ArenaIndex>(granules), longer - granules);
+void Arena::Side::drop_hole() {
+  if (hole_end > hole) know(static_cast<ArenaIndex>(hole), static_cast<int>(hole_end - hole));
+  hole = hole_end = 0;
+}
+
+// Takes the beginning of a known run of so many granules or more, `longest` at most.
+ArenaIndex Arena::Side::take_known(int granules, int longest) {
+  for (int length = granules; length <= longest; ++length) {
+    std::vector<ArenaIndex>& runs = known[static_cast<size_t>(length)];
+    if (runs.empty()) continue;
+    const ArenaIndex index = runs.back();
+    runs.pop_back();
+    if (length > granules) know(index + static_cast<ArenaIndex>(granules), length - granules);
     return index;
   }
   return kNone;
 }
 
-void Arena::know(ArenaIndex index, int granules) {
-  std::vector<ArenaIndex>& known = known_[static_cast<size_t>(granules)];
-  if (known.size() < kMostKnown) known.push_back(index);
+void Arena::Side::begin_pass() {
+  for (std::vector<ArenaIndex>& runs : known) runs.clear();
+  position = hole = hole_end = 0;
+  freed_since_pass = 0;
+}
+
+// A run that is free, the best one first.
+ArenaIndex Arena::find(int granules) {
+  const bool is_short = granules <= kShort;
+  Side& own = is_short ? short_ : long_;
+  ArenaIndex index = own.take_known(granules, is_short ? kShort : granules);
+  if (index == kNone && is_short) index = long_.take_known(granules, kShort);  // too short for any edge list
+  if (index == kNone) index = take_from_hole(own, granules);
+  if (index == kNone) index = own.take_known(granules, kMaxRun);
+  if (index != kNone) return index;
+  Side& other = is_short ? long_ : short_;
+  if (other.used > (is_short ? other.held() / 16 * 15 : other.held() / 4 * 3)) return kNone;
+  index = take_from_hole(other, granules);
+  return index != kNone ? index : other.take_known(granules, kMaxRun);
+}
+
+ArenaIndex Arena::take_from_hole(Side& side, int granules) {
+  const auto length = static_cast<size_t>(granules);
+  if (side.hole_end - side.hole < length && !find_hole(side, granules)) return kNone;
+  const auto index = static_cast<ArenaIndex>(side.hole);
+  side.hole += length;
+  return index;
 }
 
 // Goes on with the pass to a hole for so many granules; where the chunks end, with the next pass or with a
-// fresh chunk. False if there is no such hole, or not among the next so many.
-bool Arena::find_hole(int granules) {
+// fresh chunk. False if there is no such hole, or none near by.
+bool Arena::find_hole(Side& side, int granules) {
+  const auto length = static_cast<size_t>(granules);
   bool began_pass = false;
-  for (int looked_at = 0; looked_at < kMostHoles; ++looked_at) {
-    if (hole_end_ > hole_) know(static_cast<ArenaIndex>(hole_), static_cast<int>(hole_end_ - hole_));
-    hole_ = hole_end_ = 0;
-    if (!next_hole()) {
-      if (!began_pass && worth_a_pass()) {
-        begin_pass();
+  for (int effort = kMostEffort; effort > 0;) {
+    side.drop_hole();
+    if (side.position >= chunks_in_use_.size() * kChunkGranules) {
+      if (!began_pass && worth_a_pass(side)) {
+        side.begin_pass();
         began_pass = true;
-      } else if (!start_chunk()) {
+      } else if (!start_chunk(side)) {
         return false;
       }
-    } else if (hole_end_ - hole_ >= static_cast<size_t>(granules)) {
-      return true;
     }
+    effort -= next_hole(side, length);
+    if (side.hole_end - side.hole >= length) return true;
   }
-  if (chunks_in_use_ == max_chunks_) return false;
-  know(static_cast<ArenaIndex>(hole_), static_cast<int>(hole_end_ - hole_));
-  position_ = chunks_in_use_ * kChunkGranules;
-  return start_chunk() && next_hole();
+  side.drop_hole();
+  return start_chunk(side) && next_hole(side, length) > 0;
 }
 
-bool Arena::next_hole() {
-  const size_t end = chunks_in_use_ * kChunkGranules;
-  while (position_ < end) {
-    const size_t chunk = position_ & ~size_t{kChunkMask};
-    const uint64_t* map = at<uint64_t>(static_cast<ArenaIndex>(chunk));
-    const size_t hole = chunk + find_bit(map, position_ - chunk, kChunkGranules, false);
-    position_ = chunk + find_bit(map, hole - chunk, kChunkGranules, true);
-    if (hole == chunk + kChunkGranules) continue;
-    hole_ = hole;
-    hole_end_ = position_;
-    return true;
+// Goes on to the next hole, or to the next chunk. Returns what that took, in holes.
+int Arena::next_hole(Side& side, size_t length) {
+  const size_t number = side.position >> kChunkBits;
+  const size_t chunk = number << kChunkBits, end = chunk + kChunkGranules;
+  const Chunk& info = chunks_in_use_[number];
+  if (info.side != side.number || info.used + length > kChunkGranules - kMapGranules) {
+    side.position = end;
+    return 1;
   }
-  return false;
+  const uint64_t* map = at<uint64_t>(static_cast<ArenaIndex>(chunk));
+  const size_t hole = chunk + find_bit(map, side.position - chunk, kChunkGranules, false);
+  side.position = chunk + find_bit(map, hole - chunk, kChunkGranules, true);
+  if (hole == end) return kEffortForChunk;
+  side.hole = hole;
+  side.hole_end = side.position;
+  return 1;
 }
 
 // As long as chunks can still be had, a pass must find a quarter of what is held; after that, what was given
-// back since the last one began must be worth the look at the maps, a 64th of memory.
-bool Arena::worth_a_pass() const {
-  if (chunks_in_use_ < max_chunks_) return used_ <= held() / 4 * 3 && freed_since_pass_ >= held() / 8;
-  return freed_since_pass_ >= held() / 64 && freed_since_pass_ > 0;
+// back since the last one began must be worth the look at the maps, a 32nd of memory.
+bool Arena::worth_a_pass(const Side& side) const {
+  const size_t held = side.held();
+  if (chunks_in_use_.size() < max_chunks_)
+    return side.used <= held / 4 * 3 && side.freed_since_pass >= held / 8 && held > 0;
+  return side.freed_since_pass >= held / 32 && held > 0;
 }
 
-void Arena::begin_pass() {
-  for (std::vector<ArenaIndex>& known : known_) known.clear();
-  position_ = hole_ = hole_end_ = 0;
-  freed_since_pass_ = 0;
-}
-
-bool Arena::start_chunk() {
-  if (chunks_in_use_ >= max_chunks_) return false;
+// Lets the pass go on in a fresh chunk.
+bool Arena::start_chunk(Side& side) {
+  const size_t chunk = chunks_in_use_.size();
+  if (chunk >= max_chunks_) return false;
   // Not initialised but for the map: the system hands the pages out only as they are first written.
-  if (chunks_in_use_ == chunks_.size()) chunks_.emplace_back(new std::byte[kChunkGranules * kGranuleBytes]);
-  auto* map = reinterpret_cast<uint64_t*>(chunks_[chunks_in_use_].get());
+  if (chunk == chunks_.size()) chunks_.emplace_back(new std::byte[kChunkGranules * kGranuleBytes]);
+  auto* map = reinterpret_cast<uint64_t*>(chunks_[chunk].get());
   std::fill_n(map, kMapGranules / 64, ~uint64_t{0});  // the map's own granules
   std::fill_n(map + kMapGranules / 64, kMapGranules - kMapGranules / 64, uint64_t{0});
-  ++chunks_in_use_;
+  chunks_in_use_.push_back({side.number, 0});
+  ++side.chunks;
+  side.position = chunk * kChunkGranules;
   return true;
 }
 

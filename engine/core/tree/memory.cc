@@ -13,7 +13,6 @@
 // under way can meet a node that has gone.
 
 #include <algorithm>
-#include <limits>
 
 #include "tree/tree.h"
 
@@ -29,31 +28,41 @@ constexpr size_t kRoomShare = 32;
 // Nodes that the hand looks at, or that are freed, for each position gathered.
 constexpr size_t kNodesPerPosition = 8;
 
-// And at a time where memory is lacking all the same.
-constexpr size_t kNodesAtOnce = 256;
+// And where memory is lacking all the same: at first, and at last.
+constexpr size_t kNodesAtOnce = 256, kMostNodesAtOnce = 2048;
 
-// What the hand collapses, from pressure to pressure: nodes with at most so many visits that were last
-// visited at least so many epochs ago.
-struct Collapsible {
-  uint32_t visits;
-  uint32_t age;
-};
-constexpr Collapsible kCollapsible[] = {
-    {1, 2},  {2, 2},  {4, 2},  {8, 2},  {16, 2},
-    {32, 2}, {64, 2}, {64, 1}, {64, 0}, {std::numeric_limits<uint32_t>::max(), 0}};
-constexpr int kMostPressure = static_cast<int>(std::size(kCollapsible)) - 1;
-// As far as it goes as long as something is found in a round at all.
-constexpr int kUsualPressure = 6;
+// The age in epochs from which on nodes are old.
+constexpr uint32_t kOld = 2;
 
-// After so many nodes that are old enough pressure is set anew.
+// Pressure is the logarithm of the most visits that a node may have to be collapsed. As long as anything is
+// found, no node goes that has more than this part of the root's visits.
+constexpr int kMostPressure = 31;
+constexpr uint32_t kSpared = 1024;
+
+// After so many nodes that are old pressure is set anew: higher where few of them could be collapsed, lower
+// where most could.
 constexpr int kNodesPerSetting = 512;
+
+// Asks for memory that is read soon: the hand goes where nothing has been for long.
+inline void prefetch([[maybe_unused]] const void* address) {
+#ifdef __GNUC__
+  __builtin_prefetch(address);
+#endif
+}
 
 }  // namespace
 
+// kNone if there is no room, and little effort makes none. That befalls edge lists of rare length, whose
+// nodes then wait for theirs; it is better than pruning much until room for them is found.
 ArenaIndex Tree::allocate(int granules) {
   ArenaIndex index = arena_.allocate(granules);
-  while (index == kNone && make_room()) index = arena_.allocate(granules);
-  if (index == kNone) out_of_memory_ = true;
+  for (size_t nodes = kNodesAtOnce; index == kNone && nodes <= kMostNodesAtOnce; nodes *= 2) {
+    if (!make_room(nodes)) {
+      out_of_memory_ = true;
+      break;
+    }
+    index = arena_.allocate(granules);
+  }
   return index;
 }
 
@@ -100,9 +109,9 @@ void Tree::keep_room(size_t positions) {
 }
 
 // Gives memory back where some is lacking. False if there is none to give.
-bool Tree::make_room() {
-  if (to_free_.empty()) return prune_some(kNodesAtOnce);
-  free_some(kNodesAtOnce);
+bool Tree::make_room(size_t nodes) {
+  if (to_free_.empty()) return prune_some(nodes);
+  free_some(nodes);
   return true;
 }
 
@@ -126,18 +135,22 @@ bool Tree::prune_some(size_t nodes) {
     if (may_collapse(current)) {
       collapse(current);
     } else if (current.child_slots > 0) {
+      for (int i = 0; i < current.child_slots; ++i) prefetch(node(children_of(current)[i]));
       hand_.push_back({index, 0});
     }
   }
   return true;
 }
 
-// Lets the hand begin at the top again. Only if it has found nothing is pressure raised beyond the usual.
+// Lets the hand begin at the top again. If it has found nothing, younger nodes must do, and at last any.
 bool Tree::begin_round() {
   if (collapsed_in_round_ > 0) {
-    pressure_ = std::min(pressure_, kUsualPressure);
-  } else if (pressure_++ == kMostPressure) {
-    pressure_ = kUsualPressure;
+    old_ = kOld;
+  } else if (old_ > 0) {
+    --old_;
+  } else if (pressure_ < kMostPressure) {
+    pressure_ = kMostPressure;
+  } else {
     return false;
   }
   collapsed_in_round_ = 0;
@@ -146,16 +159,14 @@ bool Tree::begin_round() {
 }
 
 bool Tree::may_collapse(const Node& candidate) {
-  const Collapsible limit = kCollapsible[pressure_];
-  const uint32_t age = (epoch_ - candidate.epoch) % kEpochs;
-  if (candidate.in_flight > 0 || age < limit.age) return false;
-  const bool small = candidate.state == NodeState::kExpanded && candidate.visits <= limit.visits;
+  if (candidate.in_flight > 0 || (epoch_ - candidate.epoch) % kEpochs < old_) return false;
+  uint32_t most = uint32_t{1} << pressure_;
+  if (old_ > 0) most = std::min(most, std::max(1u, node(root_)->visits / kSpared));
+  const bool small = candidate.state == NodeState::kExpanded && candidate.visits <= most;
   if (small) ++collapsed_;
   if (++looked_at_ >= kNodesPerSetting) {
-    // Where most are small, smaller ones will do.
-    if (collapsed_ > kNodesPerSetting / 2) pressure_ = std::max(pressure_ - 1, 0);
-    if (collapsed_ < kNodesPerSetting / 8)
-      pressure_ = std::max(pressure_, std::min(pressure_ + 1, kUsualPressure));
+    if (collapsed_ > kNodesPerSetting / 2 && pressure_ > 0) --pressure_;
+    if (collapsed_ < kNodesPerSetting / 8 && pressure_ < kMostPressure) ++pressure_;
     looked_at_ = collapsed_ = 0;
   }
   return small;
@@ -173,6 +184,7 @@ void Tree::collapse(Node& old) {
 void Tree::reset_hand() {
   hand_.clear();
   pressure_ = 0;
+  old_ = kOld;
   looked_at_ = collapsed_ = 0;
   collapsed_in_round_ = 1;
 }

@@ -162,7 +162,7 @@ class Tree {
   void release_children(Node& parent);
   void free_some(size_t nodes);
   void keep_room(size_t positions);
-  bool make_room();
+  bool make_room(size_t nodes);
   bool prune_some(size_t nodes);
   bool begin_round();
   bool may_collapse(const Node& candidate);
@@ -231,6 +231,7 @@ class Tree {
   };
   std::vector<HandStep> hand_;
   int pressure_ = 0;
+  uint32_t old_ = 0;
   int looked_at_ = 0, collapsed_ = 0;  // since pressure was last set
   uint64_t collapsed_in_round_ = 1;
   uint32_t epoch_ = 0;
