@@ -7,7 +7,7 @@ before `uciok`: nothing heavy here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
@@ -30,15 +30,31 @@ def _option(
     choices: tuple[str, ...] = (),
     section: str = "",
     advanced: bool = False,
+    reader: Callable[[str], object] | None = None,
 ) -> Any:
-    """A row of the table. name: the UCI name. bounds: of a number, inclusive. section: begins one."""
+    """A row of the table. name: the UCI name. bounds: of a number, inclusive. section: begins one. reader:
+    raises SettingsError for a text that it cannot read."""
     low, high = bounds
     return setting(
-        default, help, title=name, section=section, low=low, high=high, choices=choices, advanced=advanced
+        default,
+        help,
+        title=name,
+        section=section,
+        low=low,
+        high=high,
+        choices=choices,
+        advanced=advanced,
+        reader=reader,
     )
 
 
 _advanced = partial(_option, advanced=True)
+
+
+def _time_manager(text: str) -> object:
+    from engine.settings.time_managers import parse_time_manager
+
+    return parse_time_manager(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +200,16 @@ class Options(SettingsGroup):
         "stop when the second move cannot catch up in the visits left over this factor; 0 never stops early",
         (0, 10),
     )
+    minimum_kld_gain_per_node: float = _advanced(
+        "MinimumKLDGainPerNode",
+        0.0,
+        "stop when the last KLDGainAverageInterval visits changed their distribution over the moves by less "
+        "than this each; 0 never does",
+        (0, 1),
+    )
+    kld_gain_average_interval: int = _advanced(
+        "KLDGainAverageInterval", 100, "visits between two looks at that", (1, 10000000)
+    )
 
     value_choice_share: float = _advanced(
         "ValueChoiceShare",
@@ -240,9 +266,16 @@ class Options(SettingsGroup):
     move_overhead_ms: int = _option(
         "MoveOverheadMs",
         100,
-        "milliseconds kept back for the way between engine and GUI",
+        "milliseconds kept back for the way between engine and GUI, and more where more is measured",
         (0, 10000),
         section="time",
+    )
+    time_manager: str = _advanced(
+        "TimeManager",
+        "adaptive",
+        "what shares out the clock: adaptive, or lc0's legacy, smooth, simple, alphazero; with parameters as "
+        "in legacy(slowmover=1.1)",
+        reader=_time_manager,
     )
     slowmover: float = _option("Slowmover", 1.0, "multiplies the time spent on a move", (0.01, 10))
     ponder: bool = _option("Ponder", False, "the GUI may let the engine think on the opponent's time")

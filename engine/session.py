@@ -22,6 +22,7 @@ from engine.search.limits import Limits
 from engine.search.report import Line, Report
 from engine.search.static_choice import continued, static_line
 from engine.search.task import SearchTask
+from engine.search.time.keeper import TimeKeeper
 from engine.search.tree import SearchTree
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ class Session:
         self._priority: Priority = priority
         self._link: EvaluatorLink | None = None
         self._tree = SearchTree()
+        self._keeper = TimeKeeper()
         self._random = Random()
         self._last: tuple[str, list[str], Line] | None = None
         self.game = Game()
@@ -111,6 +113,7 @@ class Session:
         self.game = Game(None, self._options.chess960)
         self._last = None
         self._tree.new_game()
+        self._keeper.new_game()
 
     def clear(self) -> None:
         """Forget the tree and every cached evaluation."""
@@ -179,7 +182,7 @@ class Session:
             return Report(best_move=None, ponder=None)
         known = self._link.client if self._link is not None else None
         task = SearchTask(
-            self.game, legal_moves, limits, self._options, started, self._random, self._expected()
+            self.game, legal_moves, limits, self._options, started, self._random, self._expected(), self._keeper
         )
         if self._in_process:
             tree, pipeline, sizes = self._in_process_parts()

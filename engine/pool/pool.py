@@ -32,6 +32,7 @@ from engine.search.batching import Device
 from engine.search.limits import Limits
 from engine.search.report import Report
 from engine.search.task import SearchTask
+from engine.search.time.keeper import TimeKeeper
 from engine.search.tree import SearchTree
 from protocol.host.wakeup import Wakeup
 
@@ -257,11 +258,13 @@ class PoolPlayer:
         self._pool = pool
         self._evaluator = evaluator
         self._tree = SearchTree()
+        self._keeper = TimeKeeper()
         self._running: PooledSearch | None = None
 
     def new_game(self) -> None:
         """Forget the tree. Nothing may be under way."""
         self._tree.new_game()
+        self._keeper.new_game()
 
     def search(
         self,
@@ -287,7 +290,7 @@ class PoolPlayer:
             over.set_result(Report(best_move=None, ponder=None))
             return over
         started = perf_counter() if clock_started is None else clock_started
-        task = SearchTask(game, legal_moves, limits, self.options, started, self.random)
+        task = SearchTask(game, legal_moves, limits, self.options, started, self.random, self._keeper)
         running = self._running = PooledSearch(self._evaluator, self._tree, task, prepare, inspect)
         # Whoever waits for the future in an event loop may be cancelled; the search ends by `stop` alone.
         running.future.set_running_or_notify_cancel()

@@ -70,7 +70,7 @@ class Search:
         try:
             while self.advance():
                 if self._pipeline.in_flight:
-                    self._pipeline.poll(self._patience_ms())
+                    self._wait()
                 elif self.idle:
                     self._control.wait(POLL_MS / 1000)
         except (PipelineError, NoEvaluatorError) as error:
@@ -89,7 +89,7 @@ class Search:
         now = perf_counter()
         info = self._tree.root_info()
         if not self._control.stopped:
-            self._watch.set_deadlines()
+            self._watch.set_deadlines(info)
             self._tell(now, info)
         if self._watch.is_over(now, info, self._pipeline.in_flight):
             return False
@@ -134,7 +134,9 @@ class Search:
         report = self.report()
         if report.full:
             self._note_full()
-        return self._with_chosen_move(report)
+        report = self._with_chosen_move(report)
+        self._watch.finished(perf_counter(), self._tree.root_info())
+        return report
 
     def _with_chosen_move(self, report: Report) -> Report:
         """The report with the move that is played, where that need not be the best one."""
@@ -226,6 +228,13 @@ class Search:
         if hard is None:
             return UNLIMITED_VISITS
         return self._sizes.fitting((hard - now) * 1000 / (self._pipeline.in_flight + 1))
+
+    def _wait(self) -> None:
+        """Wait for an evaluation, and note by how much the wait was longer than it should have been."""
+        patience = self._patience_ms()
+        began = perf_counter()
+        if not self._pipeline.poll(patience):
+            self._task.keeper.lateness.overslept(1000 * (perf_counter() - began) - patience)
 
     def _patience_ms(self) -> float:
         """How long the next evaluation may be waited for before the limits must be looked at again."""

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from engine._core import RootInfo, Tree
-from engine.search.clock import allocate
+from collections.abc import Sequence
+from math import log
+
+from engine._core import ChildInfo, Proof, RootInfo, Tree
 from engine.search.control import SearchControl
+from engine.search.pace import Pace
 from engine.search.report import Line
 from engine.search.task import SearchTask
+from engine.search.time.budget import Spent
 
 CHECK_SECONDS = 0.01
 """Time between two looks at the root's moves, which cost more than the counts."""
@@ -17,6 +21,10 @@ little time."""
 
 STOP_GRACE_SECONDS = 0.1
 """How long a search that is stopped before anything has come back waits for its first evaluation."""
+
+TOLERANCE_SECONDS, TOLERANCE_SHARE = 0.2, 0.1
+"""Smart pruning leaves a search so much time, or this share of its budget if that is less: what little it
+would save is worth less than what it may find. lc0 always leaves it 0.2 s."""
 
 UNLIMITED_VISITS = 1 << 40
 
@@ -34,8 +42,11 @@ class LimitWatch:
         self._tree = tree
         self._task = task
         self._control = control
+        self._pace = Pace(task.keeper.playouts_per_second)
+        self._gain = _Gain(task.options.minimum_kld_gain_per_node, task.options.kld_gain_average_interval)
         self._only_move = len(task.root_moves) == 1
         self._first: float | None = None  # When the search ends without a single evaluation.
+        self._in_time = True  # Something was evaluated before the hard limit.
         self._deadlines_set = False
         self._next_check = 0.0
         self._next_check_visits = 0
@@ -51,11 +62,15 @@ class LimitWatch:
         info: of its root. in_flight: batches of it that are not back yet.
         """
         control, limits = self._control, self._task.limits
+        self._pace.look(now, info.playouts)
         if control.stopped:
             return info.visits > 0 or not self._may_wait_for_first(now, in_flight)
+        if limits.until_ponderhit:
+            return not control.pondering
         if limits.infinite or control.pondering:
             return False
         if info.visits == 0:
+            self._in_time = self.hard is None or now < self.hard
             return self._first is not None and now >= self._first
         if self.hard is not None and now >= self.hard:
             return True
@@ -71,11 +86,7 @@ class LimitWatch:
             return False
         self._next_check = now + CHECK_SECONDS
         self._next_check_visits = info.visits + info.visits // CHECK_VISITS_SHARE + 1
-        if info.proof is not None:
-            return True
-        if limits.mate is not None and self._mate_found(limits.mate):
-            return True
-        return self._time_is_used_up(now, info)
+        return self._is_decided(now, info)
 
     def visits_left(self, info: RootInfo, in_flight: int) -> int:
         """Visits that the search may still make, those of the `in_flight` positions not among them."""
@@ -84,34 +95,47 @@ class LimitWatch:
             return UNLIMITED_VISITS
         return limits.nodes - self._nodes(info) - in_flight
 
-    def set_deadlines(self) -> None:
+    def set_deadlines(self, info: RootInfo) -> None:
         """Fix the times to stop at, once the clock runs: at the start, or with `ponderhit`. Does nothing
         before and after that."""
         if self._deadlines_set or self._control.pondering:
             return
         self._deadlines_set = True
         task, limits, options = self._task, self._task.limits, self._task.options
-        start = task.started if self._control.clock_started is None else self._control.clock_started
         if limits.movetime_ms is not None:
-            reserve = min(options.move_overhead_ms / 2, limits.movetime_ms * 0.05)
-            self.soft = self.hard = start + (limits.movetime_ms - reserve) / 1000
+            late = task.keeper.lateness.reserve_ms(options.move_overhead_ms) - options.move_overhead_ms
+            reserve = min(options.move_overhead_ms / 2 + late, limits.movetime_ms * 0.05)
+            self.soft = self.hard = self._started + (limits.movetime_ms - reserve) / 1000
             # One evaluation is worth more than being punctual to the millisecond.
-            self._first = start + (limits.movetime_ms + options.move_overhead_ms) / 1000
+            self._first = self._started + (limits.movetime_ms + options.move_overhead_ms) / 1000
         clock = limits.clock.of(task.game.turn) if limits.clock is not None else None
         if clock is not None and limits.clock is not None:
             remaining_ms, increment_ms = clock
-            budget = allocate(
-                remaining_ms,
-                increment_ms,
-                limits.clock.moves_to_go,
-                overhead_ms=options.move_overhead_ms,
-                slowmover=options.slowmover,
-                fullmove=task.fullmove,
+            budget = task.keeper.budget(
+                options,
+                remaining_ms=remaining_ms,
+                increment_ms=increment_ms,
+                moves_to_go=limits.clock.moves_to_go,
+                ply=task.game.ply,
+                kept_visits=info.visits - info.playouts,
             )
-            self.soft = min(self.soft or 1e18, start + budget.soft_ms / 1000)
-            self.hard = min(self.hard or 1e18, start + budget.hard_ms / 1000)
-            # A move without any evaluation is as good as lost: for the first one, risk more of the clock.
-            self._first = max(self.hard, start + remaining_ms * 0.3 / 1000)
+            self.soft = min(self.soft or 1e18, self._started + budget.soft_ms / 1000)
+            self.hard = min(self.hard or 1e18, self._started + budget.hard_ms / 1000)
+            self._first = self._started + task.keeper.first_evaluation_ms / 1000
+
+    def finished(self, now: float, info: RootInfo) -> None:
+        """The search has ended at `now`: tell the player's clock what became of its time."""
+        spent = Spent(
+            1000 * (now - self._started), 1000 * self._pace.seconds, info.visits, self._pace.playouts
+        )
+        deadline = self.hard if self._in_time else self._first
+        self._task.keeper.finished(spent, 1000 * (now - deadline) if deadline is not None else 0.0)
+
+    @property
+    def _started(self) -> float:
+        """When the clock began to run, in perf_counter seconds."""
+        hit = self._control.clock_started
+        return self._task.started if hit is None else hit
 
     def _may_wait_for_first(self, now: float, in_flight: int) -> bool:
         """Whether a stopped search without any evaluation should still wait for one."""
@@ -119,36 +143,104 @@ class LimitWatch:
             self._first, self._deadlines_set = now + STOP_GRACE_SECONDS, True
         return in_flight > 0 and now < self._first
 
-    def _mate_found(self, moves: int) -> bool:
-        lines = self._tree.lines(1)
-        mate = Line.of(lines[0]).mate if lines else None
-        return mate is not None and 0 < mate <= moves
+    # -- what the root's moves tell ----------------------------------------------------------------------
 
-    def _time_is_used_up(self, now: float, info: RootInfo) -> bool:
-        """Past the soft limit with a settled choice, or the second move cannot catch up any more."""
-        options = self._task.options
-        past_soft = self.soft is not None and now >= self.soft
-        factor = options.smart_pruning_factor
-        if not past_soft and (factor == 0 or options.multipv > 1):
-            return False
+    def _is_decided(self, now: float, info: RootInfo) -> bool:
+        """Whether a limited search need not go on: by proof, for want of memory, or since nothing more can
+        change the choice in the time that is left."""
+        limits = self._task.limits
+        if info.full or (info.proof is not None and self._is_final(info.proof)):
+            return True
+        if limits.mate is not None:
+            line = next(iter(self._tree.lines(1)), None)
+            mate = Line.of(line).mate if line is not None else None
+            if mate is not None and 0 < mate <= limits.mate:
+                return True
         children = self._tree.children()
-        if len(children) < 2:
-            return past_soft
+        if limits.clock is not None and _moves_that_may_hold(children) == 1:
+            return True
+        if limits.mate is None and self._gain.is_too_small(info.visits, children):
+            return True
+        return self._time_is_used_up(now, info, children)
+
+    def _is_final(self, proof: Proof) -> bool:
+        """Whether a proof answers what was asked: with a limit of moves to a mate, a longer one does not."""
+        mate = self._task.limits.mate
+        return mate is None or proof.value <= 0 or (proof.plies + 1) // 2 <= mate or self._all_proven()
+
+    def _all_proven(self) -> bool:
+        return all(child.proof is not None for child in self._tree.children())
+
+    def _time_is_used_up(self, now: float, info: RootInfo, children: Sequence[ChildInfo]) -> bool:
+        """Past the soft limit with a settled choice, or the second move cannot catch up any more."""
+        if self.soft is not None and now >= self.soft:
+            return len(children) < 2 or _is_settled(children)
+        options = self._task.options
+        factor = options.smart_pruning_factor
+        if factor == 0 or options.multipv > 1 or len(children) < 2 or self._task.limits.mate is not None:
+            return False
+        left = self._visits_to_come(now, info)
+        if left is None:
+            return False
         first, second = sorted((child.visits for child in children), reverse=True)[:2]
-        if past_soft:
-            most_visited = max(children, key=lambda child: child.visits)
-            rivals = [child for child in children if child.visits * 4 >= most_visited.visits]
-            return max(rivals, key=lambda child: child.evaluation.q).move == most_visited.move
-        left = UNLIMITED_VISITS
+        return first - second > left / factor
+
+    def _visits_to_come(self, now: float, info: RootInfo) -> float | None:
+        """Visits that the limits leave; None while that cannot be said, or too early to ask."""
+        left: float = UNLIMITED_VISITS
         if self._task.limits.nodes is not None:
             left = self._task.limits.nodes - self._nodes(info)
         if self.soft is not None:
-            elapsed = now - self._task.started
-            if info.playouts < 32 or elapsed < 0.02:
-                return False
-            left = min(left, int(info.playouts / elapsed * (self.soft - now)))
-        return first - second > left / factor
+            tolerance = min(TOLERANCE_SECONDS, TOLERANCE_SHARE * (self.soft - self._started))
+            per_second = self._pace.per_second(now)
+            if per_second is None or now - self._started < tolerance:
+                return None
+            left = min(left, per_second * (self.soft - now))
+        return left
 
     def _nodes(self, info: RootInfo) -> int:
         """What a limit of nodes counts."""
         return info.playouts if self._task.options.nodes_as_playouts else info.visits
+
+
+def _is_settled(children: Sequence[ChildInfo]) -> bool:
+    """Whether the most visited move also has the best value, of those with a quarter of its visits."""
+    most_visited = max(children, key=lambda child: child.visits)
+    rivals = [child for child in children if child.visits * 4 >= most_visited.visits]
+    return max(rivals, key=lambda child: child.evaluation.q).move == most_visited.move
+
+
+def _moves_that_may_hold(children: Sequence[ChildInfo]) -> int:
+    """Root moves that are not proven to lose."""
+    return sum(child.proof is None or child.proof.value >= 0 for child in children)
+
+
+class _Gain:
+    """How much the root's visits still change: lc0's MinimumKLDGainPerNode and KLDGainAverageInterval.
+
+    The gain is the Kullback-Leibler divergence of the distribution of visits from what it was at least
+    `interval` visits before, over the visits since then.
+    """
+
+    def __init__(self, minimum: float, interval: int) -> None:
+        self._minimum = minimum
+        self._interval = interval
+        self._before: dict[str, int] = {}
+        self._visits_before = 0
+
+    def is_too_small(self, visits: int, children: Sequence[ChildInfo]) -> bool:
+        """Whether the last interval has gained less than the minimum per visit. visits: of the root."""
+        if self._minimum <= 0 or visits - self._visits_before < self._interval:
+            return False
+        counts = {child.move: child.visits for child in children}
+        before, self._before = self._before, counts
+        new, self._visits_before = visits - self._visits_before, visits
+        return bool(before) and kld_gain(before, counts) / new < self._minimum
+
+
+def kld_gain(before: dict[str, int], after: dict[str, int]) -> float:
+    """The Kullback-Leibler divergence of the visits of moves before from those after; moves that have none at
+    either time are left out."""
+    old, new = sum(before.values()), sum(after.values())
+    shares = [(visits / old, after.get(move, 0) / new) for move, visits in before.items()]
+    return sum(was * log(was / now) for was, now in shares if was and now)

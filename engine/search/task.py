@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 
 from engine._core import Game
 from engine.options import Options
 from engine.search.limits import Limits
 from engine.search.report import Line
+from engine.search.time.keeper import TimeKeeper
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +19,7 @@ class SearchTask:
 
     game: not changed while the search runs. legal_moves: of its current position, in UCI notation, at least
     one. started: when the clock began to run, in perf_counter seconds. random: for noise, and for the move
-    when the options set a temperature.
+    when the options set a temperature. keeper: of the player's clock.
     """
 
     game: Game
@@ -28,6 +29,7 @@ class SearchTask:
     started: float
     random: Random
     expected: Line | None = None
+    keeper: TimeKeeper = field(default_factory=TimeKeeper)
 
     @property
     def search_moves(self) -> list[str]:

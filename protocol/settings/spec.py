@@ -9,7 +9,7 @@ The default's type is the setting's. It is imported before `uciok`: nothing heav
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from sys import float_info
 from typing import Any, ClassVar, Self
@@ -33,7 +33,8 @@ class Setting:
     name: in Python, in TOML and (with dashes) on the command line. title: what messages and UCI call it.
     low and high bound a number, inclusive, and the length of each text in a list. choices: all that a text
     may be. zero: a word that stands for 0. section: its table in a TOML file. metavar: what the help of the
-    command line calls its value. An advanced setting is left out of the short help.
+    command line calls its value. An advanced setting is left out of the short help. reader: raises
+    SettingsError for a text that it cannot read; what it returns is for others.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Setting:
     zero: str
     metavar: str
     advanced: bool
+    reader: Callable[[str], object] | None
 
     @property
     def flag(self) -> str:
@@ -87,6 +89,11 @@ class Setting:
         taken = self._taken(value)
         if taken is None:
             raise SettingsError(f"{self.title} is {self._wanted(value)}, not {shown(value)}")
+        if self.reader is not None and isinstance(taken, str):
+            try:
+                self.reader(taken)
+            except SettingsError as error:
+                raise SettingsError(f"{self.title}: {error}") from None
         return taken
 
     def _taken(self, value: object) -> Value | None:
@@ -141,9 +148,10 @@ def setting(
     zero: str = "",
     metavar: str = "",
     advanced: bool = False,
+    reader: Callable[[str], object] | None = None,
 ) -> Any:
     """A dataclass field that is a setting, see Setting. section: begins one, which later fields belong to."""
-    declared = (title, default, help, section, low, high, choices, zero, metavar, advanced)
+    declared = (title, default, help, section, low, high, choices, zero, metavar, advanced, reader)
     return field(default=default, metadata={"setting": declared})
 
 

@@ -28,6 +28,8 @@ def other_value(spec: Setting) -> Value:
         return not spec.default
     if isinstance(spec.default, int | float):
         return type(spec.default)(spec.low + 1 if spec.default == spec.low else spec.low)
+    if spec.reader is not None:
+        return "legacy(slowmover=1.1, steepness=6)"
     return spec.choices[-1] if spec.choices else "some text with spaces"
 
 

@@ -12,6 +12,7 @@ from engine.search.control import SearchControl
 from engine.search.limits import Clock, Limits
 from engine.search.stopping import UNLIMITED_VISITS, LimitWatch
 from engine.search.task import SearchTask
+from engine.search.time.keeper import TimeKeeper
 from tests.engine.core.tree.search_helpers import new_tree, search
 
 STARTED = 1000.0
@@ -38,7 +39,7 @@ def watched(
 def ends(watch: LimitWatch, tree: Tree, seconds: float, in_flight: int = 0, stopped: bool = False) -> bool:
     """Whether the search ends so many seconds after its start."""
     if not stopped:
-        watch.set_deadlines()
+        watch.set_deadlines(tree.root_info())
     return watch.is_over(STARTED + seconds, tree.root_info(), in_flight)
 
 
@@ -87,10 +88,16 @@ def test_the_soft_limit_waits_until_the_most_visited_move_is_the_best_one() -> N
     assert ended == {True, False}
 
 
-def test_without_an_evaluation_a_third_of_the_clock_is_risked() -> None:
+def test_without_an_evaluation_a_third_of_what_exceeds_half_the_reserve_is_risked() -> None:
     watch, tree = watched(Limits(clock=Clock(10_000, 10_000)), visits=0)
-    assert not ends(watch, tree, 2.99)
-    assert ends(watch, tree, 3.0)
+    assert not ends(watch, tree, 2.98)
+    assert ends(watch, tree, 2.99)
+
+
+def test_on_a_low_clock_the_first_evaluation_is_not_waited_for_at_the_cost_of_the_reserve() -> None:
+    watch, tree = watched(Limits(clock=Clock(60, 60)), visits=0)
+    assert not ends(watch, tree, 0.005)
+    assert ends(watch, tree, 0.007)
 
 
 def test_a_stopped_search_without_an_evaluation_waits_a_little_for_one_under_way() -> None:
@@ -135,19 +142,22 @@ def test_pondering_has_no_limit_of_nodes() -> None:
     assert watch.visits_left(tree.root_info(), 0) == UNLIMITED_VISITS
 
 
-def spend(tree: Tree, game: Game, clocks: dict[str, float], batch_seconds: float) -> tuple[str, float]:
+def spend(
+    tree: Tree, game: Game, clocks: dict[str, float], batch_seconds: float, keeper: TimeKeeper
+) -> tuple[str, float]:
     """Search for the side to move, with batches of eight that take so long; the move and the seconds."""
     tree.set_position(game)
     clock = Clock(int(1000 * clocks["white"]), int(1000 * clocks["black"]), INCREMENT_MS, INCREMENT_MS)
-    task = SearchTask(game, game.legal_moves(), Limits(clock=clock), Options(), STARTED, Random(1))
+    task = SearchTask(game, game.legal_moves(), Limits(clock=clock), Options(), STARTED, Random(1), keeper)
     watch = LimitWatch(tree, task, SearchControl())
-    watch.set_deadlines()
+    watch.set_deadlines(tree.root_info())
     batch = Batch(8)
     now = STARTED
     while not watch.is_over(now, tree.root_info(), 0):
         tree.collect(batch, 8)
         tree.apply_random(batch)
         now += batch_seconds
+    watch.finished(now, tree.root_info())
     return tree.lines(1)[0].moves[0], now - STARTED
 
 
@@ -158,10 +168,11 @@ def test_a_game_of_one_second_and_ten_milliseconds_a_move_is_not_lost_on_time(
     """lag_seconds: what each move costs besides, which the engine does not see."""
     game = Game()
     trees = {"white": new_tree(), "black": new_tree()}
+    keepers = {"white": TimeKeeper(), "black": TimeKeeper()}
     clocks = {"white": 1.0, "black": 1.0}
     while game.result()[0] == "undecided" and game.ply < 160:
         side = game.turn
-        move, seconds = spend(trees[side], game, clocks, batch_seconds)
+        move, seconds = spend(trees[side], game, clocks, batch_seconds, keepers[side])
         clocks[side] -= seconds + lag_seconds
         assert clocks[side] > 0, f"lost on time at ply {game.ply}"
         clocks[side] += INCREMENT_MS / 1000

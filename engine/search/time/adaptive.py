@@ -1,0 +1,102 @@
+"""The default time manager: the same number of visits for every move that the game is likely to have.
+
+What counts is the size of the tree that a move is chosen from, and a part of it is kept from the search
+before. For the largest sum of log(visits) all moves should have trees of the same size, so a move gets less
+time the more was kept, and the first move of a game, for which there is nothing, gets more.
+
+Searches end early (smart pruning) or go on beyond their budget (an unsettled choice). What they used of their
+budgets lately tells how much larger than the plan a budget may be: saved time is spent again by all moves to
+come, not left over at the end of the game.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.search.time.budget import Situation, Spent, TimeBudget
+from engine.search.time.game_length import expected_moves
+from engine.settings.time_managers import AdaptiveParameters
+
+FIRST_REUSE, MOST_REUSE = 0.5, 0.75
+"""Share of a tree's visits that the next search finds: taken for this at first, and never for more."""
+
+FIRST_USE, LEAST_USE, MOST_USE = 0.8, 0.5, 1.25
+"""Share of a budget that is used: taken for this at first, and never for less or more."""
+
+MEMORY = 8.0
+"""Moves over which both shares are averaged."""
+
+LEAST_MOVES = 15.0
+"""Moves that a game is taken to have left at least: a long one without increment must not run dry."""
+
+LEAST_TIME = 0.4
+"""Least that a move gets however much of the tree is kept, in mean moves."""
+
+TELLING_VISITS = 50
+"""A search with fewer visits says nothing about speed and reuse."""
+
+
+@dataclass(slots=True)
+class _Search:
+    """The search before: visits of its root in the end, and playouts per millisecond (0: unknown)."""
+
+    visits: int = 0
+    per_ms: float = 0.0
+
+
+class AdaptiveManager:
+    """See the module."""
+
+    def __init__(self, parameters: AdaptiveParameters | None = None) -> None:
+        self._parameters = parameters or AdaptiveParameters()
+        self._reuse = FIRST_REUSE
+        self._use = FIRST_USE
+        self._last = _Search()
+
+    def budget(self, situation: Situation) -> TimeBudget:
+        usable = situation.usable_ms
+        if usable <= 0:
+            return TimeBudget(0.0, 0.0)
+        parameters, moves_to_go = self._parameters, situation.moves_to_go
+        moves = expected_moves(situation.ply / 2, moves_to_go, parameters.midpoint, parameters.steepness)
+        if not moves_to_go:
+            moves = max(moves, LEAST_MOVES)
+        mean = max(0.0, usable + self._gain_per_move(situation) * (moves - 1)) / moves
+        soft = self._effort(situation, mean) / self._use
+        soft = min(soft, usable * _largest_share(moves_to_go))
+        hard = min(soft * parameters.extension, usable * min(0.8, 2 * _largest_share(moves_to_go)))
+        return TimeBudget(soft, max(soft, hard))
+
+    def done(self, budget: TimeBudget, spent: Spent) -> None:
+        if budget.soft_ms > 0:
+            self._use += (min(3.0, spent.time_ms / budget.soft_ms) - self._use) / MEMORY
+            self._use = min(MOST_USE, max(LEAST_USE, self._use))
+        self._last.visits = spent.visits
+        if spent.playouts >= TELLING_VISITS and spent.searched_ms > 0:
+            self._last.per_ms = spent.playouts / spent.searched_ms
+
+    def _effort(self, situation: Situation, mean_ms: float) -> float:
+        """Milliseconds that the move should use, when the mean move to come has mean_ms."""
+        last = self._last
+        if last.per_ms <= 0 or situation.kept_visits == 0:
+            return mean_ms * min(self._parameters.first_move, 1 / (1 - self._reuse))
+        if last.visits >= TELLING_VISITS:
+            self._reuse += (min(MOST_REUSE, situation.kept_visits / last.visits) - self._reuse) / MEMORY
+        kept_ms = situation.kept_visits / last.per_ms
+        return max(LEAST_TIME * mean_ms, mean_ms / (1 - self._reuse) - kept_ms)
+
+    @staticmethod
+    def _gain_per_move(situation: Situation) -> float:
+        """What the clock gains with each move to come, in milliseconds. Close to the reserve the increment is
+        saved, too: unseen delays may be as long as it is."""
+        reserve = situation.reserve_ms
+        saved = min(1.0, situation.usable_ms / (2 * reserve)) if reserve > 0 else 1.0
+        return max(0.0, situation.increment_ms * saved - situation.delay_ms)
+
+
+def _largest_share(moves_to_go: int | None) -> float:
+    """Share of the clock that a budget may have. The last move before a control may use nearly all; the
+    increment arrives only after the move."""
+    if moves_to_go is None or moves_to_go < 1:
+        return 0.2
+    return 0.8 if moves_to_go == 1 else min(0.8, max(0.2, 1.5 / moves_to_go))

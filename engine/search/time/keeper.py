@@ -1,0 +1,116 @@
+"""One player's clock through a game: its time manager, and the delays that were measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.options import Options
+from engine.search.time.budget import Situation, Spent, TimeBudget, TimeManager
+from engine.search.time.lateness import Lateness
+from engine.search.time.managers import new_manager
+
+MOST = 0.8
+"""Share of the usable clock that a move gets at most, whatever its manager and Slowmover say."""
+
+FIRST_EVALUATION, FIRST_EVALUATION_LEAST = 0.3, 0.1
+"""Share of the clock, half of the reserve left out, that the first evaluation may be waited for, and the
+least share of all of it. A move without one is as good as lost; on a low clock so is waiting."""
+
+MOVES_TO_PAY_FOR = 40
+"""Moves whose delays are kept back beforehand, unless a time control comes."""
+
+
+@dataclass(slots=True)
+class _Move:
+    """The last move: its clock, what was granted, and how long it took (None while it is searched)."""
+
+    situation: Situation
+    budget: TimeBudget
+    spent_ms: float | None = None
+
+
+class TimeKeeper:
+    """Asks the time manager, watches what becomes of its budgets, and keeps what is measured on the way.
+
+    playouts_per_second: of the last search, 0 before the first. Used by one thread at a time.
+    """
+
+    def __init__(self) -> None:
+        self.lateness = Lateness()
+        self.playouts_per_second = 0.0
+        self._manager: TimeManager | None = None
+        self._manager_text = ""
+        self._last: _Move | None = None
+
+    def new_game(self) -> None:
+        """Begin anew with the next budget. What was measured of the machine stays true."""
+        self._manager = self._last = None
+
+    def budget(
+        self,
+        options: Options,
+        *,
+        remaining_ms: float,
+        increment_ms: float = 0.0,
+        moves_to_go: int | None = None,
+        ply: int = 0,
+        kept_visits: int = 0,
+    ) -> TimeBudget:
+        """How long to think about the next move. The arguments are those of Situation."""
+        last = self._last
+        if last is not None and ply <= last.situation.ply:
+            self.new_game()
+        elif last is not None:
+            self._compare_clocks(last, remaining_ms, moves_to_go, ply)
+        if self._manager is None or self._manager_text != options.time_manager:
+            self._manager, self._manager_text = new_manager(options.time_manager), options.time_manager
+        situation = Situation(
+            remaining_ms,
+            increment_ms,
+            moves_to_go if moves_to_go and moves_to_go > 0 else None,
+            ply,
+            self.lateness.reserve_ms(options.move_overhead_ms) + self._unpaid_ms(increment_ms, moves_to_go),
+            self.lateness.delay_ms,
+            kept_visits,
+        )
+        wanted = self._manager.budget(situation)
+        most = MOST * situation.usable_ms
+        soft = max(0.0, min(wanted.soft_ms * options.slowmover, most))
+        granted = TimeBudget(soft, max(soft, min(wanted.hard_ms * max(1.0, options.slowmover), most)))
+        self._last = _Move(situation, granted)
+        return granted
+
+    @property
+    def first_evaluation_ms(self) -> float:
+        """How long the search that has the last budget may wait for its first evaluation."""
+        assert self._last is not None
+        situation, budget = self._last.situation, self._last.budget
+        share = FIRST_EVALUATION * (situation.remaining_ms - situation.reserve_ms / 2)
+        return max(budget.hard_ms, share, FIRST_EVALUATION_LEAST * situation.remaining_ms)
+
+    def finished(self, spent: Spent, late_ms: float) -> None:
+        """A search has ended, with a budget or without one. late_ms: how long after it should have; 0 or less
+        if it ended in time."""
+        self.lateness.overslept(late_ms)
+        if spent.searched_ms > 0 and spent.playouts > 0:
+            self.playouts_per_second = 1000 * spent.playouts / spent.searched_ms
+        last = self._last
+        if last is None or last.spent_ms is not None:
+            return
+        last.spent_ms = spent.time_ms
+        if self._manager is not None:
+            self._manager.done(last.budget, spent)
+
+    def _unpaid_ms(self, increment_ms: float, moves_to_go: int | None) -> float:
+        """What the moves to come will cost by delays that their increments do not pay for."""
+        moves = moves_to_go - 1 if moves_to_go and moves_to_go > 0 else MOVES_TO_PAY_FOR
+        return max(0.0, self.lateness.delay_ms - increment_ms) * moves
+
+    def _compare_clocks(self, last: _Move, remaining_ms: float, moves_to_go: int | None, ply: int) -> None:
+        """Learn from what the clock has lost since the last move, where the two can be compared."""
+        before = last.situation
+        control_passed = before.moves_to_go is not None and before.moves_to_go - 1 != moves_to_go
+        if last.spent_ms is None or ply != before.ply + 2 or control_passed:
+            return
+        expected = before.remaining_ms - last.spent_ms + before.increment_ms
+        self.lateness.moved(expected - remaining_ms)
