@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from math import log
 from random import Random
 
 import pytest
@@ -10,13 +12,18 @@ from engine._core import Batch, Game, Tree
 from engine.options import Options
 from engine.search.control import SearchControl
 from engine.search.limits import Clock, Limits
-from engine.search.stopping import UNLIMITED_VISITS, LimitWatch
+from engine.search.stopping import UNLIMITED_VISITS, LimitWatch, kld_gain
 from engine.search.task import SearchTask
 from engine.search.time.keeper import TimeKeeper
-from tests.engine.core.tree.search_helpers import new_tree, search
+from tests.engine.core.tree.search_helpers import new_tree, proof_of, search
 
 STARTED = 1000.0
 INCREMENT_MS = 10
+MATE_IN_TWO = "6k1/8/6K1/8/8/8/8/5R2 w - - 0 1"
+MATED_IN_TWO = "k7/8/1K6/8/8/8/8/3R4 b - - 0 1"
+DRAWN = "k7/1R6/8/8/8/8/8/7K b - - 0 1"
+ONE_DEFENCE = "7k/8/4K3/8/8/8/8/5R1R b - - 0 1"
+ONE_GOOD_MOVE = "k7/8/8/8/8/2q5/1P6/K7 w - - 0 1"
 FORCED = "7k/8/8/8/8/8/1r6/K7 w - - 0 1"
 
 
@@ -26,13 +33,15 @@ def watched(
     visits: int = 100,
     control: SearchControl | None = None,
     fen: str | None = None,
+    keeper: TimeKeeper | None = None,
+    **changed: object,
 ) -> tuple[LimitWatch, Tree]:
-    """The watch of a search that has made so many visits."""
+    """The watch of a search that has made so many visits. changed: options."""
     game = Game(fen)
     tree = new_tree(game)
     search(tree, visits)
-    options = Options(move_overhead_ms=100, smart_pruning_factor=0.0)
-    task = SearchTask(game, game.legal_moves(), limits, options, STARTED, Random(1))
+    options = Options(move_overhead_ms=100, smart_pruning_factor=0.0).changed(**changed)
+    task = SearchTask(game, game.legal_moves(), limits, options, STARTED, Random(1), keeper or TimeKeeper())
     return LimitWatch(tree, task, control or SearchControl(pondering=limits.ponder)), tree
 
 
@@ -115,6 +124,102 @@ def test_a_single_legal_move_is_played_at_once_under_a_clock_alone() -> None:
     clock = Limits(clock=Clock(10**6, 10**6))
     assert ends(*watched(clock, fen=FORCED, visits=1), 0)
     assert not ends(*watched(clock, visits=1), 0)
+
+
+def test_the_only_move_that_is_not_proven_to_lose_is_played_at_once_under_a_clock_alone() -> None:
+    clock = Limits(clock=Clock(10**6, 10**6))
+    assert not ends(*watched(clock, fen=ONE_DEFENCE, visits=100), 0.001), "both moves may hold"
+    watch, tree = watched(clock, fen=ONE_DEFENCE, visits=1000)
+    assert [child.move for child in tree.children() if child.proof is None] == ["h8g7"]
+    assert tree.root_info().proof is None
+    assert ends(watch, tree, 0.001)
+    assert not ends(*watched(Limits(nodes=10**6), fen=ONE_DEFENCE, visits=1000), 0.001)
+
+
+@pytest.mark.parametrize(("moves", "over"), [(1, False), (2, True), (3, True)])
+def test_a_limit_of_moves_to_a_mate_is_met_by_a_mate_as_short_as_that(moves: int, over: bool) -> None:
+    watch, tree = watched(Limits(mate=moves), fen=MATE_IN_TWO)
+    assert proof_of(tree.root_info()).plies == 3
+    assert ends(watch, tree, 1) == over
+    assert ends(*watched(Limits(nodes=10**6), fen=MATE_IN_TWO), 1), "any proof ends another search"
+
+
+@pytest.mark.parametrize("fen", [MATED_IN_TWO, DRAWN])
+def test_a_search_for_a_mate_ends_when_there_is_none(fen: str) -> None:
+    watch, tree = watched(Limits(mate=5), fen=fen, visits=1000)
+    assert proof_of(tree.root_info()).value <= 0
+    assert ends(watch, tree, 1)
+
+
+def test_a_search_for_a_mate_is_not_cut_short_by_what_cannot_change_the_move() -> None:
+    watch, tree = watched(Limits(mate=9, movetime_ms=1000), visits=3000, smart_pruning_factor=10.0)
+    for tenths in range(1, 9):
+        assert not ends(watch, tree, tenths / 10)
+
+
+def pruned_at(visits_at: Callable[[float], float], **changed: object) -> float | None:
+    """When a search of ten seconds ends that has so many visits after so many seconds; one move gets seven of
+    ten. None: not before its time is over."""
+    watch, tree = watched(
+        Limits(movetime_ms=10_000), visits=1, fen=ONE_GOOD_MOVE, smart_pruning_factor=1.33, **changed
+    )
+    for tenths in range(1, 95):
+        search(tree, int(visits_at(tenths / 10)))
+        if ends(watch, tree, tenths / 10):
+            return tenths / 10
+    return None
+
+
+def test_smart_pruning_ends_a_search_that_no_other_move_can_win() -> None:
+    """A lead of 70 t is out of reach when 100 (10 - t) / 1.33 visits are to come: after five seconds."""
+    at = pruned_at(lambda seconds: 100 * seconds)
+    assert at is not None and 4 < at < 6.5
+    assert pruned_at(lambda seconds: 100 * seconds, multipv=2) is None
+
+
+def test_smart_pruning_does_not_count_the_time_without_an_evaluator() -> None:
+    """By the mean speed since its start the search would seem hopeless after a while."""
+    assert pruned_at(lambda seconds: 100 * min(seconds, 3.0)) is None
+    at = pruned_at(lambda seconds: 100 * (seconds if seconds < 1 else max(1.0, seconds - 5)))
+    assert at is not None and at > 7.5, "the five seconds in between do not make it slow"
+
+
+def test_smart_pruning_leaves_every_search_a_moment() -> None:
+    """A tenth of a second, of one."""
+    keeper = TimeKeeper()
+    keeper.playouts_per_second = 100.0
+    watch, tree = watched(
+        Limits(movetime_ms=1000), visits=200, fen=ONE_GOOD_MOVE, keeper=keeper, smart_pruning_factor=1.33
+    )
+    assert not ends(watch, tree, 0.05)
+    assert ends(watch, tree, 0.11)
+
+
+def test_the_gain_of_visits_is_the_divergence_of_their_distributions() -> None:
+    assert kld_gain({"a": 50, "b": 50}, {"a": 100, "b": 100}) == 0
+    by_hand = 0.5 * log(0.5 / 0.75) + 0.5 * log(0.5 / 0.25)
+    assert kld_gain({"a": 50, "b": 50, "c": 0}, {"a": 150, "b": 50, "c": 0}) == pytest.approx(by_hand)
+
+
+def test_a_search_ends_when_an_interval_has_gained_too_little() -> None:
+    def ends_after(minimum: float, interval: int, limits: Limits) -> int | None:
+        watch, tree = watched(
+            limits, visits=1, minimum_kld_gain_per_node=minimum, kld_gain_average_interval=interval
+        )
+        for step, visits in enumerate(range(100, 3000, 100)):
+            search(tree, visits)
+            if ends(watch, tree, 0.1 * step):
+                return visits
+        return None
+
+    nodes = Limits(nodes=10**6)
+    assert ends_after(0.0, 100, nodes) is None
+    assert ends_after(1.0, 100, nodes) == 200, "the first interval is compared with none"
+    assert ends_after(1.0, 500, nodes) == 1000
+    later = ends_after(1e-4, 100, nodes)
+    assert later is not None and later > 200
+    assert ends_after(1.0, 100, Limits(infinite=True)) is None
+    assert ends_after(1.0, 100, Limits(mate=3)) is None
 
 
 def test_a_limit_of_nodes_counts_what_the_option_says() -> None:
