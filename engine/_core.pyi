@@ -415,6 +415,10 @@ class Tree:
     def cancel(self, batch: Batch) -> None:
         """Take a batch back as if it had not been collected."""
 
+    def abandon(self, batch: Batch) -> None:
+        """Take the visits of a batch back, but keep its positions: `apply` then puts their evaluations into the
+        cache and does nothing else. Until then it is not under way."""
+
     def root_info(self) -> RootInfo: ...
     def lines(self, count: int) -> list[Line]:
         """The best moves' principal variations, best first. Those without visits come by their priors and are

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from engine._core import Game, Tree
 from engine.evaluation.errors import EvaluatorLateError
+from engine.evaluation.late import LateAnswers
 from engine.evaluation.link import EvaluatorLink
 from engine.evaluation.pipeline import InstantPipeline, Pipeline, RemotePipeline
 from engine.evaluation.process import EvaluatorSettings
@@ -57,6 +58,7 @@ class Session:
         self._link: EvaluatorLink | None = None
         self._tree = SearchTree()
         self._keeper = TimeKeeper()
+        self._late = LateAnswers()
         self._random = Random()
         self._last: tuple[str, list[str], Line] | None = None
         self.game = Game()
@@ -236,6 +238,7 @@ class Session:
             capacity=sizes.capacity,
             input_format=network.input_format,
             priority=self._priority,
+            late=self._late,
         )
         return tree, pipeline, sizes
 

@@ -242,6 +242,10 @@ One thread may collect, apply, cancel and set positions; any thread may ask for 
           "Apply what the evaluator's `random` backend would answer, without asking it.")
       .def("cancel", &Tree::cancel, "batch"_a, Release(),
            "Take a batch back as if it had not been collected.")
+      .def(
+          "abandon", &Tree::abandon, "batch"_a, Release(),
+          "Take the visits of a batch back, but keep its positions: `apply` then puts their evaluations into "
+          "the cache and does nothing else. Until then it is not under way.")
       .def("root_info", &Tree::root_info, Release())
       .def("lines", &Tree::lines, "count"_a, Release(),
            "The best moves' principal variations, best first. Those without visits come by their priors and "

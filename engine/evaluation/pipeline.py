@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Protocol
 from engine._core import Batch, Tree
 from engine.evaluation.encoding import position_batch
 from engine.evaluation.errors import PipelineError
+from engine.evaluation.late import LateAnswers, apply_evaluation
 from engine.evaluation.link import EvaluatorLink
 from engine.evaluation.requests import Requests, refusal
-from protocol.batch import EvaluationBatch
 
 if TYPE_CHECKING:
     from protocol.messages import Priority
@@ -51,7 +51,8 @@ class Pipeline(Protocol):
         ...
 
     def abandon(self) -> None:
-        """Take back the visits of everything in flight, at once."""
+        """Take back the visits of everything in flight, at once. What is evaluated nevertheless goes to the
+        tree's cache."""
         ...
 
 
@@ -113,7 +114,9 @@ class RemotePipeline(SpareBatches):
         capacity: int,
         input_format: int,
         priority: Priority = "play",
+        late: LateAnswers | None = None,
     ) -> None:
+        """late: what the searches before still await; nothing if None."""
         super().__init__(capacity)
         self.evaluations = 0
         self.batches = 0
@@ -122,6 +125,8 @@ class RemotePipeline(SpareBatches):
         self._input_format = input_format
         self._unsent: list[Batch] = []
         self._requests = Requests(link, priority, self._unsent.append)
+        self._late = late or LateAnswers()
+        self._take_late()
 
     @property
     def in_flight(self) -> int:
@@ -146,7 +151,8 @@ class RemotePipeline(SpareBatches):
         if answer is None:
             return False
         batch, completed = answer
-        if batch is None:  # An answer to what an earlier search abandoned, or to be sent again.
+        if batch is None:  # An answer to what was abandoned, or is to be sent again.
+            self._late.take(self._requests.client, completed)
             return False
         if completed.evaluation is None:
             self._tree.cancel(batch)
@@ -156,11 +162,23 @@ class RemotePipeline(SpareBatches):
         return True
 
     def abandon(self) -> None:
-        # The arrays may still be on their way out, so these batches are not filled again.
-        for batch in (*self._requests.sent, *self._unsent):
+        for batch in self._unsent:
             self._tree.cancel(batch)
-        self._requests.give_up()
         self._unsent.clear()
+        # The arrays may still be on their way out, so these batches are not filled again.
+        for batch in self._requests.sent:
+            self._tree.abandon(batch)
+        self._late.expect(self._requests.client, self._tree, self._requests.release())
+
+    def _take_late(self) -> None:
+        """Take what came since the last search, before this one asks for it again."""
+        client = self._requests.connect()
+        while self._late.awaited_from(client):
+            answer = self._requests.receive(0.0)
+            if answer is None:
+                break
+            self._late.take(client, answer[1])
+        self._late.hurry()
 
     def _send(self) -> bool:
         """Send what is unsent; False if there is no evaluator to send it to."""
@@ -175,15 +193,3 @@ class RemotePipeline(SpareBatches):
                 return False
             self._unsent.pop()
         return True
-
-
-def apply_evaluation(tree: Tree, batch: Batch, evaluation: EvaluationBatch) -> None:
-    """Take the evaluations of a batch into the tree it was collected from.
-
-    Raises PipelineError if they cannot be used; the batch is then cancelled.
-    """
-    try:
-        tree.apply(batch, evaluation.logits, evaluation.wdl, evaluation.moves_left)
-    except ValueError as error:
-        tree.cancel(batch)
-        raise PipelineError(f"the evaluator sent what cannot be used: {error}") from None

@@ -121,16 +121,10 @@ class Requests(Generic[R]):
         if client is not None:
             self._link.lost(client, reason)
 
-    def give_up(self) -> None:
-        """Ask the evaluator to drop all requests. Answers that come nevertheless have no request."""
-        client = self._client
-        for identity in self._sent:
-            if client is not None:
-                try:
-                    client.cancel(identity)
-                except EvaluatorLost:
-                    client = None
-        self._sent.clear()
+    def release(self) -> dict[int, R]:
+        """Give up all requests and return them by number. Their answers come with no request."""
+        released, self._sent = self._sent, {}
+        return released
 
     def _take_back(self) -> None:
         for request in self._sent.values():

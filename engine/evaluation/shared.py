@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from engine._core import Batch, Tree
 from engine.evaluation.encoding import position_batch
 from engine.evaluation.errors import NoEvaluatorError, PipelineError
+from engine.evaluation.late import apply_evaluation, cache_evaluation
 from engine.evaluation.link import EvaluatorLink, served_network
-from engine.evaluation.pipeline import SpareBatches, apply_evaluation
+from engine.evaluation.pipeline import SpareBatches
 from engine.evaluation.process import EvaluatorSettings, NetworkKey
 from engine.evaluation.requests import Requests, refusal
 from protocol.batch import EvaluationBatch, PositionBatch
@@ -69,6 +70,7 @@ class SharedPipeline(SpareBatches, Generic[S]):
         self._tree = tree
         self._evaluator = evaluator
         self._on_their_way: list[Batch] = []
+        self._abandoned: list[Batch] = []
 
     @property
     def in_flight(self) -> int:
@@ -90,7 +92,8 @@ class SharedPipeline(SpareBatches, Generic[S]):
     def abandon(self) -> None:
         # The arrays may still be on their way out, so these batches are not filled again.
         for batch in self._on_their_way:
-            self._tree.cancel(batch)
+            self._tree.abandon(batch)
+        self._abandoned += self._on_their_way
         self._on_their_way.clear()
 
     def waits_for(self, batch: Batch) -> bool:
@@ -98,7 +101,11 @@ class SharedPipeline(SpareBatches, Generic[S]):
         return batch in self._on_their_way
 
     def apply(self, batch: Batch, evaluation: EvaluationBatch) -> bool:
-        """Take the evaluations of a batch; False if it is not wanted any more."""
+        """Take the evaluations of a batch; False if the search does not wait for it any more. They then go
+        to the cache, for the next one."""
+        if batch in self._abandoned:
+            self._abandoned.remove(batch)
+            cache_evaluation(self._tree, batch, evaluation)
         if batch not in self._on_their_way:
             return False
         self._on_their_way.remove(batch)

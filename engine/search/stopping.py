@@ -146,10 +146,10 @@ class LimitWatch:
     # -- what the root's moves tell ----------------------------------------------------------------------
 
     def _is_decided(self, now: float, info: RootInfo) -> bool:
-        """Whether a limited search need not go on: by proof, for want of memory, or since nothing more can
-        change the choice in the time that is left."""
+        """Whether a limited search need not go on: by proof, or since nothing more can change the choice in
+        the time that is left."""
         limits = self._task.limits
-        if info.full or (info.proof is not None and self._is_final(info.proof)):
+        if info.proof is not None and self._is_final(info.proof):
             return True
         if limits.mate is not None:
             line = next(iter(self._tree.lines(1)), None)

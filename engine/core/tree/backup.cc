@@ -35,7 +35,10 @@ void Tree::apply(Batch& batch, std::span<const float> logits, std::span<const fl
     const Value value{wdl[3 * i] - wdl[3 * i + 2], wdl[3 * i + 1], moves_left[i]};
     priors_.resize(moves.size());
     softmax_priors(logits.subspan(batch.offsets_[i], moves.size()), params_.policy_temperature, priors_);
-    cache_.insert(leaf.cache_key, value, priors_);
+    if (!batch.late_ || batch.cache_generation_ == cache_generation_) {
+      cache_.insert(leaf.cache_key, value, priors_);
+    }
+    if (batch.late_) continue;
     if (i >= batch.wanted_) {
       take_back(path);
       continue;
@@ -52,10 +55,24 @@ void Tree::apply(Batch& batch, std::span<const float> logits, std::span<const fl
 void Tree::cancel(Batch& batch) {
   std::lock_guard lock(mutex_);
   if (batch.tree_ != this) throw std::logic_error("the batch was not collected from this tree");
+  if (!batch.late_) {
+    for (const Batch::Leaf& leaf : batch.leaves_) {
+      take_back(batch.path(leaf.path_offset, leaf.path_length));
+    }
+  }
+  finish(batch);
+}
+
+void Tree::abandon(Batch& batch) {
+  std::lock_guard lock(mutex_);
+  if (batch.tree_ != this) throw std::logic_error("the batch was not collected from this tree");
+  if (batch.late_) return;
   for (const Batch::Leaf& leaf : batch.leaves_) {
     take_back(batch.path(leaf.path_offset, leaf.path_length));
   }
-  finish(batch);
+  land(batch);
+  batch.late_ = true;
+  batch.cache_generation_ = cache_generation_;
 }
 
 // Makes the last node of a path as if nobody had come there.
@@ -64,15 +81,20 @@ void Tree::take_back(std::span<const ArenaIndex> path) {
   for (ArenaIndex index : path) --node(index)->in_flight;
 }
 
-// Takes the collisions' visits out of flight and empties the batch.
-void Tree::finish(Batch& batch) {
+// The batch is no longer under way: its collisions' visits are out of flight.
+void Tree::land(Batch& batch) {
   for (const Batch::Collision& collision : batch.collisions_) {
     for (ArenaIndex index : batch.path(collision.path_offset, collision.path_length)) {
       node(index)->in_flight -= collision.visits;
     }
   }
-  batch.clear();
   --batches_in_flight_;
+}
+
+// Empties the batch after its last use.
+void Tree::finish(Batch& batch) {
+  if (!batch.late_) land(batch);
+  batch.clear();
 }
 
 // Expands a node. Without memory for its edges it stays as it was, and the next visit will try again.

@@ -55,6 +55,7 @@ class Batch {
     policy_indices_.clear();
     offsets_.assign(1, 0);
     tree_ = nullptr;
+    late_ = false;
   }
   uint32_t keep_path(std::span<const ArenaIndex> path) {
     auto offset = static_cast<uint32_t>(paths_.size());
@@ -70,6 +71,8 @@ class Batch {
 
   int capacity_;
   const void* tree_ = nullptr;  // the tree it was collected from; null when it has been applied or cancelled
+  bool late_ = false;           // abandoned: its evaluations are for the cache alone
+  uint64_t cache_generation_ = 0;  // then: the tree's when it was abandoned
   std::vector<EncodedPosition> positions_;
   std::vector<uint32_t> offsets_;
   std::vector<uint16_t> policy_indices_;

@@ -35,7 +35,10 @@ Tree::Tree(const SearchParams& params)
 void Tree::set_params(const SearchParams& params) {
   std::lock_guard lock(mutex_);
   if (batches_in_flight_ > 0) throw std::logic_error("settings cannot change while a batch is under way");
-  if (!same_evaluations(params, params_)) cache_ = EvaluationCache(params.cache_bytes);
+  if (!same_evaluations(params, params_)) {
+    cache_ = EvaluationCache(params.cache_bytes);
+    ++cache_generation_;
+  }
   const bool shrinks = arena_.holds_more_than(params.tree_bytes);
   if (shrinks || !same_tree(params, params_)) arena_.clear();
   arena_.set_max_bytes(params.tree_bytes);
@@ -83,6 +86,7 @@ void Tree::clear() {
 void Tree::clear_cache() {
   std::lock_guard lock(mutex_);
   cache_.clear();
+  ++cache_generation_;
 }
 
 void Tree::reset_root() {

@@ -133,6 +133,10 @@ class Tree {
   // Takes a batch back as if it had not been collected, and empties it.
   void cancel(Batch& batch);
 
+  // Takes the visits of a batch back, but keeps its positions: `apply` puts their evaluations into the cache
+  // and does nothing else. Until then the batch is no longer under way, so the position may change.
+  void abandon(Batch& batch);
+
   RootInfo root_info() const;
   // The best `count` moves with their principal variations, best first. Those without visits come by their
   // priors, valued at the first-play urgency.
@@ -188,6 +192,7 @@ class Tree {
   void prove(std::span<const ArenaIndex> path);
   bool tighten(Node& parent) const;
   void take_back(std::span<const ArenaIndex> path);
+  void land(Batch& batch);
   void finish(Batch& batch);
 
   // report.cc
@@ -209,6 +214,7 @@ class Tree {
   mutable std::mutex mutex_;
   Arena arena_;
   EvaluationCache cache_;
+  uint64_t cache_generation_ = 0;  // grows when what was evaluated before must not enter the cache any more
   std::optional<Game> game_;
   History history_;
   ArenaIndex root_ = kNone;

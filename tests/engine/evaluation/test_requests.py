@@ -86,9 +86,12 @@ def test_an_answer_to_what_was_given_up_has_no_request(link: EvaluatorLink) -> N
     requests: Requests[str] = Requests(link, "play", lambda request: pytest.fail("was given up"))
     requests.connect()
     requests.send(BATCH, "unwanted")
-    requests.give_up()
+    released = requests.release()
+    assert list(released.values()) == ["unwanted"]
     assert not requests.sent
-    assert answered(requests)[0] is None
+    request, completed = answered(requests)
+    assert request is None
+    assert completed.id in released
 
 
 def test_a_network_that_is_not_there_is_a_refusal(link: EvaluatorLink) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import log
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -34,7 +35,7 @@ def watched(
     control: SearchControl | None = None,
     fen: str | None = None,
     keeper: TimeKeeper | None = None,
-    **changed: object,
+    **changed: Any,
 ) -> tuple[LimitWatch, Tree]:
     """The watch of a search that has made so many visits. changed: options."""
     game = Game(fen)
@@ -157,7 +158,7 @@ def test_a_search_for_a_mate_is_not_cut_short_by_what_cannot_change_the_move() -
         assert not ends(watch, tree, tenths / 10)
 
 
-def pruned_at(visits_at: Callable[[float], float], **changed: object) -> float | None:
+def pruned_at(visits_at: Callable[[float], float], **changed: Any) -> float | None:
     """When a search of ten seconds ends that has so many visits after so many seconds; one move gets seven of
     ten. None: not before its time is over."""
     watch, tree = watched(

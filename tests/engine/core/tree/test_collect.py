@@ -114,3 +114,69 @@ def test_a_search_is_reproducible() -> None:
         search(tree, 5000, batch_size=64)
         visits.append([(c.move, c.visits, c.evaluation.q) for c in tree.children()])
     assert visits[0] == visits[1]
+
+
+def test_an_abandoned_batch_is_not_under_way_and_its_answers_go_to_the_cache() -> None:
+    tree = new_tree(game(MIDDLEGAME))
+    search(tree, 500)
+    batch = Batch(64)
+    collected = tree.collect(batch, 64).evaluations
+    answers = evaluate_randomly(batch)
+    tree.abandon(batch)
+    assert tree.root_info().batches_in_flight == 0
+    assert all(child.in_flight == 0 for child in tree.children())
+    assert len(batch) == collected
+    visits = tree.root_info().visits
+    tree.apply(batch, *answers)
+    assert len(batch) == 0
+    assert tree.root_info().visits == visits
+    # Much of it is wanted again at once, though what comes back on the way changes what is wanted.
+    assert tree.collect(batch, 64).cache_hits > collected / 3
+
+
+def test_the_position_may_change_before_an_abandoned_batch_is_answered() -> None:
+    tree = new_tree(game(MIDDLEGAME))
+    batch = Batch(8)
+    tree.collect(batch, 8)
+    answers = evaluate_randomly(batch)
+    tree.abandon(batch)
+    tree.set_position(game())  # The nodes that the batch was collected from are gone.
+    search(tree, 100)
+    tree.apply(batch, *answers)
+    assert tree.root_info().visits == 100
+    tree.set_position(game(MIDDLEGAME))
+    assert tree.collect(batch, 8).cache_hits == 1
+
+
+def test_late_answers_of_another_network_do_not_enter_the_cache() -> None:
+    tree = new_tree(game())
+    batch = Batch(8)
+    tree.collect(batch, 8)
+    tree.abandon(batch)
+    tree.clear_cache()
+    tree.apply_random(batch)
+    assert tree.collect(batch, 8).evaluations == 1
+    tree.abandon(batch)
+    changed = tree.params
+    changed.policy_temperature = 2.0
+    tree.set_params(changed)
+    tree.apply_random(batch)
+    assert tree.collect(batch, 8).evaluations == 1
+    tree.abandon(batch)
+    tree.apply_random(batch)
+    assert tree.collect(batch, 8).cache_hits == 1
+
+
+def test_an_abandoned_batch_can_be_cancelled_and_must_be_before_it_is_used_again() -> None:
+    tree = new_tree(game())
+    batch = Batch(8)
+    tree.collect(batch, 8)
+    tree.abandon(batch)
+    tree.abandon(batch)
+    with pytest.raises(RuntimeError, match="under way"):
+        tree.collect(batch, 8)
+    tree.cancel(batch)
+    assert tree.root_info().batches_in_flight == 0
+    assert tree.collect(batch, 8).evaluations == 1
+    with pytest.raises(RuntimeError, match="not collected from this tree"):
+        new_tree().abandon(batch)
