@@ -20,6 +20,7 @@ from engine.search.batching import BatchSizes, Device
 from engine.search.control import SearchControl
 from engine.search.driver import Search
 from engine.search.limits import Limits
+from engine.search.pondering import ponder
 from engine.search.report import Line, Report
 from engine.search.static_choice import continued, static_line
 from engine.search.task import SearchTask
@@ -184,7 +185,14 @@ class Session:
             return Report(best_move=None, ponder=None)
         known = self._link.client if self._link is not None else None
         task = SearchTask(
-            self.game, legal_moves, limits, self._options, started, self._random, self._expected(), self._keeper
+            self.game,
+            legal_moves,
+            limits,
+            self._options,
+            started,
+            self._random,
+            self._expected(),
+            self._keeper,
         )
         if self._in_process:
             tree, pipeline, sizes = self._in_process_parts()
@@ -193,7 +201,14 @@ class Session:
             if limits.clock is None and client is not known:
                 # No clock runs while an evaluator starts: the time for the move begins now.
                 task = replace(task, started=perf_counter())
-            tree, pipeline, sizes = self._remote_parts(client)
+            tree, pipeline, sizes = self._remote_parts(client, limits)
+        if control.pondering:
+            pondered = ponder(
+                self._tree, pipeline, task, sizes, control=control, on_report=on_report, log=self._log
+            )
+            if pondered is not None and control.pondering and control.stopped:
+                return pondered  # The root stays, for the move that is played instead.
+            task = replace(task, playouts_before=pondered.playouts if pondered is not None else 0)
         self._tree.set_root(task)
         search = Search(tree, pipeline, task, sizes, control=control, on_report=on_report, log=self._log)
         report = search.run()
@@ -208,8 +223,8 @@ class Session:
             return Report(best_move=None, ponder=None)
         moves = [move for move in limits.search_moves if move in legal_moves] or legal_moves
         line = static_line(self.game, moves, self._expected())
-        ponder = line.moves[1] if len(line.moves) > 1 else None
-        return Report(best_move=line.moves[0], ponder=ponder, lines=(line,))
+        reply = line.moves[1] if len(line.moves) > 1 else None
+        return Report(best_move=line.moves[0], ponder=reply, lines=(line,))
 
     def _expected(self) -> Line | None:
         """The line that the last search expects from the position, if the game followed it so far."""
@@ -225,13 +240,13 @@ class Session:
         sizes = BatchSizes(batch, in_flight=self._options.batches_in_flight)
         return tree, InstantPipeline(tree, batch), sizes
 
-    def _remote_parts(self, client: EvaluatorClient) -> tuple[Tree, Pipeline, BatchSizes]:
+    def _remote_parts(self, client: EvaluatorClient, limits: Limits) -> tuple[Tree, Pipeline, BatchSizes]:
         """What a search with this evaluator is made of."""
         assert self._link is not None
         network = client.network
         tree = self._tree.prepared(self._options, network.input_format, network.content_hash)
         device = Device(client.recommended_batch, client.max_batch, client.curve)
-        sizes = BatchSizes.alone(device, self._options, task.limits)
+        sizes = BatchSizes.alone(device, self._options, limits)
         pipeline = RemotePipeline(
             tree,
             self._link,

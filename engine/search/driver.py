@@ -58,6 +58,7 @@ class Search:
         self._on_report = on_report
         self._log = log
         self._full_noted = False
+        self._only_decided = False
         self._next_report = task.started + REPORT_SECONDS
         self._last_report = task.started
         self._last_shown: tuple[int, str | None] = (0, None)
@@ -93,9 +94,12 @@ class Search:
             self._tell(now, info)
         if self._watch.is_over(now, info, self._pipeline.in_flight):
             return False
+        self._only_decided = False
         progressed = self._fill_pipeline(now, info)
-        self.idle = not progressed and not self._pipeline.in_flight
-        return not self.idle or self._task.limits.unbounded or self._control.pondering
+        unbounded = self._task.limits.unbounded or self._control.pondering
+        # Where all lines end in decided games more visits teach nothing: they need not take all of a core.
+        self.idle = not self._pipeline.in_flight and (not progressed or (unbounded and self._only_decided))
+        return not self.idle or unbounded
 
     def _fill_pipeline(self, now: float, info: RootInfo) -> bool:
         """Gather and submit batches until enough are in flight; False if nothing was found to search."""
@@ -114,6 +118,7 @@ class Search:
             result = tree.collect(batch, target, wanted, self._ahead(target, now))
             answered += result.visits_done
             if not batch.size:
+                self._only_decided = result.visits_done > 0 and not result.cache_hits
                 tree.cancel(batch)  # Collisions only, or all was answered on the spot.
                 pipeline.give_back(batch)
                 return progressed or result.visits_done > 0
@@ -169,7 +174,7 @@ class Search:
             ponder=moves[1] if len(moves) > 1 else None,
             lines=lines,
             nodes=info.visits,
-            playouts=info.playouts,
+            playouts=info.playouts + self._task.playouts_before,
             depth=self._depth,
             selective_depth=self._selective_depth,
             seconds=perf_counter() - self._task.started,

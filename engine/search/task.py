@@ -20,6 +20,7 @@ class SearchTask:
     game: not changed while the search runs. legal_moves: of its current position, in UCI notation, at least
     one. started: when the clock began to run, in perf_counter seconds. random: for noise, and for the move
     when the options set a temperature. keeper: of the player's clock.
+    playouts_before: made for the same task while the opponent thought.
     """
 
     game: Game
@@ -30,6 +31,7 @@ class SearchTask:
     random: Random
     expected: Line | None = None
     keeper: TimeKeeper = field(default_factory=TimeKeeper)
+    playouts_before: int = 0
 
     @property
     def search_moves(self) -> list[str]:

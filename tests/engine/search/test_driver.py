@@ -5,14 +5,22 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import closing
+from random import Random
+from time import perf_counter
 
 import pytest
 
+from engine._core import Game
+from engine.evaluation.pipeline import InstantPipeline
 from engine.options import Options
+from engine.search.batching import BatchSizes
 from engine.search.control import SearchControl
+from engine.search.driver import Search
 from engine.search.limits import Clock, Limits
 from engine.search.report import Report
+from engine.search.task import SearchTask
 from engine.session import Session
+from tests.engine.core.tree.search_helpers import new_tree
 
 FORCED = "7k/8/8/8/8/8/1r6/K7 w - - 0 1"
 MATE_IN_ONE = "6k1/5ppp/8/8/8/8/8/K2R4 w - - 0 1"
@@ -80,6 +88,20 @@ def test_an_infinite_search_ends_with_stop(session: Session) -> None:
     report = session.search(Limits(infinite=True), control=control, on_report=lambda report: control.stop())
     assert report.nodes > 0
     assert report.best_move in session.game.legal_moves()
+
+
+def test_a_solved_position_is_not_searched_at_full_speed() -> None:
+    """Every line of it ends in a mate that is proven: `idle` tells whoever drives the search to wait."""
+    game = Game("k7/8/1K6/8/8/8/8/3R4 b - - 0 1")
+    tree, options = new_tree(game), Options()
+    task = SearchTask(game, game.legal_moves(), Limits(infinite=True), options, perf_counter(), Random(1))
+    search = Search(tree, InstantPipeline(tree, 32), task, BatchSizes(32), control=SearchControl())
+    idle = []
+    while tree.root_info().visits < 20_000:
+        assert search.advance()
+        idle.append(search.idle)
+    assert not any(idle[:5])
+    assert all(idle[-100:])
 
 
 def test_stop_before_the_start_still_gives_a_move(session: Session) -> None:
