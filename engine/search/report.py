@@ -129,9 +129,9 @@ class Report:
     root, those kept from earlier searches included; playouts: those made by this search. depth: mean depth of
     the leaves in plies; selective_depth: the deepest. hashfull: how full the tree is, in thousandths.
     evaluations: positions the network was asked about; mean_batch: positions per batch sent. full: the tree
-    has taken its memory up, and what matters least in it has been forgotten. draw_score: what a draw is worth to
-    the side to move. statistics: of every root move; root_statistics: of the root itself; both only where the
-    options ask for them.
+    has taken its memory up, and what matters least in it has been forgotten. draw_score: what a draw is worth
+    to the side to move. statistics: of every root move; root_statistics: of the root itself; both only where
+    the options ask for them.
     """
 
     best_move: str | None

@@ -183,7 +183,7 @@ class LimitWatch:
         if left is None:
             return False
         first, second = sorted((child.visits for child in children), reverse=True)[:2]
-        return first - second > left / factor
+        return options.value_choice_share * first - second > left / factor
 
     def _visits_to_come(self, now: float, info: RootInfo) -> float | None:
         """Visits that the limits leave; None while that cannot be said, or too early to ask."""

@@ -29,8 +29,8 @@ class SearchTask:
     options: Options
     started: float
     random: Random
-    expected: Line | None = None
     keeper: TimeKeeper = field(default_factory=TimeKeeper)
+    expected: Line | None = None
     playouts_before: int = 0
 
     @property

@@ -176,6 +176,8 @@ def test_smart_pruning_ends_a_search_that_no_other_move_can_win() -> None:
     at = pruned_at(lambda seconds: 100 * seconds)
     assert at is not None and 4 < at < 6.5
     assert pruned_at(lambda seconds: 100 * seconds, multipv=2) is None
+    later = pruned_at(lambda seconds: 100 * seconds, value_choice_share=0.5)
+    assert later is not None and later > at + 1, "half of its visits are enough to be chosen instead"
 
 
 def test_smart_pruning_does_not_count_the_time_without_an_evaluator() -> None:

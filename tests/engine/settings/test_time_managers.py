@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from engine.options import OptionError, Options
@@ -13,7 +15,8 @@ from engine.settings.time_managers import (
     SmoothParameters,
     parse_time_manager,
 )
-from protocol.settings.spec import SettingsError
+from protocol.settings.spec import SettingsError, settings_of
+from tests.paths import REPOSITORY
 
 
 @pytest.mark.parametrize("kind", MANAGERS, ids=lambda kind: kind.name)
@@ -49,6 +52,15 @@ def test_parameters_are_written_as_lc0_writes_them() -> None:
 def test_mistakes_are_told_with_what_there_is(text: str, message: str) -> None:
     with pytest.raises(SettingsError, match=message):
         parse_time_manager(text)
+
+
+@pytest.mark.parametrize("kind", MANAGERS, ids=lambda kind: kind.name)
+def test_the_documents_name_every_parameter_and_its_default(kind: type[Parameters]) -> None:
+    text = (REPOSITORY / "docs/time.md").read_text(encoding="utf-8")
+    row = next(line for line in text.splitlines() if line.startswith(f"| `{kind.name}` | ") and "(" in line)
+    told = dict(re.findall(r"`([\w-]+)` \(([\d.]+)\)", row))
+    declared = {name.replace("_", "-"): f"{spec.default:g}" for name, spec in settings_of(kind).items()}
+    assert told == declared
 
 
 def test_the_option_is_checked_when_it_is_set() -> None:
