@@ -191,8 +191,8 @@ class Session:
             self._options,
             started,
             self._random,
-            self._expected(),
             self._keeper,
+            self._expected(),
         )
         if self._in_process:
             tree, pipeline, sizes = self._in_process_parts()
