@@ -222,9 +222,7 @@ class Session:
         if not legal_moves:
             return Report(best_move=None, ponder=None)
         moves = [move for move in limits.search_moves if move in legal_moves] or legal_moves
-        line = static_line(self.game, moves, self._expected())
-        reply = line.moves[1] if len(line.moves) > 1 else None
-        return Report(best_move=line.moves[0], ponder=reply, lines=(line,))
+        return Report.unsearched(static_line(self.game, moves, self._expected()))
 
     def _expected(self) -> Line | None:
         """The line that the last search expects from the position, if the game followed it so far."""

@@ -19,6 +19,7 @@ from engine.search.control import SearchControl
 from engine.search.driver import Search
 from engine.search.limits import Limits
 from engine.search.report import Line, Report
+from engine.search.static_choice import static_line
 from engine.search.task import SearchTask
 from engine.search.tree import SearchTree
 
@@ -36,7 +37,7 @@ def ponder(
     """Search until the opponent has played the expected move, or `control` stops it. Leaves the root at the
     position before that move.
 
-    task: of the position after it. All reports are of that position; the one returned has a legal move. None
+    task: of the position after it. All reports are of that position; the one returned has a line. None
     if there is no move before the position.
     """
 
@@ -50,8 +51,10 @@ def ponder(
         return None
     search = Search(tree.set_root(before), pipeline, before, sizes, control=control, on_report=show, log=log)
     report = search.run()
-    unknown = Report(task.root_moves[0], None, playouts=report.playouts)
-    return after_expected_move(report) or unknown
+    found = after_expected_move(report)
+    if found is None:
+        found = Report.unsearched(static_line(task.game, task.root_moves, task.expected), report.playouts)
+    return found
 
 
 def task_before_move(task: SearchTask) -> SearchTask | None:

@@ -152,6 +152,12 @@ class Report:
     statistics: tuple[MoveStatistics, ...] = ()
     root_statistics: MoveStatistics | None = None
 
+    @classmethod
+    def unsearched(cls, line: Line, playouts: int = 0) -> Report:
+        """The report of a search that found nothing out, with a line that is known without it."""
+        reply = line.moves[1] if len(line.moves) > 1 else None
+        return cls(line.moves[0], reply, (line,), playouts=playouts)
+
     @property
     def nodes_per_second(self) -> int:
         return round(self.playouts / self.seconds) if self.seconds > 0 else 0
