@@ -19,8 +19,9 @@ class SearchTask:
 
     game: not changed while the search runs. legal_moves: of its current position, in UCI notation, at least
     one. started: when the clock began to run, in perf_counter seconds. random: for noise, and for the move
-    when the options set a temperature. keeper: of the player's clock.
-    expected: the line that the last search expects from here; None if the game went elsewhere. playouts_before: made for the same task while the opponent thought.
+    when the options set a temperature. keeper: of the player's clock. expected: the line that the last search
+    expects from here; None if the game went elsewhere. playouts_before: made for the same task while the
+    opponent thought.
     """
 
     game: Game
