@@ -182,6 +182,9 @@ class SearchParams:
     sticky_endgames: bool
     max_collision_events: int
     max_collision_visits: int
+    wdl_ratio: float
+    wdl_shift: float
+    wdl_max_scale: float
     value_choice_share: float
     max_collision_visits_scaling_start: int
     max_collision_visits_scaling_end: int

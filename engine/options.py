@@ -51,6 +51,12 @@ def _option(
 _advanced = partial(_option, advanced=True)
 
 
+def _contempt(text: str) -> object:
+    from engine.settings.contempt import parse_contempt
+
+    return parse_contempt(text)
+
+
 def _time_manager(text: str) -> object:
     from engine.settings.time_managers import parse_time_manager
 
@@ -209,6 +215,58 @@ class Options(SettingsGroup):
     )
     kld_gain_average_interval: int = _advanced(
         "KLDGainAverageInterval", 100, "visits between two looks at that", (1, 10000000)
+    )
+
+    contempt_mode: str = _advanced(
+        "ContemptMode",
+        "play",
+        "whose advantage Contempt is: the side's that plays (none in analysis), one side's, or nobody's",
+        choices=("play", "white_side_analysis", "black_side_analysis", "disable"),
+        section="contempt",
+    )
+    contempt: str = _advanced(
+        "Contempt",
+        "",
+        "Elo by which the opponent is weaker, or NAME=Elo,… by UCI_Opponent; empty is UCI_RatingAdv",
+        reader=_contempt,
+    )
+    contempt_max_value: float = _advanced("ContemptMaxValue", 420.0, "most of it that is used", (0, 10000))
+    wdl_calibration_elo: float = _advanced(
+        "WDLCalibrationElo",
+        0.0,
+        "own Elo at rapid, from which the rate of draws follows; 0 leaves win, draw and loss as they are",
+        (0, 10000),
+    )
+    wdl_contempt_attenuation: float = _advanced(
+        "WDLContemptAttenuation",
+        1.0,
+        "share of Contempt that counts: 1 for realistic analysis, 0.5 to 0.6 for results",
+        (-10, 10),
+    )
+    wdl_max_s: float = _advanced(
+        "WDLMaxS", 1.4, "widest distribution of results that a position is taken to have", (0, 10)
+    )
+    wdl_eval_objectivity: float = _advanced(
+        "WDLEvalObjectivity", 1.0, "share of Contempt that is taken out of the scores shown", (0, 1)
+    )
+    wdl_draw_rate_target: float = _advanced(
+        "WDLDrawRateTarget",
+        0.0,
+        "rate of draws in equal positions, if WDLCalibrationElo is 0; 0 leaves the network's",
+        (0, 0.999),
+    )
+    wdl_draw_rate_reference: float = _advanced(
+        "WDLDrawRateReference", 0.5, "the network's own rate of draws in equal positions", (0.001, 0.999)
+    )
+    wdl_book_exit_bias: float = _advanced(
+        "WDLBookExitBias",
+        0.65,
+        "centre of the positions that games begin with; the initial position has 0.2",
+        (-2, 2),
+    )
+    opponent: str = _advanced("UCI_Opponent", "", "title, Elo, kind and name of the opponent, from the GUI")
+    rating_advantage: float = _advanced(
+        "UCI_RatingAdv", 0.0, "Elo by which the opponent is weaker, from the GUI", (-10000, 10000)
     )
 
     value_choice_share: float = _advanced(

@@ -17,6 +17,7 @@ from engine.evaluation.pipeline import InstantPipeline, Pipeline, RemotePipeline
 from engine.evaluation.process import EvaluatorSettings
 from engine.options import Options
 from engine.search.batching import BatchSizes, Device
+from engine.search.contempt import Contempt
 from engine.search.control import SearchControl
 from engine.search.driver import Search
 from engine.search.limits import Limits
@@ -193,15 +194,16 @@ class Session:
             self._random,
             self._keeper,
             self._expected(),
+            contempt=Contempt.of(self._options, self.game.turn, limits),
         )
         if self._in_process:
-            tree, pipeline, sizes = self._in_process_parts()
+            tree, pipeline, sizes = self._in_process_parts(task)
         else:
             client = self._connected(self.start_evaluator(), task, control)
             if limits.clock is None and client is not known:
                 # No clock runs while an evaluator starts: the time for the move begins now.
                 task = replace(task, started=perf_counter())
-            tree, pipeline, sizes = self._remote_parts(client, limits)
+            tree, pipeline, sizes = self._remote_parts(client, task)
         if control.pondering:
             pondered = ponder(
                 self._tree, pipeline, task, sizes, control=control, on_report=on_report, log=self._log
@@ -231,20 +233,20 @@ class Session:
         _start, before, line = self._last
         return continued(line, before, self.game.moves())
 
-    def _in_process_parts(self) -> tuple[Tree, Pipeline, BatchSizes]:
+    def _in_process_parts(self, task: SearchTask) -> tuple[Tree, Pipeline, BatchSizes]:
         """What a search without an evaluator is made of."""
         batch = self._options.minibatch_size or IN_PROCESS_BATCH
-        tree = self._tree.prepared(self._options, 1, "in-process")
+        tree = self._tree.prepared(self._options, 1, "in-process", task.contempt)
         sizes = BatchSizes(batch, in_flight=self._options.batches_in_flight)
         return tree, InstantPipeline(tree, batch), sizes
 
-    def _remote_parts(self, client: EvaluatorClient, limits: Limits) -> tuple[Tree, Pipeline, BatchSizes]:
+    def _remote_parts(self, client: EvaluatorClient, task: SearchTask) -> tuple[Tree, Pipeline, BatchSizes]:
         """What a search with this evaluator is made of."""
         assert self._link is not None
         network = client.network
-        tree = self._tree.prepared(self._options, network.input_format, network.content_hash)
+        tree = self._tree.prepared(self._options, network.input_format, network.content_hash, task.contempt)
         device = Device(client.recommended_batch, client.max_batch, client.curve)
-        sizes = BatchSizes.alone(device, self._options, limits)
+        sizes = BatchSizes.alone(device, self._options, task.limits)
         pipeline = RemotePipeline(
             tree,
             self._link,

@@ -29,6 +29,7 @@ from engine.evaluation.shared import SharedEvaluator
 from engine.options import Options
 from engine.pool.search import PooledSearch
 from engine.search.batching import Device
+from engine.search.contempt import Contempt
 from engine.search.limits import Limits
 from engine.search.report import Report
 from engine.search.task import SearchTask
@@ -290,7 +291,10 @@ class PoolPlayer:
             over.set_result(Report(best_move=None, ponder=None))
             return over
         started = perf_counter() if clock_started is None else clock_started
-        task = SearchTask(game, legal_moves, limits, self.options, started, self.random, self._keeper)
+        contempt = Contempt.of(self.options, game.turn, limits)
+        task = SearchTask(
+            game, legal_moves, limits, self.options, started, self.random, self._keeper, contempt=contempt
+        )
         running = self._running = PooledSearch(self._evaluator, self._tree, task, prepare, inspect)
         # Whoever waits for the future in an event loop may be cancelled; the search ends by `stop` alone.
         running.future.set_running_or_notify_cancel()

@@ -87,7 +87,7 @@ class PooledSearch:
             if self.control.stopped:
                 raise NoEvaluatorError("stopped before the evaluator was ready")
             return False
-        tree = self._tree.prepared(task.options, network.input_format, network.content_hash)
+        tree = self._tree.prepared(task.options, network.input_format, network.content_hash, task.contempt)
         self._tree.set_root(task)
         if self._prepare is not None:
             self._prepare(tree)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from time import perf_counter
 
+from engine._core import Line as TreeLine
 from engine._core import RootInfo, Tree, policy_index
 from engine.evaluation.errors import NoEvaluatorError, PipelineError
 from engine.evaluation.pipeline import Pipeline
@@ -159,7 +160,7 @@ class Search:
     def report(self) -> Report:
         """The search as it stands."""
         info = self._tree.root_info()
-        lines = tuple(Line.of(line) for line in self._tree.lines(self._options.multipv))
+        lines = tuple(self._line(line) for line in self._tree.lines(self._options.multipv))
         self._depth = max(self._depth, round(info.mean_depth))
         self._selective_depth = max(
             self._selective_depth, info.max_depth, len(lines[0].moves) if lines else 0
@@ -195,6 +196,10 @@ class Search:
         """What a draw is worth to the side to move."""
         draw_score = self._options.draw_score
         return draw_score if self._task.game.turn == "white" else -draw_score
+
+    def _line(self, line: TreeLine) -> Line:
+        """A line of the tree as it is shown."""
+        return self._task.contempt.shown(Line.of(line), self._task.game.turn)
 
     def _tell(self, now: float, info: RootInfo) -> None:
         """Report when it is time to, and say once that the tree is full and gets pruned."""

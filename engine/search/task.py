@@ -8,6 +8,7 @@ from random import Random
 
 from engine._core import Game
 from engine.options import Options
+from engine.search.contempt import NO_CONTEMPT, Contempt
 from engine.search.limits import Limits
 from engine.search.report import Line
 from engine.search.time.keeper import TimeKeeper
@@ -21,7 +22,7 @@ class SearchTask:
     one. started: when the clock began to run, in perf_counter seconds. random: for noise, and for the move
     when the options set a temperature. keeper: of the player's clock. expected: the line that the last search
     expects from here; None if the game went elsewhere. playouts_before: made for the same task while the
-    opponent thought.
+    opponent thought. contempt: what is done to the network's values, by who plays.
     """
 
     game: Game
@@ -33,6 +34,7 @@ class SearchTask:
     keeper: TimeKeeper = field(default_factory=TimeKeeper)
     expected: Line | None = None
     playouts_before: int = 0
+    contempt: Contempt = NO_CONTEMPT
 
     @property
     def search_moves(self) -> list[str]:

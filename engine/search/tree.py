@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from engine._core import SearchParams, Tree
 from engine.options import OPTIONS, Options
+from engine.search.contempt import NO_CONTEMPT, Contempt
 from engine.search.task import SearchTask
 
 CORE_OPTIONS = tuple(option.name for option in OPTIONS if hasattr(SearchParams, option.name))
 """The options that are parameters of the core by themselves."""
 
 
-def search_params(options: Options, input_format: int) -> SearchParams:
+def search_params(options: Options, input_format: int, contempt: Contempt = NO_CONTEMPT) -> SearchParams:
     """The options as the core takes them. input_format: lc0's number of the network's input planes."""
     params = SearchParams()
     for name in CORE_OPTIONS:
@@ -27,6 +28,8 @@ def search_params(options: Options, input_format: int) -> SearchParams:
     params.tree_bytes = options.tree_memory << 20
     params.cache_bytes = options.hash << 20
     params.input_format = input_format
+    params.wdl_ratio, params.wdl_shift = contempt.ratio, contempt.shift
+    params.wdl_max_scale = contempt.max_scale
     return params
 
 
@@ -35,18 +38,20 @@ class SearchTree:
 
     def __init__(self) -> None:
         self._tree: Tree | None = None
-        self._key: tuple[Options, int] | None = None
+        self._key: tuple[Options, int, Contempt] | None = None
         self._network_hash = ""
         self._searched: tuple[int, frozenset[str]] | None = None
 
-    def prepared(self, options: Options, input_format: int, network_hash: str) -> Tree:
+    def prepared(
+        self, options: Options, input_format: int, network_hash: str, contempt: Contempt = NO_CONTEMPT
+    ) -> Tree:
         """The tree, with these options. What it holds of another network is forgotten."""
-        key = (options, input_format)
+        key = (options, input_format, contempt)
         if self._tree is None:
-            self._tree = Tree(search_params(options, input_format))
+            self._tree = Tree(search_params(*key))
         else:
             if self._key != key:
-                self._tree.set_params(search_params(options, input_format))
+                self._tree.set_params(search_params(*key))
             if self._network_hash != network_hash:
                 self.clear()
         self._key = key

@@ -27,9 +27,9 @@ def other_value(spec: Setting) -> Value:
     if isinstance(spec.default, bool):
         return not spec.default
     if isinstance(spec.default, int | float):
-        return type(spec.default)(spec.low + 1 if spec.default == spec.low else spec.low)
+        return type(spec.default)(min(spec.low + 1, spec.high) if spec.default == spec.low else spec.low)
     if spec.reader is not None:
-        return "legacy(slowmover=1.1, steepness=6)"
+        return {"time_manager": "legacy(slowmover=1.1, steepness=6)", "contempt": "Name=30, 5"}[spec.name]
     return spec.choices[-1] if spec.choices else "some text with spaces"
 
 

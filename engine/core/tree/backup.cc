@@ -6,6 +6,7 @@
 
 #include "tree/priors.h"
 #include "tree/tree.h"
+#include "tree/wdl_rescale.h"
 
 namespace wavefront {
 
@@ -28,6 +29,7 @@ void Tree::apply(Batch& batch, std::span<const float> logits, std::span<const fl
     throw std::invalid_argument("the evaluations contain NaN or infinity");
   }
 
+  const Color root_side = history_.current().side_to_move();
   for (size_t i = 0; i < count; ++i) {
     const Batch::Leaf& leaf = batch.leaves_[i];
     const auto path = batch.path(leaf.path_offset, leaf.path_length);
@@ -47,7 +49,9 @@ void Tree::apply(Batch& batch, std::span<const float> logits, std::span<const fl
     Node& evaluated = *node(path.back());
     evaluated.own_q = value.q;
     give_edges(evaluated, moves, priors_);
-    back_up(path, {-value.q, value.d, value.m}, 1);
+    const Color side = leaf.path_length % 2 == 1 ? root_side : ~root_side;
+    const Value used = rescaled(value, side, params_);
+    back_up(path, {-used.q, used.d, used.m}, 1);
   }
   finish(batch);
 }

@@ -15,6 +15,7 @@
 #include "chess/mix.h"
 #include "encoding/policy_index.h"
 #include "tree/tree.h"
+#include "tree/wdl_rescale.h"
 
 namespace wavefront {
 namespace {
@@ -205,6 +206,7 @@ Tree::Expansion Tree::expand(Batch& batch, Node& leaf) {
     if (looking_ahead_) return Expansion::kKnown;
     give_edges(leaf, legal, priors);
     leaf.own_q = value.q;
+    value = rescaled(value, history_.current().side_to_move(), params_);
     back_up(path_, {-value.q, value.d, value.m}, 1);
     ++result_.visits_done;
     ++result_.cache_hits;

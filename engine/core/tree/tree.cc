@@ -18,7 +18,8 @@ bool same_evaluations(const SearchParams& a, const SearchParams& b) {
 
 bool same_tree(const SearchParams& a, const SearchParams& b) {
   return same_evaluations(a, b) && a.draw_score == b.draw_score && a.two_fold_draws == b.two_fold_draws &&
-         a.sticky_endgames == b.sticky_endgames;
+         a.sticky_endgames == b.sticky_endgames && a.wdl_ratio == b.wdl_ratio && a.wdl_shift == b.wdl_shift &&
+         a.wdl_max_scale == b.wdl_max_scale;
 }
 
 bool same_start(const Game& a, const Game& b) {

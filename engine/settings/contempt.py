@@ -1,0 +1,27 @@
+"""The option Contempt: Elo for all opponents or by name, as lc0 writes it.
+
+    50                  Stockfish=0,Weak Engine=150,30
+
+It is imported before `uciok`: nothing heavy here.
+"""
+
+from __future__ import annotations
+
+from math import isfinite
+
+from protocol.settings.spec import SettingsError, shown
+
+
+def parse_contempt(text: str) -> list[tuple[str, float]]:
+    """Pairs of a part of an opponent's name (empty: any) and Elo. Raises SettingsError."""
+    entries = []
+    for entry in filter(None, (part.strip() for part in text.split(","))):
+        name, _, value = entry.rpartition("=")
+        try:
+            elo = float(value)
+        except ValueError:
+            elo = float("nan")
+        if not isfinite(elo):
+            raise SettingsError(f"entries are Elo or NAME=Elo, not {shown(entry)}")
+        entries.append((name.strip(), elo))
+    return entries
