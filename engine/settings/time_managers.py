@@ -29,9 +29,9 @@ class AdaptiveParameters(Parameters):
 
     name = "adaptive"
 
-    midpoint: float = setting(48.0, "median length of a game, in moves", low=1, high=1000)
+    midpoint: float = setting(47.0, "median length of a game, in moves", low=1, high=1000)
     steepness: float = setting(7.0, "how narrowly lengths of games lie around it", low=1, high=100)
-    first_move: float = setting(2.5, "most that a move without a tree gets, in mean moves", low=1, high=10)
+    first_move: float = setting(2.0, "most that a move without a tree gets, in mean moves", low=1, high=10)
     extension: float = setting(3.0, "most that an unsettled move gets, in budgets", low=1, high=10)
 
 

@@ -17,7 +17,7 @@ from engine.search.time.budget import Situation, Spent, TimeBudget
 from engine.search.time.game_length import expected_moves
 from engine.settings.time_managers import AdaptiveParameters
 
-FIRST_REUSE, MOST_REUSE = 0.5, 0.75
+FIRST_REUSE, MOST_REUSE = 0.5, 0.9
 """Share of a tree's visits that the next search finds: taken for this at first, and never for more."""
 
 FIRST_USE, LEAST_USE, MOST_USE = 0.8, 0.5, 1.25
@@ -29,7 +29,11 @@ MEMORY = 8.0
 LEAST_MOVES = 15.0
 """Moves that a game is taken to have left at least: a long one without increment must not run dry."""
 
-LEAST_TIME = 0.4
+INCREMENT_AT_ONCE = 0.4
+"""Share of the increment that a move may use besides its share of the clock: without it, a short clock with a
+long increment would come to hold many of them."""
+
+LEAST_TIME = 0.6
 """Least that a move gets however much of the tree is kept, in mean moves."""
 
 TELLING_VISITS = 50
@@ -63,8 +67,9 @@ class AdaptiveManager:
             moves = max(moves, LEAST_MOVES)
         mean = max(0.0, usable + self._gain_per_move(situation) * (moves - 1)) / moves
         soft = self._effort(situation, mean) / self._use
-        soft = min(soft, usable * _largest_share(moves_to_go))
-        hard = min(soft * parameters.extension, usable * min(0.8, 2 * _largest_share(moves_to_go)))
+        coming = min(INCREMENT_AT_ONCE * situation.increment_ms, usable)
+        soft = min(soft, usable * _largest_share(moves_to_go) + coming)
+        hard = min(soft * parameters.extension, usable * min(0.8, 2 * _largest_share(moves_to_go)) + coming)
         return TimeBudget(soft, max(soft, hard))
 
     def done(self, budget: TimeBudget, spent: Spent) -> None:
@@ -78,12 +83,11 @@ class AdaptiveManager:
     def _effort(self, situation: Situation, mean_ms: float) -> float:
         """Milliseconds that the move should use, when the mean move to come has mean_ms."""
         last = self._last
-        if last.per_ms <= 0 or situation.kept_visits == 0:
-            return mean_ms * min(self._parameters.first_move, 1 / (1 - self._reuse))
+        kept_ms = situation.kept_visits / last.per_ms if last.per_ms > 0 else 0.0
         if last.visits >= TELLING_VISITS:
             self._reuse += (min(MOST_REUSE, situation.kept_visits / last.visits) - self._reuse) / MEMORY
-        kept_ms = situation.kept_visits / last.per_ms
-        return max(LEAST_TIME * mean_ms, mean_ms / (1 - self._reuse) - kept_ms)
+        missing_ms = mean_ms / (1 - self._reuse) - kept_ms
+        return min(self._parameters.first_move * mean_ms, max(LEAST_TIME * mean_ms, missing_ms))
 
     @staticmethod
     def _gain_per_move(situation: Situation) -> float:
