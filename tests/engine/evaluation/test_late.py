@@ -9,6 +9,7 @@ import psutil
 import pytest
 
 from engine._core import Batch, Game, evaluate_randomly
+from engine.evaluation.encoding import position_batch
 from engine.evaluation.late import LateAnswers
 from engine.evaluation.link import EvaluatorLink
 from engine.evaluation.pipeline import RemotePipeline
@@ -16,6 +17,8 @@ from engine.evaluation.process import EvaluatorSettings
 from engine.evaluation.shared import SharedEvaluator, SharedPipeline
 from engine.options import Options
 from protocol.batch import EvaluationBatch
+from protocol.client import Completed, EvaluatorClient
+from protocol.errors import Cancelled
 from tests.engine.core.tree.search_helpers import new_tree
 
 PATIENCE_MS = 60_000
@@ -41,41 +44,52 @@ def begun(link: EvaluatorLink, late: LateAnswers, tree: Any) -> RemotePipeline:
 
 def test_what_an_ended_search_had_asked_for_is_found_by_the_next(link: EvaluatorLink) -> None:
     late, tree = LateAnswers(), new_tree(Game())
-    begun(link, late, tree).abandon()
+    pipeline = begun(link, late, tree)
+    pipeline.abandon()
     assert late.awaited_from(link.client)
     assert tree.root_info().batches_in_flight == 0
-    client = link.client
-    assert client is not None
-    client.ping()  # The evaluator answers in turn: what was asked for before is there now.
+    while late.awaited_from(link.client):
+        assert not pipeline.poll(PATIENCE_MS), "its search has ended"
+    assert tree.root_info().visits == 0
     following = RemotePipeline(tree, link, capacity=8, input_format=1, late=late)
-    while late.awaited_from(client):
-        assert not following.poll(PATIENCE_MS), "it was not asked for by this search"
     assert tree.collect(following.take(), 8).cache_hits == 1
 
 
-def test_what_is_still_queued_when_the_next_search_begins_is_left_out(link: EvaluatorLink) -> None:
-    """The evaluator does nothing until it has been told so."""
-    late, tree = LateAnswers(), new_tree(Game())
+def test_the_next_search_takes_what_has_come_before_it_asks(link: EvaluatorLink) -> None:
+    """The evaluator answers in turn: an evaluation that was asked for earlier is there before this one."""
+    late, tree, other = LateAnswers(), new_tree(Game()), new_tree(Game())
+    pipeline = begun(link, late, tree)
+    pipeline.abandon()
     client = link.client
-    assert client is not None and link.pid is not None
-    evaluator = psutil.Process(link.pid)
-    evaluator.suspend()
-    try:
-        pipeline = begun(link, late, tree)
-        pipeline.abandon()
-        following = RemotePipeline(tree, link, capacity=8, input_format=1, late=late)
-        assert late.awaited_from(client)
-    finally:
-        evaluator.resume()
-    while late.awaited_from(client):
-        following.poll(PATIENCE_MS)
-    batch = following.take()
+    assert client is not None
+    batch = Batch(8)
+    other.collect(batch, 8)
+    client.evaluate(position_batch(batch))
+    following = RemotePipeline(tree, link, capacity=8, input_format=1, late=late)
+    assert not late.awaited_from(client)
+    assert tree.collect(following.take(), 8).cache_hits == 1
+
+
+def test_what_is_still_queued_when_the_next_search_begins_is_left_out() -> None:
+    class Client:
+        def __init__(self) -> None:
+            self.cancelled: list[int] = []
+
+        def cancel(self, identity: int) -> None:
+            self.cancelled.append(identity)
+
+    made = Client()
+    client = cast("EvaluatorClient", made)
+    late, tree, batch = LateAnswers(), new_tree(Game()), Batch(8)
     tree.collect(batch, 8)
-    following.submit(batch) if batch.size else tree.cancel(batch)
-    while following.in_flight:
-        following.poll(PATIENCE_MS)
-    tree.collect(batch, 8)
-    assert tree.root_info().visits > 0
+    tree.abandon(batch)
+    late.expect(client, tree, {7: batch})
+    late.hurry()
+    assert made.cancelled == [7]
+    assert late.awaited_from(client), "it may have been too late for that"
+    late.take(client, Completed(7, None, Cancelled("cancelled")))
+    assert not late.awaited_from(client)
+    assert tree.collect(Batch(8), 8).cache_hits == 0
 
 
 def test_what_a_lost_evaluator_owed_is_not_awaited(link: EvaluatorLink) -> None:
