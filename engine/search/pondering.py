@@ -65,7 +65,7 @@ def task_before_move(task: SearchTask) -> SearchTask | None:
     game = task.game.copy()
     expected = game.pop()
     limits = Limits(ponder=True, until_ponderhit=True, search_moves=(expected,))
-    return replace(task, game=game, legal_moves=game.legal_moves(), limits=limits)
+    return replace(task, game=game, legal_moves=game.legal_moves(), limits=limits, expected=None)
 
 
 def after_expected_move(report: Report) -> Report | None:
@@ -82,7 +82,9 @@ def after_expected_move(report: Report) -> Report | None:
         nodes=line.visits,
         depth=max(1, report.depth - 1),
         selective_depth=max(1, report.selective_depth - 1),
+        draw_score=-report.draw_score,
         statistics=(),
+        root_statistics=None,
     )
 
 

@@ -115,8 +115,10 @@ def line(**values: object) -> Line:
     ids=["none", "the opponent mates in three, one played", "we mate in one", "we mate in four"],
 )
 def test_a_line_is_turned_round(mate: int | None, seen: int | None) -> None:
-    own = after_expected_move(Report("e2e4", "e7e5", (line(mate=mate),), nodes=8, depth=5))
+    report = Report("e2e4", "e7e5", (line(mate=mate),), nodes=8, depth=5, draw_score=0.5)
+    own = after_expected_move(report)
     assert own is not None
+    assert own.draw_score == -0.5, "what a draw is worth to the other side"
     assert (own.best_move, own.ponder, own.nodes, own.depth) == ("e7e5", "g1f3", 7, 4)
     (shown,) = own.lines
     assert shown.moves == ("e7e5", "g1f3")
