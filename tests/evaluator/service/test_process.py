@@ -256,14 +256,19 @@ def test_a_live_address_is_not_stolen_and_a_stale_one_replaced(
         (["--address", "tcp://127.0.0.1:99999999"], "tcp://127.0.0.1:99999999"),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(environment: dict[str, str], flags: list[str], said: str) -> None:
-    with serving(environment, "--embedded", *flags) as process:
-        # Its stdin stays open: the end of that would end it, too.
-        assert process.wait(WAIT_S) in (1, 2)
-        out, err = process.communicate()
-        assert said in err
-        assert "Traceback" not in err
-        assert said in json.loads(out.splitlines()[-1])["message"]
+def test_what_is_wrong_is_said_once(environment: dict[str, str], flags: list[str], said: str) -> None:
+    """Embedded to the engine, which tells the user, else to the user."""
+    for embedded in (["--embedded"], []):
+        with serving(environment, *embedded, *flags) as process:
+            # Its stdin stays open: the end of that would end it, too.
+            assert process.wait(WAIT_S) in (1, 2)
+            out, err = process.communicate()
+            if embedded:
+                assert "error" not in err
+                assert said in json.loads(out.splitlines()[-1])["message"]
+            else:
+                assert said in err.splitlines()[-1]
+                assert "Traceback" not in err
 
 
 def test_an_address_needs_a_transport_we_speak() -> None:
