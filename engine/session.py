@@ -180,22 +180,10 @@ class Session:
         evaluator in time for anything; one that is lost later only ends the search early.
         """
         control = control or SearchControl(pondering=limits.ponder)
-        started = perf_counter() if started is None else started
-        legal_moves = self.game.legal_moves()
-        if not legal_moves:
+        task = self._task(limits, perf_counter() if started is None else started)
+        if not task.legal_moves:
             return Report(best_move=None, ponder=None)
         known = self._link.client if self._link is not None else None
-        task = SearchTask(
-            self.game,
-            legal_moves,
-            limits,
-            self._options,
-            started,
-            self._random,
-            self._keeper,
-            self._expected(),
-            contempt=Contempt.of(self._options, self.game.turn, limits),
-        )
         if self._in_process:
             tree, pipeline, sizes = self._in_process_parts(task)
         else:
@@ -219,12 +207,32 @@ class Session:
         return report
 
     def report_without_search(self, limits: Limits) -> Report:
-        """What can be said of the position without an evaluator: a legal move, and why not the worst."""
-        legal_moves = self.game.legal_moves()
-        if not legal_moves:
+        """What can be said of the position without an evaluator: what the tree knows, or else a legal move
+        that is not the worst."""
+        task = self._task(limits, perf_counter())
+        if not task.legal_moves:
             return Report(best_move=None, ponder=None)
-        moves = [move for move in limits.search_moves if move in legal_moves] or legal_moves
-        return Report.unsearched(static_line(self.game, moves, self._expected()))
+        tree = self._tree.known(task)
+        if tree is not None:
+            return Search(
+                tree, InstantPipeline(tree, 1), task, BatchSizes(1), control=SearchControl()
+            ).finish()
+        return Report.unsearched(static_line(self.game, task.root_moves, task.expected))
+
+    def _task(self, limits: Limits, started: float) -> SearchTask:
+        """The position as a task; legal_moves are empty when the game is over."""
+        legal_moves = self.game.legal_moves()
+        return SearchTask(
+            self.game,
+            legal_moves,
+            limits,
+            self._options,
+            started,
+            self._random,
+            self._keeper,
+            self._expected(),
+            contempt=Contempt.of(self._options, self.game.turn, limits),
+        )
 
     def _expected(self) -> Line | None:
         """The line that the last search expects from the position, if the game followed it so far."""

@@ -79,6 +79,12 @@ class SearchTree:
             )
         return self._tree
 
+    def known(self, task: SearchTask) -> Tree | None:
+        """The tree with the position of a task as its root, if it has visits of it already; None if not."""
+        if self._tree is None or not self.set_root(task).root_info().visits:
+            return None
+        return self._tree
+
     def new_game(self) -> None:
         """Forget the tree; cached evaluations stay true."""
         if self._tree is not None:

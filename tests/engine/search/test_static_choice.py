@@ -8,8 +8,11 @@ import chess
 import pytest
 
 from engine._core import Game
+from engine.options import Options
+from engine.search.limits import Limits
 from engine.search.report import Line
 from engine.search.static_choice import continued, static_line
+from engine.session import Session
 
 
 def choice(fen: str | None = None, *, chess960: bool = False) -> str:
@@ -68,3 +71,22 @@ def test_a_line_goes_on_as_long_as_the_game_follows_it() -> None:
     assert continued(line, [], ["e2e4", "c7c5"]) is None
     assert continued(line, [], ["e2e4", "e7e5", "g1f3"]) is None
     assert continued(line, ["a2a3"], ["e2e4"]) is None
+
+
+def test_without_an_evaluator_a_session_says_what_its_tree_knows() -> None:
+    session = Session(Options().changed(smart_pruning_factor=0.0, hash=1), in_process=True)
+    first = session.search(Limits(nodes=500)).lines[0]
+    session.set_position(None, first.moves[:2])
+    kept = session.report_without_search(Limits(infinite=True))
+    assert kept.best_move == kept.lines[0].moves[0] == first.moves[2]
+    assert 0 < kept.nodes < 500
+
+    session.clear()
+    expected = session.report_without_search(Limits(infinite=True))
+    assert (expected.nodes, expected.best_move) == (0, first.moves[2])
+
+    limited = session.report_without_search(Limits(search_moves=("a2a3",)))
+    assert limited.best_move == "a2a3"
+
+    session.new_game()
+    assert session.report_without_search(Limits(infinite=True)).best_move in ("e2e4", "d2d4")
