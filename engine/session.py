@@ -244,7 +244,7 @@ class Session:
     def _in_process_parts(self, task: SearchTask) -> tuple[Tree, Pipeline, BatchSizes]:
         """What a search without an evaluator is made of."""
         batch = self._options.minibatch_size or IN_PROCESS_BATCH
-        tree = self._tree.prepared(self._options, 1, "in-process", task.contempt)
+        tree = self._tree.prepared(self._options, 1, "in-process", contempt=task.contempt)
         sizes = BatchSizes(batch, in_flight=self._options.batches_in_flight)
         return tree, InstantPipeline(tree, batch), sizes
 
@@ -252,7 +252,13 @@ class Session:
         """What a search with this evaluator is made of."""
         assert self._link is not None
         network = client.network
-        tree = self._tree.prepared(self._options, network.input_format, network.content_hash, task.contempt)
+        tree = self._tree.prepared(
+            self._options,
+            network.input_format,
+            network.content_hash,
+            contempt=task.contempt,
+            has_moves_left=network.has_moves_left,
+        )
         device = Device(client.recommended_batch, client.max_batch, client.curve)
         sizes = BatchSizes.alone(device, self._options, task.limits)
         pipeline = RemotePipeline(

@@ -87,7 +87,13 @@ class PooledSearch:
             if self.control.stopped:
                 raise NoEvaluatorError("stopped before the evaluator was ready")
             return False
-        tree = self._tree.prepared(task.options, network.input_format, network.content_hash, task.contempt)
+        tree = self._tree.prepared(
+            task.options,
+            network.input_format,
+            network.content_hash,
+            contempt=task.contempt,
+            has_moves_left=network.has_moves_left,
+        )
         self._tree.set_root(task)
         if self._prepare is not None:
             self._prepare(tree)

@@ -11,8 +11,17 @@ CORE_OPTIONS = tuple(option.name for option in OPTIONS if hasattr(SearchParams, 
 """The options that are parameters of the core by themselves."""
 
 
-def search_params(options: Options, input_format: int, contempt: Contempt = NO_CONTEMPT) -> SearchParams:
-    """The options as the core takes them. input_format: lc0's number of the network's input planes."""
+def search_params(
+    options: Options,
+    input_format: int,
+    *,
+    contempt: Contempt = NO_CONTEMPT,
+    has_moves_left: bool = True,
+) -> SearchParams:
+    """The options as the core takes them. input_format: lc0's number of the network's input planes.
+
+    has_moves_left: whether the network says how long games last. If not, no move is preferred for that.
+    """
     params = SearchParams()
     for name in CORE_OPTIONS:
         setattr(params, name, getattr(options, name))
@@ -30,6 +39,8 @@ def search_params(options: Options, input_format: int, contempt: Contempt = NO_C
     params.input_format = input_format
     params.wdl_ratio, params.wdl_shift = contempt.ratio, contempt.shift
     params.wdl_max_scale = contempt.max_scale
+    if not has_moves_left:
+        params.moves_left_max_effect = 0.0
     return params
 
 
@@ -38,22 +49,29 @@ class SearchTree:
 
     def __init__(self) -> None:
         self._tree: Tree | None = None
-        self._key: tuple[Options, int, Contempt] | None = None
+        self._key: tuple[Options, int, Contempt, bool] | None = None
         self._network_hash = ""
         self._searched: tuple[int, frozenset[str]] | None = None
 
     def prepared(
-        self, options: Options, input_format: int, network_hash: str, contempt: Contempt = NO_CONTEMPT
+        self,
+        options: Options,
+        input_format: int,
+        network_hash: str,
+        *,
+        contempt: Contempt = NO_CONTEMPT,
+        has_moves_left: bool = True,
     ) -> Tree:
         """The tree, with these options. What it holds of another network is forgotten."""
-        key = (options, input_format, contempt)
-        if self._tree is None:
-            self._tree = Tree(search_params(*key))
-        else:
-            if self._key != key:
-                self._tree.set_params(search_params(*key))
-            if self._network_hash != network_hash:
-                self.clear()
+        key = (options, input_format, contempt, has_moves_left)
+        if self._tree is None or self._key != key:
+            params = search_params(options, input_format, contempt=contempt, has_moves_left=has_moves_left)
+            if self._tree is None:
+                self._tree = Tree(params)
+            else:
+                self._tree.set_params(params)
+        if self._network_hash != network_hash:
+            self.clear()
         self._key = key
         self._network_hash = network_hash
         return self._tree

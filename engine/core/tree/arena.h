@@ -72,7 +72,7 @@ class Arena {
   static constexpr size_t kMostKnown = 4096;  // runs in the list of a length
   // What may be done to find one run, in holes looked at, and what a look through a chunk's map counts as. A
   // look at all of them takes too long.
-  static constexpr int kMostEffort = 10000, kEffortForChunk = 50;
+  static constexpr int kMostEffort = 4000, kEffortForChunk = 50;
   static constexpr int kShort = 8;  // the longest of the short runs
 
   static_assert(kGranuleBytes == sizeof(uint64_t) && kGranuleBytes <= __STDCPP_DEFAULT_NEW_ALIGNMENT__);

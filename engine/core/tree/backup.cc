@@ -155,12 +155,46 @@ void Tree::prove(std::span<const ArenaIndex> path) {
     double sign = 1.0;
     for (size_t above = i; above-- > 0;) {
       Node& ancestor = *node(path[above]);
+      if (ancestor.bounds.proven()) break;  // Its statistics are exact, and those above it know.
       sign = -sign;
       ancestor.wl_sum += sign * (parent.wl_sum - before.wl_sum);
       const float share = static_cast<float>(parent.visits) / static_cast<float>(ancestor.visits);
       ancestor.d += (parent.d - before.d) * share;
       ancestor.m += (parent.m - before.m) * share;
     }
+  }
+}
+
+// A repetition counted as a draw because its first occurrence was in the searched line. That has become part
+// of the game since, so the draw is taken back: its visits leave the tree, and the position, the last of the
+// path, is searched again.
+void Tree::undo_two_fold(std::span<const ArenaIndex> path) {
+  Node& repeated = *node(path.back());
+  Node before = repeated;
+  repeated.wl_sum = 0;
+  repeated.visits = 0;
+  repeated.d = repeated.m = 0;
+  repeated.edges = kNone;
+  repeated.state = NodeState::kNew;
+  for (size_t i = path.size() - 1; i-- > 0;) {
+    const Node& child = *node(path[i + 1]);
+    Node& parent = *node(path[i]);
+    const Node parent_before = parent;
+    const auto was = static_cast<double>(before.visits), is = static_cast<double>(child.visits);
+    parent.visits -= before.visits - child.visits;
+    const auto old_visits = static_cast<double>(parent_before.visits);
+    const auto new_visits = std::max(1.0, static_cast<double>(parent.visits));
+    if (parent.bounds.proven()) {
+      parent.wl_sum = parent.bounds.lower * static_cast<double>(parent.visits);
+    } else {
+      const double d = parent.d * old_visits - before.d * was + child.d * is;
+      const double m = parent.m * old_visits - (before.m + 1.0) * was + (child.m + 1.0) * is;
+      parent.wl_sum += before.wl_sum - child.wl_sum;
+      // Means of single precision, from which most may have been taken.
+      parent.d = static_cast<float>(std::clamp(d / new_visits, 0.0, 1.0));
+      parent.m = static_cast<float>(std::max(0.0, m / new_visits));
+    }
+    before = parent_before;
   }
 }
 

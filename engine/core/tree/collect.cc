@@ -29,6 +29,9 @@ uint64_t clock_bucket(int rule50) {
 // Walks ahead often meet what is under way already: so many such visits for each position are enough.
 constexpr int kCollisionsAhead = 4;
 
+// Of the root, as in lc0: counts have 32 bits.
+constexpr uint32_t kMostVisits = 4'000'000'000;
+
 }  // namespace
 
 CollectResult Tree::collect(Batch& batch, int target, uint64_t max_visits, int ahead) {
@@ -39,7 +42,6 @@ CollectResult Tree::collect(Batch& batch, int target, uint64_t max_visits, int a
     throw std::invalid_argument("the number of positions to collect must be 1 to the batch's capacity");
   }
   keep_room(static_cast<size_t>(target + ahead));
-  out_of_memory_ = false;
   batch.clear();
   batch.tree_ = this;
   ++batches_in_flight_;
@@ -50,9 +52,9 @@ CollectResult Tree::collect(Batch& batch, int target, uint64_t max_visits, int a
   const auto out_of_order_limit =
       static_cast<uint64_t>(params_.max_out_of_order_factor * static_cast<float>(target + ahead));
   const uint32_t collision_limit = collision_visits_limit();
-  while (!out_of_memory_ && node(root_)->state != NodeState::kTerminal && result_.evaluations < target &&
-         result_.visits_done <= out_of_order_limit && result_.collision_visits < collision_limit &&
-         collision_events_ < params_.max_collision_events) {
+  max_visits = std::min<uint64_t>(max_visits, visits_to_give());
+  while (!out_of_memory_ && result_.evaluations < target && result_.visits_done <= out_of_order_limit &&
+         result_.collision_visits < collision_limit && collision_events_ < params_.max_collision_events) {
     uint64_t begun = result_.visits_done + static_cast<uint64_t>(result_.evaluations);
     if (begun >= max_visits) break;
     uint64_t visits = std::min<uint64_t>({static_cast<uint64_t>(target - result_.evaluations),
@@ -68,6 +70,23 @@ CollectResult Tree::collect(Batch& batch, int target, uint64_t max_visits, int a
   cache_hits_ += result_.cache_hits;
   result_.full = full_;
   return result_;
+}
+
+// How many visits the root may still get: none where the game is over or every move to be searched is
+// decided.
+uint32_t Tree::visits_to_give() const {
+  const Node& root = *node(root_);
+  if (root.state == NodeState::kTerminal) return 0;
+  const uint32_t begun = root.visits + root.in_flight;
+  if (begun >= kMostVisits) return 0;
+  if (root.state != NodeState::kExpanded) return kMostVisits - begun;
+  for (int i = 0; i < root.edge_count; ++i) {
+    if (allowed_edges_ && !allowed_edges_[i]) continue;
+    const ArenaIndex child = i < root.child_slots ? children_of(root)[i] : kNone;
+    if (child == kNone || node(child)->visits == 0 || !node(child)->bounds.proven())
+      return kMostVisits - begun;
+  }
+  return 0;
 }
 
 // Gathers up to `ahead` positions that the search would come to if its batch told it nothing new. Nothing is
@@ -89,6 +108,7 @@ void Tree::visit(Batch& batch, ArenaIndex index, uint32_t visits) {
   current.in_flight += visits;
   current.epoch = static_cast<uint8_t>(epoch_);
   const bool is_root = path_.size() == 1;
+  if (current.state == NodeState::kTwoFold && current.repeated_after >= path_.size()) undo_two_fold(path_);
 
   const bool decided = !is_root && (current.ends_game() || current.bounds.proven());
   if (looking_ahead_ && decided) {
@@ -244,7 +264,6 @@ bool Tree::end_game(Node& leaf, int legal_moves) {
   if (const uint32_t cycle = cycle_in_line(); cycle > 0) {
     leaf.state = NodeState::kTwoFold;
     leaf.repeated_after = cycle;
-    ++two_fold_nodes_;
     return true;
   }
   return false;

@@ -53,9 +53,11 @@ inline void prefetch([[maybe_unused]] const void* address) {
 }  // namespace
 
 // kNone if there is no room, and little effort makes none. That befalls edge lists of rare length, whose
-// nodes then wait for theirs; it is better than pruning much until room for them is found.
+// nodes then wait for theirs; it is better than pruning much until room for them is found. One such effort
+// for each batch is enough.
 ArenaIndex Tree::allocate(int granules) {
   ArenaIndex index = arena_.allocate(granules);
+  if (index != kNone || granules >= hopeless_granules_) return index;
   for (size_t nodes = kNodesAtOnce; index == kNone && nodes <= kMostNodesAtOnce; nodes *= 2) {
     if (!make_room(nodes)) {
       out_of_memory_ = true;
@@ -63,6 +65,7 @@ ArenaIndex Tree::allocate(int granules) {
     }
     index = arena_.allocate(granules);
   }
+  if (index == kNone) hopeless_granules_ = granules;
   return index;
 }
 
@@ -81,7 +84,6 @@ void Tree::free_some(size_t nodes) {
     const ArenaIndex index = to_free_.back();
     to_free_.pop_back();
     Node& dead = *node(index);
-    if (dead.state == NodeState::kTwoFold) --two_fold_nodes_;
     release_children(dead);
     arena_.free(index, kNodeGranules);
   }
@@ -101,6 +103,8 @@ void Tree::release_children(Node& parent) {
 void Tree::keep_room(size_t positions) {
   const auto capacity = static_cast<uint64_t>(arena_.capacity_bytes());
   epoch_ = static_cast<uint32_t>(arena_.handed_out_bytes() / (capacity / kEpochsPerTree)) % kEpochs;
+  hopeless_granules_ = Arena::kMaxRun + 1;
+  out_of_memory_ = false;
   if (!to_free_.empty()) {
     free_some(positions * kNodesPerPosition);
   } else if (arena_.used_bytes() > capacity - capacity / kRoomShare) {

@@ -17,7 +17,7 @@ bool same_evaluations(const SearchParams& a, const SearchParams& b) {
 }
 
 bool same_tree(const SearchParams& a, const SearchParams& b) {
-  return same_evaluations(a, b) && a.draw_score == b.draw_score && a.two_fold_draws == b.two_fold_draws &&
+  return same_evaluations(a, b) && a.two_fold_draws == b.two_fold_draws &&
          a.sticky_endgames == b.sticky_endgames && a.wdl_ratio == b.wdl_ratio && a.wdl_shift == b.wdl_shift &&
          a.wdl_max_scale == b.wdl_max_scale;
 }
@@ -94,7 +94,6 @@ void Tree::reset_root() {
   arena_.clear();
   to_free_.clear();
   reset_hand();
-  two_fold_nodes_ = 0;
   edges_before_noise_.clear();
   root_ = new_node();
 }
@@ -129,7 +128,6 @@ bool Tree::advance_root(std::span<const Move> moves) {
   if (moves.empty()) return true;
   reset_hand();
   edges_before_noise_.clear();
-  if (two_fold_nodes_ > 0 && node(root_)->state == NodeState::kExpanded) undo_two_folds(*node(root_), 0);
   forget_bare_root();
   return true;
 }
@@ -139,43 +137,7 @@ bool Tree::advance_root(std::span<const Move> moves) {
 void Tree::forget_bare_root() {
   Node& root = *node(root_);
   if (root.state == NodeState::kExpanded) return;
-  if (root.state == NodeState::kTwoFold) --two_fold_nodes_;
   root = Node::fresh();
-}
-
-// A repetition counted as a draw because its first occurrence was in the searched line. Where that has
-// become part of the game, the draw is taken back: its visits leave the tree and the position is searched
-// again.
-void Tree::undo_two_folds(Node& parent, uint32_t depth) {
-  const float proven_m = parent.m;
-  for (int i = 0; i < parent.child_slots; ++i) {
-    ArenaIndex index = children_of(parent)[i];
-    if (index == kNone) continue;
-    Node& child = *node(index);
-    const Node before = child;
-    if (child.state == NodeState::kTwoFold && child.repeated_after > depth + 1) {
-      child.wl_sum = 0;
-      child.visits = 0;
-      child.edges = kNone;
-      child.state = NodeState::kNew;
-      --two_fold_nodes_;
-    } else if (child.state == NodeState::kExpanded) {
-      undo_two_folds(child, depth + 1);
-    }
-    if (before.visits == child.visits) continue;
-    const auto was = static_cast<float>(before.visits), is = static_cast<float>(child.visits);
-    const auto old_visits = static_cast<float>(parent.visits);
-    parent.visits -= before.visits - child.visits;
-    const auto new_visits = static_cast<float>(parent.visits);
-    parent.wl_sum += before.wl_sum - child.wl_sum;
-    parent.d = (parent.d * old_visits - before.d * was + child.d * is) / new_visits;
-    parent.m = (parent.m * old_visits - (before.m + 1) * was + (child.m + 1) * is) / new_visits;
-  }
-  if (parent.bounds.proven()) {
-    parent.wl_sum = parent.bounds.lower * static_cast<double>(parent.visits);
-    parent.d = parent.bounds.lower == 0 ? 1.0f : 0.0f;
-    parent.m = proven_m;
-  }
 }
 
 void Tree::update_allowed_edges() {

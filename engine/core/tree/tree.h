@@ -157,7 +157,6 @@ class Tree {
   void forget_bare_root();
   void update_allowed_edges();
   void mix_root_noise();
-  void undo_two_folds(Node& parent, uint32_t depth);
 
   // memory.cc
   ArenaIndex allocate(int granules);
@@ -181,6 +180,7 @@ class Tree {
   bool end_game(Node& leaf, int legal_moves);
   bool drawn_by_rule() const;
   uint32_t cycle_in_line() const;
+  uint32_t visits_to_give() const;
   void look_ahead(Batch& batch, int ahead);
   void collide(Batch& batch, uint32_t visits);
   uint32_t collision_visits_limit() const;
@@ -191,6 +191,7 @@ class Tree {
   void back_up(std::span<const ArenaIndex> path, Value value, uint32_t visits);
   void prove(std::span<const ArenaIndex> path);
   bool tighten(Node& parent) const;
+  void undo_two_fold(std::span<const ArenaIndex> path);
   void take_back(std::span<const ArenaIndex> path);
   void land(Batch& batch);
   void finish(Batch& batch);
@@ -241,9 +242,9 @@ class Tree {
   int looked_at_ = 0, collapsed_ = 0;  // since pressure was last set
   uint64_t collapsed_in_round_ = 1;
   uint32_t epoch_ = 0;
-  bool out_of_memory_ = false;  // not even pruning helped
+  bool out_of_memory_ = false;                  // not even pruning helped
+  int hopeless_granules_ = Arena::kMaxRun + 1;  // runs of so many or more were looked for in vain
 
-  uint64_t two_fold_nodes_ = 0;
   int batches_in_flight_ = 0;
   bool full_ = false;
 

@@ -25,7 +25,7 @@ def line(win: float, loss: float) -> Line:
 def searched_root(wdl: tuple[float, float, float], fen: str | None, contempt: Contempt) -> Line:
     """The root's value in a tree that the network gave this evaluation, for the side to move."""
     options = Options(tree_memory=16, hash=1)
-    tree = Tree(search_params(options, 1, contempt))
+    tree = Tree(search_params(options, 1, contempt=contempt))
     tree.set_position(Game(fen))
     batch = Batch(1)
     tree.collect(batch, 1)

@@ -67,6 +67,14 @@ def test_visits_are_kept_for_the_same_network_alone() -> None:
     assert prepare(tree, SMALL, "another") == 0
 
 
+def test_without_a_moves_left_head_no_move_is_preferred_for_a_short_game() -> None:
+    tree = SearchTree()
+    assert tree.prepared(SMALL, 1, "one").params.moves_left_max_effect > 0
+    core = tree.prepared(SMALL, 1, "two", has_moves_left=False)
+    assert core.params.moves_left_max_effect == 0
+    assert tree.prepared(SMALL, 1, "one", has_moves_left=True).params.moves_left_max_effect > 0
+
+
 def test_a_new_game_forgets_the_visits() -> None:
     tree, _visits = searched(SMALL, "one")
     tree.new_game()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine._core import RootInfo, Tree
+from engine._core import Batch, RootInfo, Tree
 from tests.engine.core.tree.search_helpers import children_by_move, game, new_tree, proof_of, search
 
 # Each side has one legal move, its king's step to the corner and back, but for White's a2a3 at the start.
@@ -27,6 +27,12 @@ def assert_same(found: RootInfo, expected: RootInfo) -> None:
         assert getattr(found.evaluation, name) == pytest.approx(value, rel=1e-4, abs=1e-5)
 
 
+def visit_once(tree: Tree) -> None:
+    batch = Batch(1)
+    tree.collect(batch, 1, 1)
+    tree.apply_random(batch)
+
+
 def test_a_repetition_in_the_searched_line_is_a_draw() -> None:
     tree = new_tree(game("k7/8/8/8/8/8/7r/K6R w - - 0 1", ["h1g1", "h2g2"]))
     search(tree, 3000)
@@ -42,7 +48,8 @@ def test_a_two_fold_draw_is_undone_when_its_first_occurrence_becomes_history() -
     """The line is forced, so that a fresh search from a later position shows what must be left of it.
 
     Ply 1 is the position after the pawn move, and ply 5, four plies later, repeats it: a draw with 95 of the
-    100 visits. It stays one with ply 1 at the root, and is undone with ply 2 there.
+    100 visits. It stays one with ply 1 at the root. With ply 2 there the first visit that comes to it undoes it
+    and goes on where the draw was: one visit more than what is left.
     """
     tree = new_tree(game(SHUFFLE))
     tree.set_root_moves([PAWN_MOVE])
@@ -59,10 +66,10 @@ def test_a_two_fold_draw_is_undone_when_its_first_occurrence_becomes_history() -
     # Two rounds of the cycle: what is searched after an undo is undone in its turn.
     for move in CYCLE[:3]:
         played.append(move)
-        kept = tree.set_position(game(SHUFFLE, played))
-        assert kept == 3
+        assert tree.set_position(game(SHUFFLE, played)) > 90
+        visit_once(tree)
         fresh = new_tree(game(SHUFFLE, played))
-        search(fresh, kept)
+        search(fresh, 4)
         assert_same(tree.root_info(), fresh.root_info())
         search(tree, 100)
         search(fresh, 100)
@@ -81,57 +88,63 @@ def test_a_game_that_goes_on_at_a_two_fold_draw_is_searched_there() -> None:
     assert_same(tree.root_info(), fresh.root_info())
 
 
-def play_on(tree: Tree, fen: str, played: list[str]) -> int:
-    """Play the most visited move whose value is not proven, in the tree and in `played`.
-
-    Visits and values of the new root are the sums of what its moves have. Returns how many visits of the move
-    were taken back.
-    """
+def play_on(tree: Tree, fen: str, played: list[str]) -> None:
+    """Play the most visited move whose value is not proven, in the tree and in `played`."""
     open_moves = [child for child in tree.children() if child.proof is None]
-    move = max(open_moves, key=lambda child: child.visits)
-    played.append(move.move)
+    played.append(max(open_moves, key=lambda child: child.visits).move)
     following = game(fen, played)
     assert following.result()[0] == "undecided"
-    kept = tree.set_position(following)
+    tree.set_position(following)
 
+
+def search_and_check(tree: Tree, visits: int) -> int:
+    """Search until the root has so many visits more; returns how many were taken back meanwhile.
+
+    Visits and values of the root must be the sums of what its moves have, and proven values exact.
+    """
+    kept = tree.root_info().visits
+    search(tree, kept + visits)
     tree.clear_cache()  # It may know the position with another history, by which evaluations differ.
     root, children = tree.root_info(), [child for child in tree.children() if child.visits]
-    assert kept == root.visits == 1 + sum(child.visits for child in children)
-    assert root.proof is None
+    assert root.visits == 1 + sum(child.visits for child in children)
     assert root.own_evaluation is not None
-    values = root.own_evaluation.q + sum(child.visits * child.evaluation.q for child in children)
-    assert root.evaluation.q == pytest.approx(values / kept, abs=1e-5)
+    if root.proof is None:
+        values = root.own_evaluation.q + sum(child.visits * child.evaluation.q for child in children)
+        assert root.evaluation.q == pytest.approx(values / root.visits, abs=1e-5)
     for child in children:
         if child.proof is not None:
             assert child.evaluation.q == pytest.approx(child.proof.value)
-    return move.visits - kept
+    return kept + root.playouts - root.visits
 
 
 def test_visits_and_values_add_up_after_two_fold_draws_are_undone() -> None:
     tree = new_tree(game(BISHOPS))
     played: list[str] = []
+    search(tree, 4000)
     undone = 0
     for _ in range(6):
-        search(tree, 4000)
-        undone += play_on(tree, BISHOPS, played)
+        play_on(tree, BISHOPS, played)
+        undone += search_and_check(tree, 4000)
     assert undone > 0
 
 
-def test_two_fold_draws_are_undone_move_after_move_without_a_search_between() -> None:
+def test_two_fold_draws_are_undone_after_several_moves_without_a_search_between() -> None:
     tree = new_tree(game(BISHOPS))
     search(tree, 20000)
     played: list[str] = []
-    assert play_on(tree, BISHOPS, played) > 0
-    assert play_on(tree, BISHOPS, played) > 0
+    for _ in range(3):
+        play_on(tree, BISHOPS, played)
+    assert search_and_check(tree, 4000) > 0
 
 
 def test_proven_values_stay_exact_when_two_fold_draws_below_them_are_undone() -> None:
     """A position with a draw by repetition below it may be lost all the same; the draw's visits leave it."""
     tree = new_tree(game(ROOK))
     played: list[str] = []
+    search(tree, 2000)
     undone = 0
     for _ in range(2):
-        search(tree, 2000)
-        undone += play_on(tree, ROOK, played)
+        play_on(tree, ROOK, played)
+        undone += search_and_check(tree, 2000)
     assert undone > 0
     assert any(child.proof is not None for child in tree.children())

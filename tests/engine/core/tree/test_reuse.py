@@ -61,6 +61,8 @@ def test_settings_that_evaluations_depend_on_clear_tree_and_cache() -> None:
     search(tree, 500)
     tree.set_params(params(cpuct=2.5))
     assert tree.root_info().visits == 500
+    tree.set_params(params(cpuct=2.5, draw_score=-0.5))  # matters when moves are chosen
+    assert tree.root_info().visits == 500
     tree.set_params(params(cpuct=2.5, policy_temperature=1.0))
     assert tree.root_info().visits == 0
     search(tree, 500)
