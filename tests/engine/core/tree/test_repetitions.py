@@ -48,8 +48,8 @@ def test_a_two_fold_draw_is_undone_when_its_first_occurrence_becomes_history() -
     """The line is forced, so that a fresh search from a later position shows what must be left of it.
 
     Ply 1 is the position after the pawn move, and ply 5, four plies later, repeats it: a draw with 95 of the
-    100 visits. It stays one with ply 1 at the root. With ply 2 there the first visit that comes to it undoes it
-    and goes on where the draw was: one visit more than what is left.
+    100 visits. It stays one with ply 1 at the root. With ply 2 there the first visit that comes to it undoes
+    it and goes on where the draw was: one visit more than what is left.
     """
     tree = new_tree(game(SHUFFLE))
     tree.set_root_moves([PAWN_MOVE])
