@@ -377,10 +377,12 @@ class Tree:
     def set_params(self, params: SearchParams) -> None:
         """Change settings between searches; clears cache and tree where what they hold depends on them."""
 
-    def set_position(self, game: Game) -> int:
+    def set_position(self, game: Game, keep_before: int = 0) -> int:
         """Make the game's current position the root; returns the visits kept from before.
 
-        Raises RuntimeError while a batch is under way, ValueError for a position that cannot be played.
+        They are kept if the game goes on, or starts from a position of the tree up to four plies below. Of the
+        last `keep_before` positions before the current one the other moves are kept as well, in case the game has
+        gone there. Raises RuntimeError while a batch is under way, ValueError for a position that cannot be played.
         """
 
     def set_root_moves(self, moves: Sequence[str]) -> None:

@@ -206,9 +206,12 @@ One thread may collect, apply, cancel and set positions; any thread may ask for 
           "params", [](const Tree& tree) { return SearchParams(tree.params()); }, "A copy.")
       .def("set_params", &Tree::set_params, "params"_a, Release(),
            "Change settings between searches; clears cache and tree where what they hold depends on them.")
-      .def("set_position", &Tree::set_position, "game"_a, Release(),
-           "Make the game's current position the root; returns the visits kept from before.\n\n"
-           "Raises RuntimeError while a batch is under way.")
+      .def(
+          "set_position", &Tree::set_position, "game"_a, "keep_before"_a = 0, Release(),
+          "Make the game's current position the root; returns the visits kept from before.\n\n"
+          "They are kept if the game goes on, or starts from a position of the tree some plies below. Of the "
+          "last `keep_before` positions before the current one the other moves are kept as well, in case the "
+          "game has gone there. Raises RuntimeError while a batch is under way.")
       .def("set_root_moves", &Tree::set_root_moves, "moves"_a, Release(),
            "Search only these root moves (UCI); an empty list searches all. Raises ValueError for an illegal "
            "one.")

@@ -84,7 +84,8 @@ class SearchTree:
         would say that moves are bad which nobody has looked at. The evaluations stay in the cache.
         """
         assert self._tree is not None
-        self._tree.set_position(task.game)
+        # The opponent may play another move than the one that is pondered.
+        self._tree.set_position(task.game, 1 if task.limits.ponder else 0)
         position, moves = task.game.key, frozenset(task.root_moves)
         if self._searched is not None and self._searched[0] == position and not moves <= self._searched[1]:
             self._tree.clear()

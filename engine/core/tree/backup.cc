@@ -177,25 +177,29 @@ void Tree::undo_two_fold(std::span<const ArenaIndex> path) {
   repeated.edges = kNone;
   repeated.state = NodeState::kNew;
   for (size_t i = path.size() - 1; i-- > 0;) {
-    const Node& child = *node(path[i + 1]);
     Node& parent = *node(path[i]);
     const Node parent_before = parent;
-    const auto was = static_cast<double>(before.visits), is = static_cast<double>(child.visits);
-    parent.visits -= before.visits - child.visits;
-    const auto old_visits = static_cast<double>(parent_before.visits);
-    const auto new_visits = std::max(1.0, static_cast<double>(parent.visits));
-    if (parent.bounds.proven()) {
-      parent.wl_sum = parent.bounds.lower * static_cast<double>(parent.visits);
-    } else {
-      const double d = parent.d * old_visits - before.d * was + child.d * is;
-      const double m = parent.m * old_visits - (before.m + 1.0) * was + (child.m + 1.0) * is;
-      parent.wl_sum += before.wl_sum - child.wl_sum;
-      // Means of single precision, from which most may have been taken.
-      parent.d = static_cast<float>(std::clamp(d / new_visits, 0.0, 1.0));
-      parent.m = static_cast<float>(std::max(0.0, m / new_visits));
-    }
+    account_for_change(parent, before, *node(path[i + 1]));
     before = parent_before;
   }
+}
+
+// Puts what a child's visits and values have become in the place of what they were.
+void Tree::account_for_change(Node& parent, const Node& before, const Node& child) {
+  const auto was = static_cast<double>(before.visits), is = static_cast<double>(child.visits);
+  const auto old_visits = static_cast<double>(parent.visits);
+  parent.visits += child.visits - before.visits;  // may be fewer: modulo 2^32
+  const auto new_visits = std::max(1.0, static_cast<double>(parent.visits));
+  if (parent.bounds.proven()) {
+    parent.wl_sum = parent.bounds.lower * static_cast<double>(parent.visits);
+    return;
+  }
+  const double d = parent.d * old_visits - before.d * was + child.d * is;
+  const double m = parent.m * old_visits - (before.m + 1.0) * was + (child.m + 1.0) * is;
+  parent.wl_sum += before.wl_sum - child.wl_sum;
+  // Means of single precision, from which most may have been taken.
+  parent.d = static_cast<float>(std::clamp(d / new_visits, 0.0, 1.0));
+  parent.m = static_cast<float>(std::max(0.0, m / new_visits));
 }
 
 // Derives a node's bounds from its children's; true if they changed.

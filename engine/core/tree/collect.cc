@@ -257,6 +257,7 @@ bool Tree::end_game(Node& leaf, int legal_moves) {
   }
   if (is_root) return false;
   if (drawn_by_rule()) {
+    third_repetitions_ |= history_.repetitions() >= 2;
     leaf.state = NodeState::kTerminal;
     leaf.bounds = Bounds::exact(0);
     return true;

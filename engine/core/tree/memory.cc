@@ -136,7 +136,7 @@ bool Tree::prune_some(size_t nodes) {
     const ArenaIndex index = children_of(parent)[step.slot++];
     if (index == kNone) continue;
     Node& current = *node(index);
-    if (may_collapse(current)) {
+    if (may_collapse(current) && !is_on_the_way(index)) {
       collapse(current);
     } else if (current.child_slots > 0) {
       for (int i = 0; i < current.child_slots; ++i) prefetch(node(children_of(current)[i]));
@@ -158,7 +158,7 @@ bool Tree::begin_round() {
     return false;
   }
   collapsed_in_round_ = 0;
-  hand_.push_back({root_, 0});
+  hand_.push_back({top(), 0});
   return true;
 }
 

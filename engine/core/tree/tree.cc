@@ -4,7 +4,6 @@
 #include <random>
 #include <stdexcept>
 
-#include "chess/fen.h"
 #include "chess/uci_move.h"
 
 namespace wavefront {
@@ -20,10 +19,6 @@ bool same_tree(const SearchParams& a, const SearchParams& b) {
   return same_evaluations(a, b) && a.two_fold_draws == b.two_fold_draws &&
          a.sticky_endgames == b.sticky_endgames && a.wdl_ratio == b.wdl_ratio && a.wdl_shift == b.wdl_shift &&
          a.wdl_max_scale == b.wdl_max_scale;
-}
-
-bool same_start(const Game& a, const Game& b) {
-  return a.chess960 == b.chess960 && to_fen(a.start, a.chess960) == to_fen(b.start, b.chess960);
 }
 
 }  // namespace
@@ -45,25 +40,6 @@ void Tree::set_params(const SearchParams& params) {
   arena_.set_max_bytes(params.tree_bytes);
   if (shrinks || !same_tree(params, params_)) reset_root();
   params_ = params;
-}
-
-uint32_t Tree::set_position(const Game& game) {
-  std::lock_guard lock(mutex_);
-  if (batches_in_flight_ > 0) throw std::logic_error("the position cannot change while a batch is under way");
-  if (!game.playable())
-    throw std::invalid_argument("the side to move could take the king: no move can be played");
-  bool follows = game_ && same_start(*game_, game) && game_->moves.size() <= game.moves.size() &&
-                 std::equal(game_->moves.begin(), game_->moves.end(), game.moves.begin());
-  size_t known = follows ? game_->moves.size() : 0;
-  game_ = game;
-  history_ = game.history;
-  root_moves_.clear();
-  root_noise_.reset();
-  if (!follows || !advance_root(std::span(game.moves).subspan(known))) reset_root();
-  reset_counters();
-  estimate_kept_depth();
-  update_allowed_edges();
-  return node(root_)->visits;
 }
 
 void Tree::set_root_moves(const std::vector<std::string>& moves) {
@@ -93,6 +69,8 @@ void Tree::clear_cache() {
 void Tree::reset_root() {
   arena_.clear();
   to_free_.clear();
+  above_.clear();
+  third_repetitions_ = false;
   reset_hand();
   edges_before_noise_.clear();
   root_ = new_node();
@@ -108,36 +86,6 @@ void Tree::reset_counters() {
   evaluations_ = 0;
   cache_hits_ = 0;
   full_ = false;
-}
-
-// Follows the moves down the tree and cuts off everything else. False if they leave the tree.
-bool Tree::advance_root(std::span<const Move> moves) {
-  for (Move move : moves) {
-    Node& old_root = *node(root_);
-    ArenaIndex next = kNone;
-    if (old_root.state == NodeState::kExpanded) {
-      const Edge* edges = arena_.at<Edge>(old_root.edges);
-      for (int i = 0; i < old_root.child_slots; ++i) {
-        if (edges[i].move() == move) std::swap(next, children_of(old_root)[i]);
-      }
-    }
-    if (next == kNone) return false;
-    release(root_);
-    root_ = next;
-  }
-  if (moves.empty()) return true;
-  reset_hand();
-  edges_before_noise_.clear();
-  forget_bare_root();
-  return true;
-}
-
-// The game may go on where the search saw it end (draws that nobody claimed): search there all the same. And
-// without moves a root's visits cannot tell which is best.
-void Tree::forget_bare_root() {
-  Node& root = *node(root_);
-  if (root.state == NodeState::kExpanded) return;
-  root = Node::fresh();
 }
 
 void Tree::update_allowed_edges() {

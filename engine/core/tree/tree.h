@@ -101,9 +101,12 @@ class Tree {
   void set_params(const SearchParams& params);
 
   // Makes a game's current position the root. If it follows from the root so far by moves of the tree, that
-  // part is kept; returns the visits kept. Throws std::logic_error while a batch is under way,
-  // std::invalid_argument for a position in which the king could be taken.
-  uint32_t set_position(const Game& game);
+  // part is kept; so it is if the game starts from a position that the tree has, some plies below. Of the
+  // last `keep_before` positions before the current one the other moves are kept as well: if the game turns
+  // out to have gone there, they are still known. Returns the visits kept. Throws std::logic_error while a
+  // batch is under way, std::invalid_argument for a position in which the king could be taken or for a
+  // negative number.
+  uint32_t set_position(const Game& game, int keep_before = 0);
 
   // Limits the search to these root moves; none: all. Throws std::invalid_argument for an illegal one.
   void set_root_moves(const std::vector<std::string>& moves);
@@ -150,13 +153,22 @@ class Tree {
   Node* node(ArenaIndex index) const { return arena_.at<Node>(index); }
   ArenaIndex* children_of(const Node& parent) const { return arena_.at<ArenaIndex>(parent.children); }
 
-  // tree.cc: the root
+  // tree.cc
   void reset_root();
-  bool advance_root(std::span<const Move> moves);
   void reset_counters();
-  void forget_bare_root();
   void update_allowed_edges();
   void mix_root_noise();
+
+  // root.cc
+  bool follow(const Game& game, size_t keep);
+  void climb();
+  bool descend_to(std::span<const Move> moves, size_t keep);
+  ArenaIndex* slot_of(Node& parent, Move move, bool make);
+  bool find_position(const Position& wanted, const Position& position, ArenaIndex index, int plies,
+                     std::vector<Move>& way) const;
+  void forget_bare_root();
+  bool is_on_the_way(ArenaIndex index) const;
+  ArenaIndex top() const { return above_.empty() ? root_ : above_.front().node; }
 
   // memory.cc
   ArenaIndex allocate(int granules);
@@ -192,6 +204,7 @@ class Tree {
   void prove(std::span<const ArenaIndex> path);
   bool tighten(Node& parent) const;
   void undo_two_fold(std::span<const ArenaIndex> path);
+  static void account_for_change(Node& parent, const Node& before, const Node& child);
   void take_back(std::span<const ArenaIndex> path);
   void land(Batch& batch);
   void finish(Batch& batch);
@@ -219,6 +232,14 @@ class Tree {
   std::optional<Game> game_;
   History history_;
   ArenaIndex root_ = kNone;
+  // A node above the root that is kept (root.cc), and what its child on the way to the root was when the root
+  // went there.
+  struct Above {
+    ArenaIndex node;
+    Node child_before;
+  };
+  std::vector<Above> above_;               // from the top down
+  bool third_repetitions_ = false;         // seen since the tree was empty
   std::vector<Move> root_moves_;           // empty: all
   std::unique_ptr<bool[]> allowed_edges_;  // by root edge; null: all
   struct RootNoise {

@@ -81,6 +81,22 @@ def test_a_new_game_forgets_the_visits() -> None:
     assert prepare(tree, SMALL, "one") == 0
 
 
+def test_pondering_keeps_the_other_moves() -> None:
+    tree, _visits = searched(SMALL, "one")
+    core = tree.prepared(SMALL, 1, "one")
+    expected, other = (child for child in core.children()[:2])
+
+    def set_root(move: str, limits: Limits) -> int:
+        game = Game()
+        game.push_uci(move)
+        tree.set_root(SearchTask(game, game.legal_moves(), limits, SMALL, 0.0, Random(1)))
+        return core.root_info().visits
+
+    assert set_root(expected.move, Limits(ponder=True)) == expected.visits
+    search(core, expected.visits + 100)
+    assert set_root(other.move, Limits()) == other.visits > 0
+
+
 def test_the_search_is_limited_to_the_legal_moves_among_those_asked_for() -> None:
     tree = SearchTree()
     limits = Limits(search_moves=("e2e4", "e2e5", "d2d4"))

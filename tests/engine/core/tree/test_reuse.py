@@ -67,3 +67,81 @@ def test_settings_that_evaluations_depend_on_clear_tree_and_cache() -> None:
     assert tree.root_info().visits == 0
     search(tree, 500)
     assert tree.root_info().evaluations > 100
+
+
+@pytest.mark.parametrize("plies", [0, 1, 2, 3, 4])
+def test_a_position_of_the_tree_is_found_by_its_fen(plies: int) -> None:
+    tree = new_tree(game(MIDDLEGAME))
+    search(tree, 20000)
+    line = tree.lines(1)[0].moves[:plies]
+    fen = game(MIDDLEGAME, line).fen()
+    followed = new_tree(game(MIDDLEGAME))
+    search(followed, 20000)
+    assert tree.set_position(game(fen)) == followed.set_position(game(MIDDLEGAME, line)) > 0
+    assert [child.visits for child in tree.children()] == [child.visits for child in followed.children()]
+    reply = tree.lines(1)[0].moves[0]
+    kept = followed.set_position(game(MIDDLEGAME, [*line, reply]))
+    assert tree.set_position(game(fen, [reply])) == kept > 0
+
+
+def test_a_fen_with_another_clock_or_another_right_is_another_position() -> None:
+    tree = new_tree(game(MIDDLEGAME))
+    for fen in (MIDDLEGAME.replace(" 6 5", " 7 5"), MIDDLEGAME.replace("KQkq", "Kkq")):
+        tree.set_position(game(MIDDLEGAME))
+        search(tree, 1000)
+        assert tree.set_position(game(fen)) == 0
+
+
+def test_a_game_without_history_keeps_no_draws_by_third_repetition() -> None:
+    shuffle = "5bk1/4p1p1/4P1P1/8/p7/4p1p1/P3P1P1/5BK1 w - - 0 1"
+    played = game(shuffle, ["a2a3", "g8h8", "g1h1", "h8g8", "h1g1"])  # the position after a2a3 again
+    tree = new_tree(played)
+    search(tree, 1000)
+    assert tree.root_info().proof is not None
+    assert tree.set_position(game(played.fen())) == 0
+    search(tree, 1000)
+    assert tree.root_info().proof is None
+
+
+def test_other_moves_are_kept_while_the_opponent_thinks() -> None:
+    tree = new_tree(game(MIDDLEGAME, ["e1g1"]))
+    search(tree, 5000)
+    replies = [child for child in tree.children() if child.visits > 20]
+    expected, other = replies[0], replies[1]
+    before = tree.root_info()
+    assert tree.set_position(game(MIDDLEGAME, ["e1g1", expected.move]), keep_before=1) == expected.visits
+    search(tree, expected.visits + 3000)
+    pondered = tree.root_info()
+    # Nothing has been forgotten above, and what was found below is known there.
+    assert tree.set_position(game(MIDDLEGAME, ["e1g1"])) == before.visits + 3000
+    now = tree.root_info()
+    sums = [-before.evaluation.q * before.visits, expected.evaluation.q * expected.visits]
+    assert -now.evaluation.q * now.visits == pytest.approx(
+        sums[0] + sums[1] + pondered.evaluation.q * pondered.visits, abs=1e-3
+    )
+    assert sum(child.visits for child in tree.children()) == now.visits - 1
+    assert tree.set_position(game(MIDDLEGAME, ["e1g1", other.move])) == other.visits
+
+
+def test_an_expected_move_that_was_never_searched_leaves_the_others() -> None:
+    tree = new_tree(game(MIDDLEGAME))
+    search(tree, 5)
+    unvisited = next(child.move for child in tree.children() if child.visits == 0)
+    visited = next(child for child in tree.children() if child.visits > 0)
+    assert tree.set_position(game(MIDDLEGAME, [unvisited]), keep_before=1) == 0
+    search(tree, 1000)
+    assert tree.set_position(game(MIDDLEGAME, [visited.move])) == visited.visits
+    assert tree.set_position(game(MIDDLEGAME, [unvisited])) == 0  # cut off now
+
+
+def test_positions_kept_before_the_root_are_given_up_with_the_next_move() -> None:
+    tree = new_tree(game(MIDDLEGAME), tree_bytes=4 << 20)
+    search(tree, 15000)
+    line = tree.lines(1)[0].moves
+    tree.set_position(game(MIDDLEGAME, line[:1]), keep_before=1)
+    kept = tree.root_info().memory_bytes
+    tree.set_position(game(MIDDLEGAME, line[:2]))
+    visits = tree.root_info().visits
+    search(tree, visits + 5000)
+    assert tree.root_info().memory_bytes < kept
+    assert tree.set_position(game(MIDDLEGAME)) == 0

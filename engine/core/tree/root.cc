@@ -1,0 +1,169 @@
+// The root: the position that is searched, found again in what earlier searches have left.
+//
+// What is kept begins at the top: the root, or a position shortly before it. While the opponent thinks about
+// a move that is expected, the position before it stays with its other moves, so that the search of whichever
+// is played goes on. A search below the top does not change the nodes above its root; they learn of it when
+// the root goes up again.
+//
+// A game that starts from a position of the tree, as programs for analysis send them, is searched on there.
+// It has no history, but the tree may have counted one. Repetitions of positions above the new root are
+// undone where a visit meets them, as after any move. A third repetition, though, has proven draws that would
+// be none without the earlier ones: where the tree has seen any, it starts afresh. Evaluations stay, although
+// the network may have seen positions before the root.
+
+#include <algorithm>
+#include <bit>
+#include <stdexcept>
+#include <utility>
+
+#include "chess/fen.h"
+#include "tree/tree.h"
+
+namespace wavefront {
+namespace {
+
+// How far below the top a game's start is looked for.
+constexpr int kPliesToStart = 4;
+
+bool same_start(const Game& a, const Game& b) {
+  return a.chess960 == b.chess960 && to_fen(a.start, a.chess960) == to_fen(b.start, b.chess960);
+}
+
+// Whether so many plies might lead from one position to another: each empties and fills two squares, one more
+// if it takes en passant, and castling, once for each side, four.
+bool may_lead_to(const Position& from, const Position& to, int plies) {
+  Bitboard differing = from.pieces(kWhite) ^ to.pieces(kWhite);
+  differing |= from.pieces(kBlack) ^ to.pieces(kBlack);
+  for (PieceType type : {kPawn, kKnight, kBishop, kRook, kQueen, kKing}) {
+    differing |= from.pieces(type) ^ to.pieces(type);
+  }
+  return std::popcount(differing) <= std::min(4 * plies, 3 * plies + 2);
+}
+
+}  // namespace
+
+uint32_t Tree::set_position(const Game& game, int keep_before) {
+  std::lock_guard lock(mutex_);
+  if (batches_in_flight_ > 0) throw std::logic_error("the position cannot change while a batch is under way");
+  if (!game.playable())
+    throw std::invalid_argument("the side to move could take the king: no move can be played");
+  if (keep_before < 0) throw std::invalid_argument("the number of positions to keep cannot be negative");
+  const ArenaIndex old_root = root_;
+  root_moves_.clear();
+  root_noise_.reset();
+  reset_hand();
+  if (!follow(game, std::min(static_cast<size_t>(keep_before), game.moves.size()))) {
+    reset_root();
+  } else if (root_ != old_root) {
+    edges_before_noise_.clear();
+    forget_bare_root();
+  }
+  game_ = game;
+  history_ = game.history;
+  reset_counters();
+  estimate_kept_depth();
+  update_allowed_edges();
+  return node(root_)->visits;
+}
+
+// Goes from the top of what is kept to the position of a game, and cuts everything else off but for the other
+// moves of the last `keep` positions before it. False if there is no way.
+bool Tree::follow(const Game& game, size_t keep) {
+  if (!game_) return false;
+  const Position top = game_->history.at(static_cast<int>(above_.size()));
+  const size_t top_ply = game_->moves.size() - above_.size();
+  climb();
+  const std::span<const Move> before(game_->moves.data(), top_ply), moves(game.moves);
+  if (same_start(*game_, game) && top_ply <= moves.size() &&
+      std::equal(before.begin(), before.end(), moves.begin())) {
+    return descend_to(moves.subspan(top_ply), keep);
+  }
+  std::vector<Move> way;
+  if (third_repetitions_ || game.chess960 != game_->chess960 ||
+      !find_position(game.start, top, root_, kPliesToStart, way)) {
+    return false;
+  }
+  std::reverse(way.begin(), way.end());
+  return descend_to(way, 0) && descend_to(moves, keep);
+}
+
+// Makes the top the root, and tells it and the nodes on the way what has been found below.
+void Tree::climb() {
+  while (!above_.empty()) {
+    const Above step = above_.back();
+    above_.pop_back();
+    Node& parent = *node(step.node);
+    account_for_change(parent, step.child_before, *node(root_));
+    if (params_.sticky_endgames) tighten(parent);
+    root_ = step.node;
+  }
+}
+
+// Follows moves down the tree. The last `keep` positions passed stay above the root, of the others everything
+// else is cut off. False if a move leaves the tree.
+bool Tree::descend_to(std::span<const Move> moves, size_t keep) {
+  for (size_t i = 0; i < moves.size(); ++i) {
+    const bool kept = moves.size() - i <= keep;
+    ArenaIndex* slot = slot_of(*node(root_), moves[i], kept);
+    if (slot == nullptr || *slot == kNone) return false;
+    ArenaIndex next = *slot;
+    if (kept) {
+      above_.push_back({root_, *node(next)});
+    } else {
+      *slot = kNone;
+      release(root_);
+    }
+    root_ = next;
+  }
+  return true;
+}
+
+// Where the node of a move is kept; null if the tree has no place for it. make: with a node, if there is
+// none.
+ArenaIndex* Tree::slot_of(Node& parent, Move move, bool make) {
+  if (parent.state != NodeState::kExpanded) return nullptr;
+  const Edge* edges = arena_.at<Edge>(parent.edges);
+  const Edge* edge =
+      std::find_if(edges, edges + parent.edge_count, [move](Edge e) { return e.move() == move; });
+  const int number = static_cast<int>(edge - edges);
+  if (number == parent.edge_count) return nullptr;
+  if (number >= parent.child_slots && (!make || !grow_children(parent, number + 1))) return nullptr;
+  ArenaIndex& slot = children_of(parent)[number];
+  if (slot == kNone && make) slot = new_node();
+  return &slot;
+}
+
+// The moves from a node's position to another one, last first. False if it is not in the tree within so many
+// plies.
+bool Tree::find_position(const Position& wanted, const Position& position, ArenaIndex index, int plies,
+                         std::vector<Move>& way) const {
+  if (position.rule50() == wanted.rule50() && position.same_by_rules(wanted)) return true;
+  const Node& parent = *node(index);
+  if (plies == 0 || parent.state != NodeState::kExpanded || !may_lead_to(position, wanted, plies))
+    return false;
+  for (int i = 0; i < parent.child_slots; ++i) {
+    const ArenaIndex child = children_of(parent)[i];
+    if (child == kNone || node(child)->visits == 0) continue;
+    const Move move = arena_.at<Edge>(parent.edges)[i].move();
+    Position next = position;
+    next.play(move);
+    if (!find_position(wanted, next, child, plies - 1, way)) continue;
+    way.push_back(move);
+    return true;
+  }
+  return false;
+}
+
+// The game may go on where the search saw it end (draws that nobody claimed): search there all the same. And
+// without moves a root's visits cannot tell which is best.
+void Tree::forget_bare_root() {
+  Node& root = *node(root_);
+  if (root.state != NodeState::kExpanded) root = Node::fresh();
+}
+
+bool Tree::is_on_the_way(ArenaIndex index) const {
+  return index == root_ ||
+         std::any_of(above_.begin(), above_.end(), [index](const Above& step) { return step.node == index; });
+}
+
+}  // namespace wavefront
