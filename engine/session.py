@@ -21,7 +21,6 @@ from engine.search.contempt import Contempt
 from engine.search.control import SearchControl
 from engine.search.driver import Search
 from engine.search.limits import Limits
-from engine.search.pondering import ponder
 from engine.search.report import Line, Report
 from engine.search.static_choice import continued, static_line
 from engine.search.task import SearchTask
@@ -192,13 +191,6 @@ class Session:
                 # No clock runs while an evaluator starts: the time for the move begins now.
                 task = replace(task, started=perf_counter())
             tree, pipeline, sizes = self._remote_parts(client, task)
-        if control.pondering:
-            pondered = ponder(
-                self._tree, pipeline, task, sizes, control=control, on_report=on_report, log=self._log
-            )
-            if pondered is not None and control.pondering and control.stopped:
-                return pondered  # The root stays, for the move that is played instead.
-            task = replace(task, playouts_before=pondered.playouts if pondered is not None else 0)
         self._tree.set_root(task)
         search = Search(tree, pipeline, task, sizes, control=control, on_report=on_report, log=self._log)
         report = search.run()

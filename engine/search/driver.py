@@ -175,7 +175,7 @@ class Search:
             ponder=moves[1] if len(moves) > 1 else None,
             lines=lines,
             nodes=info.visits,
-            playouts=info.playouts + self._task.playouts_before,
+            playouts=info.playouts,
             depth=self._depth,
             selective_depth=self._selective_depth,
             seconds=perf_counter() - self._task.started,

@@ -35,7 +35,7 @@ class Limits:
     nodes: visits of the root, those kept from an earlier search included unless the option NodesAsPlayouts is
     set. depth: mean depth of the leaves, in plies. mate: until a mate in that many moves is proven.
     search_moves: the root moves to choose from, in UCI notation; empty means all. ponder: the clock starts
-    with `ponderhit`. until_ponderhit: `ponderhit` ends the search, and nothing else but `stop`.
+    with `ponderhit`.
     """
 
     clock: Clock | None = None
@@ -45,7 +45,6 @@ class Limits:
     mate: int | None = None
     infinite: bool = False
     ponder: bool = False
-    until_ponderhit: bool = False
     search_moves: tuple[str, ...] = ()
 
     @property

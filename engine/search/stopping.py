@@ -65,8 +65,6 @@ class LimitWatch:
         self._pace.look(now, info.playouts)
         if control.stopped:
             return info.visits > 0 or not self._may_wait_for_first(now, in_flight)
-        if limits.until_ponderhit:
-            return not control.pondering
         if limits.infinite or control.pondering:
             return False
         if info.visits == 0:

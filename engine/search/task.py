@@ -21,8 +21,7 @@ class SearchTask:
     game: not changed while the search runs. legal_moves: of its current position, in UCI notation, at least
     one. started: when the clock began to run, in perf_counter seconds. random: for noise, and for the move
     when the options set a temperature. keeper: of the player's clock. expected: the line that the last search
-    expects from here; None if the game went elsewhere. playouts_before: made for the same task while the
-    opponent thought. contempt: what is done to the network's values, by who plays.
+    expects from here; None if the game went elsewhere. contempt: what is done to the network's values.
     """
 
     game: Game
@@ -33,7 +32,6 @@ class SearchTask:
     random: Random
     keeper: TimeKeeper = field(default_factory=TimeKeeper)
     expected: Line | None = None
-    playouts_before: int = 0
     contempt: Contempt = NO_CONTEMPT
 
     @property

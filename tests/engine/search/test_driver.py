@@ -97,10 +97,10 @@ def test_a_solved_position_is_not_searched_at_full_speed() -> None:
     task = SearchTask(game, game.legal_moves(), Limits(infinite=True), options, perf_counter(), Random(1))
     search = Search(tree, InstantPipeline(tree, 32), task, BatchSizes(32), control=SearchControl())
     idle = []
-    while tree.root_info().visits < 20_000:
+    for _step in range(1000):
         assert search.advance()
         idle.append(search.idle)
-    assert not any(idle[:5])
+    assert not idle[0]
     assert all(idle[-100:])
 
 
