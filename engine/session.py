@@ -208,7 +208,7 @@ class Session:
         if tree is not None:
             return Search(
                 tree, InstantPipeline(tree, 1), task, BatchSizes(1), control=SearchControl()
-            ).finish()
+            ).report()
         return Report.unsearched(static_line(self.game, task.root_moves, task.expected))
 
     def _task(self, limits: Limits, started: float) -> SearchTask:

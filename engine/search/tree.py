@@ -51,7 +51,8 @@ class SearchTree:
         self._tree: Tree | None = None
         self._key: tuple[Options, int, Contempt, bool] | None = None
         self._network_hash = ""
-        self._searched: tuple[int, frozenset[str]] | None = None
+        # Of the root: its key, the moves that limited searches have favoured, those of the last search.
+        self._searched: tuple[int, frozenset[str], frozenset[str]] = (0, frozenset(), frozenset())
 
     def prepared(
         self,
@@ -80,16 +81,20 @@ class SearchTree:
         """Make the position of a task the root of the prepared tree, with the moves to be searched and the
         noise that the options ask for.
 
-        Where an earlier search of the position was limited to other moves, its visits are forgotten: they
-        would say that moves are bad which nobody has looked at. The evaluations stay in the cache.
+        Where an earlier search of the position was limited to some of these moves, its visits are forgotten:
+        they would say that the others are bad, which nobody has looked at. The evaluations stay in the cache.
         """
         assert self._tree is not None
         # The opponent may play another move than the one that is pondered.
         self._tree.set_position(task.game, 1 if task.limits.ponder else 0)
         position, moves = task.game.key, frozenset(task.root_moves)
-        if self._searched is not None and self._searched[0] == position and not moves <= self._searched[1]:
+        before, favoured, last = self._searched
+        if before != position:
+            favoured = frozenset()
+        elif moves & favoured and not moves <= last:
             self._tree.clear()
-        self._searched = position, moves
+            favoured = frozenset()
+        self._searched = position, favoured | moves if task.search_moves else favoured, moves
         self._tree.set_root_moves(task.search_moves)
         options = task.options
         if options.dirichlet_noise_epsilon > 0:

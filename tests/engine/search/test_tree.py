@@ -118,6 +118,14 @@ def test_visits_of_a_search_limited_to_other_moves_are_forgotten() -> None:
     assert prepare(tree, SMALL, "one") == 0
 
 
+def test_visits_of_a_search_limited_to_other_moves_are_kept_where_they_favour_none() -> None:
+    tree, visits = searched(SMALL, "one", Limits(search_moves=("a2a3",)))
+    other = Limits(search_moves=("h2h4",))
+    assert prepare(tree, SMALL, "one", other) == visits
+    assert prepare(tree, SMALL, "one", other) == visits
+    assert prepare(tree, SMALL, "one", Limits(search_moves=("a2a3", "e2e4"))) == 0
+
+
 def test_noise_changes_the_priors_if_the_options_ask_for_it() -> None:
     priors = []
     for epsilon in (0.0, 0.5):
