@@ -148,6 +148,8 @@ class Tree {
   std::vector<ChildInfo> children() const;
 
  private:
+  friend struct TreeInvariants;  // the checks of tests/engine/core/tree/fuzz.cc
+
   enum class Expansion { kQueued, kCached, kTerminal, kKnown };
 
   Node* node(ArenaIndex index) const { return arena_.at<Node>(index); }

@@ -1,0 +1,323 @@
+// Random use of a tree, and what must hold of it whatever is done: built with sanitizers and run by
+// test_fuzz.py.
+//
+//     fuzz ROUNDS SEED
+//
+// A round is a game of some plies in a tree with random settings and memory. Between the moves batches are
+// collected, applied out of order and cancelled, moves are restricted, noise is mixed in; positions come as
+// moves or FENs, with or without the other moves kept. Prints what it has seen; the exit status is 1, with
+// what is wrong on standard error, if an invariant does not hold.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "chess/attacks.h"
+#include "chess/fen.h"
+#include "chess/uci_move.h"
+#include "tree/random_evaluator.h"
+#include "tree/tree.h"
+
+namespace wavefront {
+
+struct Seen {
+  uint64_t nodes = 0, proven = 0, two_folds = 0, full_trees = 0, kept_above = 0, found_by_fen = 0;
+};
+
+[[noreturn]] void fail(const std::string& what) {
+  std::fprintf(stderr, "%s\n", what.c_str());
+  std::exit(1);
+}
+
+void require(bool holds, const char* what) {
+  if (!holds) fail(std::string("does not hold: ") + what);
+}
+
+struct TreeInvariants {
+  const Tree& tree;
+  bool pruned;  // then visits and values may outlive what they were taken from
+  Seen& seen;
+  size_t granules = 0;
+
+  // Of a tree without a batch under way.
+  void check() {
+    require(tree.batches_in_flight_ == 0, "no batch is under way");
+    walk(tree.top());
+    for (ArenaIndex index : tree.to_free_) count(index);
+    require(granules * Arena::kGranuleBytes == tree.arena_.used_bytes(),
+            "what is in use is what can be reached");
+  }
+
+  bool is_above(ArenaIndex index) const {
+    return std::any_of(tree.above_.begin(), tree.above_.end(), [&](auto step) { return step.node == index; });
+  }
+
+  void walk(ArenaIndex index) {
+    const Node& node = *tree.node(index);
+    ++seen.nodes;
+    require(node.in_flight == 0, "nothing is in flight");
+    require(node.state != NodeState::kPending, "no evaluation is awaited");
+    check_values(node, index == tree.root_ || is_above(index));
+    if (node.state == NodeState::kTwoFold) ++seen.two_folds;
+    granules += kNodeGranules;
+    if (node.state != NodeState::kExpanded) return;
+    granules += static_cast<size_t>(edge_granules(node.edge_count) + child_granules(node.child_slots));
+    check_edges(node);
+    check_children(node, is_above(index));
+    for (int i = 0; i < node.child_slots; ++i) {
+      if (const ArenaIndex child = tree.children_of(node)[i]; child != kNone) walk(child);
+    }
+  }
+
+  void check_values(const Node& node, bool may_be_bare) {
+    require(node.bounds.lower <= node.bounds.upper, "bounds leave a value");
+    if (node.visits == 0) return;
+    require(std::abs(node.wl_sum) <= node.visits * (1 + 1e-6), "|q| <= 1");
+    require(node.d >= 0 && node.d <= 1.00001f, "0 <= d <= 1");
+    require(std::isfinite(node.m) && node.m >= 0, "m is a number of plies");
+    if (!node.bounds.proven() || may_be_bare) return;
+    ++seen.proven;
+    require(std::abs(node.wl_sum - node.bounds.lower * static_cast<double>(node.visits)) < 1e-6 * node.visits,
+            "a proven q is exact");
+    require(std::abs(node.d - (node.bounds.lower == 0)) < 1e-6, "a proven d is exact");
+  }
+
+  void check_edges(const Node& node) {
+    require(node.edge_count > 0 && node.child_slots <= node.edge_count, "children belong to edges");
+    const Edge* edges = tree.arena_.at<Edge>(node.edges);
+    for (int i = 1; i < node.edge_count; ++i) {
+      require(edges[i - 1].word >= edges[i].word, "edges are sorted by prior");
+    }
+  }
+
+  // stale: a search below has not told this node yet.
+  void check_children(const Node& node, bool stale) {
+    uint64_t visits = 0;
+    double wl_sum = -node.own_q;
+    int lower = -1, upper = -1;
+    for (int i = 0; i < node.edge_count; ++i) {
+      const ArenaIndex index = i < node.child_slots ? tree.children_of(node)[i] : kNone;
+      const Node child = index == kNone ? Node::fresh() : *tree.node(index);
+      visits += child.visits;
+      wl_sum -= child.wl_sum;
+      lower = std::max<int>(lower, child.bounds.lower);
+      upper = std::max<int>(upper, child.bounds.upper);
+    }
+    if (stale) return;
+    if (tree.params_.sticky_endgames) {
+      require(node.bounds.lower >= -upper && node.bounds.upper <= -lower,
+              "bounds follow from the children's");
+    }
+    if (node.visits == 0) return;
+    require(visits < node.visits, "visits are the children's and more");
+    if (pruned || node.bounds.proven()) return;  // Visits may end at a proven node.
+    require(visits + 1 == node.visits, "visits are the children's and one");
+    require(std::abs(wl_sum - node.wl_sum) < 1e-4 * node.visits, "values are the children's and its own");
+  }
+
+  void count(ArenaIndex index) {
+    const Node& node = *tree.node(index);
+    granules += kNodeGranules;
+    if (node.state != NodeState::kExpanded) return;
+    granules += static_cast<size_t>(edge_granules(node.edge_count) + child_granules(node.child_slots));
+    for (int i = 0; i < node.child_slots; ++i) {
+      if (const ArenaIndex child = tree.children_of(node)[i]; child != kNone) count(child);
+    }
+  }
+
+  static void set_root_visits(Tree& tree, uint32_t visits) {
+    Node& root = *tree.node(tree.root_);
+    root.wl_sum *= static_cast<double>(visits) / root.visits;
+    root.visits = visits;
+  }
+};
+
+namespace {
+
+using Random = std::mt19937_64;
+
+const char* const kPositions[] = {
+    "r1bqk2r/pppp1ppp/2n2n2/2b1p3/2B1P3/2N2N2/PPPP1PPP/R1BQK2R w KQkq - 6 5",
+    "6k1/5ppp/8/8/8/8/5PPP/R3R1K1 w - - 0 1",
+    "kbK5/pp6/1P6/8/8/8/8/R7 w - - 0 1",
+    "7k/8/5K2/6Q1/8/8/8/8 w - - 0 1",
+    "k7/8/8/8/8/5b2/8/6BK w - - 0 1",
+    "8/8/4k3/8/8/4p3/4K3/8 w - - 90 60",
+    "5bk1/4p1p1/4P1P1/8/p7/4p1p1/P3P1P1/5BK1 w - - 0 1",
+    "8/2p5/3p4/KP5r/1R3p1k/8/4P1P1/8 b - - 0 1",
+    "r3k2r/p1ppqpb1/bn2pnp1/3PN3/1p2P3/2N2Q1p/PPPBBPPP/R3K2R w KQkq - 0 1",
+    "QQQ5/8/8/6k1/8/8/7r/K7 w - - 0 1",
+    "2r3k1/p4p2/3Rp2p/1p2P1pK/8/1P4P1/P3Q2P/1q6 b - - 0 1",
+};
+
+SearchParams random_params(Random& random) {
+  SearchParams params;
+  params.tree_bytes = size_t{random() % 3 == 0 ? 16u : 1u} << 20;
+  params.cache_bytes = random() % 3 == 0 ? 0 : size_t{1} << 20;
+  params.two_fold_draws = random() % 5 != 0;
+  params.sticky_endgames = random() % 5 != 0;
+  params.draw_score = static_cast<float>(random() % 5) * 0.25f - 0.5f;
+  return params;
+}
+
+void finish(Tree& tree, Batch& batch, Random& random) {
+  if (random() % 7 == 0) {
+    tree.cancel(batch);
+    return;
+  }
+  Evaluations evaluations;
+  evaluate_randomly(batch, evaluations);
+  tree.apply(batch, evaluations.logits, evaluations.wdl, evaluations.moves_left);
+}
+
+// Collects batches and finishes them in any order. Returns whether the tree was pruned.
+bool search(Tree& tree, int steps, Random& random) {
+  constexpr int kCapacity = 320;
+  std::vector<std::unique_ptr<Batch>> under_way;
+  bool full = false;
+  for (int step = 0; step < steps; ++step) {
+    const int target = 1 + static_cast<int>(random() % 256);
+    const int ahead =
+        random() % 3 == 0 ? static_cast<int>(random() % static_cast<uint64_t>(kCapacity - target)) : 0;
+    under_way.push_back(std::make_unique<Batch>(kCapacity));
+    full |= tree.collect(*under_way.back(), target, 1 + random() % 2000, ahead).full;
+    if (random() % 16 == 0) tree.lines(3);
+    while (under_way.size() > (step + 1 < steps ? 2 : 0)) {
+      const auto chosen = under_way.begin() + static_cast<std::ptrdiff_t>(random() % under_way.size());
+      finish(tree, **chosen, random);
+      under_way.erase(chosen);
+    }
+  }
+  return full || tree.root_info().full;
+}
+
+std::string random_move(const Game& game, Random& random) {
+  MoveList moves;
+  game.current().legal_moves(moves);
+  return move_to_uci(game.current(), moves.begin()[random() % moves.size()], game.chess960);
+}
+
+// One of the best moves as a rule, else any.
+std::string searched_move(const Tree& tree, const Game& game, Random& random) {
+  const std::vector<ChildInfo> children = tree.children();
+  if (children.empty() || random() % 8 == 0) return random_move(game, random);
+  return children[random() % std::min<size_t>(children.size(), 4)].move;
+}
+
+void play_round(Random& random, Seen& seen) {
+  Tree tree(random_params(random));
+  Game game(kPositions[random() % std::size(kPositions)], false);
+  tree.set_position(game);
+  const uint64_t longest = random() % 2 == 0 ? 40 : 300;
+  bool pruned = false;
+  for (int ply = 0; ply < 8; ++ply) {
+    if (random() % 4 == 0) tree.set_root_moves({random_move(game, random)});
+    if (random() % 6 == 0) tree.add_root_noise(0.25f, 0.3f, random());
+    pruned |= search(tree, 10 + static_cast<int>(random() % longest), random);
+    TreeInvariants{tree, pruned, seen}.check();
+
+    const Game before = game;
+    game.push_uci(searched_move(tree, game, random));
+    if (game.current().legal_move_count() == 0) break;
+    const int keep = static_cast<int>(random() % 3);
+    tree.set_position(game, keep);
+    seen.kept_above += keep > 0;
+    if (random() % 3 == 0) pruned |= search(tree, 5, random);
+    if (random() % 4 == 0) {  // The game has gone elsewhere.
+      game = before;
+      if (random() % 2 == 0) game.push_uci(random_move(game, random));
+      if (game.current().legal_move_count() == 0) break;
+      tree.set_position(game, keep);
+    } else if (random() % 4 == 0) {
+      game = Game(to_fen(game.current(), false), false);
+      seen.found_by_fen += tree.set_position(game) > 0;
+    }
+    TreeInvariants{tree, pruned, seen}.check();
+    if (random() % 16 == 0) {
+      SearchParams params = tree.params();
+      params.draw_score = -params.draw_score;
+      params.tree_bytes = size_t{1 + random() % 3} << 20;
+      tree.set_params(params);
+      tree.set_position(game);
+    }
+  }
+  seen.full_trees += pruned;
+}
+
+void stops_at_the_most_visits() {
+  Tree tree{SearchParams()};
+  tree.set_position(Game("7k/8/5K2/6Q1/8/8/8/8 w - - 0 1", false));
+  Random random(1);
+  search(tree, 30, random);
+  TreeInvariants::set_root_visits(tree, 3'999'999'000);
+  search(tree, 30, random);
+  const RootInfo info = tree.root_info();
+  require(info.visits == 4'000'000'000, "a root gets 4e9 visits and no more");
+  require(std::abs(info.evaluation.q) <= 1 && std::isfinite(info.evaluation.m), "its value is one");
+}
+
+// Runs of any length hold what is written to them until they are given back, whatever else is done.
+void keeps_what_is_written(Random& random) {
+  struct Run {
+    ArenaIndex index;
+    int granules;
+    uint64_t content;
+  };
+  Arena arena(size_t{2} << 20);
+  std::vector<Run> runs;
+  size_t used = 0;
+  auto give_back = [&](size_t number) {
+    const Run run = runs[number];
+    for (int i = 0; i < run.granules; ++i) {
+      require(*arena.at<uint64_t>(run.index + static_cast<ArenaIndex>(i)) == run.content,
+              "memory is one's own");
+    }
+    arena.free(run.index, run.granules);
+    used -= static_cast<size_t>(run.granules);
+    runs[number] = runs.back();
+    runs.pop_back();
+  };
+  for (int step = 0; step < 200'000; ++step) {
+    const int longest = step / 20'000 % 2 == 0 ? 20 : Arena::kMaxRun;  // other lengths are wanted
+    const int granules = 1 + static_cast<int>(random() % static_cast<uint64_t>(longest));
+    const ArenaIndex index = arena.allocate(granules);
+    if (index == kNone) {
+      while (used > arena.capacity_bytes() / Arena::kGranuleBytes / 2) give_back(random() % runs.size());
+      continue;
+    }
+    used += static_cast<size_t>(granules);
+    require(used * Arena::kGranuleBytes == arena.used_bytes() && arena.used_bytes() <= arena.capacity_bytes(),
+            "the arena counts what it hands out");
+    runs.push_back({index, granules, random()});
+    for (int i = 0; i < granules; ++i) {
+      *arena.at<uint64_t>(index + static_cast<ArenaIndex>(i)) = runs.back().content;
+    }
+    if (random() % 3 == 0) give_back(random() % runs.size());
+  }
+  require(arena.held_bytes() <= size_t{2} << 20, "the arena keeps its bound");
+}
+
+}  // namespace
+}  // namespace wavefront
+
+int main(int argc, char** argv) {
+  using namespace wavefront;
+  if (argc != 3) fail("usage: fuzz ROUNDS SEED");
+  initialise_attacks();
+  Random random(std::strtoull(argv[2], nullptr, 10));
+  stops_at_the_most_visits();
+  keeps_what_is_written(random);
+  Seen seen;
+  for (int round = 0; round < std::atoi(argv[1]); ++round) play_round(random, seen);
+  std::printf(
+      "nodes %llu proven %llu two-folds %llu full trees %llu kept above %llu found by FEN %llu\n",
+      static_cast<unsigned long long>(seen.nodes), static_cast<unsigned long long>(seen.proven),
+      static_cast<unsigned long long>(seen.two_folds), static_cast<unsigned long long>(seen.full_trees),
+      static_cast<unsigned long long>(seen.kept_above), static_cast<unsigned long long>(seen.found_by_fen));
+}

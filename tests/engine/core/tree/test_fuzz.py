@@ -1,0 +1,59 @@
+"""The invariants of the tree under random use, in a program built with AddressSanitizer and UBSan."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.paths import REPOSITORY
+
+CORE = REPOSITORY / "engine" / "core"
+ROUNDS = 40
+SEED = 1
+
+pytestmark = [
+    pytest.mark.sanitized,
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(
+        sys.platform != "linux", reason="the sanitizers' flags are those of GCC and Clang on Linux"
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The compiled program."""
+    compiler = shutil.which(os.environ.get("CXX", "g++"))
+    if compiler is None:
+        pytest.skip("no C++ compiler")
+    folder = tmp_path_factory.mktemp("fuzz")
+    sources = [path for room in ("chess", "encoding", "tree") for path in sorted((CORE / room).glob("*.cc"))]
+    sources.append(Path(__file__).with_name("fuzz.cc"))
+    sanitize = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+
+    def compiled(source: Path) -> Path:
+        made = folder / f"{source.parent.name}-{source.stem}.o"
+        flags = ["-std=c++20", "-O1", "-g1", "-Wall", "-Wextra", "-Wshadow", f"-I{CORE}", *sanitize]
+        subprocess.run([compiler, *flags, "-c", source, "-o", made], check=True)
+        return made
+
+    with ThreadPoolExecutor(2) as workers:
+        objects = list(workers.map(compiled, sources))
+    built = folder / "fuzz"
+    subprocess.run([compiler, *sanitize, *objects, "-o", built], check=True)
+    return built
+
+
+def test_nothing_that_is_done_to_a_tree_breaks_it(program: Path) -> None:
+    done = subprocess.run([program, str(ROUNDS), str(SEED)], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    words = done.stdout.split()
+    numbers = [int(word) for word in words if word.isdigit()]
+    assert len(numbers) == 6
+    assert min(numbers) > 0, done.stdout  # So each kind of thing was seen.
