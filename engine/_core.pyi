@@ -2,7 +2,9 @@
 The native search core: chess rules, lc0 input encoding and the search tree.
 """
 
+import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import numpy
@@ -154,6 +156,41 @@ def perft_divide(game: Game, depth: int) -> list[tuple[str, int]]:
     """
     The same as (move, count) for each first move, depth 1 to 30. Releases the GIL. Raises ValueError.
     """
+
+class Tablebases:
+    """The Syzygy tables in some folders.
+
+    Tablebases(folders) lists .rtbw (win, draw, loss) and .rtbz (distance to zeroing) files; each is opened when a
+    position first asks for it. Folders that cannot be read are in missing_folders, damaged files are left out and
+    named by take_complaints. For any thread.
+    """
+
+    def __init__(self, folders: Sequence[str | os.PathLike[str]]) -> None: ...
+    @property
+    def wdl_tables(self) -> int:
+        """How many there are."""
+
+    @property
+    def dtz_tables(self) -> int:
+        """How many there are."""
+
+    @property
+    def most_men(self) -> int:
+        """Men of the largest WDL table, kings included; 0 without any."""
+
+    @property
+    def missing_folders(self) -> list[Path]: ...
+    def probe_wdl(self, game: Game) -> int | None:
+        """The current position's value for the side to move, with the 50-move clock at 0: 2 win, 1 cursed win,
+        0 draw, -1 blessed loss, -2 loss. None if the tables do not have it."""
+
+    def probe_dtz(self, game: Game) -> int | None:
+        """Plies to the next capture or pawn move or to mate with best play, with the sign of the value; 100
+        more if the 50-move rule makes it a draw; 0 for draws. May be one too small. None if the tables do
+        not have it."""
+
+    def take_complaints(self) -> list[str]:
+        """What was found to be wrong with files since this was last asked, one sentence each."""
 
 class SearchParams:
     """Every setting of the search core; names and defaults as lc0's (engine/core/tree/search_params.h)."""

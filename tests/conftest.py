@@ -23,6 +23,7 @@ NOT_QUICK = (
     "engine/core/chess/test_perft.py",
     "engine/core/chess/test_uci_move.py",
     "engine/core/encoding/test_lc0_encoding.py",
+    "engine/core/syzygy/",
     "engine/evaluation/",
     "engine/games/test_openings.py",
     "engine/match/players/",

@@ -62,5 +62,6 @@ NB_MODULE(_core, module) {
   module.attr("CORE_DIGEST") = WAVEFRONT_CORE_DIGEST;
   wavefront::initialise_attacks();
   wavefront::bind_chess(module);
+  wavefront::bind_syzygy(module);
   wavefront::bind_tree(module);
 }

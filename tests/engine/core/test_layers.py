@@ -11,6 +11,7 @@ CORE = REPOSITORY / "engine" / "core"
 
 MAY_INCLUDE = {
     "chess": {"chess"},
+    "syzygy": {"chess", "syzygy"},
     "encoding": {"chess", "encoding"},
     "tree": {"chess", "encoding", "tree"},
 }

@@ -1,0 +1,65 @@
+// Python bindings of the Syzygy tablebases.
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/filesystem.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "bind.h"
+#include "chess/game.h"
+#include "syzygy/probe.h"
+#include "syzygy/tablebases.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace wavefront {
+namespace {
+
+using syzygy::Tablebases;
+
+// Positions in which the king could be taken have no value.
+std::optional<int> wdl_of(const Tablebases& tables, const Game& game) {
+  if (!game.playable()) return std::nullopt;
+  const auto wdl = syzygy::probe_wdl(tables, game.current());
+  if (!wdl) return std::nullopt;
+  return static_cast<int>(*wdl);
+}
+
+std::optional<int> dtz_of(const Tablebases& tables, const Game& game) {
+  if (!game.playable()) return std::nullopt;
+  return syzygy::probe_dtz(tables, game.current());
+}
+
+}  // namespace
+
+void bind_syzygy(nb::module_& m) {
+  using Release = nb::call_guard<nb::gil_scoped_release>;
+  nb::class_<Tablebases>(m, "Tablebases", nb::is_weak_referenceable(), R"(The Syzygy tables in some folders.
+
+Tablebases(folders) lists .rtbw (win, draw, loss) and .rtbz (distance to zeroing) files; each is opened when a
+position first asks for it. Folders that cannot be read are in missing_folders, damaged files are left out and
+named by take_complaints. For any thread.)")
+      .def(nb::init<const std::vector<std::filesystem::path>&>(), "folders"_a, Release())
+      .def_prop_ro("wdl_tables", &Tablebases::wdl_tables, "How many there are.")
+      .def_prop_ro("dtz_tables", &Tablebases::dtz_tables, "How many there are.")
+      .def_prop_ro("most_men", &Tablebases::most_men,
+                   "Men of the largest WDL table, kings included; 0 without any.")
+      .def_prop_ro("missing_folders", &Tablebases::missing_folders)
+      .def("probe_wdl", &wdl_of, "game"_a, Release(),
+           "The current position's value for the side to move, with the 50-move clock at 0: 2 win, 1 cursed "
+           "win,\n"
+           "0 draw, -1 blessed loss, -2 loss. None if the tables do not have it.")
+      .def("probe_dtz", &dtz_of, "game"_a, Release(),
+           "Plies to the next capture or pawn move or to mate with best play, with the sign of the value; "
+           "100\n"
+           "more if the 50-move rule makes it a draw; 0 for draws. May be one too small. None if the tables "
+           "do\n"
+           "not have it.")
+      .def("take_complaints", &Tablebases::take_complaints,
+           "What was found to be wrong with files since this was last asked, one sentence each.");
+}
+
+}  // namespace wavefront

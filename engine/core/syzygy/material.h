@@ -1,0 +1,36 @@
+// Which men are on the board: what tables are named and found by.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "chess/position.h"
+
+namespace wavefront::syzygy {
+
+inline constexpr int kMostMen = 7;  // no larger tables exist
+
+// Pieces and pawns of both sides by type; each has one king besides.
+struct Material {
+  std::array<std::array<uint8_t, 5>, 2> counts{};  // [color][kPawn .. kQueen]
+
+  static Material of(const Position& position);
+  // Reads a name such as "KRPvKR", the first side being White. Nothing if it is no such name or names more
+  // men than tables have.
+  static std::optional<Material> from_name(std::string_view name);
+
+  Material swapped() const { return {{counts[1], counts[0]}}; }
+  bool symmetric() const { return counts[0] == counts[1]; }
+  int men() const;  // kings included
+  bool has_pawns() const { return counts[kWhite][kPawn] + counts[kBlack][kPawn] > 0; }
+  // Different for different material of at most 15 men of a kind.
+  uint64_t key() const;
+  std::string name() const;
+
+  bool operator==(const Material&) const = default;
+};
+
+}  // namespace wavefront::syzygy

@@ -1,0 +1,104 @@
+#include "syzygy/root_ranking.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "syzygy/probe.h"
+
+namespace wavefront::syzygy {
+namespace {
+
+constexpr int kPliesToDraw = 100;
+constexpr int kSurest = 1 << 20;  // rank of a win that nothing endangers; more than any distance
+
+// The position after a move.
+struct Outlook {
+  bool drawn_by_rule;  // third occurrence, 50 moves or bare material
+  bool repeats;        // it occurred before
+  std::optional<Wdl> wdl;
+  std::optional<int> dtz;  // for the one who moved, the move included
+};
+
+// with_dtz: false if only the value is wanted.
+Outlook look(const Tablebases& tables, History& history, Move move, bool with_dtz) {
+  const bool zeroing = resets_clock(history.current(), move);
+  history.push(move);
+  const Position& after = history.current();
+  const bool mated = after.in_check() && after.legal_move_count() == 0;
+  Outlook outlook{false, history.repetitions() > 0, {}, {}};
+  if (mated) {
+    outlook.wdl = Wdl::kWin;
+    outlook.dtz = 1;
+  } else {
+    outlook.drawn_by_rule =
+        history.repetitions() >= 2 || after.rule50() >= kPliesToDraw || after.insufficient_material();
+    if (!with_dtz || zeroing) {
+      if (const auto reply = probe_wdl(tables, after)) outlook.wdl = -*reply;
+      if (outlook.wdl) outlook.dtz = dtz_of_zeroing_move(*outlook.wdl);
+    } else if (const auto reply = probe_dtz(tables, after)) {
+      outlook.dtz = *reply > 0 ? -*reply - 1 : *reply < 0 ? -*reply + 1 : 0;
+    }
+  }
+  history.pop();
+  return outlook;
+}
+
+// Whether a position has occurred twice since the clock was reset.
+bool has_repeated(const History& history) {
+  const int plies = std::min(history.current().rule50(), history.length() - 1);
+  for (int back = 0; back <= plies; ++back) {
+    if (history.repetitions(back) > 0) return true;
+  }
+  return false;
+}
+
+RankedMove by_distance(Move move, int dtz, bool repeats, bool shortest, int clock, bool fifty_moves) {
+  const int plies = std::abs(dtz);
+  if (dtz == 0) return {move, 0, 0, 0};
+  if (dtz > 0) {
+    const bool wins = !fifty_moves || clock + plies <= kPliesToDraw;
+    // Distances may be one too small: only with a ply in hand the win is safe.
+    const bool safe = (!fifty_moves || clock + plies < kPliesToDraw) && !repeats && !shortest;
+    return {move, safe ? kSurest : kSurest - 1 - clock - plies, wins ? 1 : 0, plies};
+  }
+  const bool loses = !fifty_moves || clock + plies <= kPliesToDraw;
+  // Where even twice the distance leaves the clock no chance, the loser may go where the winner errs most.
+  const bool hopeless = !fifty_moves || clock + 2 * plies < kPliesToDraw;
+  return {move, hopeless ? -kSurest : -kSurest + clock + plies, loses ? -1 : 0, plies};
+}
+
+RankedMove by_value(Move move, Wdl wdl, bool fifty_moves) {
+  const int value = game_value(wdl, fifty_moves);
+  return {move, fifty_moves ? static_cast<int>(wdl) : value, value, 0};
+}
+
+}  // namespace
+
+std::optional<RootRanking> rank_root(const Tablebases& tables, const History& history,
+                                     std::span<const Move> moves, const RankingRules& rules) {
+  if (moves.empty() || !may_be_known(tables, history.current())) return std::nullopt;
+  History line = history;
+  const int clock = history.current().rule50();
+  const bool shortest = rules.shortest_wins || has_repeated(history);
+  for (const bool with_dtz : {true, false}) {
+    RootRanking ranking{{}, with_dtz};
+    for (const Move move : moves) {
+      const Outlook outlook = look(tables, line, move, with_dtz);
+      if (outlook.drawn_by_rule) {
+        ranking.moves.push_back({move, 0, 0, 0});
+      } else if (with_dtz && outlook.dtz) {
+        // The clock that endangers a win runs until the next capture or pawn move.
+        ranking.moves.push_back(
+            by_distance(move, *outlook.dtz, outlook.repeats, shortest, clock, rules.fifty_moves));
+      } else if (!with_dtz && outlook.wdl) {
+        ranking.moves.push_back(by_value(move, *outlook.wdl, rules.fifty_moves));
+      } else {
+        break;
+      }
+    }
+    if (ranking.moves.size() == moves.size()) return ranking;
+  }
+  return std::nullopt;
+}
+
+}  // namespace wavefront::syzygy
