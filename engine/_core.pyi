@@ -217,6 +217,9 @@ class SearchParams:
     draw_score: float
     two_fold_draws: bool
     sticky_endgames: bool
+    tablebases: Tablebases | None
+    syzygy_50_move_rule: bool
+    syzygy_fast_play: bool
     max_collision_events: int
     max_collision_visits: int
     wdl_ratio: float
@@ -298,7 +301,24 @@ class Proof:
 
     @property
     def plies(self) -> int:
-        """Plies to mate, of the mate that was found (there may be a shorter one); meaningless for draws."""
+        """Plies to mate, of the mate that was found (there may be a shorter one); meaningless for draws, and by
+        tablebases."""
+
+    @property
+    def by_tables(self) -> bool:
+        """Whether it rests on tablebases."""
+
+class TableValue:
+    """What tablebases say of a root move, for the side to move at the root."""
+
+    @property
+    def value(self) -> int:
+        """1 win, 0 draw, -1 loss."""
+
+    @property
+    def plies(self) -> int:
+        """Plies to the next capture or pawn move if the tables know the root, else to the position that they
+        know; 0 if unknown."""
 
 class ChildInfo:
     """A root move."""
@@ -353,6 +373,9 @@ class Line:
     def evaluation(self) -> Evaluation: ...
     @property
     def proof(self) -> Proof | None: ...
+    @property
+    def by_tables(self) -> TableValue | None:
+        """What tablebases say of it, unless a mate is proven."""
 
 class RootInfo:
     """The state of the search."""
@@ -377,6 +400,10 @@ class RootInfo:
 
     @property
     def cache_hits(self) -> int: ...
+    @property
+    def tablebase_hits(self) -> int:
+        """Positions found in tablebases since then, those after the root's moves included."""
+
     @property
     def evaluation(self) -> Evaluation: ...
     @property
@@ -424,6 +451,10 @@ class Tree:
 
     def set_root_moves(self, moves: Sequence[str]) -> None:
         """Search only these root moves (UCI); an empty list searches all. Raises ValueError for an illegal one."""
+
+    def root_moves(self) -> list[str]:
+        """The root moves that the search chooses from (UCI): of those set, or of all, the best ones by the
+        tablebases where these know the position."""
 
     def add_root_noise(self, epsilon: float, alpha: float, seed: int) -> None:
         """Mix Dirichlet noise into the root's priors, once as long as it is the root: (1 - epsilon) P + epsilon noise.

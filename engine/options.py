@@ -217,6 +217,21 @@ class Options(SettingsGroup):
         "KLDGainAverageInterval", 100, "visits between two looks at that", (1, 10000000)
     )
 
+    syzygy_path: str = _option(
+        "SyzygyPath",
+        "",
+        "folders with Syzygy tablebases (.rtbw, .rtbz), separated by colons (Windows: semicolons)",
+        section="tablebases",
+    )
+    syzygy_50_move_rule: bool = _advanced(
+        "Syzygy50MoveRule", True, "tablebase wins that the 50-move rule ends are draws; off, they are wins"
+    )
+    syzygy_fast_play: bool = _advanced(
+        "SyzygyFastPlay",
+        False,
+        "in positions that the tablebases know, search only winning moves with the shortest distance",
+    )
+
     contempt_mode: str = _advanced(
         "ContemptMode",
         "play",

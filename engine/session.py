@@ -58,6 +58,7 @@ class Session:
         self._priority: Priority = priority
         self._link: EvaluatorLink | None = None
         self._tree = SearchTree()
+        self._tree.use_tablebases(self._options.syzygy_path, log)
         self._keeper = TimeKeeper()
         self._late = LateAnswers()
         self._random = Random()
@@ -72,6 +73,7 @@ class Session:
     def options(self, options: Options) -> None:
         """Takes effect with the next search; another evaluator is started when one is next needed."""
         self._options = options
+        self._tree.use_tablebases(options.syzygy_path, self._log)
         if self._link is not None and self._link.settings != EvaluatorSettings.of(options):
             self._link.close()
             self._link = None
@@ -192,8 +194,10 @@ class Session:
                 task = replace(task, started=perf_counter())
             tree, pipeline, sizes = self._remote_parts(client, task)
         self._tree.set_root(task)
+        task = self._tree.with_tablebase_moves(task)
         search = Search(tree, pipeline, task, sizes, control=control, on_report=on_report, log=self._log)
         report = search.run()
+        self._tree.tell_damage(self._log)
         if report.nodes:
             self._last = self.game.start_fen(), self.game.moves(), report.lines[0]
         return report

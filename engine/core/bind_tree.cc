@@ -4,6 +4,7 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -68,6 +69,12 @@ void bind_params(nb::module_& m) {
       .def_rw("draw_score", &P::draw_score)
       .def_rw("two_fold_draws", &P::two_fold_draws)
       .def_rw("sticky_endgames", &P::sticky_endgames)
+      .def_prop_rw(
+          "tablebases", [](const P& p) { return p.tablebases; },
+          [](P& p, std::shared_ptr<syzygy::Tablebases> tablebases) { p.tablebases = std::move(tablebases); },
+          nb::for_setter(nb::arg("tablebases").none()), "Syzygy tables, or None.")
+      .def_rw("syzygy_50_move_rule", &P::syzygy_50_move_rule)
+      .def_rw("syzygy_fast_play", &P::syzygy_fast_play)
       .def_rw("max_collision_events", &P::max_collision_events)
       .def_rw("max_collision_visits", &P::max_collision_visits)
       .def_rw("wdl_ratio", &P::wdl_ratio)
@@ -148,7 +155,13 @@ void bind_reports(nb::module_& m) {
       .def_prop_ro("wdl", [](const Evaluation& e) { return nb::make_tuple(e.win(), e.d, e.loss()); });
   nb::class_<Proof>(m, "Proof", "A proven result for the side to move at the root.")
       .def_ro("value", &Proof::value, "1 win, 0 draw, -1 loss.")
-      .def_ro("plies", &Proof::plies, "Plies to mate; meaningless for draws.");
+      .def_ro("plies", &Proof::plies, "Plies to mate; meaningless for draws, and by tablebases.")
+      .def_ro("by_tables", &Proof::by_tables, "Whether it rests on tablebases.");
+  nb::class_<TableValue>(m, "TableValue", "What tablebases say of a root move, for the side to move there.")
+      .def_ro("value", &TableValue::value, "1 win, 0 draw, -1 loss.")
+      .def_ro("plies", &TableValue::plies,
+              "Plies to the next capture or pawn move if the tables know the root, else to the position that "
+              "they know; 0 if unknown.");
   nb::class_<ChildInfo>(m, "ChildInfo", "A root move.")
       .def_ro("move", &ChildInfo::move)
       .def_ro("visits", &ChildInfo::visits)
@@ -171,7 +184,8 @@ void bind_reports(nb::module_& m) {
       .def_ro("visits", &Line::visits)
       .def_ro("prior", &Line::prior)
       .def_ro("evaluation", &Line::evaluation)
-      .def_ro("proof", &Line::proof);
+      .def_ro("proof", &Line::proof)
+      .def_ro("by_tables", &Line::by_tables, "What tablebases say of it, unless a mate is proven.");
   nb::class_<RootInfo>(m, "RootInfo", "The state of the search.")
       .def_ro("visits", &RootInfo::visits, "Of the root, those kept from earlier searches included.")
       .def_ro("playouts", &RootInfo::playouts, "Visits since the position was set.")
@@ -179,6 +193,8 @@ void bind_reports(nb::module_& m) {
       .def_ro("max_depth", &RootInfo::max_depth)
       .def_ro("evaluations", &RootInfo::evaluations, "Positions sent to the evaluator since then.")
       .def_ro("cache_hits", &RootInfo::cache_hits)
+      .def_ro("tablebase_hits", &RootInfo::tablebase_hits,
+              "Positions found in tablebases since then, those after the root's moves included.")
       .def_ro("evaluation", &RootInfo::evaluation)
       .def_ro("own_evaluation", &RootInfo::own_evaluation,
               "The network's own, or None; d and m are NaN if it is no longer cached.")
@@ -215,6 +231,9 @@ One thread may collect, apply, cancel and set positions; any thread may ask for 
       .def("set_root_moves", &Tree::set_root_moves, "moves"_a, Release(),
            "Search only these root moves (UCI); an empty list searches all. Raises ValueError for an illegal "
            "one.")
+      .def("root_moves", &Tree::root_moves, Release(),
+           "The root moves that the search chooses from (UCI): of those set, or of all, the best ones by the "
+           "tablebases where these know the position.")
       .def(
           "add_root_noise", &Tree::add_root_noise, "epsilon"_a, "alpha"_a, "seed"_a, Release(),
           "Mix Dirichlet noise into the root's priors: (1 - epsilon) P + epsilon noise. Done once as long as "

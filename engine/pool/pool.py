@@ -88,6 +88,7 @@ class SearchPool:
         self._lock = threading.Lock()
         self._evaluators: dict[tuple[str, str, int], SharedEvaluator[PooledSearch]] = {}
         self._closed = False
+        self._told: set[str] = set()
         self._thread = threading.Thread(target=self._work, name="search-pool", daemon=True)
         self._thread.start()
 
@@ -150,6 +151,14 @@ class SearchPool:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def tell_once(self, text: str) -> None:
+        """Log what every player has to say, once."""
+        with self._lock:
+            told = text in self._told
+            self._told.add(text)
+        if not told:
+            self._log(text)
 
     def submit(self, running: PooledSearch) -> None:
         """Hand a search to the pool's thread."""
@@ -259,6 +268,7 @@ class PoolPlayer:
         self._pool = pool
         self._evaluator = evaluator
         self._tree = SearchTree()
+        self._tree.use_tablebases(options.syzygy_path, pool.tell_once)
         self._keeper = TimeKeeper()
         self._running: PooledSearch | None = None
 

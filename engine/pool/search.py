@@ -95,6 +95,7 @@ class PooledSearch:
             has_moves_left=network.has_moves_left,
         )
         self._tree.set_root(task)
+        task = self._tree.with_tablebase_moves(task)
         if self._prepare is not None:
             self._prepare(tree)
         self._prepared = tree
@@ -116,6 +117,7 @@ class PooledSearch:
         except Exception as error:
             self.future.set_exception(error)
             return
+        self._tree.tell_damage(self._evaluator.log)
         self._evaluator.searches += 1
         if self.failure is None:
             self.future.set_result(report)

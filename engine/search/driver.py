@@ -183,6 +183,7 @@ class Search:
             cache_hits=info.cache_hits,
             evaluations=self._pipeline.evaluations,
             batches=self._pipeline.batches,
+            tablebase_hits=info.tablebase_hits,
             full=info.full,
             draw_score=self._draw_score,
             statistics=tuple(

@@ -6,11 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from engine.search.scores import SCORES
+from engine.search.scores import BOUNDED_SCORES, SCORES
 
 if TYPE_CHECKING:
     from engine._core import ChildInfo, RootInfo
     from engine._core import Line as TreeLine
+
+
+TABLEBASE_CENTIPAWNS = 20_000
+"""Score of a win that tablebases know, less the plies to it: beyond every other score, and no mate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +23,9 @@ class Line:
 
     moves: UCI notation. visits: of the first move. q: expected result, -1 to 1. wdl: probabilities of win,
     draw and loss. moves_left: plies the game is expected to last. prior: the network's probability of the
-    first move. mate: moves to a proven mate, negative when being mated, None when not proven.
+    first move. mate: moves to a proven mate, negative when being mated, None when not proven. tablebase: 1, 0
+    or -1 where tablebases know the result, which q and wdl are then; tablebase_plies: to the next capture or
+    pawn move if they know the position itself, else to the one that they know.
     """
 
     moves: tuple[str, ...]
@@ -29,19 +35,29 @@ class Line:
     moves_left: float
     prior: float
     mate: int | None = None
+    tablebase: int | None = None
+    tablebase_plies: int = 0
 
     @classmethod
     def of(cls, line: TreeLine) -> Line:
         """A line as the tree gives it."""
-        proof = line.proof
+        proof, known = line.proof, line.by_tables
+        if proof is not None and (proof.by_tables or not proof.value):
+            proof = None
+        q, wdl = line.evaluation.q, line.evaluation.wdl
+        if known is not None:
+            q = float(known.value)
+            wdl = (float(known.value > 0), float(known.value == 0), float(known.value < 0))
         return cls(
             moves=tuple(line.moves),
             visits=line.visits,
-            q=line.evaluation.q,
-            wdl=line.evaluation.wdl,
+            q=q,
+            wdl=wdl,
             moves_left=line.evaluation.m,
             prior=line.prior,
-            mate=proof.value * ((proof.plies + 1) // 2) if proof is not None and proof.value else None,
+            mate=proof.value * ((proof.plies + 1) // 2) if proof is not None else None,
+            tablebase=known.value if known is not None else None,
+            tablebase_plies=known.plies if known is not None else 0,
         )
 
     def centipawns(self) -> int:
@@ -50,7 +66,10 @@ class Line:
 
     def score(self, kind: str, draw_score: float = 0.0) -> int:
         """The score in the unit of the option ScoreType. draw_score: what a draw is worth to the side to
-        move, -1 to 1."""
+        move, -1 to 1. A win or loss by tablebases has TABLEBASE_CENTIPAWNS less the plies to it, where the
+        unit is a scale of centipawns."""
+        if self.tablebase and kind not in BOUNDED_SCORES:
+            return self.tablebase * (TABLEBASE_CENTIPAWNS - self.tablebase_plies)
         d = self.wdl[1]
         return round(SCORES[kind](self.q, d, self.q + draw_score * d))
 

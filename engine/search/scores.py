@@ -73,6 +73,9 @@ SCORES: dict[str, Callable[[float, float, float], float]] = {
 }
 """Each ScoreType and what it makes of wl, d and q."""
 
+BOUNDED_SCORES = frozenset({"win_percentage", "Q", "W-L"})
+"""Those that are shares of what is possible, and no centipawns."""
+
 
 def _within(value: float) -> float:
     return max(-1.0, min(1.0, value))

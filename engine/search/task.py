@@ -22,6 +22,7 @@ class SearchTask:
     one. started: when the clock began to run, in perf_counter seconds. random: for noise, and for the move
     when the options set a temperature. keeper: of the player's clock. expected: the line that the last search
     expects from here; None if the game went elsewhere. contempt: what is done to the network's values.
+    tablebase_moves: of the root moves, those that tablebases leave; empty if they have no say.
     """
 
     game: Game
@@ -33,6 +34,7 @@ class SearchTask:
     keeper: TimeKeeper = field(default_factory=TimeKeeper)
     expected: Line | None = None
     contempt: Contempt = NO_CONTEMPT
+    tablebase_moves: Sequence[str] = ()
 
     @property
     def search_moves(self) -> list[str]:
@@ -42,7 +44,7 @@ class SearchTask:
     @property
     def root_moves(self) -> Sequence[str]:
         """The root moves that the search chooses from."""
-        return self.search_moves or self.legal_moves
+        return self.tablebase_moves or self.search_moves or self.legal_moves
 
     @property
     def fullmove(self) -> int:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from engine._core import SearchParams, Tree
+from collections.abc import Callable
+from dataclasses import replace
+
+from engine._core import SearchParams, Tablebases, Tree
 from engine.options import OPTIONS, Options
 from engine.search.contempt import NO_CONTEMPT, Contempt
+from engine.search.tablebases import description, open_tablebases
 from engine.search.task import SearchTask
 
 CORE_OPTIONS = tuple(option.name for option in OPTIONS if hasattr(SearchParams, option.name))
@@ -17,10 +21,12 @@ def search_params(
     *,
     contempt: Contempt = NO_CONTEMPT,
     has_moves_left: bool = True,
+    tablebases: Tablebases | None = None,
 ) -> SearchParams:
     """The options as the core takes them. input_format: lc0's number of the network's input planes.
 
     has_moves_left: whether the network says how long games last. If not, no move is preferred for that.
+    tablebases: those of SyzygyPath.
     """
     params = SearchParams()
     for name in CORE_OPTIONS:
@@ -41,6 +47,7 @@ def search_params(
     params.wdl_max_scale = contempt.max_scale
     if not has_moves_left:
         params.moves_left_max_effect = 0.0
+    params.tablebases = tablebases
     return params
 
 
@@ -53,6 +60,25 @@ class SearchTree:
         self._network_hash = ""
         # Of the root: its key, the moves that limited searches have favoured, those of the last search.
         self._searched: tuple[int, frozenset[str], frozenset[str]] = (0, frozenset(), frozenset())
+        self._tablebases: Tablebases | None = None
+        self._tablebases_path = ""
+
+    def use_tablebases(self, path: str, log: Callable[[str], None] = lambda text: None) -> None:
+        """Open the tables of an option SyzygyPath, if they are not the ones in use; log is told what was
+        found."""
+        if path == self._tablebases_path:
+            return
+        self._tablebases_path = path
+        self._tablebases = open_tablebases(path)
+        if self._tablebases is not None:
+            for text in description(path, self._tablebases):
+                log(text)
+
+    def tell_damage(self, log: Callable[[str], None]) -> None:
+        """Tell log of table files that turned out to be damaged."""
+        if self._tablebases is not None:
+            for text in self._tablebases.take_complaints():
+                log(text)
 
     def prepared(
         self,
@@ -64,9 +90,16 @@ class SearchTree:
         has_moves_left: bool = True,
     ) -> Tree:
         """The tree, with these options. What it holds of another network is forgotten."""
+        self.use_tablebases(options.syzygy_path)
         key = (options, input_format, contempt, has_moves_left)
         if self._tree is None or self._key != key:
-            params = search_params(options, input_format, contempt=contempt, has_moves_left=has_moves_left)
+            params = search_params(
+                options,
+                input_format,
+                contempt=contempt,
+                has_moves_left=has_moves_left,
+                tablebases=self._tablebases,
+            )
             if self._tree is None:
                 self._tree = Tree(params)
             else:
@@ -108,6 +141,11 @@ class SearchTree:
         if self._tree is None or not self.set_root(task).root_info().visits:
             return None
         return self._tree
+
+    def with_tablebase_moves(self, task: SearchTask) -> SearchTask:
+        """The task whose position is the root, with the moves that the tablebases leave."""
+        assert self._tree is not None
+        return replace(task, tablebase_moves=tuple(self._tree.root_moves())) if self._tablebases else task
 
     def new_game(self) -> None:
         """Forget the tree; cached evaluations stay true."""

@@ -214,18 +214,21 @@ bool Tree::tighten(Node& parent) const {
     lower = std::max<int>(lower, bounds.lower);
     upper = std::max<int>(upper, bounds.upper);
     if (child == nullptr || child->visits == 0 || !bounds.proven()) continue;
-    if (bounds.lower == 1) quickest = std::min(quickest, child->m);
-    longest = std::max(longest, child->m);
+    if (bounds.lower == 1) quickest = std::min(quickest, child->proven_plies());
+    longest = std::max(longest, child->proven_plies());
   }
   // Nothing that was known is forgotten with moves that were searched and have been pruned.
-  const Bounds bounds{std::max<int8_t>(parent.bounds.lower, static_cast<int8_t>(-upper)),
-                      std::min<int8_t>(parent.bounds.upper, static_cast<int8_t>(-lower))};
+  Bounds bounds{std::max<int8_t>(parent.bounds.lower, static_cast<int8_t>(-upper)),
+                std::min<int8_t>(parent.bounds.upper, static_cast<int8_t>(-lower))};
+  const float plies = lower == 1 ? quickest : longest;
+  const bool beyond_mates = plies >= kBeyondMates;
+  bounds.by_tables = bounds.proven() && bounds.lower != 0 && beyond_mates;
   if (bounds == parent.bounds) return false;
   parent.bounds = bounds;
   if (bounds.proven()) {
     parent.wl_sum = bounds.lower * static_cast<double>(parent.visits);
     parent.d = bounds.lower == 0 ? 1.0f : 0.0f;
-    parent.m = 1.0f + (lower == 1 ? quickest : longest);
+    parent.m = 1.0f + (beyond_mates ? plies - kBeyondMates : plies);
   }
   return true;
 }

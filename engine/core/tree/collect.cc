@@ -116,7 +116,7 @@ void Tree::visit(Batch& batch, ArenaIndex index, uint32_t visits) {
   } else if (decided) {
     Value value{static_cast<float>(current.bounds.lower), current.bounds.lower == 0 ? 1.0f : 0.0f, 0.0f};
     if (current.ends_game()) {
-      value = {current.q(), current.d, 0.0f};
+      value = {current.q(), current.d, current.m};
     } else {
       value.m = current.m;
     }
@@ -136,7 +136,7 @@ void Tree::visit(Batch& batch, ArenaIndex index, uint32_t visits) {
         break;
       case Expansion::kTerminal:
         if (visits > 1) {
-          back_up(path_, {current.q(), current.d, 0.0f}, visits - 1);
+          back_up(path_, {current.q(), current.d, current.m}, visits - 1);
           result_.visits_done += visits - 1;
         }
         break;
@@ -208,11 +208,13 @@ Tree::Expansion Tree::expand(Batch& batch, Node& leaf) {
   const uint32_t depth = static_cast<uint32_t>(path_.size() - 1);
   max_depth_ = std::max(max_depth_, depth);
   if (looking_ahead_) {
-    if (moves.size() == 0 || drawn_by_rule() || cycle_in_line() > 0) return Expansion::kKnown;
+    if (moves.size() == 0 || drawn_by_rule() || cycle_in_line() > 0 || value_of_leaf_by_tables()) {
+      return Expansion::kKnown;
+    }
   } else if (end_game(leaf, moves.size())) {
     back_up(path_,
             {static_cast<float>(leaf.bounds.proven() ? leaf.bounds.lower : 0),
-             leaf.bounds.proven() && leaf.bounds.lower != 0 ? 0.0f : 1.0f, 0.0f},
+             leaf.bounds.proven() && leaf.bounds.lower != 0 ? 0.0f : 1.0f, leaf.m},
             1);
     if (params_.sticky_endgames && leaf.bounds.proven()) prove(path_);
     ++result_.visits_done;
@@ -265,6 +267,13 @@ bool Tree::end_game(Node& leaf, int legal_moves) {
   if (const uint32_t cycle = cycle_in_line(); cycle > 0) {
     leaf.state = NodeState::kTwoFold;
     leaf.repeated_after = cycle;
+    return true;
+  }
+  if (const std::optional<int> value = value_of_leaf_by_tables()) {
+    leaf.state = NodeState::kTerminal;
+    leaf.bounds = Bounds::from_tables(-*value);
+    // Nobody knows how long the game lasts from here; so it shall not change what the parent expects.
+    leaf.m = std::max(0.0f, node(path_[path_.size() - 2])->m - 1.0f);
     return true;
   }
   return false;

@@ -54,23 +54,33 @@ enum class NodeState : uint8_t {
   kNew,       // no edges: never visited, or collapsed for their memory; the next visit expands it
   kPending,   // its evaluation is under way
   kExpanded,  // has edges
-  kTerminal,  // the game is over here by the rules
+  kTerminal,  // the game is over here by the rules, or tablebases know how it ends
   kTwoFold,   // counted as a draw because it repeats a position of the searched line; may be undone
 };
 
 // Proven limits of the game value, from the view of the side that moved into the node: -1 is a loss, 0 a draw
-// and 1 a win.
+// and 1 a win. by_tables: a proven win or loss that rests on tablebases, which do not say how far the mate
+// is.
 struct Bounds {
-  int8_t lower : 4;
-  int8_t upper : 4;
+  int8_t lower : 3;
+  int8_t upper : 3;
+  uint8_t by_tables : 1 = 0;
 
   static constexpr Bounds unknown() { return {-1, 1}; }
   static constexpr Bounds exact(int value) {
     return {static_cast<int8_t>(value), static_cast<int8_t>(value)};
   }
+  static constexpr Bounds from_tables(int value) {
+    return {static_cast<int8_t>(value), static_cast<int8_t>(value), static_cast<uint8_t>(value != 0)};
+  }
   bool proven() const { return lower == upper; }
   bool operator==(const Bounds&) const = default;
 };
+static_assert(sizeof(Bounds) == 1);
+
+// Added to the length of wins and losses by tablebases where lengths are compared: more than any mate is
+// long.
+inline constexpr float kBeyondMates = 16384.0f;
 
 struct Node {
   double wl_sum;
@@ -98,6 +108,8 @@ struct Node {
     return node;
   }
   float q() const { return static_cast<float>(wl_sum / visits); }
+  // Plies to the end of a proven win or loss, for comparisons.
+  float proven_plies() const { return bounds.by_tables ? kBeyondMates + m : m; }
   bool ends_game() const { return state == NodeState::kTerminal || state == NodeState::kTwoFold; }
 };
 static_assert(sizeof(Node) == 40 && sizeof(Node) % Arena::kGranuleBytes == 0);

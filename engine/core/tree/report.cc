@@ -36,7 +36,8 @@ std::vector<Tree::RankedEdge> Tree::ranked_edges(const Node& parent, bool is_roo
     const Node* child = ranked_edge.child;
     if (child == nullptr) return std::tuple(0, 0.0f, -1.0f, 0u, 0.0f, -ranked_edge.edge);
     const int result = decided(*child);
-    const float speed = result == 1 ? -child->m : result == -1 ? child->m : 0.0f;
+    const float plies = child->proven_plies();
+    const float speed = result == 1 ? -plies : result == -1 ? plies : 0.0f;
     const float q = static_cast<float>(child->q());
     const float choice = result == 0 && child->visits >= enough ? q + 2.0f : 0.0f;
     return std::tuple(result, speed, choice, child->visits, q, -ranked_edge.edge);
@@ -48,7 +49,7 @@ std::vector<Tree::RankedEdge> Tree::ranked_edges(const Node& parent, bool is_roo
 
 std::optional<Proof> Tree::proof_of(const Node& child) const {
   if (!child.bounds.proven() || child.visits == 0) return std::nullopt;
-  return Proof{child.bounds.lower, static_cast<int>(std::lround(child.m)) + 1};
+  return Proof{child.bounds.lower, static_cast<int>(std::lround(child.m)) + 1, child.bounds.by_tables != 0};
 }
 
 Evaluation Tree::evaluation_of(const Node& child) const {
@@ -60,7 +61,7 @@ Evaluation Tree::evaluation_of(const Node& child) const {
 // root moves only these count, and the root's own bounds do not help.
 std::optional<Proof> Tree::root_proof() const {
   const Node& root = *node(root_);
-  if (root.state == NodeState::kTerminal) return Proof{-root.bounds.lower, 0};
+  if (root.state == NodeState::kTerminal) return Proof{-root.bounds.lower, 0, false};
   if (root.state != NodeState::kExpanded) return std::nullopt;
   int best = -1;
   bool all_proven = true;
@@ -74,7 +75,7 @@ std::optional<Proof> Tree::root_proof() const {
     }
   }
   if (best == 1 || (all_proven && best == -1)) return proof_of(*ranked_edges(root, true).front().child);
-  if (all_proven) return Proof{0, 0};
+  if (all_proven) return Proof{0, 0, false};
   return std::nullopt;
 }
 
@@ -90,6 +91,7 @@ RootInfo Tree::root_info() const {
   info.max_depth = max_depth_;
   info.evaluations = evaluations_;
   info.cache_hits = cache_hits_;
+  info.tablebase_hits = tablebase_hits_;
   if (root.visits > 0) {
     info.evaluation = {-root.wl_sum / root.visits, root.d, root.m};
   }
@@ -141,6 +143,7 @@ std::vector<Line> Tree::lines(int count) const {
       if (replies.empty()) break;
       step = replies.front();
     }
+    line.by_tables = value_by_tables(arena_.at<Edge>(root.edges)[first.edge].move(), line);
     found.push_back(std::move(line));
   }
   return found;

@@ -62,6 +62,7 @@ uint32_t Tree::set_position(const Game& game, int keep_before) {
   history_ = game.history;
   reset_counters();
   estimate_kept_depth();
+  rank_root_moves();
   update_allowed_edges();
   return node(root_)->visits;
 }

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 
 #include "encoding/encoder.h"
+#include "syzygy/tablebases.h"
 
 namespace wavefront {
 
@@ -62,6 +64,13 @@ struct SearchParams {
 
   // A batch is sent as it is once cache hits and game ends have taken this many times its size in visits.
   float max_out_of_order_factor = 2.4f;
+
+  // Null: none. Shared by all trees that use the same folders.
+  std::shared_ptr<syzygy::Tablebases> tablebases;
+  // Wins by tablebases that the 50-move rule ends are draws; else they count as wins.
+  bool syzygy_50_move_rule = true;
+  // In a position that DTZ tables know, only the shortest wins are searched.
+  bool syzygy_fast_play = false;
 
   size_t tree_bytes = size_t{2048} << 20;
   size_t cache_bytes = size_t{64} << 20;

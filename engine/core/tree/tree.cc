@@ -18,7 +18,8 @@ bool same_evaluations(const SearchParams& a, const SearchParams& b) {
 bool same_tree(const SearchParams& a, const SearchParams& b) {
   return same_evaluations(a, b) && a.two_fold_draws == b.two_fold_draws &&
          a.sticky_endgames == b.sticky_endgames && a.wdl_ratio == b.wdl_ratio && a.wdl_shift == b.wdl_shift &&
-         a.wdl_max_scale == b.wdl_max_scale;
+         a.wdl_max_scale == b.wdl_max_scale && a.tablebases == b.tablebases &&
+         a.syzygy_50_move_rule == b.syzygy_50_move_rule && a.syzygy_fast_play == b.syzygy_fast_play;
 }
 
 }  // namespace
@@ -39,7 +40,14 @@ void Tree::set_params(const SearchParams& params) {
   if (shrinks || !same_tree(params, params_)) arena_.clear();
   arena_.set_max_bytes(params.tree_bytes);
   if (shrinks || !same_tree(params, params_)) reset_root();
+  const bool ranks_differ = params.tablebases != params_.tablebases ||
+                            params.syzygy_50_move_rule != params_.syzygy_50_move_rule ||
+                            params.syzygy_fast_play != params_.syzygy_fast_play;
   params_ = params;
+  if (ranks_differ) {
+    rank_root_moves();
+    update_allowed_edges();
+  }
 }
 
 void Tree::set_root_moves(const std::vector<std::string>& moves) {
@@ -49,6 +57,7 @@ void Tree::set_root_moves(const std::vector<std::string>& moves) {
     parsed.push_back(parse_uci(history_.current(), move));
   }
   root_moves_ = std::move(parsed);
+  limit_root_moves();
   update_allowed_edges();
 }
 
@@ -85,18 +94,19 @@ void Tree::reset_counters() {
   max_depth_ = 0;
   evaluations_ = 0;
   cache_hits_ = 0;
+  tablebase_hits_ = 0;
   full_ = false;
 }
 
 void Tree::update_allowed_edges() {
   const Node& root = *node(root_);
   allowed_edges_.reset();
-  if (root_moves_.empty() || root.state != NodeState::kExpanded) return;
+  if (searched_moves_.empty() || root.state != NodeState::kExpanded) return;
   allowed_edges_ = std::make_unique<bool[]>(root.edge_count);
   const Edge* edges = arena_.at<Edge>(root.edges);
   for (int i = 0; i < root.edge_count; ++i) {
     allowed_edges_[i] =
-        std::find(root_moves_.begin(), root_moves_.end(), edges[i].move()) != root_moves_.end();
+        std::find(searched_moves_.begin(), searched_moves_.end(), edges[i].move()) != searched_moves_.end();
   }
 }
 

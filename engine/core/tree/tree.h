@@ -16,6 +16,7 @@
 
 #include "chess/game.h"
 #include "chess/history.h"
+#include "syzygy/root_ranking.h"
 #include "tree/arena.h"
 #include "tree/batch.h"
 #include "tree/evaluation_cache.h"
@@ -40,8 +41,17 @@ struct Evaluation {
   double loss() const { return (1 - d - q) / 2; }
 };
 
-// Proven game value for the side to move at the root and, for wins and losses, plies to the mate.
+// Proven game value for the side to move at the root and, for wins and losses, plies to the mate. by_tables:
+// it rests on tablebases, and nobody knows how far the mate is.
 struct Proof {
+  int value;
+  int plies;
+  bool by_tables;
+};
+
+// Game value, for the side to move at the root, that tablebases give a move. plies: to the next capture or
+// pawn move, where they know the root; to the position that they know, where they do not; 0 if unknown.
+struct TableValue {
   int value;
   int plies;
 };
@@ -68,6 +78,7 @@ struct Line {
   float prior = 0;
   Evaluation evaluation;
   std::optional<Proof> proof;
+  std::optional<TableValue> by_tables;  // unless a mate is proven
 };
 
 struct RootInfo {
@@ -77,6 +88,7 @@ struct RootInfo {
   uint32_t max_depth = 0;
   uint64_t evaluations = 0;  // positions sent to the evaluator since the position was set
   uint64_t cache_hits = 0;
+  uint64_t tablebase_hits = 0;
   Evaluation evaluation;
   // The network's evaluation; d and m are NaN if it is no longer cached.
   std::optional<Evaluation> own_evaluation;
@@ -110,6 +122,9 @@ class Tree {
 
   // Limits the search to these root moves; none: all. Throws std::invalid_argument for an illegal one.
   void set_root_moves(const std::vector<std::string>& moves);
+  // The root moves that the search chooses from: of those that it is limited to, or of all, the best ones by
+  // the tablebases where these know the position.
+  std::vector<std::string> root_moves() const;
 
   // Mixes noise into the root's priors, once as long as the position stays the root: P becomes (1 - epsilon)
   // P + epsilon * noise with noise drawn from a symmetric Dirichlet distribution (AlphaZero's exploration at
@@ -200,6 +215,12 @@ class Tree {
   uint32_t collision_visits_limit() const;
   uint64_t cache_key() const;
 
+  // tablebases.cc
+  void rank_root_moves();
+  void limit_root_moves();
+  std::optional<int> value_of_leaf_by_tables();
+  std::optional<TableValue> value_by_tables(Move move, const Line& line) const;
+
   // backup.cc
   void give_edges(Node& leaf, std::span<const Move> moves, std::span<const uint16_t> priors);
   void back_up(std::span<const ArenaIndex> path, Value value, uint32_t visits);
@@ -240,9 +261,11 @@ class Tree {
     ArenaIndex node;
     Node child_before;
   };
-  std::vector<Above> above_;               // from the top down
-  bool third_repetitions_ = false;         // seen since the tree was empty
-  std::vector<Move> root_moves_;           // empty: all
+  std::vector<Above> above_;          // from the top down
+  bool third_repetitions_ = false;    // seen since the tree was empty
+  std::vector<Move> root_moves_;      // that somebody has limited the search to; empty: all
+  std::vector<Move> searched_moves_;  // of these, those that the tablebases leave; empty: all
+  std::optional<syzygy::RootRanking> root_ranking_;
   std::unique_ptr<bool[]> allowed_edges_;  // by root edge; null: all
   struct RootNoise {
     float epsilon;
@@ -281,6 +304,7 @@ class Tree {
   uint32_t max_depth_ = 0;
   uint64_t evaluations_ = 0;
   uint64_t cache_hits_ = 0;
+  uint64_t tablebase_hits_ = 0;
 
   // of the current collect
   CollectResult result_;

@@ -13,7 +13,7 @@ MAY_INCLUDE = {
     "chess": {"chess"},
     "syzygy": {"chess", "syzygy"},
     "encoding": {"chess", "encoding"},
-    "tree": {"chess", "encoding", "tree"},
+    "tree": {"chess", "encoding", "syzygy", "tree"},
 }
 """Room by room, whose headers its files may include. The bindings, on top, may include all."""
 

@@ -14,6 +14,7 @@ from engine._core import Game, Tree
 from engine.options import Options
 from engine.pool.pool import PoolPlayer, SearchPool
 from engine.search.limits import Clock, Limits
+from tests.paths import shared
 
 RANDOM = Options(backend="random", hash=1, tree_memory=16, smart_pruning_factor=0.0)
 
@@ -52,6 +53,22 @@ def test_games_share_one_evaluator_and_their_batches_are_merged(pool: SearchPool
     assert statistics.searches == 24 * 6
     assert statistics.evaluations > 24 * 6 * 30
     assert statistics.positions_per_second > 0
+
+
+def test_players_share_tablebases_which_are_announced_once() -> None:
+    said: list[str] = []
+    options = RANDOM.changed(syzygy_path=str(shared("syzygy")))
+    with SearchPool(log=said.append) as pool:
+        players = [pool.player(options) for _ in range(4)]
+        game = Game("8/8/4k3/8/8/3K4/4P3/8 w - - 0 1")
+        for future in [player.search(game, Limits(nodes=30)) for player in players]:
+            report = future.result(timeout=60)
+            assert report.best_move in ("d3d4", "d3e4")
+            assert report.tablebase_hits > 0
+            assert report.lines[0].tablebase == 1
+    assert [text for text in said if "Syzygy" in text] == [
+        "found 35 Syzygy tables of up to 4 men, 35 with distances (.rtbz)"
+    ]
 
 
 def test_a_pool_leaves_room_for_the_searches_of_other_processes(pool: SearchPool) -> None:

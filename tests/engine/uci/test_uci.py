@@ -13,7 +13,7 @@ import pytest
 
 from engine.options import OPTIONS
 from tests.engine.uci.uci_process import UciProcess
-from tests.paths import REPOSITORY
+from tests.paths import REPOSITORY, shared
 
 MATED = "7k/6Q1/6K1/8/8/8/8/8 b - - 0 1"
 STALEMATED = "7k/5Q2/6K1/8/8/8/8/8 b - - 0 1"
@@ -303,3 +303,24 @@ def test_nothing_heavy_is_imported_before_uciok() -> None:
         [sys.executable, "-c", script], capture_output=True, check=True, text=True, timeout=60
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_tablebases_are_announced_and_used() -> None:
+    with UciProcess(f"SyzygyPath {shared('syzygy')}") as engine:
+        assert engine.sync() == [
+            "info string found 35 Syzygy tables of up to 4 men, 35 with distances (.rtbz)"
+        ]
+        engine.send("position fen 8/8/8/8/8/2k5/8/KQ6 w - - 0 1")
+        lines = engine.ask("go nodes 20", "bestmove")
+        words = lines[-2].split()
+        assert int(words[words.index("cp") + 1]) > 19_900
+        assert int(words[words.index("tbhits") + 1]) > 0
+        engine.send("position fen 8/8/4k3/8/8/3K4/4P3/8 w - - 0 1")
+        assert engine.ask("go nodes 100", "bestmove")[-1].split()[1] in ("d3d4", "d3e4")
+        engine.send("setoption name SyzygyPath value /nowhere")
+        engine.send("position fen 8/8/8/8/8/2k5/8/KQ6 w - - 0 1")
+        assert engine.sync() == ["info string SyzygyPath: cannot read the folder /nowhere"]
+        last = engine.ask("go nodes 20", "bestmove")[-2].split()
+        assert last[last.index("tbhits") + 1] == "0"
+        engine.send("setoption name SyzygyPath value <empty>")
+        assert engine.sync() == []

@@ -1,0 +1,84 @@
+// Tablebases in the search: the ends of lines, and the root's moves.
+//
+// A leaf right after a capture or pawn move has the tables' value for certain, as the 50-move clock stands at
+// 0 there; elsewhere it would depend on the clock. Where the tables know the root itself, only moves are
+// searched that keep its value. With DTZ tables these also make progress, so that nothing is looked up in the
+// tree any more: all lines would be won, and the network finds the way to mate better than a choice among
+// equals.
+
+#include <algorithm>
+
+#include "chess/uci_move.h"
+#include "syzygy/probe.h"
+#include "tree/tree.h"
+
+namespace wavefront {
+
+// Asks the tables about the root's moves, once for each root.
+void Tree::rank_root_moves() {
+  root_ranking_.reset();
+  if (params_.tablebases) {
+    MoveList legal;
+    history_.current().legal_moves(legal);
+    root_ranking_ = syzygy::rank_root(*params_.tablebases, history_, {legal.begin(), legal.end()},
+                                      {params_.syzygy_50_move_rule, params_.syzygy_fast_play});
+    if (root_ranking_) tablebase_hits_ += root_ranking_->moves.size();
+  }
+  limit_root_moves();
+}
+
+void Tree::limit_root_moves() {
+  searched_moves_ = root_moves_;
+  if (!root_ranking_) return;
+  const auto is_wanted = [&](Move move) {
+    return root_moves_.empty() ||
+           std::find(root_moves_.begin(), root_moves_.end(), move) != root_moves_.end();
+  };
+  searched_moves_.clear();
+  int best = 0;
+  for (const syzygy::RankedMove& ranked : root_ranking_->moves) {
+    if (!is_wanted(ranked.move) || (!searched_moves_.empty() && ranked.rank < best)) continue;
+    if (ranked.rank > best) searched_moves_.clear();
+    best = ranked.rank;
+    searched_moves_.push_back(ranked.move);
+  }
+}
+
+std::vector<std::string> Tree::root_moves() const {
+  std::lock_guard lock(mutex_);
+  MoveList legal;
+  const Position& position = history_.current();
+  position.legal_moves(legal);
+  std::vector<std::string> names;
+  for (const Move move : legal) {
+    const bool searched = searched_moves_.empty() || std::find(searched_moves_.begin(), searched_moves_.end(),
+                                                               move) != searched_moves_.end();
+    if (searched) names.push_back(move_to_uci(position, move, game_->chess960));
+  }
+  return names;
+}
+
+// The current position's value for the side to move, if it is known for certain.
+std::optional<int> Tree::value_of_leaf_by_tables() {
+  const Position& position = history_.current();
+  if (!params_.tablebases || position.rule50() != 0 || path_.size() == 1) return std::nullopt;
+  if (root_ranking_ && root_ranking_->by_distance) return std::nullopt;
+  const std::optional<syzygy::Wdl> wdl = syzygy::probe_wdl(*params_.tablebases, position);
+  if (!wdl) return std::nullopt;
+  ++tablebase_hits_;
+  return syzygy::game_value(*wdl, params_.syzygy_50_move_rule);
+}
+
+// What a root move is worth by the tables, unless its mate has been found.
+std::optional<TableValue> Tree::value_by_tables(Move move, const Line& line) const {
+  if (line.proof && line.proof->by_tables) {
+    return TableValue{line.proof->value, static_cast<int>(line.moves.size())};
+  }
+  if (!root_ranking_ || (line.proof && line.proof->value != 0)) return std::nullopt;
+  for (const syzygy::RankedMove& ranked : root_ranking_->moves) {
+    if (ranked.move == move) return TableValue{ranked.value, ranked.plies};
+  }
+  return std::nullopt;
+}
+
+}  // namespace wavefront

@@ -1,0 +1,208 @@
+"""The option SyzygyPath: its folders, what is said of them, and what a search makes of the tables."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from engine._core import Game, Tablebases
+from engine.options import Options
+from engine.search.limits import Limits
+from engine.search.report import Line, Report
+from engine.search.tablebases import folders_of, open_tablebases
+from engine.session import Session
+from tests.paths import shared
+
+SMALL = Options(hash=1, tree_memory=16, minibatch_size=16)
+QUEEN = "8/8/8/8/8/2k5/8/KQ6 w - - 0 1"
+
+
+def session(path: str | Path, **options: object) -> tuple[Session, list[str]]:
+    """A session without an evaluator, and what it says."""
+    said: list[str] = []
+    return Session(SMALL.changed(syzygy_path=str(path), **options), log=said.append, in_process=True), said
+
+
+def best_line(fen: str, nodes: int = 300, **options: object) -> tuple[Line, Report]:
+    playing, _ = session(shared("syzygy"), **options)
+    playing.set_position(fen)
+    report = playing.search(Limits(nodes=nodes))
+    return report.lines[0], report
+
+
+# -- folders -------------------------------------------------------------------------------------------------
+
+
+def test_a_path_may_name_several_folders() -> None:
+    assert folders_of(os.pathsep.join(("one", " two ", "", "three"))) == [
+        Path("one"),
+        Path("two"),
+        Path("three"),
+    ]
+    assert folders_of("one;two") == [Path("one"), Path("two")]
+    assert folders_of("~/tables") == [Path.home() / "tables"]
+    assert folders_of("") == folders_of(os.pathsep) == []
+
+
+def test_the_same_folders_are_opened_once() -> None:
+    path = str(shared("syzygy"))
+    assert open_tablebases(path) is open_tablebases(path)
+    assert open_tablebases("") is None
+
+
+def test_what_was_found_is_said_once() -> None:
+    path = shared("syzygy")
+    playing, said = session(path)
+    assert said == ["found 35 Syzygy tables of up to 4 men, 35 with distances (.rtbz)"]
+    playing.set_position(QUEEN)
+    playing.search(Limits(nodes=10))
+    playing.options = playing.options.changed(multipv=2)
+    assert len(said) == 1
+    playing.options = playing.options.changed(syzygy_path="")
+    playing.options = playing.options.changed(syzygy_path=str(path))
+    assert len(said) == 2
+
+
+def test_folders_without_tables_are_named(tmp_path: Path) -> None:
+    nowhere = tmp_path / "nowhere"
+    playing, said = session(f"{nowhere}{os.pathsep}{tmp_path}")
+    assert said == [
+        f"SyzygyPath: cannot read the folder {nowhere}",
+        f"SyzygyPath: no tables in {nowhere}{os.pathsep}{tmp_path}: looked for files like KQvK.rtbw and "
+        "KQvK.rtbz",
+    ]
+    playing.set_position(QUEEN)
+    report = playing.search(Limits(nodes=50))
+    assert report.best_move is not None and report.tablebase_hits == 0
+
+
+def test_a_damaged_table_is_named_by_the_search_that_met_it(tmp_path: Path) -> None:
+    path = tmp_path / "KQvK.rtbw"
+    path.write_bytes(b"nothing")
+    playing, said = session(tmp_path)
+    assert said == ["found 1 Syzygy table of up to 3 men, none with distances (.rtbz)"]
+    playing.set_position(QUEEN)
+    for _ in range(2):
+        playing.search(Limits(nodes=50))
+    assert said[1:] == [f"tablebase {path} is not used: it is no Syzygy table"]
+
+
+# -- scores --------------------------------------------------------------------------------------------------
+
+
+def test_a_won_position_has_a_score_beyond_the_others_and_no_mate() -> None:
+    line, report = best_line(QUEEN, nodes=20)
+    assert (line.tablebase, line.mate) == (1, None)
+    assert (line.q, line.wdl) == (1.0, (1.0, 0.0, 0.0))
+    assert line.centipawns() == 20_000 - line.tablebase_plies
+    assert 11 <= line.tablebase_plies < 20
+    assert report.tablebase_hits > 0
+
+
+def test_a_lost_position_has_the_score_of_the_other_side() -> None:
+    line, _ = best_line("8/8/8/8/8/2k5/8/KR6 b - - 0 1", nodes=20)
+    assert line.tablebase == -1
+    assert line.centipawns() == -20_000 + line.tablebase_plies < -19_900
+
+
+def test_a_drawn_position_is_level() -> None:
+    line, _ = best_line("8/8/8/3k4/8/8/8/KNN5 w - - 0 1", nodes=20)
+    assert (line.tablebase, line.centipawns(), line.wdl) == (0, 0, (0.0, 1.0, 0.0))
+
+
+def test_a_win_that_the_tables_know_later_counts_the_plies_to_it() -> None:
+    line, _ = best_line("8/8/8/4k3/8/8/4P3/4KR1r w - - 0 1")
+    assert line.moves == ("f1h1",)
+    assert (line.tablebase, line.mate, line.centipawns()) == (1, None, 19_999)
+
+
+def test_a_mate_that_was_found_is_shown_as_one() -> None:
+    line, _ = best_line("7k/8/5KQ1/8/8/8/8/8 w - - 0 1", nodes=2000)
+    assert line.mate == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "score"), [("centipawn", 19_990), ("WDL_mu", 19_990), ("Q", 10_000), ("win_percentage", 10_000)]
+)
+def test_scores_of_every_type(kind: str, score: int) -> None:
+    line = Line(("e2e4",), 1, 1.0, (1.0, 0.0, 0.0), 40.0, 0.5, tablebase=1, tablebase_plies=10)
+    assert line.score(kind) == score
+
+
+def test_moves_that_the_tables_leave_are_chosen_from() -> None:
+    """A temperature plays bad moves, but none that gives the win away; and `searchmoves` counts."""
+    tables = Tablebases([shared("syzygy")])
+    playing, _ = session(shared("syzygy"), temperature=100.0)
+    for _ in range(20):
+        playing.set_position("8/8/4k3/8/8/3K4/4P3/8 w - - 0 1")
+        assert playing.search(Limits(nodes=60)).best_move in ("d3d4", "d3e4")
+    report = playing.search(Limits(nodes=60, search_moves=("e2e3", "e2e4", "d3e4")))
+    assert report.best_move == "d3e4"
+    report = playing.search(Limits(nodes=60, search_moves=("e2e3", "e2e4")))
+    assert report.best_move in ("e2e3", "e2e4")
+    assert tables.probe_wdl(playing.game) == 2
+
+
+# -- games ---------------------------------------------------------------------------------------------------
+
+
+def resist(tables: Tablebases, game: Game, random: Random) -> str:
+    """The move that keeps the game longest, or draws."""
+    replies = []
+    for move in game.legal_moves():
+        played = game.copy()
+        played.push_uci(move)
+        distance = tables.probe_dtz(played)
+        assert distance is not None
+        replies.append((distance if distance > 0 else 1000, random.random(), move))
+    return max(replies)[2]
+
+
+@pytest.mark.parametrize("fast", [False, True])
+@pytest.mark.parametrize(
+    "fen",
+    [
+        QUEEN,
+        "8/8/8/8/8/2k5/8/KR6 w - - 0 1",
+        "8/8/8/3k4/8/8/8/KBN5 w - - 0 1",
+        "8/8/8/3k4/8/8/8/KBB5 w - - 0 1",
+        "8/8/4k3/8/8/3K4/4P3/8 w - - 0 1",
+        "8/8/8/8/8/2k5/8/KR6 w - - 60 1",
+        "8/8/8/3k4/8/8/8/KQ5r w - - 0 1",
+    ],
+)
+def test_won_positions_are_mated_in_time_against_the_best_defence(fen: str, fast: bool) -> None:
+    """Even where the search knows nothing, as its evaluations are random."""
+    tables = Tablebases([shared("syzygy")])
+    random = Random(fen)
+    playing, _ = session(shared("syzygy"), syzygy_fast_play=fast)
+    moves: list[str] = []
+    playing.set_position(fen)
+    while playing.game.result()[0] == "undecided":
+        if playing.game.turn == "white":
+            move = playing.search(Limits(nodes=100)).best_move
+            assert move is not None
+        else:
+            move = resist(tables, playing.game, random)
+        moves.append(move)
+        playing.set_position(fen, moves)
+    assert playing.game.result() == ("white_won", "checkmate")
+
+
+def test_fast_play_is_as_fast_as_can_be() -> None:
+    fen = "8/8/8/8/8/2k5/8/KR6 w - - 0 1"
+    tables = Tablebases([shared("syzygy")])
+    playing, _ = session(shared("syzygy"), syzygy_fast_play=True)
+    playing.set_position(fen)
+    distance = tables.probe_dtz(playing.game)
+    moves: list[str] = []
+    while playing.game.result()[0] == "undecided":
+        moves.append(playing.search(Limits(nodes=50)).best_move or "")
+        playing.set_position(fen, moves)
+        if playing.game.result()[0] == "undecided":
+            moves.append(resist(tables, playing.game, Random(1)))
+            playing.set_position(fen, moves)
+    assert distance is not None and abs(len(moves) - distance) <= 1
