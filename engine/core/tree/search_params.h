@@ -40,7 +40,8 @@ struct SearchParams {
   // Value of a draw for White, -1 to 1.
   float draw_score = 0.0f;
 
-  // How network values are bent before the search uses them (tree/wdl_rescale.h); 1 and 0 leave them as they are.
+  // How network values are bent before the search uses them (tree/wdl_rescale.h); 1 and 0 leave them as they
+  // are.
   float wdl_ratio = 1.0f;
   float wdl_shift = 0.0f;
   float wdl_max_scale = 1.4f;
