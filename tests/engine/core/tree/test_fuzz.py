@@ -14,6 +14,7 @@ import pytest
 from tests.paths import REPOSITORY
 
 CORE = REPOSITORY / "engine" / "core"
+ROOMS = ("chess", "encoding", "syzygy", "tree")
 ROUNDS = 40
 SEED = 1
 
@@ -33,7 +34,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if compiler is None:
         pytest.skip("no C++ compiler")
     folder = tmp_path_factory.mktemp("fuzz")
-    sources = [path for room in ("chess", "encoding", "tree") for path in sorted((CORE / room).glob("*.cc"))]
+    sources = [path for room in ROOMS for path in sorted((CORE / room).glob("*.cc"))]
     sources.append(Path(__file__).with_name("fuzz.cc"))
     sanitize = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 
