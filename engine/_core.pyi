@@ -192,6 +192,38 @@ class Tablebases:
     def take_complaints(self) -> list[str]:
         """What was found to be wrong with files since this was last asked, one sentence each."""
 
+
+def encode_line(
+    start: Game,
+    moves: NDArray[numpy.uint16],
+    branch_at: NDArray[numpy.uint32],
+    branch_moves: NDArray[numpy.uint16],
+    asked: NDArray[numpy.uint16],
+    input_format: int,
+    history_fill: str,
+) -> tuple[
+    NDArray[numpy.uint8],
+    NDArray[numpy.int8],
+    NDArray[numpy.uint64],
+    NDArray[numpy.uint32],
+    NDArray[numpy.uint16],
+    NDArray[numpy.uint16],
+    NDArray[numpy.uint8],
+]:
+    """
+    Play moves from a game's current position and encode the position before each, and branches.
+
+    moves: uint16 [n], codes from | to << 6 | promotion << 12 (none, knight, bishop, rook, queen), castling as the
+    king's two-square move or as king takes rook. branch_at: uint32 [b], ascending: in these positions (0 to n - 1)
+    branch_moves, uint16 [b], is played as well; the positions after it are the rows n to n + b - 1 of everything.
+    asked: uint16 [n + b, k], codes of moves whose place among the legal moves is wanted, 0 for none.
+
+    Returns (positions uint8 [n + b, 904], transforms int8 [n + b], keys uint64 [n + b] (as Game.key), move_offsets
+    uint32 [n + b + 1], policy uint16 [m], codes uint16 [m], places uint8 [n + b, k]): as `encode`, with the codes
+    of the legal moves (castling is king takes rook) beside their policy indices; 255 is the place of no move.
+    `start` is not changed. Releases the GIL. Raises ValueError, which names the position, for an illegal move.
+    """
+
 class SearchParams:
     """Every setting of the search core; names and defaults as lc0's (engine/core/tree/search_params.h)."""
 

@@ -10,6 +10,7 @@ namespace wavefront {
 
 void bind_chess(nanobind::module_& module);
 void bind_syzygy(nanobind::module_& module);
+void bind_training(nanobind::module_& module);
 void bind_tree(nanobind::module_& module);
 
 // The text of a Python string; it lives as long as the string. Throws std::invalid_argument if the string has

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "bind.h"
+#include "bind_encoding.h"
 #include "chess/fen.h"
 #include "chess/game.h"
 #include "chess/perft.h"
@@ -30,14 +31,6 @@ namespace {
 
 constexpr int kMaxPerftDepth = 30;
 constexpr int kTransforms = 8;
-
-// An array that owns a copy of `values`.
-template <class T, class... Shape>
-auto owned_array(std::vector<T>&& values, Shape... shape) {
-  auto* const storage = new std::vector<T>(std::move(values));
-  nb::capsule owner(storage, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
-  return nb::ndarray<nb::numpy, T, nb::ndim<sizeof...(Shape)>>(storage->data(), {size_t(shape)...}, owner);
-}
 
 std::vector<std::string> legal_uci(const Game& game) {
   MoveList moves;
@@ -68,21 +61,6 @@ const char* result_name(Result result) {
       break;
   }
   return "undecided";
-}
-
-InputFormat checked_format(int number) {
-  const std::optional<InputFormat> format = input_format_from_number(number);
-  if (!format) {
-    throw std::invalid_argument("input format " + std::to_string(number) +
-                                " is none of 1, 2, 3, 4, 5, 132, 133");
-  }
-  return *format;
-}
-
-HistoryFill checked_fill(const nb::str& name) {
-  const std::optional<HistoryFill> fill = history_fill_from_name(utf8(name));
-  if (!fill) throw std::invalid_argument("history_fill is none of \"no\", \"fen_only\", \"always\"");
-  return *fill;
 }
 
 int checked_transform(int transform) {

@@ -63,5 +63,6 @@ NB_MODULE(_core, module) {
   wavefront::initialise_attacks();
   wavefront::bind_chess(module);
   wavefront::bind_syzygy(module);
+  wavefront::bind_training(module);
   wavefront::bind_tree(module);
 }

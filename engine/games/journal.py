@@ -42,7 +42,7 @@ class Journal:
             raise JournalError(f"cannot open {self.path}: {error.strerror}") from None
         try:
             if not _lock(self._file.fileno()):
-                raise JournalError(f"{self.path} is in use: another process plays these games")
+                raise JournalError(f"{self.path} is in use by another process")
             if restart:
                 self._file.truncate(0)
             lines = self._load()

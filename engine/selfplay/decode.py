@@ -64,7 +64,7 @@ def fen_of(record: np.void) -> str:
     boards = boards_of(record, 2)
     en_passant = _en_passant_file(record, boards)
     fields = (
-        _placement(boards[0], black=black),
+        placement_of(boards[0], black=black),
         "b" if black else "w",
         _castling(record, black=black),
         "-" if en_passant is None else FILES[en_passant] + ("3" if black else "6"),
@@ -74,7 +74,11 @@ def fen_of(record: np.void) -> str:
     return " ".join(fields)
 
 
-def _placement(board: NDArray[np.bool_], *, black: bool) -> str:
+def placement_of(board: NDArray[np.bool_], *, black: bool) -> str:
+    """The first field of a FEN. board: bool [12, 8, 8], one of `boards_of`, as the side to move sees it.
+
+    Raises TrainingDataError for two pieces on one square.
+    """
     if board.sum(axis=0).max() > 1:
         raise TrainingDataError("two pieces on one square")
     letters = PIECES.swapcase() + PIECES if black else PIECES + PIECES.swapcase()

@@ -80,5 +80,5 @@ def test_two_processes_cannot_have_the_same_journal(tmp_path: Path) -> None:
         other = subprocess.run(
             [sys.executable, "-c", script], cwd=REPOSITORY, capture_output=True, text=True, timeout=60
         )
-    assert "is in use: another process" in other.stderr
+    assert "is in use by another process" in other.stderr
     Journal(path, HEADER).close()

@@ -1,0 +1,86 @@
+"""A whole game encoded at once says what its positions say one by one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from engine._core import Game, encode, encode_line
+from tests.training.labels import code, random_game
+
+FORMATS = (1, 2, 3, 4, 5, 132, 133)
+FILLS = ("no", "fen_only", "always")
+NONE = (np.zeros(0, np.uint32), np.zeros(0, np.uint16))
+KIWIPETE = "r3k2r/p1ppqpb1/bn2pnp1/3PN3/1p2P3/2N2Q1p/PPPBBPPP/R3K2R w KQkq - 0 1"
+
+
+def codes(moves: list[str]) -> np.ndarray[tuple[int], np.dtype[np.uint16]]:
+    return np.array([code(move) for move in moves], np.uint16)
+
+
+@pytest.mark.parametrize("input_format", FORMATS)
+@pytest.mark.parametrize("fill", FILLS)
+def test_every_position_of_a_game_is_encoded_as_it_is_alone(input_format: int, fill: str) -> None:
+    for seed, fen in enumerate((None, KIWIPETE, "8/2k5/8/8/3K4/8/4R3/8 w - - 10 60")):
+        moves = random_game(seed, 120, fen).moves()
+        asked = np.zeros((len(moves), 0), np.uint16)
+        start = Game(fen)
+        positions, transforms, keys, offsets, policy, _, _ = encode_line(
+            start, codes(moves), *NONE, asked, input_format, fill
+        )
+        for ply, move in enumerate(moves):
+            alone, transform, _, entries = encode([start], input_format, fill)
+            assert np.array_equal(positions[ply], alone[0])
+            assert transforms[ply] == transform[0]
+            assert keys[ply] == start.key
+            assert np.array_equal(policy[offsets[ply] : offsets[ply + 1]], entries)
+            start.push_uci(move)
+
+
+def test_branches_follow_the_line_and_see_its_history() -> None:
+    moves = ["e2e4", "e7e5", "g1f3", "b8c6"]
+    at, branch = np.array([1, 3], np.uint32), codes(["c7c5", "d7d6"])
+    asked = np.zeros((6, 1), np.uint16)
+    asked[4, 0] = code("b1c3")
+    positions, *_, places = encode_line(Game(), codes(moves), at, branch, asked, 1, "fen_only")
+    for row, line in ((4, ["e2e4", "c7c5"]), (5, ["e2e4", "e7e5", "g1f3", "d7d6"])):
+        game = Game()
+        for move in line:
+            game.push_uci(move)
+        assert np.array_equal(positions[row], encode([game], 1, "fen_only")[0][0])
+    sicilian = Game()
+    sicilian.push_uci("e2e4")
+    sicilian.push_uci("c7c5")
+    assert places[4, 0] == sicilian.legal_moves().index("b1c3")
+    assert places[5, 0] == 255
+
+
+@pytest.mark.parametrize("castling", ["e1g1", "e1h1"])
+def test_castling_is_understood_in_both_spellings(castling: str) -> None:
+    game = Game(KIWIPETE)
+    asked = np.array([[code(castling)]], np.uint16)
+    *_, places = encode_line(game, codes([castling]), *NONE, asked, 1, "fen_only")
+    assert places[0, 0] == game.legal_moves().index("e1g1")
+
+
+@pytest.mark.parametrize("wrong", ["e2e5", "a1a2", "e7e8q", "e1g1"])
+def test_an_illegal_move_is_named_with_its_position(wrong: str) -> None:
+    moves = codes(["e2e4", "e7e5", wrong])
+    with pytest.raises(ValueError, match=f"position 2: the move {wrong} is not legal in rnbqkbnr"):
+        encode_line(Game(), moves, *NONE, np.zeros((3, 0), np.uint16), 1, "fen_only")
+    with pytest.raises(ValueError, match=f"position 0: the move {wrong} is not legal"):
+        encode_line(Game(), moves[:1], *NONE, np.array([[code(wrong)]], np.uint16), 1, "fen_only")
+
+
+@pytest.mark.parametrize("at", [[3], [1, 0]])
+def test_branches_out_of_order_or_beyond_the_line_are_refused(at: list[int]) -> None:
+    with pytest.raises(ValueError, match="branch_at"):
+        encode_line(
+            Game(),
+            codes(["e2e4", "e7e5", "g1f3"]),
+            np.array(at, np.uint32),
+            codes(["c7c5"] * len(at)),
+            np.zeros((3 + len(at), 0), np.uint16),
+            1,
+            "fen_only",
+        )

@@ -1,0 +1,112 @@
+"""Shards keep what they are given, and whatever is wrong with a file is said."""
+
+from __future__ import annotations
+
+import json
+import struct
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.training.labels import labelled_shard
+from training.data.shard import MAGIC, Shard, ShardError, read_header, read_shard, write_shard
+
+
+@pytest.fixture(scope="module")
+def shard() -> Shard:
+    return labelled_shard(6, 40)
+
+
+def test_a_shard_comes_back_as_it_was(shard: Shard, tmp_path: Path) -> None:
+    path = tmp_path / "a.shard"
+    write_shard(path, shard)
+    read = read_shard(path)
+    assert read.kind == "labels"
+    assert read.source == shard.source
+    assert read.columns.keys() == shard.columns.keys()
+    for name, column in shard.columns.items():
+        assert read.columns[name].dtype == column.dtype
+        assert np.array_equal(read.columns[name], column), name
+    header = read_header(path)
+    assert (header["games"], header["positions"], header["branches"]) == (6, shard.positions, shard.branches)
+
+
+def test_prefixes_are_no_samples(shard: Shard, tmp_path: Path) -> None:
+    cut = dict(shard.columns)
+    cut["prefix"] = np.full(shard.games, 3, np.uint16)
+    keep = np.concatenate([np.arange(n) >= 3 for n in shard.columns["plies"]])
+    for name in ("best", "best_cp", "lines", "lines_cp"):
+        cut[name] = np.ascontiguousarray(shard.columns[name][..., keep])
+    for name in cut:
+        if name.startswith("branch_"):
+            cut[name] = cut[name][..., :0].copy()
+    path = tmp_path / "a.shard"
+    write_shard(path, replace(shard, columns=cut))
+    read = read_shard(path)
+    assert read.positions == shard.positions - 3 * shard.games
+    assert all(np.array_equal(read.columns[name], column) for name, column in cut.items())
+
+
+def test_an_empty_shard_is_one(tmp_path: Path) -> None:
+    empty = labelled_shard(0, 0)
+    write_shard(tmp_path / "a.shard", empty)
+    assert read_shard(tmp_path / "a.shard").games == 0
+
+
+@pytest.mark.parametrize("place", [0.3, 0.6, 0.99])
+def test_a_changed_byte_is_found(shard: Shard, tmp_path: Path, place: float) -> None:
+    path = tmp_path / "a.shard"
+    write_shard(path, shard)
+    data = bytearray(path.read_bytes())
+    header = len(MAGIC) + 4 + struct.unpack_from("<I", data, len(MAGIC))[0]
+    data[header + int(place * (len(data) - header))] ^= 4
+    path.write_bytes(data)
+    with pytest.raises(ShardError, match=r"column .* damaged"):
+        read_shard(path)
+
+
+@pytest.mark.parametrize("length", [0, 5, 11, 100, -1])
+def test_a_file_that_is_cut_off_is_refused(shard: Shard, tmp_path: Path, length: int) -> None:
+    path = tmp_path / "a.shard"
+    write_shard(path, shard)
+    path.write_bytes(path.read_bytes()[:length])
+    with pytest.raises(ShardError, match=r"cut off|no shard|damaged|header tells of"):
+        read_shard(path)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("schema", 2, "another version"),
+        ("kind", "planes", "unknown kind"),
+        ("columns", [], "column .* is missing"),
+        ("columns", 3, "damaged header"),
+        ("columns", [{"name": "plies"}], "damaged header"),
+    ],
+)
+def test_a_header_that_makes_no_sense_is_refused(
+    shard: Shard, tmp_path: Path, key: str, value: object, message: str
+) -> None:
+    path = tmp_path / "a.shard"
+    write_shard(path, shard)
+    data = path.read_bytes()
+    start = len(MAGIC) + 4
+    header = json.loads(data[start : start + struct.unpack_from("<I", data, len(MAGIC))[0]]) | {key: value}
+    text = json.dumps(header).encode()
+    path.write_bytes(MAGIC + struct.pack("<I", len(text)) + text)
+    with pytest.raises(ShardError, match=message):
+        read_shard(path)
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [("best", "best has"), ("results", "results has"), ("moves", "moves has"), ("lines", "lines has")],
+)
+def test_columns_that_do_not_fit_are_not_written(
+    shard: Shard, tmp_path: Path, column: str, message: str
+) -> None:
+    shorter = dict(shard.columns) | {column: shard.columns[column][..., :-1]}
+    with pytest.raises(ShardError, match=message):
+        write_shard(tmp_path / "a.shard", replace(shard, columns=shorter))

@@ -1,0 +1,51 @@
+"""The command line of training: a command is one of `training/commands/`, imported when it is used."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from protocol.host import processes
+from training.errors import TrainingError
+
+COMMANDS = ("import", "stats", "init", "train", "export")
+"""Modules of training.commands (a keyword with an underscore). Each has HELP, add_arguments(parser) and
+run(arguments) -> exit status."""
+
+
+def console() -> NoReturn:
+    """`python -m training`."""
+    processes.console(main)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; returns the exit status: 0, 1 for a failure, 2 for wrong usage."""
+    import argparse
+    import importlib
+
+    from protocol.settings.spec import SettingsError
+
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    chosen = next((argument for argument in arguments if not argument.startswith("-")), "")
+    parser = argparse.ArgumentParser(
+        prog="python -m training", description="From games to a network in lc0's format (docs/training.md)."
+    )
+    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    # A chosen command needs no other's arguments; without one, --help lists them all.
+    for name in (chosen,) if chosen in COMMANDS else COMMANDS:
+        module = importlib.import_module(
+            f"training.commands.{name}_" if name == "import" else f"training.commands.{name}"
+        )
+        subparser = subparsers.add_parser(name, help=module.HELP, description=module.HELP, allow_abbrev=False)
+        module.add_arguments(subparser)
+        subparser.set_defaults(run=module.run)
+    parsed = parser.parse_args(arguments)
+    try:
+        return int(parsed.run(parsed))
+    except SettingsError as error:
+        print(f"training {parsed.command}: {error}", file=sys.stderr)
+        return 2
+    except TrainingError as error:
+        print(f"training {parsed.command}: {error}", file=sys.stderr)
+        return 1

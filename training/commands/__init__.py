@@ -1,0 +1,1 @@
+"""One subcommand a file."""

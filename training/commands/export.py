@@ -1,0 +1,45 @@
+"""`python -m training export`: the mean of a run's weights as an lc0 file, verified."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from training.errors import TrainingError, require_torch
+
+HELP = "write a run's network as an lc0 file, compared with the reference backend"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run_folder", metavar="RUN", help="the folder of a run")
+    parser.add_argument("--output", metavar="FILE", help="(default: network.pb.gz in the folder)")
+    parser.add_argument(
+        "--policy-temperature",
+        type=float,
+        default=1.0,
+        metavar="T",
+        help="make priors what was trained at this PolicyTemperature of the search (default %(default)g)",
+    )
+    parser.add_argument("--last", action="store_true", help="the last weights, not their mean")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    require_torch()
+    if arguments.policy_temperature <= 0:
+        raise TrainingError("--policy-temperature must be above 0")
+    from training.export import export_network
+    from training.run.run import NETWORK
+    from training.run.saved import network_of_run
+
+    folder = Path(arguments.run_folder)
+    network = network_of_run(folder, last=arguments.last)
+    output = Path(arguments.output) if arguments.output else folder / NETWORK
+    exported = export_network(network, output, policy_temperature=arguments.policy_temperature)
+    if arguments.json:
+        facts = {"logits": exported.logits, "encoding": exported.encoding, "bytes": exported.bytes}
+        print(json.dumps({"file": str(exported.path), **facts}))
+    else:
+        print(exported)
+    return 0

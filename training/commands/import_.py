@@ -1,0 +1,27 @@
+"""`python -m training import`: games and chunks of other formats to shards."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+HELP = "make shards of training positions of labelled games, self-play folders and lc0's chunks"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "sources", nargs="+", metavar="PATH", help="files and folders: .npz.xz of labelled games"
+    )
+    parser.add_argument("--output", required=True, metavar="FOLDER", help="where the shards go")
+    parser.add_argument("--json", action="store_true", help="print a summary as JSON")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from training.data.importing import import_sources
+
+    imported = import_sources(arguments.sources, arguments.output)
+    if arguments.json:
+        print(json.dumps(imported.data()))
+    else:
+        print(imported)
+    return 1 if imported.broken else 0

@@ -1,0 +1,81 @@
+"""`python -m training train`: from positions to a network; the same command goes on with a run."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from time import monotonic
+
+from protocol.host.processes import INTERRUPTED
+from training.errors import require_torch
+
+HELP = "train a network; the same command goes on with a run that was interrupted"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "config", metavar="CONFIG.toml", help="the run; configs/train-gpu.toml shows every key"
+    )
+    parser.add_argument("--output", metavar="FOLDER", help="the run's folder, in place of the file's")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="TABLE.KEY=VALUE",
+        help="a setting in place of the file's, such as schedule.minutes=8; may be repeated",
+    )
+    parser.add_argument(
+        "--stop-after",
+        type=float,
+        default=0.0,
+        metavar="SECONDS",
+        help="leave the run, with a checkpoint, so long after the start; the same command goes on",
+    )
+    parser.add_argument("--json", action="store_true", help="print a summary as JSON at the end")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    require_torch()
+    from training.config import train_config
+    from training.run.processes import run_group
+    from training.run.run import METRICS, NETWORK, Job, train
+
+    started = monotonic()
+    config = train_config(document_of(arguments), arguments.config)
+    job = Job(config, started, arguments.stop_after, arguments.json)
+    status = 0
+    try:
+        run_group(config.run, train, job)
+    except KeyboardInterrupt:
+        print("interrupted; the same command goes on with the run", file=sys.stderr)
+        status = INTERRUPTED
+    if arguments.json:
+        folder = Path(config.output).expanduser()
+        metrics = folder / METRICS
+        lines = metrics.read_text("utf-8").splitlines() if metrics.exists() else []
+        network = folder / NETWORK
+        last = {entry["kind"]: entry for entry in map(json.loads, lines)}
+        print(
+            json.dumps({"output": str(folder), "network": str(network) if network.exists() else None, **last})
+        )
+    return status
+
+
+def document_of(arguments: argparse.Namespace) -> dict[str, object]:
+    """The tables of the file with those of --output and --set on top. Raises SettingsError."""
+    from engine.settings.tables import merge
+    from protocol.settings.sources import read_document
+    from protocol.settings.spec import SettingsError
+
+    document = read_document(arguments.config)
+    for text in arguments.set:
+        name, equals, value = text.partition("=")
+        table, dot, key = name.partition(".")
+        if not equals or (dot and not key):
+            raise SettingsError(f"--set {text!r}: a setting is written table.key=value")
+        merge(document, {table: {key: value}} if dot else {table: value})
+    if arguments.output:
+        document["output"] = arguments.output
+    return document

@@ -1,0 +1,223 @@
+"""The settings of a training run, one table of TOML a class. configs/train-gpu.toml shows every key."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from engine.settings.tables import Table
+from protocol.settings.spec import UNREACHED, SettingsError, setting
+
+INPUT_FORMATS = ("1", "2", "3", "4", "5", "132", "133")
+ACTIVATIONS = ("mish", "relu", "swish", "relu_squared", "selu")
+
+
+@dataclass(frozen=True, slots=True)
+class DataSettings:
+    """Which positions are trained on."""
+
+    main: tuple[str, ...] = setting((), "folders and files of shards", low=1)
+    early: tuple[str, ...] = setting(
+        (), "shards of lesser labels, left out as soon as the learning rate falls", low=1
+    )
+    window: int = setting(
+        0, "take the newest shards of each folder until they hold so many positions; 0 takes all", high=10**12
+    )
+    sampling: float = setting(1.0, "share of the positions taken, chosen at random", high=1)
+    unique: bool = setting(True, "take a position that occurs in several games once")
+    holdout: float = setting(0.004, "share of the games that are only measured, never trained on", high=0.5)
+    won_share: float = setting(0.65, "share of the positions beyond 600 centipawns taken in an epoch", high=1)
+    decided_share: float = setting(0.5, "the same beyond 1500 centipawns", high=1)
+    mirror: float = setting(
+        0.5, "share of the positions without castling rights seen mirrored (input formats 1 and 2)", high=1
+    )
+    short_history: float = setting(
+        0.1, "share of the positions whose history is cut after 0 to 7 plies (input formats 1 and 2)", high=1
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class TargetSettings:
+    """What the heads are to say; training/targets.py has the formulas."""
+
+    prior: str = setting(
+        "shipped",
+        "network whose policy is improved by an engine's scores: a file, shipped, or empty for scores alone",
+    )
+    prior_exponent: float = setting(0.85, "its policy counts to this power", high=2)
+    prior_refreshes: int = setting(
+        1, "how often the trained network's mean takes its place, evenly over the constant rate", high=100
+    )
+    score_cp: float = setting(40.0, "temperature of scores in centipawns at equality", low=1, high=1000)
+    score_slope: float = setting(0.0024, "its growth with the score, per centipawn", high=1)
+    unlisted_nats: float = setting(0.8, "moves not listed lie so far below the worst listed", high=20)
+    best_bonus_cp: float = setting(
+        10.0, "the deeper search's best move lies so far above the best line", high=1000
+    )
+    sharp_share: float = setting(
+        0.6, "share of Stockfish's own win rate in a score's W D L; the rest is a wider curve", high=1
+    )
+    result_share: float = setting(0.08, "share of the game's result in W D L; none beside the game", high=1)
+    next_share: float = setting(0.2, "lambda of the mean over the labels of the next plies", high=0.99)
+    short_term_decay: float = setting(
+        0.85, "the same for the short-term head, without the position's own", high=0.99
+    )
+    q_ratio: float = setting(
+        0.5, "of searched positions: share of the search's value, the rest is the result", high=1
+    )
+    deblunder_threshold: float = setting(
+        0.0,
+        "of searched positions: a move so much of q below the best ends what the result says; 0 is never",
+        high=2,
+    )
+    deblunder_width: float = setting(0.06, "over so much more of q this becomes complete", high=2)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSettings:
+    """The network's shape, where it does not begin as a copy."""
+
+    start: str = setting(
+        "", "network file to begin from, or shipped; its shape counts then, not the following"
+    )
+    width: int = setting(128, "channels of a square", low=8, high=4096)
+    layers: int = setting(8, "encoder layers", low=1, high=100)
+    heads: int = setting(
+        4, "attention heads of a layer; the gpu backend's fastest kernel is for depth 32", low=1, high=256
+    )
+    ffn: int = setting(256, "width of the feed-forward layers", low=8, high=16384)
+    dense_embedding: int = setting(
+        16, "channels that each square gets of the whole board; 0 is none", high=4096
+    )
+    smolgen_hidden: int = setting(16, "smolgen: channels of a square; 0 is none", high=1024)
+    smolgen_dense: int = setting(128, "smolgen: width of the position's summary", low=1, high=4096)
+    smolgen_gen: int = setting(64, "smolgen: width of each head's part", low=1, high=4096)
+    policy_width: int = setting(128, "width of the policy's queries and keys", low=8, high=4096)
+    value_channels: int = setting(32, "channels of a square in the value head", low=1, high=1024)
+    value_hidden: int = setting(128, "width of the value head's hidden layer", low=1, high=4096)
+    activation: str = setting("mish", "default activation", choices=("mish", "relu"))
+    ffn_activation: str = setting("relu_squared", "of the feed-forward layers", choices=ACTIVATIONS)
+    smolgen_activation: str = setting("swish", "of smolgen", choices=ACTIVATIONS)
+    input_format: str = setting("1", "number of lc0's input encoding", choices=INPUT_FORMATS)
+
+
+@dataclass(frozen=True, slots=True)
+class LossSettings:
+    """Weights of the losses. The heads after moves_left exist in training only."""
+
+    policy: float = setting(1.0, "cross entropy of the policy over the legal moves", high=100)
+    value: float = setting(1.2, "cross entropy of W D L", high=100)
+    moves_left: float = setting(0.1, "Huber loss of the plies to the end, in units of 20", high=100)
+    soft_policy: float = setting(4.0, "a second policy for the target at a high temperature", high=100)
+    soft_temperature: float = setting(4.0, "that temperature", low=1, high=100)
+    short_term: float = setting(0.3, "W D L of the next plies", high=100)
+    value_error: float = setting(0.1, "Huber loss of the squared error of q", high=100)
+
+
+@dataclass(frozen=True, slots=True)
+class OptimiserSettings:
+    """Muon for the matrices of the layers, AdamW for everything else."""
+
+    batch: int = setting(4096, "positions of a step, over all processes", low=1, high=UNREACHED)
+    muon_rate: float = setting(0.012, "learning rate of Muon, for a square matrix", high=10)
+    muon_momentum: float = setting(0.95, "its momentum (Nesterov)", high=0.9999)
+    adam_rate: float = setting(0.0015, "learning rate of AdamW", high=10)
+    adam_beta1: float = setting(0.9, "mean of its gradients", high=0.9999)
+    adam_beta2: float = setting(0.98, "mean of their squares", high=0.99999)
+    weight_decay: float = setting(0.03, "of all matrices, in units of the learning rate", high=10)
+    clip: float = setting(10.0, "largest norm of the gradient", low=1e-6, high=1e9)
+    ema: float = setting(
+        0.9995, "decay per step of the mean of the weights, which is what is exported", high=0.999999
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleSettings:
+    """How long, and how fast. The learning rate rises, is constant, and falls to nothing in a straight
+    line."""
+
+    minutes: float = setting(
+        0.0, "length of the run in minutes of training; 0 counts positions instead", high=1e7
+    )
+    positions: int = setting(
+        100_000_000, "length of the run in positions, where minutes is 0", low=1, high=10**14
+    )
+    warmup_steps: int = setting(300, "steps in which the rate rises", high=UNREACHED)
+    decay: float = setting(0.3, "last share of the run, in which the rate falls", high=1)
+
+
+@dataclass(frozen=True, slots=True)
+class RunSettings:
+    """Where and how it is computed. Nothing here changes what is learnt but the seed and the precision."""
+
+    device: str = setting("auto", "auto, cpu, or cuda (AMD's GPUs too)", choices=("auto", "cpu", "cuda"))
+    processes: int = setting(0, "one for each GPU; 0 is one for every GPU there is", high=1024)
+    precision: str = setting(
+        "auto", "auto is bf16 on a GPU, fp32 elsewhere", choices=("auto", "bf16", "fp32")
+    )
+    compile: bool = setting(True, "compile the step with torch.compile (on a GPU)")
+    attention: str = setting(
+        "explicit",
+        "explicit: products and a softmax, which the compiler joins; fused: PyTorch's own kernel",
+        choices=("explicit", "fused"),
+    )
+    threads: int = setting(0, "threads that read positions; 0 is one a core", high=1024)
+    seed: int = setting(1, "of all random choices", high=2**31)
+    checkpoint_s: float = setting(120.0, "seconds between checkpoints", low=1, high=1e7)
+    report_s: float = setting(10.0, "seconds between lines of metrics.jsonl", low=0.1, high=1e7)
+    validate_s: float = setting(60.0, "seconds between measurements on the games held out", low=1, high=1e7)
+
+
+@dataclass(frozen=True, slots=True)
+class TrainConfig:
+    """A training run. output: the folder for checkpoint, metrics and network."""
+
+    output: str = setting("runs/network", "folder of the run")
+    data: DataSettings = field(default_factory=DataSettings)
+    targets: TargetSettings = field(default_factory=TargetSettings)
+    model: ModelSettings = field(default_factory=ModelSettings)
+    losses: LossSettings = field(default_factory=LossSettings)
+    optimiser: OptimiserSettings = field(default_factory=OptimiserSettings)
+    schedule: ScheduleSettings = field(default_factory=ScheduleSettings)
+    run: RunSettings = field(default_factory=RunSettings)
+
+    def identity(self) -> dict[str, Any]:
+        """All that the result depends on, as JSON data: a checkpoint of other settings is not gone on with.
+
+        The run's length may change: a run of constant rate may go on for longer.
+        """
+        data = {part.name: asdict(getattr(self, part.name)) for part in fields(self) if part.name != "output"}
+        data["run"] = {name: data["run"][name] for name in ("seed", "precision")}
+        del data["schedule"]["minutes"], data["schedule"]["positions"]
+        identity: dict[str, Any] = json.loads(json.dumps(data))
+        return identity
+
+
+PARTS: dict[str, type[Any]] = {
+    "data": DataSettings,
+    "targets": TargetSettings,
+    "model": ModelSettings,
+    "losses": LossSettings,
+    "optimiser": OptimiserSettings,
+    "schedule": ScheduleSettings,
+    "run": RunSettings,
+}
+
+
+def train_config(document: Mapping[str, Any], source: str) -> TrainConfig:
+    """The run that tables stand for. source: what messages call where they came from.
+
+    Raises SettingsError, which names the key.
+    """
+    root = Table(source, document)
+    parts = {name: root.part(name, kind) for name, kind in PARTS.items()}
+    config = TrainConfig(**root.settings(TrainConfig), **parts)
+    root.end()
+    model = config.model
+    if not model.start and model.width % model.heads:
+        raise SettingsError(f"{source}: [model]: width {model.width} is no multiple of heads {model.heads}")
+    if not config.output.strip():
+        raise SettingsError(f"{source}: output is the name of a folder, not empty")
+    return config

@@ -1,0 +1,1 @@
+"""Training positions: the files they are kept in, where they come from, and the table that is trained on."""

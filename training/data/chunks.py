@@ -1,0 +1,303 @@
+"""Chunks, the records of one game each, gzipped or in tar archives: to the games of a shard.
+
+A record shows its position and up to seven earlier ones. From these the moves before the first record are
+found again, so that the game, played through, gives every record's planes. Where a record does not follow
+from the one before (a rescorer takes positions out), another game begins.
+"""
+
+from __future__ import annotations
+
+import gzip
+import tarfile
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine._core import Game, encode_line, policy_move
+from engine.selfplay.chunk import MAX_RECORDS, TrainingDataError
+from engine.selfplay.decode import black_to_move, boards_of, fen_of, placement_of, transform_of
+from engine.selfplay.training_record import Info
+from training.data.records import NO_MOVE, RECORDS, parse_records
+from training.data.shard import SEARCH_COLUMNS, Shard
+
+CHUNK_SUFFIXES = (".gz", ".tar", ".tar.gz", ".tgz")
+MAX_CHUNK = MAX_RECORDS * RECORDS[7].itemsize
+HISTORY = 8
+REPETITIONS_ONLY = (5, 133)
+"""Input formats that show no earlier positions but repeated ones."""
+PROMOTIONS = " nbrq"
+NO_BRANCH = (np.zeros(0, np.uint32), np.zeros(0, np.uint16))
+
+Broken = Callable[[object, Exception], None]
+
+
+class ChunkGames:
+    """Gathers the games of chunks until they are taken as a shard. broken: told of each chunk left out."""
+
+    def __init__(self, broken: Broken) -> None:
+        self._broken = broken
+        self._games: list[dict[str, Any]] = []
+        self._sources: list[str] = []
+
+    @property
+    def games(self) -> int:
+        return len(self._games)
+
+    def add(self, path: Path, name: str) -> None:
+        """The games of a chunk, or of all chunks of an archive. name: what `take` calls the file."""
+        try:
+            for chunk, data in _chunks(path):
+                try:
+                    self._games += games_of(parse_records(data))
+                except (TrainingDataError, ValueError) as error:
+                    self._broken(chunk, error)
+        except (OSError, EOFError, zlib.error, tarfile.TarError, TrainingDataError) as error:
+            self._broken(path, error)
+        self._sources.append(name)
+
+    def take(self) -> tuple[list[str], Shard]:
+        """The files added since the last call, and their games."""
+        sources, games = self._sources, self._games
+        self._sources, self._games = [], []
+        return sources, _shard(games, f"{len(sources)} files of chunks")
+
+
+def _chunks(path: Path) -> Iterator[tuple[str, bytes]]:
+    """Name and unpacked bytes of every chunk in a file."""
+    if not path.name.endswith((".tar", ".tar.gz", ".tgz")):
+        with gzip.open(path) as file:
+            yield str(path), _limited(file.read(MAX_CHUNK + 1))
+        return
+    with tarfile.open(path, "r|*") as archive:
+        for member in archive:
+            wanted = member.isfile() and member.name.endswith(".gz")
+            content = archive.extractfile(member) if wanted else None
+            if content is not None:
+                with gzip.open(content) as unpacked:
+                    yield f"{path}:{member.name}", _limited(unpacked.read(MAX_CHUNK + 1))
+
+
+def _limited(data: bytes) -> bytes:
+    if len(data) > MAX_CHUNK:
+        raise TrainingDataError(f"more than {MAX_RECORDS:,} records: no game is that long")
+    return data
+
+
+# --- records to games ---------------------------------------------------------------------------------------
+
+
+def games_of(records: NDArray[np.void]) -> list[dict[str, Any]]:
+    """The games that a chunk's records make up: start, moves, how many of them only history, and columns.
+
+    Raises TrainingDataError for positions and policies that cannot be.
+    """
+    games: list[dict[str, Any]] = []
+    first = 0
+    while first < len(records):
+        game, prefix = _beginning(records[first])
+        start = game.copy()
+        for _ in range(prefix):
+            start.pop()
+        count = 1
+        while True:
+            following = records[first + count] if first + count < len(records) else None
+            game.push_uci(_move_of(game, records[first + count - 1], following))
+            if following is None or not _shows(game, following):
+                break
+            count += 1
+        games.append(_columns(start, game.moves(), prefix, records[first : first + count]))
+        first += count
+    return games
+
+
+def _beginning(record: np.void) -> tuple[Game, int]:
+    """A game that leads to a record's position, and how many of its moves are history."""
+    fen = fen_of(record)
+    steps = _history_steps(record)
+    for back in range(steps, 0, -1):
+        game = _replayed(record, fen, back)
+        if game is not None:
+            return game, back
+    return Game(fen, True), 0
+
+
+def _history_steps(record: np.void) -> int:
+    """How many earlier positions a record shows, those aside that are filled in with the oldest."""
+    if int(record["input_format"]) in REPETITIONS_ONLY:
+        return 0
+    boards = boards_of(record, HISTORY)
+    steps = 0
+    while steps + 1 < HISTORY and boards[steps + 1].any() and (boards[steps + 1] != boards[steps]).any():
+        steps += 1
+    return steps
+
+
+def _replayed(record: np.void, fen: str, back: int) -> Game | None:
+    """A game from the position `back` plies earlier to the record's, if its moves can be found and the result
+    shows what the record shows."""
+    boards = boards_of(record, HISTORY)
+    black = black_to_move(record)
+    _, side, castling, _, rule50, _ = fen.split()
+    placements = [placement_of(board, black=black) for board in boards[: back + 1]]
+    mover = side if back % 2 == 0 else "wb"[side == "w"]
+    rights = {castling, _rights_at_home(placements[back], castling)}
+    for right in rights:
+        for clock in {max(0, int(rule50) - back), 0}:
+            try:
+                game = Game(f"{placements[back]} {mover} {right or '-'} - {clock} 1", True)
+            except ValueError:
+                continue
+            if all(_push_to(game, placements[step]) for step in range(back - 1, -1, -1)) and _shows(
+                game, record
+            ):
+                return game
+    return None
+
+
+def _rights_at_home(placement: str, castling: str) -> str:
+    """Rights that pieces at home allow, where the later rights do not contradict: a right may have been lost
+    by the moves between."""
+    rows = placement.split("/")
+
+    def squares(row: str) -> str:
+        return "".join("." * int(letter) if letter.isdigit() else letter for letter in row)
+
+    white, black = squares(rows[7]), squares(rows[0])
+    found = [
+        ("K", white[4] == "K" and white[7] == "R"),
+        ("Q", white[4] == "K" and white[0] == "R"),
+        ("k", black[4] == "k" and black[7] == "r"),
+        ("q", black[4] == "k" and black[0] == "r"),
+    ]
+    return "".join(letter for letter, possible in found if possible) or castling
+
+
+def _push_to(game: Game, placement: str) -> bool:
+    """Play the move that leads to a placement of the pieces; False if there is none."""
+    for move in game.legal_moves():
+        game.push_uci(move)
+        if game.fen().split()[0] == placement:
+            return True
+        game.pop()
+    return False
+
+
+def _shows(game: Game, record: np.void) -> bool:
+    """Whether the game's position is the record's: pieces, side, castling and the 50-move counter."""
+    fields, wanted = game.fen().split(), fen_of(record).split()
+    return (*fields[:3], fields[4]) == (*_in_960(wanted)[:3], wanted[4])
+
+
+def _in_960(fields: list[str]) -> list[str]:
+    """The fields of a FEN as a Chess960 game writes them."""
+    return Game(" ".join(fields), True).fen().split()
+
+
+def _move_of(game: Game, record: np.void, following: np.void | None) -> str:
+    """The move played in a record's position: as the record says, else the one that leads to the following
+    record, else the best."""
+    played = int(record["played_idx"])
+    if played != NO_MOVE:
+        return policy_move(game, played, transform_of(record))
+    if following is not None:
+        wanted = placement_of(boards_of(following, 1)[0], black=black_to_move(following))
+        trial = game.copy()
+        if _push_to(trial, wanted):
+            return trial.moves()[-1]
+    return policy_move(game, int(record["best_idx"]), transform_of(record))
+
+
+# --- games to columns ---------------------------------------------------------------------------------------
+
+
+def _columns(start: Game, moves: list[str], prefix: int, records: NDArray[np.void]) -> dict[str, Any]:
+    """One game's part of every column."""
+    codes = _codes(start, moves)
+    count = len(records)
+    input_format = int(records[0]["input_format"])
+    nothing = np.zeros((len(codes), 0), np.uint16)
+    _, _, _, offsets, policy, legal_codes, _ = encode_line(
+        start, codes, *NO_BRANCH, nothing, input_format, "fen_only"
+    )
+    visited, visited_moves, shares, best = [], [], [], []
+    for i, record in enumerate(records):
+        here = slice(offsets[prefix + i], offsets[prefix + i + 1])
+        probabilities = record["probabilities"]
+        legal = policy[here]
+        if len(np.setxor1d(np.flatnonzero(probabilities >= 0), legal)):
+            raise TrainingDataError(
+                f"record {i + 1}: its policy is not of the legal moves of {fen_of(record)}"
+            )
+        share = probabilities[legal].astype(np.float64)
+        if not abs(share.sum() - 1) < 1e-2:
+            raise TrainingDataError(f"record {i + 1}: its policy adds up to {share.sum():.3f}")
+        with_visits = np.flatnonzero(share > 0)
+        visited.append(len(with_visits))
+        visited_moves.append(legal_codes[here][with_visits])
+        shares.append(np.rint(np.minimum(1, share[with_visits]) * 65535).astype(np.uint16))
+        best.append(
+            legal_codes[here][int(np.flatnonzero(legal == record["best_idx"])[0])]
+            if int(record["best_idx"]) in legal
+            else legal_codes[here][int(share.argmax())]
+        )
+    white = not black_to_move(records[0])
+    result = float(records[0]["result_q"]) * (1 if white else -1)
+    values = {
+        "root": ("root_q", "root_d", "root_m"),
+        "best_child": ("best_q", "best_d", "best_m"),
+        "played_child": ("played_q", "played_d", "played_m"),
+        "own": ("orig_q", "orig_d", "orig_m"),
+        "result": ("result_q", "result_d"),
+    }
+    return {
+        "fen": start.fen(),
+        "plies": len(codes),
+        "prefix": prefix,
+        "results": {1.0: 1, -1.0: 0, 0.0: 2}.get(result, 3),
+        "moves": codes,
+        "visits": records["visits"],
+        **{name: np.stack([records[part] for part in parts]) for name, parts in values.items()},
+        "plies_left": records["plies_left"],
+        "proven": (records["invariance_info"] & Info.BEST_IS_PROVEN != 0).astype(np.uint8),
+        "best": np.array(best, np.uint16),
+        "visited": np.array(visited, np.uint8),
+        "visited_move": np.concatenate(visited_moves),
+        "visited_share": np.concatenate(shares),
+        "count": count,
+    }
+
+
+def _codes(start: Game, moves: list[str]) -> NDArray[np.uint16]:
+    """UCI moves as codes; castling is king takes rook, as games of Chess960 write it."""
+    squares = {
+        f"{file}{rank + 1}": 8 * rank + place for rank in range(8) for place, file in enumerate("abcdefgh")
+    }
+    return np.array(
+        [
+            squares[move[:2]]
+            | squares[move[2:4]] << 6
+            | (PROMOTIONS.index(move[4]) if len(move) > 4 else 0) << 12
+            for move in moves
+        ],
+        np.uint16,
+    )
+
+
+def _shard(games: list[dict[str, Any]], source: str) -> Shard:
+    columns: dict[str, NDArray[Any]] = {
+        "fens": np.frombuffer("\n".join(game["fen"] for game in games).encode(), np.uint8),
+        "plies": np.array([game["plies"] for game in games], np.uint16),
+        "prefix": np.array([game["prefix"] for game in games], np.uint16),
+        "results": np.array([game["results"] for game in games], np.uint8),
+        # Castling as king takes rook, which says the same of standard games.
+        "chess960": np.ones(len(games), np.uint8),
+        "moves": np.concatenate([game["moves"] for game in games]),
+    }
+    for name, dtype in SEARCH_COLUMNS.items():
+        joined = np.concatenate([game[name] for game in games], axis=-1)
+        columns[name] = np.ascontiguousarray(joined.astype(dtype))
+    return Shard("search", columns, source)

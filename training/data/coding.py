@@ -1,0 +1,89 @@
+"""How the columns of a shard become small: each is predicted from what stands before it, and packed by xz.
+
+Of labels: a best move from the move played, the first line from the best move, scores of lines from each
+other. What is right becomes 0. Moves are packed in the order of positions, other numbers by bytes: the low
+bytes of all, then the next.
+"""
+
+from __future__ import annotations
+
+import lzma
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Columns = Mapping[str, NDArray[Any]]
+
+PRESET = 6
+MOVES = ("moves", "best", "lines", "branch_move", "branch_best", "branch_lines", "visited_move")
+
+
+def predicted(columns: Columns) -> dict[str, NDArray[Any]]:
+    """Columns with predictions taken out; `restored` puts them back."""
+    coded = dict(columns)
+    coded["best"] = columns["best"] ^ moves_of_samples(columns)
+    for prefix in ("", "branch_") if "lines" in columns else ():
+        lines = columns[f"{prefix}lines"].copy()
+        lines[:1] ^= columns[f"{prefix}best"]
+        coded[f"{prefix}lines"] = np.ascontiguousarray(lines.T)
+        # In arithmetic modulo 65536, which loses nothing.
+        scores = columns[f"{prefix}lines_cp"].view(np.uint16).copy()
+        scores[1:] -= scores[:-1].copy()
+        scores[:1] -= columns[f"{prefix}best_cp"].view(np.uint16)
+        coded[f"{prefix}lines_cp"] = scores.view(np.int16)
+    return coded
+
+
+def restored(coded: Columns) -> dict[str, NDArray[Any]]:
+    """The inverse of `predicted`."""
+    columns = dict(coded)
+    columns["best"] = coded["best"] ^ moves_of_samples(coded)
+    for prefix in ("", "branch_") if "lines" in coded else ():
+        lines = np.ascontiguousarray(coded[f"{prefix}lines"].T)
+        lines[:1] ^= columns[f"{prefix}best"]
+        columns[f"{prefix}lines"] = lines
+        scores = coded[f"{prefix}lines_cp"].view(np.uint16).copy()
+        scores[:1] += coded[f"{prefix}best_cp"].view(np.uint16)
+        columns[f"{prefix}lines_cp"] = np.cumsum(scores, axis=0, dtype=np.uint16).view(np.int16)
+    return columns
+
+
+def moves_of_samples(columns: Columns) -> NDArray[np.uint16]:
+    """[N] the move played in each sample: all moves but those of the games' prefixes."""
+    moves: NDArray[np.uint16] = columns["moves"]
+    if not columns["prefix"].any():
+        return moves
+    plies = columns["plies"].astype(np.int64)
+    first = np.repeat(np.cumsum(plies) - plies, plies)
+    place = np.arange(len(moves)) - first
+    return moves[place >= np.repeat(columns["prefix"].astype(np.int64), plies)]
+
+
+def pack(name: str, column: NDArray[Any]) -> tuple[bytes, bytes]:
+    """A column's bytes in the order in which they are packed, and packed."""
+    if name in MOVES:
+        data, units = np.ascontiguousarray(column).tobytes(), {"lp": 1, "pb": 1}
+    else:
+        data, units = np.ascontiguousarray(column).reshape(-1, 1).view(np.uint8).T.tobytes(), {}
+    filters = [{"id": lzma.FILTER_LZMA2, "preset": PRESET, **units}]
+    return data, lzma.compress(data, check=lzma.CHECK_NONE, filters=filters)
+
+
+def unpack(packed: bytes, size: int) -> bytes:
+    """At most size + 1 of the bytes that were packed. Raises lzma.LZMAError."""
+    return lzma.LZMADecompressor().decompress(packed, max_length=size + 1)
+
+
+def ordered(name: str, data: bytes, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    """The column of unpacked bytes, as many as dtype and shape say."""
+    if not data:
+        return np.zeros(shape, dtype)
+    if name in MOVES:
+        return np.frombuffer(data, dtype).reshape(shape)
+    return (
+        np.ascontiguousarray(np.frombuffer(data, np.uint8).reshape(dtype.itemsize, -1).T)
+        .view(dtype)
+        .reshape(shape)
+    )

@@ -1,0 +1,128 @@
+"""Sources to shards. A source counts when the journal of the output folder says so: a run that is killed is
+gone on with by the same command, and sources that are there already are passed over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from engine.games.journal import Journal, JournalError
+from training.config import DataSettings, TargetSettings
+from training.data import labelled_games
+from training.data.chunks import CHUNK_SUFFIXES, ChunkGames
+from training.data.reading import table_of
+from training.data.shard import SUFFIX, Shard, ShardError, write_shard
+from training.errors import TrainingError
+
+JOURNAL = "import.jsonl"
+GAMES_A_SHARD = 2000
+"""Games of chunks that one shard takes."""
+
+
+@dataclass(slots=True)
+class Imported:
+    """What an import did. passed_over: sources that were there already. broken: file -> what is wrong."""
+
+    shards: int = 0
+    games: int = 0
+    positions: int = 0
+    branches: int = 0
+    bytes: int = 0
+    passed_over: int = 0
+    broken: dict[str, str] = field(default_factory=dict)
+
+    def data(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def __str__(self) -> str:
+        positions = self.positions + self.branches
+        return (
+            f"{self.shards} shards: {self.games:,} games, {self.positions:,} positions and {self.branches:,} "
+            f"beside them, {self.bytes / max(1, positions):.1f} bytes each; {self.passed_over} sources were "
+            f"there already, {len(self.broken)} are broken"
+        )
+
+
+def import_sources(
+    sources: Sequence[str], output: str, note: Callable[[str], None] = lambda text: None
+) -> Imported:
+    """Make shards of files and folders. Broken sources are told to `note` and left out.
+
+    Raises TrainingError for a source that is not there, and an output folder that is no import's.
+    """
+    files = list(_files(sources))
+    folder = Path(output)
+    done = Imported()
+    try:
+        journal = Journal(folder / JOURNAL, {"journal": "wavefront training import"})
+    except JournalError as error:
+        raise TrainingError(str(error)) from None
+    with journal:
+        if journal.header.get("journal") != "wavefront training import":
+            raise TrainingError(f"{folder / JOURNAL} is no journal of an import: choose another --output")
+        known = {name for entry in journal.entries for name in entry["sources"]}
+        new = [file for file in files if _name(file) not in known]
+        done.passed_over = len(files) - len(new)
+        number = len(journal.entries)
+        for sources_of_shard, shard in _shards(new, done, note):
+            path = folder / f"{number:06d}{SUFFIX}"
+            try:
+                write_shard(path, shard)
+            except OSError as error:
+                raise TrainingError(f"cannot write {path}: {error.strerror}") from None
+            journal.append({"shard": path.name, "sources": sources_of_shard})
+            number += 1
+            done.shards += 1
+            done.games += shard.games
+            done.positions += shard.positions
+            done.branches += shard.branches
+            done.bytes += path.stat().st_size
+            note(f"{path}: {shard.games:,} games, {shard.positions + shard.branches:,} positions")
+    return done
+
+
+def _files(sources: Iterable[str]) -> Iterator[Path]:
+    """The files named, and those in folders that an import understands, in order."""
+    for source in map(Path, sources):
+        if not source.exists():
+            raise TrainingError(f"{source}: there is nothing")
+        endings = (labelled_games.SUFFIX, *CHUNK_SUFFIXES)
+        if source.is_dir():
+            yield from sorted(
+                path for path in source.rglob("*") if path.name.endswith(endings) and path.is_file()
+            )
+        else:
+            yield source
+
+
+def _name(path: Path) -> str:
+    """What the journal calls a source: its path, so that two folders may have files of one name."""
+    return str(path.resolve())
+
+
+def _shards(
+    files: Sequence[Path], done: Imported, note: Callable[[str], None]
+) -> Iterator[tuple[list[str], Shard]]:
+    """Shards with the names of the sources that they finish."""
+
+    def broken(name: object, error: Exception) -> None:
+        done.broken[str(name)] = str(error)
+        note(f"{name}: {error}; left out")
+
+    chunks = ChunkGames(broken)
+    for file in files:
+        if file.name.endswith(labelled_games.SUFFIX):
+            try:
+                shard = labelled_games.read_labelled_games(file)
+                table_of(shard, DataSettings(), TargetSettings(), input_format=1)  # plays all games through
+                yield [_name(file)], shard
+            except (ShardError, OSError) as error:
+                broken(file, error)
+            continue
+        chunks.add(file, _name(file))
+        if chunks.games >= GAMES_A_SHARD:
+            yield chunks.take()
+    if chunks.games:
+        yield chunks.take()

@@ -1,0 +1,86 @@
+"""Games labelled by an engine, as .npz.xz archives: with several lines a position, or with a best move of its
+own search, several lines, and branches beside the game.
+
+Columns of either form: fens, lens [G], results [G], played [N]; then pv_moves, pv_cp [L, N]. The second form
+adds best, best_cp [N] and branch_at, branch_move, branch_best, branch_best_cp [B], branch_pv_moves,
+branch_pv_cp [L, B]. Moves and scores are coded as in a shard.
+"""
+
+from __future__ import annotations
+
+import io
+import lzma
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from training.data.shard import Shard, ShardError
+
+SUFFIX = ".npz.xz"
+MAX_BYTES = 1 << 32
+
+
+def read_labelled_games(path: Path) -> Shard:
+    """The games of an archive. Raises ShardError, which says what is wrong with it, and OSError."""
+    try:
+        with (
+            lzma.open(path) as file,
+            np.load(io.BytesIO(file.read(MAX_BYTES)), allow_pickle=False) as archive,
+        ):
+            columns = {name: archive[name] for name in archive.files}
+    except (lzma.LZMAError, EOFError, ValueError, zipfile.BadZipFile) as error:
+        raise ShardError(f"damaged, or no archive of labelled games: {error}") from None
+    try:
+        shard = _shard(columns, path.name)
+    except KeyError as error:
+        raise ShardError(f"no column {error} in the archive") from None
+    shard.check()
+    return shard
+
+
+def _shard(given: dict[str, NDArray[Any]], name: str) -> Shard:
+    games = len(given["lens"])
+    lines, lines_cp = without_repeats(given["pv_moves"], given["pv_cp"])
+    columns: dict[str, NDArray[Any]] = {
+        # Either a byte string or its bytes as numbers.
+        "fens": np.frombuffer(given["fens"].tobytes(), np.uint8),
+        "plies": given["lens"].astype(np.uint16),
+        "prefix": np.zeros(games, np.uint16),
+        "results": given["results"].astype(np.uint8),
+        "chess960": np.zeros(games, np.uint8),
+        "moves": given["played"].astype(np.uint16),
+        "lines": lines,
+        "lines_cp": lines_cp,
+    }
+    if "best" in given:
+        columns["best"], columns["best_cp"] = given["best"], given["best_cp"]
+        for part in ("at", "move", "best", "best_cp"):
+            columns[f"branch_{part}"] = given[f"branch_{part}"]
+        columns["branch_lines"], columns["branch_lines_cp"] = without_repeats(
+            given["branch_pv_moves"], given["branch_pv_cp"]
+        )
+    else:
+        columns["best"], columns["best_cp"] = lines[0], lines_cp[0]
+        columns["branch_at"] = np.zeros(0, np.uint32)
+        for part in ("move", "best"):
+            columns[f"branch_{part}"] = np.zeros(0, np.uint16)
+        columns["branch_best_cp"] = np.zeros(0, np.int16)
+        columns["branch_lines"] = np.zeros((len(lines), 0), np.uint16)
+        columns["branch_lines_cp"] = np.zeros((len(lines), 0), np.int16)
+    return Shard("labels", {key: np.ascontiguousarray(column) for key, column in columns.items()}, name)
+
+
+def without_repeats(
+    moves: NDArray[np.uint16], scores: NDArray[np.int16]
+) -> tuple[NDArray[np.uint16], NDArray[np.int16]]:
+    """Lines [L, N] without those whose move an earlier line has: a search that was cut short may list one
+    move twice, from two depths."""
+    moves, scores = moves.copy(), scores.copy()
+    for later in range(1, len(moves)):
+        repeated = (moves[:later] == moves[later]).any(axis=0)
+        moves[later, repeated] = 0
+        scores[later, repeated] = 0
+    return moves, scores

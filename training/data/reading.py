@@ -1,0 +1,290 @@
+"""Shards to a table: games are played through by the core, which encodes each position and its legal
+moves."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine._core import Game, encode_line
+from protocol.batch import POSITION_DTYPE
+from training import targets
+from training.config import DataSettings, TargetSettings
+from training.data.packed import pack_positions
+from training.data.shard import SUFFIX, Shard, ShardError, read_header, read_shard
+from training.data.table import LISTED, NO_PLACE, PositionTable, without_repeats
+from training.errors import TrainingError
+
+NO_BRANCHES = (np.zeros(0, np.uint32), np.zeros(0, np.uint16))
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Where each row of a shard comes from: samples along the games first, then branches."""
+
+    game: NDArray[np.int64]  # number of the game
+    ply: NDArray[np.int64]  # of the game, the FEN's move number included; odd when Black is to move
+    places: NDArray[np.uint8]  # [n, k] of the moves asked for
+
+
+def shards_of(paths: Sequence[str | Path], window: int = 0) -> list[Path]:
+    """The shards in folders and files; of each folder the newest that hold `window` positions, if that is not
+    0. Raises TrainingError if there is nothing."""
+    found: list[Path] = []
+    for path in map(Path, paths):
+        files = sorted(path.rglob(f"*{SUFFIX}")) if path.is_dir() else [path]
+        if not files or not files[0].exists():
+            raise TrainingError(f"{path}: no training positions there; python -m training import makes them")
+        found += _newest(files, window) if window else files
+    return found
+
+
+def _newest(files: list[Path], window: int) -> list[Path]:
+    kept: list[Path] = []
+    positions = 0
+    for file in reversed(files):
+        if positions >= window:
+            break
+        kept.append(file)
+        header = read_header(file)
+        positions += int(header["positions"]) + int(header["branches"])
+    return kept[::-1]
+
+
+def read_table(
+    data: DataSettings,
+    target: TargetSettings,
+    *,
+    input_format: int,
+    threads: int,
+    seed: int,
+    note: Callable[[str], None] = lambda text: None,
+) -> PositionTable:
+    """The table that the settings name. Damaged shards are told to `note` and left out.
+
+    Raises TrainingError if nothing remains.
+    """
+    files = [(path, False) for path in shards_of(data.main, data.window)]
+    files += [(path, True) for path in shards_of(data.early, data.window)]
+
+    def read(job: tuple[int, tuple[Path, bool]]) -> PositionTable | None:
+        number, (path, early) = job
+        try:
+            table = table_of(read_shard(path), data, target, input_format=input_format, early=early)
+        except (ShardError, OSError) as error:
+            note(f"{path}: {error}; left out")
+            return None
+        if data.sampling < 1:
+            chance = np.random.default_rng((seed, number)).random(len(table))
+            table = table.rows((chance < data.sampling) | table.held_out)
+        return table
+
+    with ThreadPoolExecutor(max(1, threads)) as pool:
+        tables = [table for table in pool.map(read, enumerate(files)) if table is not None and len(table)]
+    if not tables:
+        raise TrainingError("there are no positions to train on: [data] main names folders of shards")
+    table = PositionTable.concatenate(tables)
+    return without_repeats(table) if data.unique else table
+
+
+def table_of(
+    shard: Shard, data: DataSettings, target: TargetSettings, *, input_format: int, early: bool = False
+) -> PositionTable:
+    """The positions of a shard. Raises ShardError, which names the game, for an illegal move or position."""
+    asked = _asked(shard)
+    columns, rows = _played(shard, asked, input_format)
+    count = shard.positions
+    branch = np.arange(len(rows.game)) >= count
+    if shard.kind == "labels":
+        made = _of_labels(shard, rows, branch, target)
+    else:
+        made = _of_search(shard, rows, columns["move_start"], target)
+        columns["shares"] = made.pop("shares")
+    held_out = _held_out(shard, data.holdout)[rows.game]
+    score = np.abs(made["score"])
+    taken = np.where(score > 1500, data.decided_share, np.where(score > 600, data.won_share, 1.0))
+    del made["score"]
+    return PositionTable(
+        **columns,
+        **made,
+        searched=np.full(len(branch), shard.kind == "search"),
+        taken=taken.astype(np.float32),
+        early=np.full(len(branch), early),
+        held_out=held_out,
+        branch=branch,
+    )
+
+
+def _held_out(shard: Shard, share: float) -> NDArray[np.bool_]:
+    """[G] chosen by the games' moves, so that it is the same games in every run."""
+    ends = np.cumsum(shard.columns["plies"], dtype=np.int64)
+    pieces = np.split(shard.columns["moves"], ends[:-1])
+    hashes = [
+        zlib.crc32(fen.encode() + moves.tobytes()) for fen, moves in zip(shard.fens(), pieces, strict=True)
+    ]
+    return np.array(hashes, np.uint64) < np.uint64(share * 2**32)
+
+
+def _asked(shard: Shard) -> NDArray[np.uint16]:
+    """[rows, k] codes of the moves whose places are wanted, 0 for none: the best, then lines or visited
+    ones."""
+    columns = shard.columns
+    if shard.kind == "labels":
+        along = np.concatenate([columns["best"][:, None], columns["lines"].T], axis=1)
+        beside = np.concatenate([columns["branch_best"][:, None], columns["branch_lines"].T], axis=1)
+        if along.shape[1] > LISTED:
+            raise ShardError(f"{along.shape[1] - 1} lines; at most {LISTED - 1} are understood")
+        return np.concatenate([along, beside])
+    visited = columns["visited"].astype(np.int64)
+    wide = np.zeros((len(visited), 1 + int(visited.max(initial=0))), np.uint16)
+    wide[:, 0] = columns["best"]
+    row, place = _ragged(visited)
+    wide[row, 1 + place] = columns["visited_move"]
+    return wide
+
+
+def _ragged(counts: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Row and place in the row of every entry of a ragged array."""
+    row = np.repeat(np.arange(len(counts)), counts)
+    return row, np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
+
+
+def _played(
+    shard: Shard, asked: NDArray[np.uint16], input_format: int
+) -> tuple[dict[str, NDArray[Any]], _Rows]:
+    """Play all games through: what every kind of shard has, and where the rows come from."""
+    columns = shard.columns
+    plies, prefix = columns["plies"].astype(np.int64), columns["prefix"].astype(np.int64)
+    first_move = np.cumsum(plies) - plies
+    samples = plies - prefix
+    first_sample = np.cumsum(samples) - samples
+    total = int(samples.sum())
+    at = columns["branch_at"].astype(np.int64) if shard.kind == "labels" else np.zeros(0, np.int64)
+    first_branch = np.searchsorted(at, np.append(first_sample, total))
+    along, beside = [], []
+    for game, fen in enumerate(shard.fens()):
+        branches = slice(first_branch[game], first_branch[game + 1])
+        sampled = slice(first_sample[game], first_sample[game] + samples[game])
+        wanted = np.zeros((plies[game] + branches.stop - branches.start, asked.shape[1]), np.uint16)
+        wanted[prefix[game] : plies[game]] = asked[sampled]
+        wanted[plies[game] :] = asked[total:][branches]
+        leaving = NO_BRANCHES
+        if branches.stop > branches.start:
+            offset = first_sample[game] - prefix[game]
+            leaving = ((at[branches] - offset).astype(np.uint32), columns["branch_move"][branches])
+        moves = columns["moves"][first_move[game] : first_move[game] + plies[game]]
+        try:
+            start = Game(fen, bool(columns["chess960"][game]))
+            line = encode_line(start, moves, *leaving, wanted, input_format, "fen_only")
+        except ValueError as error:
+            raise ShardError(f"game {game}: {error}") from None
+        along.append(_piece(line, int(prefix[game]), int(plies[game]), start.ply))
+        beside.append(_piece(line, int(plies[game]), len(wanted), start.ply))
+    game_of = np.repeat(np.arange(len(plies)), samples)
+    branch_game = np.repeat(np.arange(len(plies)), np.diff(first_branch))
+    parts = along + beside
+    positions, keys, counts, policy, places = (np.concatenate([part[i] for part in parts]) for i in range(5))
+    start_ply = np.array([part[5] for part in along], np.int64)
+    ply_in_game = prefix[game_of] + np.arange(total) - first_sample[game_of]
+    ply = np.concatenate([start_ply[game_of] + ply_in_game, start_ply[branch_game] + ply_in_game[at] + 1])
+    packed = pack_positions(positions.view(POSITION_DTYPE).reshape(-1))
+    made: dict[str, NDArray[Any]] = {
+        "boards": packed.boards,
+        "masks": packed.masks,
+        "repetitions": packed.repetitions,
+        "rule50": packed.rule50,
+        "move_start": np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]),
+        "moves": policy.astype(np.uint16),
+        "shares": np.zeros(len(policy), np.float16),
+        "keys": keys.astype(np.uint64),
+    }
+    return made, _Rows(np.concatenate([game_of, branch_game]), ply, places)
+
+
+def _piece(line: tuple[Any, ...], start: int, stop: int, start_ply: int) -> tuple[Any, ...]:
+    """Rows start to stop of an encoded line."""
+    positions, _, keys, offsets, policy, _, places = line
+    counts = np.diff(offsets.astype(np.int64))[start:stop]
+    return (
+        positions[start:stop],
+        keys[start:stop],
+        counts,
+        policy[offsets[start] : offsets[stop]],
+        places[start:stop],
+        start_ply,
+    )
+
+
+def _of_labels(
+    shard: Shard, rows: _Rows, branch: NDArray[np.bool_], target: TargetSettings
+) -> dict[str, NDArray[Any]]:
+    columns = shard.columns
+    count = shard.positions
+    cp = np.concatenate([columns["best_cp"], columns["branch_best_cp"]])
+    lines_cp = np.concatenate([columns["lines_cp"], columns["branch_lines_cp"]], axis=1).T
+    places, scores = targets.listed_scores(rows.places[:, 0], rows.places[:, 1:], lines_cp, target)
+    missing = LISTED - places.shape[1]
+    places = np.pad(places, ((0, 0), (0, missing)), constant_values=NO_PLACE)
+    own = targets.label_wdl(cp, rows.ply, target)
+    wdl, later = own.copy(), own.copy()
+    game = rows.game[:count]
+    if target.next_share:
+        wdl[:count] = targets.mean_of_next(own[:count], game, target.next_share, own=True)
+    later[:count] = targets.mean_of_next(own[:count], game, target.short_term_decay, own=False)
+    black = rows.ply % 2 == 1
+    results = targets.result_wdl(columns["results"][game], black[:count])
+    wdl[:count] = targets.mixed(wdl[:count], results, target.result_share)
+    return {
+        "listed": places,
+        "listed_score": np.pad(scores, ((0, 0), (0, missing))).astype(np.float32),
+        "best": np.where(rows.places[:, 0] == NO_PLACE, rows.places[:, 1], rows.places[:, 0]),
+        "wdl": wdl,
+        "next_wdl": later,
+        "plies_left": _plies_left(shard, branch, game),
+        "score": cp.astype(np.float32),
+    }
+
+
+def _plies_left(shard: Shard, branch: NDArray[np.bool_], game: NDArray[np.int64]) -> NDArray[np.float32]:
+    """Plies to the end along the game; unknown beside it."""
+    samples = shard.columns["plies"].astype(np.int64) - shard.columns["prefix"]
+    left = np.full(len(branch), np.nan, np.float32)
+    ends = np.cumsum(samples)
+    left[: len(game)] = ends[game] - np.arange(len(game))
+    return left
+
+
+def _of_search(
+    shard: Shard, rows: _Rows, move_start: NDArray[np.int64], target: TargetSettings
+) -> dict[str, NDArray[Any]]:
+    columns = shard.columns
+    root, result = columns["root"], columns["result"]
+    q, d = targets.deblundered(
+        result[0], result[1], columns["best_child"], columns["played_child"], rows.game, target
+    )
+    ended = targets.q_d_wdl(q, d)
+    searched = targets.q_d_wdl(root[0], root[1])
+    wdl = targets.mixed(ended, searched, target.q_ratio)
+    searched = np.where(np.isnan(searched), ended, searched)  # of versions without values
+    later = targets.mean_of_next(searched, rows.game, target.short_term_decay, own=False)
+    shares = np.zeros(int(move_start[-1]), np.float16)
+    row, place = _ragged(columns["visited"].astype(np.int64))
+    shares[move_start[row] + rows.places[row, 1 + place]] = columns["visited_share"] / np.float32(65535)
+    count = len(rows.game)
+    return {
+        "shares": shares,
+        "listed": np.full((count, LISTED), NO_PLACE, np.uint8),
+        "listed_score": np.zeros((count, LISTED), np.float32),
+        "best": rows.places[:, 0],
+        "wdl": wdl,
+        "next_wdl": later,
+        "plies_left": columns["plies_left"].astype(np.float32),
+        "score": np.zeros(count, np.float32),
+    }

@@ -1,0 +1,107 @@
+"""lc0's training records of versions 3 to 7, read as those of version 6.
+
+All begin with a version number; 3 and 4 lack the input format (classical then), 3 to 5 have the result as a
+signed byte, and 3 has no values of the search. 7 adds short-term values and the next two moves.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.selfplay.chunk import TrainingDataError
+from engine.selfplay.training_record import RECORD_DTYPE
+from protocol.batch import POLICY_SIZE
+
+NO_MOVE = 0xFFFF
+"""played_idx and best_idx of versions that do not know them."""
+
+_POSITION: list[tuple[Any, ...]] = [
+    ("probabilities", "<f4", (POLICY_SIZE,)),
+    ("planes", "<u8", (104,)),
+    ("castling_us_ooo", "u1"),
+    ("castling_us_oo", "u1"),
+    ("castling_them_ooo", "u1"),
+    ("castling_them_oo", "u1"),
+    ("side_to_move_or_enpassant", "u1"),
+    ("rule50_count", "u1"),
+    ("invariance_info", "u1"),  # before version 5 a counter of moves that nobody reads
+    ("result", "i1"),
+]
+_VALUES: list[tuple[Any, ...]] = [(name, "<f4") for name in ("root_q", "best_q", "root_d", "best_d")]
+_FORMAT: list[tuple[Any, ...]] = [("version", "<u4"), ("input_format", "<u4")]
+_LEFT: list[tuple[Any, ...]] = [(name, "<f4") for name in ("root_m", "best_m", "plies_left")]
+
+RECORDS: dict[int, np.dtype[Any]] = {
+    3: np.dtype([("version", "<u4"), *_POSITION]),
+    4: np.dtype([("version", "<u4"), *_POSITION, *_VALUES]),
+    5: np.dtype([*_FORMAT, *_POSITION, *_VALUES, *_LEFT]),
+    6: RECORD_DTYPE,
+    7: np.dtype(
+        [
+            *((name, RECORD_DTYPE[name]) for name in RECORD_DTYPE.names or ()),
+            ("d_st", "<f4"),
+            ("opp_played_idx", "<u2"),
+            ("next_played_idx", "<u2"),
+            ("reserved", "<f4", (8,)),
+        ]
+    ),
+}
+"""By version: 8276, 8292, 8308, 8356 and 8396 bytes."""
+
+
+def parse_records(data: bytes) -> NDArray[np.void]:
+    """The records of a game as RECORD_DTYPE [n]; what a version does not know is NaN, or NO_MOVE.
+
+    Raises TrainingDataError.
+    """
+    if len(data) < 4:
+        raise TrainingDataError("no records")
+    version = int.from_bytes(data[:4], "little")
+    if version not in RECORDS:
+        raise TrainingDataError(f"records of version {version}; 3 to 7 are understood")
+    layout = RECORDS[version]
+    if len(data) % layout.itemsize:
+        raise TrainingDataError(
+            f"{len(data):,} bytes are not a whole number of records of {layout.itemsize:,} bytes "
+            f"(version {version})"
+        )
+    records = np.frombuffer(data, layout)
+    if (records["version"] != version).any():
+        raise TrainingDataError("records of several versions")
+    if version == 6:
+        return records
+    read = np.zeros(len(records), RECORD_DTYPE)
+    unknown = (
+        "root_q",
+        "best_q",
+        "root_d",
+        "best_d",
+        "root_m",
+        "best_m",
+        "plies_left",
+        "played_q",
+        "played_d",
+        "played_m",
+        "orig_q",
+        "orig_d",
+        "orig_m",
+    )
+    for name in unknown:
+        read[name] = np.nan
+    read["input_format"] = 1
+    read["played_idx"] = read["best_idx"] = NO_MOVE
+    for name in layout.names or ():
+        if name in (RECORD_DTYPE.names or ()):
+            read[name] = records[name]
+    if version < 6:
+        read["result_q"] = records["result"]
+        read["result_d"] = records["result"] == 0
+        read["best_idx"] = records["probabilities"].argmax(axis=1)
+        read["visits"] = 1
+    if version < 5:
+        read["invariance_info"] = 0
+    read["version"] = 6
+    return read

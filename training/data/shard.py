@@ -1,0 +1,247 @@
+"""Shards: the files in which training positions are kept. Games, not planes: 8 to 20 bytes a position.
+
+A shard holds whole games as columns of numbers. Moves are codes from | to << 6 | promotion << 12 (none,
+knight, bishop, rook, queen), castling as the king's two-square move (king takes rook in Chess960). Scores are
+centipawns for the side to move; mate in k is 32000 - k, being mated in k is -(32000 - k).
+
+    magic "WFSHARD1" | uint32 length of the header | header, JSON | columns, each compressed by xz
+
+The header names kind, source and the columns (name, dtype, shape, bytes and the SHA-256 of what was packed);
+`coding` has what is done to a column before.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import lzma
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocol.host.files import write_atomically
+from training.data import coding
+from training.data.coding import Columns
+
+MAGIC = b"WFSHARD1"
+SUFFIX = ".shard"
+MAX_HEADER = 1 << 20
+MAX_COLUMN = 1 << 31
+
+Kind = Literal["labels", "search"]
+"""labels: an engine's best move, score and best lines for each position. search: visits of a tree search."""
+
+GAME_COLUMNS = {
+    "fens": "u1",  # the games' start FENs, joined by newlines
+    "plies": "<u2",  # [G] moves of each game
+    "prefix": "<u2",  # [G] leading moves that are history only: their positions are no samples
+    "results": "u1",  # [G] 1 White won, 0 Black won, 2 draw, 3 undecided
+    "chess960": "u1",  # [G] 1 if the game is played by Chess960's rules
+    "moves": "<u2",  # [sum of plies]
+}
+LABEL_COLUMNS = {
+    "best": "<u2",  # [N] best move
+    "best_cp": "<i2",  # [N]
+    "lines": "<u2",  # [L, N] first moves of the best lines, 0 where there is none
+    "lines_cp": "<i2",  # [L, N]
+    "branch_at": "<u4",  # [B] ascending: the sample (0 to N - 1) that a branch leaves
+    "branch_move": "<u2",  # [B] the move made there; the following describe the position after it
+    "branch_best": "<u2",
+    "branch_best_cp": "<i2",
+    "branch_lines": "<u2",  # [L, B]
+    "branch_lines_cp": "<i2",
+}
+SEARCH_COLUMNS = {
+    "visits": "<u4",  # [N] of the root
+    "root": "<f4",  # [3, N] q, d, m of the root; m in plies, all for the side to move
+    "best_child": "<f4",  # [3, N]
+    "played_child": "<f4",  # [3, N], NaN where the source does not say
+    "own": "<f4",  # [3, N] of the network itself, NaN where unknown
+    "result": "<f4",  # [2, N] q and d of the game's result, as the source has it
+    "plies_left": "<f4",  # [N] NaN where unknown
+    "proven": "u1",  # [N] 1 if the best move is proven
+    "best": "<u2",  # [N]
+    "visited": "u1",  # [N] moves with a share of the visits
+    "visited_move": "<u2",  # [M] sum of visited
+    "visited_share": "<u2",  # [M] share of the visits, in 65535ths
+}
+KINDS: dict[Kind, dict[str, str]] = {
+    "labels": GAME_COLUMNS | LABEL_COLUMNS,
+    "search": GAME_COLUMNS | SEARCH_COLUMNS,
+}
+
+
+class ShardError(ValueError):
+    """A shard that cannot be used. The message says what is wrong with it, not its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """The games of a file. `positions` are the samples along the games, `branches` those beside them.
+
+    source: what the positions were made from, in words.
+    """
+
+    kind: Kind
+    columns: Columns
+    source: str = ""
+
+    @property
+    def games(self) -> int:
+        return len(self.columns["plies"])
+
+    @property
+    def positions(self) -> int:
+        return int(self.columns["plies"].sum(dtype=np.int64) - self.columns["prefix"].sum(dtype=np.int64))
+
+    @property
+    def branches(self) -> int:
+        return len(self.columns["branch_at"]) if self.kind == "labels" else 0
+
+    def fens(self) -> list[str]:
+        """The games' start positions."""
+        return bytes(self.columns["fens"]).decode("ascii").split("\n") if self.games else []
+
+    def check(self) -> None:
+        """Raise ShardError unless columns and sizes fit each other. Moves are checked when they are
+        played."""
+        wanted = KINDS[self.kind]
+        for name, dtype in wanted.items():
+            if name not in self.columns:
+                raise ShardError(f"the column {name} is missing")
+            if self.columns[name].dtype != np.dtype(dtype):
+                raise ShardError(f"the column {name} is {self.columns[name].dtype}, not {np.dtype(dtype)}")
+        self._check_games()
+        count = self.positions
+        if self.kind == "search":
+            self._lengths({"best": count, "visits": count, "visited": count, "plies_left": count})
+            self._lengths(dict.fromkeys(("root", "best_child", "played_child", "own", "result"), count))
+            self._lengths({"proven": count})
+            visited = int(self.columns["visited"].sum(dtype=np.int64))
+            self._lengths({"visited_move": visited, "visited_share": visited})
+            return
+        self._lengths(dict.fromkeys(("best", "best_cp", "lines", "lines_cp"), count))
+        branch_names = [name for name in LABEL_COLUMNS if name.startswith("branch_")]
+        self._lengths(dict.fromkeys(branch_names, self.branches))
+        at = self.columns["branch_at"].astype(np.int64)
+        if len(at) and ((np.diff(at) < 0).any() or at[-1] >= count):
+            raise ShardError("branch_at is not ascending, or beyond the last position")
+
+    def _check_games(self) -> None:
+        games = self.games
+        self._lengths(dict.fromkeys(("prefix", "results", "chess960"), games))
+        if len(self.fens()) != games:
+            raise ShardError(f"{len(self.fens())} start positions for {games} games")
+        if (self.columns["prefix"] > self.columns["plies"]).any():
+            raise ShardError("a game's prefix is longer than the game")
+        self._lengths({"moves": int(self.columns["plies"].sum(dtype=np.int64))})
+
+    def _lengths(self, lengths: Mapping[str, int]) -> None:
+        for name, length in lengths.items():
+            if self.columns[name].shape[-1] != length:
+                raise ShardError(
+                    f"the column {name} has {self.columns[name].shape[-1]} entries, not {length}"
+                )
+
+
+def write_shard(path: Path, shard: Shard) -> None:
+    """Write a shard durably; a reader sees the whole file or none. Raises ShardError and OSError."""
+    shard.check()
+    entries, payload = [], []
+    for name, column in coding.predicted(shard.columns).items():
+        data, packed = coding.pack(name, column)
+        entries.append(
+            {
+                "name": name,
+                "dtype": column.dtype.str,
+                "shape": list(column.shape),
+                "bytes": len(packed),
+                "sha256": hashlib.sha256(data).hexdigest(),
+            }
+        )
+        payload.append(packed)
+    header = {
+        "schema": 1,
+        "kind": shard.kind,
+        "source": shard.source,
+        "games": shard.games,
+        "positions": shard.positions,
+        "branches": shard.branches,
+        "columns": entries,
+    }
+    text = json.dumps(header, ensure_ascii=False).encode()
+    write_atomically(path, b"".join([MAGIC, struct.pack("<I", len(text)), text, *payload]), durable=True)
+
+
+def read_header(path: Path) -> dict[str, Any]:
+    """A shard's header. Raises ShardError and OSError."""
+    with path.open("rb") as file:
+        return _header(file.read(len(MAGIC) + 4 + MAX_HEADER))[0]
+
+
+def read_shard(path: Path) -> Shard:
+    """Read and check a shard. Raises ShardError, which says what is wrong, and OSError."""
+    data = path.read_bytes()
+    header, start = _header(data)
+    if header.get("kind") not in KINDS:
+        raise ShardError(f"unknown kind of shard: {header.get('kind')!r}")
+    columns: dict[str, NDArray[Any]] = {}
+    try:
+        for entry in header["columns"]:
+            packed = data[start : start + int(entry["bytes"])]
+            start += int(entry["bytes"])
+            columns[str(entry["name"])] = _column(entry, packed)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        if isinstance(error, ShardError):
+            raise
+        raise ShardError(f"a damaged header: {error}") from None
+    if start != len(data):
+        raise ShardError(f"{len(data):,} bytes, where the header tells of {start:,}")
+    missing = sorted(KINDS[header["kind"]].keys() - columns.keys())
+    if missing:
+        raise ShardError(f"the column {missing[0]} is missing")
+    try:
+        columns = coding.restored(columns)
+    except ValueError as error:
+        raise ShardError(f"columns do not fit each other: {error}") from None
+    shard = Shard(header["kind"], columns, str(header.get("source", "")))
+    shard.check()
+    return shard
+
+
+def _header(data: bytes) -> tuple[dict[str, Any], int]:
+    """The header at the beginning of a file, and where the columns begin."""
+    if not data.startswith(MAGIC):
+        raise ShardError("no shard: it does not begin with WFSHARD1")
+    start = len(MAGIC) + 4
+    if len(data) < start:
+        raise ShardError("cut off in the header")
+    (length,) = struct.unpack_from("<I", data, len(MAGIC))
+    if length > MAX_HEADER or len(data) < start + length:
+        raise ShardError("cut off in the header")
+    try:
+        header = json.loads(data[start : start + length])
+    except ValueError as error:
+        raise ShardError(f"a damaged header: {error}") from None
+    if not isinstance(header, dict) or header.get("schema") != 1:
+        raise ShardError("a header of another version of the format")
+    return header, start + length
+
+
+def _column(entry: Mapping[str, Any], packed: bytes) -> NDArray[Any]:
+    name, dtype, shape = str(entry["name"]), np.dtype(entry["dtype"]), tuple(int(n) for n in entry["shape"])
+    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    if dtype.hasobject or not 0 <= size <= MAX_COLUMN:
+        raise ShardError(f"the column {name} is of no size that a shard has")
+    try:
+        data = coding.unpack(packed, size)
+    except (lzma.LZMAError, EOFError) as error:
+        raise ShardError(f"the column {name} is damaged: {error}") from None
+    if len(data) != size or hashlib.sha256(data).hexdigest() != entry["sha256"]:
+        raise ShardError(f"the column {name} is damaged")
+    return coding.ordered(name, data, dtype, shape)

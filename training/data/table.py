@@ -1,0 +1,108 @@
+"""The table of positions that is trained on, as columns in memory: positions packed, legal moves one after
+the other, targets of the value ready, those of the policy as an engine's scores or a search's shares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from training.data.packed import PackedPositions
+
+NO_PLACE = 255
+LISTED = 6
+"""Moves that a labelled position can list: up to five lines and a best move of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class PositionTable:
+    """n positions with m legal moves. Every column but move_start and moves, shares has n rows.
+
+    move_start: int64 [n + 1]; the moves of position i are move_start[i] to move_start[i + 1].
+    moves: uint16 [m] policy indices. shares: float16 [m] of the visits, of searched positions.
+    listed: uint8 [n, 6] places among a position's legal moves, 255 for none, and their scores float32 [n, 6]
+    in comparable centipawns; searched: bool, where shares count instead. best: uint8 place of the best move.
+    wdl, next_wdl: float32 [n, 3] of the position and of the next plies. plies_left: float32, NaN if unknown.
+    taken: float32, the share of the epochs in which the position is taken. early: bool, left out as soon as
+    the learning rate falls. held_out: bool, only measured. branch: bool, beside the game. keys: uint64.
+    """
+
+    boards: NDArray[np.uint64]
+    masks: NDArray[np.uint64]
+    repetitions: NDArray[np.uint8]
+    rule50: NDArray[np.float32]
+    move_start: NDArray[np.int64]
+    moves: NDArray[np.uint16]
+    shares: NDArray[np.float16]
+    listed: NDArray[np.uint8]
+    listed_score: NDArray[np.float32]
+    searched: NDArray[np.bool_]
+    best: NDArray[np.uint8]
+    wdl: NDArray[np.float32]
+    next_wdl: NDArray[np.float32]
+    plies_left: NDArray[np.float32]
+    taken: NDArray[np.float32]
+    early: NDArray[np.bool_]
+    held_out: NDArray[np.bool_]
+    branch: NDArray[np.bool_]
+    keys: NDArray[np.uint64]
+
+    def __len__(self) -> int:
+        return len(self.rule50)
+
+    @property
+    def packed(self) -> PackedPositions:
+        return PackedPositions(self.boards, self.masks, self.repetitions, self.rule50)
+
+    @property
+    def most_moves(self) -> int:
+        """Of any position."""
+        return int(np.diff(self.move_start).max(initial=1))
+
+    @property
+    def bytes(self) -> int:
+        """Of all columns."""
+        return sum(getattr(self, entry.name).nbytes for entry in fields(self))
+
+    def rows(self, chosen: NDArray[Any]) -> Self:
+        """The table of the chosen rows: indices ascending, or a bool for each."""
+        index = np.flatnonzero(chosen) if chosen.dtype == bool else chosen
+        counts = np.diff(self.move_start)[index]
+        start = np.concatenate([[0], np.cumsum(counts)])
+        flat = np.repeat(self.move_start[index] - start[:-1], counts) + np.arange(start[-1])
+        columns: dict[str, Any] = {
+            entry.name: getattr(self, entry.name)[index]
+            for entry in fields(self)
+            if entry.name not in _RAGGED
+        }
+        columns |= {"move_start": start, "moves": self.moves[flat], "shares": self.shares[flat]}
+        return type(self)(**columns)
+
+    @classmethod
+    def concatenate(cls, parts: Iterable[Self]) -> Self:
+        """One table of at least one part, in order."""
+        tables = list(parts)
+        columns: dict[str, Any] = {
+            entry.name: np.concatenate([getattr(table, entry.name) for table in tables])
+            for entry in fields(cls)
+            if entry.name != "move_start"
+        }
+        before = np.cumsum([0] + [len(table.moves) for table in tables])
+        starts = [table.move_start[:-1] + first for table, first in zip(tables, before[:-1], strict=True)]
+        columns["move_start"] = np.concatenate([*starts, before[-1:]]).astype(np.int64)
+        return cls(**columns)
+
+
+_RAGGED = ("move_start", "moves", "shares")
+
+
+def without_repeats(table: PositionTable) -> PositionTable:
+    """The table with every position once, where it comes first; those held out count before all others, so
+    that nothing of them is trained on."""
+    order = np.argsort(~table.held_out, kind="stable")
+    _, first = np.unique(table.keys[order], return_index=True)
+    kept = np.sort(order[first])
+    return table if len(kept) == len(table) else table.rows(kept)

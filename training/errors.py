@@ -1,0 +1,18 @@
+"""What can go wrong in training, in words for who started it."""
+
+from __future__ import annotations
+
+
+class TrainingError(RuntimeError):
+    """Training cannot begin or go on. The message says why, and what to do about it."""
+
+
+def require_torch() -> None:
+    """Raise TrainingError where PyTorch is not installed."""
+    try:
+        import torch  # noqa: F401
+    except ImportError as error:
+        raise TrainingError(
+            f"this needs PyTorch ({error}): pip install 'wavefront-chess[train]', or the build for your GPU "
+            "as https://pytorch.org/get-started/locally says (ROCm's for AMD)"
+        ) from None

@@ -1,0 +1,72 @@
+"""A trained network as an lc0 file, and the proof that the file says what was trained."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from evaluator.backends.batches import expand_planes
+from evaluator.backends.probe import probe_batch
+from evaluator.backends.reference import forward
+from evaluator.network import load_network
+from evaluator.network.writer import write_network
+from training.errors import TrainingError
+from training.model.network import AttentionNetwork, policy_source
+
+LOGITS_LIMIT = 1e-4
+"""How far a float32 pass in PyTorch may be from the reference, before weights are encoded."""
+
+POSITIONS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """A written network. logits: the largest difference between PyTorch and the reference, before encoding.
+    encoding: the largest difference that the file's 16-bit weights make."""
+
+    path: Path
+    bytes: int
+    logits: float
+    encoding: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path}: {self.bytes:,} bytes; logits within {self.logits:.1e} of the reference, "
+            f"{self.encoding:.1e} by the encoding of weights"
+        )
+
+
+@torch.no_grad()
+def export_network(network: AttentionNetwork, path: Path, *, policy_temperature: float = 1.0) -> Exported:
+    """Write a network in lc0's format and check it.
+
+    policy_temperature: the temperature of the search (PolicyTemperature) at which its priors are to be what
+    the network was trained to say; all policy logits are multiplied by it. Raises TrainingError if the
+    reference does not compute what PyTorch does.
+    """
+    spec = network.spec(policy_scale=policy_temperature)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_network(spec, path)
+    except OSError as error:
+        raise TrainingError(f"cannot write {path}: {error.strerror}") from None
+    planes = expand_planes(probe_batch(POSITIONS, seed=7).positions).astype(np.float32)
+    device = next(network.parameters()).device
+    # In full float32: TF32 would be off by more than the limit.
+    precision = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    tokens = torch.from_numpy(np.ascontiguousarray(planes.transpose(0, 2, 1))).to(device)
+    trained = network(tokens).policy.cpu().numpy()[:, policy_source()] * policy_temperature
+    torch.set_float32_matmul_precision(precision)
+    expected = forward(spec, planes).policy
+    off = float(np.abs(trained - expected).max())
+    scale = max(1.0, float(np.abs(expected).max()) / 10)
+    if not off <= LOGITS_LIMIT * scale:
+        raise TrainingError(
+            f"{path}: PyTorch's logits are {off:.1e} from the reference's: not a usable network"
+        )
+    written = forward(load_network(path), planes).policy
+    return Exported(path, path.stat().st_size, off, float(np.abs(written - expected).max()))

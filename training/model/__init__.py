@@ -1,0 +1,1 @@
+"""The network in PyTorch, to and from `evaluator.network.spec`."""

@@ -1,0 +1,219 @@
+"""The layers of an attention network, each made from its part of a NetworkSpec and written back to one.
+
+Weights are float32; a layer computes in the type of what it is given. Shapes: n positions, 64 squares,
+channels last. What a layer computes is told by `evaluator.network.spec` and, slowly, by the reference
+backend.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from evaluator.network import spec
+from evaluator.network.spec import Activation, FloatArray
+
+
+def parameter(values: FloatArray) -> nn.Parameter:
+    return nn.Parameter(torch.from_numpy(np.array(values, np.float32)))
+
+
+def array(values: Tensor) -> FloatArray:
+    """A copy as the specs have it."""
+    return np.ascontiguousarray(values.detach().float().cpu().numpy())
+
+
+def activate(activation: Activation, x: Tensor) -> Tensor:
+    match activation:
+        case Activation.NONE:
+            return x
+        case Activation.MISH:
+            return functional.mish(x)
+        case Activation.RELU:
+            return functional.relu(x)
+        case Activation.RELU_SQUARED:
+            return functional.relu(x).square()
+        case Activation.SWISH:
+            return functional.silu(x)
+        case Activation.SELU:
+            return functional.selu(x)
+        case Activation.TANH:
+            return torch.tanh(x)
+        case Activation.SIGMOID:
+            return torch.sigmoid(x)
+
+
+class Dense(nn.Module):
+    """weights @ x + biases, then the activation."""
+
+    def __init__(self, layer: spec.Dense) -> None:
+        super().__init__()
+        self.weights = parameter(layer.weights)
+        self.biases = parameter(layer.biases)
+        self.activation = layer.activation
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = functional.linear(x, self.weights.to(x.dtype), self.biases.to(x.dtype))
+        return activate(self.activation, y)
+
+    def spec(self) -> spec.Dense:
+        return spec.Dense(array(self.weights), array(self.biases), self.activation)
+
+
+class LayerNorm(nn.Module):
+    """Over the last axis, computed in float32."""
+
+    def __init__(self, layer: spec.LayerNorm) -> None:
+        super().__init__()
+        self.gammas = parameter(layer.gammas)
+        self.betas = parameter(layer.betas)
+        self.epsilon = layer.epsilon
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = functional.layer_norm(x.float(), self.gammas.shape, self.gammas, self.betas, self.epsilon)
+        return y.to(x.dtype)
+
+    def spec(self) -> spec.LayerNorm:
+        return spec.LayerNorm(array(self.gammas), array(self.betas), self.epsilon)
+
+
+class FeedForward(nn.Module):
+    def __init__(self, layer: spec.FeedForward) -> None:
+        super().__init__()
+        self.dense1, self.dense2 = Dense(layer.dense1), Dense(layer.dense2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        result: Tensor = self.dense2(self.dense1(x))
+        return result
+
+    def spec(self) -> spec.FeedForward:
+        return spec.FeedForward(self.dense1.spec(), self.dense2.spec())
+
+
+class Smolgen(nn.Module):
+    """Attention logits from the whole position. The position weights [4096, gen] belong to the network."""
+
+    def __init__(self, layer: spec.Smolgen, heads: int) -> None:
+        super().__init__()
+        self.compress = parameter(layer.compress)
+        self.dense1, self.norm1 = Dense(layer.dense1), LayerNorm(layer.norm1)
+        self.dense2, self.norm2 = Dense(layer.dense2), LayerNorm(layer.norm2)
+        self.heads = heads
+
+    def forward(self, x: Tensor, position_weights: Tensor) -> Tensor:
+        """[n, heads, 64 query squares, 64 key squares]."""
+        n = x.shape[0]
+        hidden = functional.linear(x, self.compress.to(x.dtype)).reshape(n, -1)
+        hidden = self.norm1(self.dense1(hidden))
+        generated = self.norm2(self.dense2(hidden)).reshape(n, self.heads, -1)
+        return functional.linear(generated, position_weights.to(x.dtype)).reshape(n, self.heads, 64, 64)
+
+    def spec(self, position_weights: FloatArray) -> spec.Smolgen:
+        return spec.Smolgen(
+            array(self.compress),
+            self.dense1.spec(),
+            self.norm1.spec(),
+            self.dense2.spec(),
+            self.norm2.spec(),
+            position_weights,
+        )
+
+
+class Attention(nn.Module):
+    """Multi-head self-attention; queries, keys and values come out of one product.
+
+    fused: by PyTorch's own attention kernel, with smolgen's logits as its mask; else by plain products and a
+    softmax in float32.
+    """
+
+    def __init__(self, layer: spec.Attention) -> None:
+        super().__init__()
+        three = (layer.q, layer.k, layer.v)
+        self.qkv_weights = parameter(np.stack([dense.weights for dense in three]))  # [3, D, E]
+        self.qkv_biases = parameter(np.stack([dense.biases for dense in three]))
+        self.output = Dense(layer.output)
+        self.smolgen = None if layer.smolgen is None else Smolgen(layer.smolgen, layer.heads)
+        self.heads = layer.heads
+        self.fused = False
+
+    def forward(self, x: Tensor, position_weights: Tensor | None) -> Tensor:
+        n, squares, _ = x.shape
+        _, depth_of_all, _ = self.qkv_weights.shape
+        weights = self.qkv_weights.flatten(0, 1).to(x.dtype)
+        y = functional.linear(x, weights, self.qkv_biases.flatten().to(x.dtype))
+        q, k, v = y.reshape(n, squares, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        bias = None if self.smolgen is None else self.smolgen(x, position_weights)
+        if self.fused:
+            mixed = functional.scaled_dot_product_attention(q, k, v, attn_mask=bias)
+        else:
+            logits = (q @ k.transpose(2, 3)).float() * (depth_of_all // self.heads) ** -0.5
+            if bias is not None:
+                logits = logits + bias
+            mixed = logits.softmax(dim=3).to(v.dtype) @ v
+        result: Tensor = self.output(mixed.transpose(1, 2).reshape(n, squares, depth_of_all))
+        return result
+
+    def spec(self, position_weights: FloatArray | None) -> spec.Attention:
+        q, k, v = (
+            spec.Dense(array(weights), array(biases))
+            for weights, biases in zip(self.qkv_weights, self.qkv_biases, strict=True)
+        )
+        smolgen = None
+        if self.smolgen is not None:
+            assert position_weights is not None
+            smolgen = self.smolgen.spec(position_weights)
+        return spec.Attention(self.heads, q, k, v, self.output.spec(), smolgen)
+
+
+class EncoderLayer(nn.Module):
+    """Post-norm: x = norm1(x + alpha attention(x)); x = norm2(x + alpha ffn(x))."""
+
+    def __init__(self, layer: spec.EncoderLayer) -> None:
+        super().__init__()
+        self.attention = Attention(layer.attention)
+        self.norm1 = LayerNorm(layer.norm1)
+        self.ffn = FeedForward(layer.ffn)
+        self.norm2 = LayerNorm(layer.norm2)
+        self.alpha = layer.alpha
+
+    def forward(self, x: Tensor, position_weights: Tensor | None) -> Tensor:
+        x = self.norm1(x + self.alpha * self.attention(x, position_weights))
+        result: Tensor = self.norm2(x + self.alpha * self.ffn(x))
+        return result
+
+    def spec(self, position_weights: FloatArray | None) -> spec.EncoderLayer:
+        return spec.EncoderLayer(
+            self.attention.spec(position_weights),
+            self.norm1.spec(),
+            self.ffn.spec(),
+            self.norm2.spec(),
+            self.alpha,
+        )
+
+
+class SquaresHead(nn.Module):
+    """The value and the moves-left head: embedding of each square, flattened, then two dense layers."""
+
+    def __init__(self, head: spec.ValueHead | spec.MovesLeftHead) -> None:
+        super().__init__()
+        assert isinstance(head.embedding, spec.Dense)
+        self.embedding = Dense(head.embedding)
+        self.dense1, self.dense2 = Dense(head.dense1), Dense(head.dense2)
+        self._head = head
+
+    def hidden(self, x: Tensor) -> Tensor:
+        """[n, 64, E] -> [n, hidden], float32."""
+        result: Tensor = self.dense1(self.embedding(x).flatten(1)).float()
+        return result
+
+    def spec(self) -> spec.ValueHead | spec.MovesLeftHead:
+        return replace(
+            self._head,
+            embedding=self.embedding.spec(),
+            dense1=self.dense1.spec(),
+            dense2=self.dense2.spec(),
+        )

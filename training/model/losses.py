@@ -1,0 +1,130 @@
+"""What a network is trained to say less wrongly: the losses, and the heads that exist in training only."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from evaluator.network.spec import Dense as DenseSpec
+from training import targets
+from training.config import LossSettings
+from training.model.layers import Dense
+from training.model.network import AttentionNetwork, PolicyPairs
+
+MOVES_LEFT_UNIT = 20.0
+"""Plies; the Huber loss of moves left counts in these."""
+
+NAMES = (
+    "loss",
+    "policy",
+    "policy_kl",
+    "value",
+    "moves_left",
+    "soft_policy",
+    "short_term",
+    "value_error",
+    "best_move",
+    "q_error",
+)
+"""Of what `TrainedHeads` returns: losses, then the share of best moves found and the squared error of q."""
+
+
+class Batch(NamedTuple):
+    """B positions with up to K legal moves. tokens: [B, 64, 112]. entries: int64 [B, K], where
+    `Outputs.policy` has each move; legal: bool [B, K]; policy: float32 [B, K], the target, 0 where not legal.
+    wdl, next_wdl: [B, 3]. plies_left: [B], NaN if unknown. best: int64 [B], a place among the moves."""
+
+    tokens: Tensor
+    entries: Tensor
+    legal: Tensor
+    policy: Tensor
+    wdl: Tensor
+    next_wdl: Tensor
+    plies_left: Tensor
+    best: Tensor
+
+
+class TrainedHeads(nn.Module):
+    """The network with the auxiliary heads, which leave it again at export: a policy at a high temperature, W
+    D L of the next plies, the error of q. Calling it gives the figures NAMES, float32 [10]."""
+
+    def __init__(self, network: AttentionNetwork, settings: LossSettings, generator: torch.Generator) -> None:
+        super().__init__()
+        self.network = network
+        self.settings = settings
+        width = network.policy.q.weights.shape[1]
+        depth = network.policy.q.weights.shape[0]
+        hidden = network.value.dense1.weights.shape[0]
+
+        def dense(inputs: int, outputs: int) -> DenseSpec:
+            weights = torch.randn(outputs, inputs, generator=generator) * (2 / (inputs + outputs)) ** 0.5
+            return DenseSpec(weights.numpy(), np.zeros(outputs, np.float32))
+
+        promotion = np.zeros((4, depth), np.float32)
+        self.soft_policy = PolicyPairs(dense(width, depth), dense(width, depth), promotion)
+        self.short_term = Dense(dense(hidden, 3))
+        self.value_error = Dense(dense(hidden, 1))
+
+    def forward(self, batch: Batch) -> Tensor:
+        settings = self.settings
+        out = self.network(batch.tokens)
+        log_policy = over_moves(out.policy, batch)
+        policy = _cross_entropy(log_policy, batch.policy)
+        entropy = -(batch.policy * batch.policy.clamp(min=1e-12).log()).sum(1).mean()
+        if out.value.shape[1] == 3:
+            value = _cross_entropy(out.value.log_softmax(1), batch.wdl)
+            wdl = out.value.softmax(1)
+            q = wdl[:, 0] - wdl[:, 2]
+        else:
+            q = out.value[:, 0]
+            value = (q - (batch.wdl[:, 0] - batch.wdl[:, 2])).square().mean()
+        error = (q - (batch.wdl[:, 0] - batch.wdl[:, 2])).square()
+
+        soft = targets.softened_policy(batch.policy, settings.soft_temperature)
+        soft_policy = _cross_entropy(over_moves(self.soft_policy(out.policy_embedding), batch), soft)
+        short_term = _cross_entropy(self.short_term(out.value_hidden).log_softmax(1), batch.next_wdl)
+        expected = functional.softplus(self.value_error(out.value_hidden).squeeze(1))
+        value_error = functional.smooth_l1_loss(expected, error.detach(), beta=0.1)
+        moves_left = q.new_zeros(())
+        if out.moves_left is not None:
+            known = ~batch.plies_left.isnan()
+            plies = batch.plies_left.nan_to_num() / MOVES_LEFT_UNIT
+            each = functional.smooth_l1_loss(out.moves_left / MOVES_LEFT_UNIT, plies, reduction="none")
+            moves_left = (each * known).mean()
+        loss = (
+            settings.policy * policy
+            + settings.value * value
+            + settings.moves_left * moves_left
+            + settings.soft_policy * soft_policy
+            + settings.short_term * short_term
+            + settings.value_error * value_error
+        )
+        found = (log_policy.argmax(1) == batch.best).float().mean()
+        return torch.stack(
+            [
+                loss,
+                policy,
+                policy - entropy,
+                value,
+                moves_left,
+                soft_policy,
+                short_term,
+                value_error,
+                found,
+                error.mean(),
+            ]
+        )
+
+
+def over_moves(logits: Tensor, batch: Batch) -> Tensor:
+    """[B, 4288] -> [B, K] logarithms of the probabilities of the legal moves; -1e9 where there is none."""
+    chosen = logits.gather(1, batch.entries).masked_fill(~batch.legal, -1e9)
+    return chosen.log_softmax(1)
+
+
+def _cross_entropy(logarithms: Tensor, target: Tensor) -> Tensor:
+    return -(target * logarithms).sum(1).mean()

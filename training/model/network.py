@@ -1,0 +1,183 @@
+"""lc0's attention network in PyTorch: made from a NetworkSpec, trained, and turned into one again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from evaluator.network.policy_tables import attention_map, position_encoding, source_of_policy
+from evaluator.network.schema import InputEmbedding
+from evaluator.network.spec import (
+    AttentionBody,
+    AttentionPolicyHead,
+    DenseEmbeddingTail,
+    FloatArray,
+    Gating,
+    MovesLeftHead,
+    NetworkSpec,
+    ValueHead,
+)
+from evaluator.network.spec import (
+    Dense as DenseSpec,
+)
+from evaluator.network.spec import (
+    Smolgen as SmolgenSpec,
+)
+from training.errors import TrainingError
+from training.model.layers import Dense, EncoderLayer, FeedForward, LayerNorm, SquaresHead, array, parameter
+
+PIECE_PLANES = 12
+
+
+class Outputs(NamedTuple):
+    """policy: [n, 4288] logits of all from-to pairs and promotions; `policy_source` tells which are moves.
+    value: [n, 3] logits of W D L, or [n, 1] in -1..1. moves_left: [n] plies, or None. policy_embedding:
+    [n, 64, E], value_hidden: [n, hidden], for further heads. float32."""
+
+    policy: Tensor
+    value: Tensor
+    moves_left: Tensor | None
+    policy_embedding: Tensor
+    value_hidden: Tensor
+
+
+def policy_source() -> np.ndarray[tuple[int], np.dtype[np.int32]]:
+    """int32 [1858]: where `Outputs.policy` has each policy entry."""
+    return source_of_policy(attention_map())
+
+
+class PolicyPairs(nn.Module):
+    """Queries, keys and promotions of an attention policy."""
+
+    def __init__(self, q: DenseSpec, k: DenseSpec, promotion: FloatArray) -> None:
+        super().__init__()
+        self.q, self.k = Dense(q), Dense(k)
+        self.promotion = parameter(promotion)
+
+    def forward(self, y: Tensor) -> Tensor:
+        """[n, 64, E] -> [n, 4288]."""
+        q, k = self.q(y), self.k(y)
+        moves = q @ k.transpose(1, 2) * q.shape[2] ** -0.5
+        offsets = k[:, 56:] @ self.promotion.t()  # [n, to-file, 4]
+        offsets = offsets[:, :, :3] + offsets[:, :, 3:]
+        promotions = moves[:, 48:56, 56:, None] + offsets[:, None]
+        return torch.cat([moves.flatten(1), promotions.flatten(1)], dim=1)
+
+
+class AttentionNetwork(nn.Module):
+    """The whole network. `spec` gives what was trained back."""
+
+    def __init__(self, network: NetworkSpec) -> None:
+        """Raises TrainingError for a network without an attention body."""
+        super().__init__()
+        body, policy = network.body, network.policy
+        if not isinstance(body, AttentionBody) or body.tower is not None:
+            raise TrainingError(f"{network.name}: only networks with an attention body can be trained")
+        if not isinstance(policy, AttentionPolicyHead):
+            raise TrainingError(f"{network.name}: only attention policies can be trained")
+        self.template = network
+        self.position = body.position
+        self.preprocess = None if body.preprocess is None else Dense(body.preprocess)
+        self.embedding = Dense(body.embedding)
+        if body.position is InputEmbedding.PE_MAP:
+            self.register_buffer("position_map", torch.from_numpy(position_encoding()), persistent=False)
+        self.tail_norm1 = self.tail_ffn = self.tail_norm2 = None
+        self.tail_alpha = 1.0
+        if body.tail is not None:
+            self.tail_norm1, self.tail_norm2 = LayerNorm(body.tail.norm1), LayerNorm(body.tail.norm2)
+            self.tail_ffn, self.tail_alpha = FeedForward(body.tail.ffn), body.tail.alpha
+        self.multiply = None if body.gating is None else parameter(body.gating.multiply)
+        self.add = None if body.gating is None else parameter(body.gating.add)
+        smolgens = [layer.attention.smolgen for layer in (*body.encoders, *policy.encoders)]
+        shared = next((smolgen for smolgen in smolgens if isinstance(smolgen, SmolgenSpec)), None)
+        self.position_weights = None if shared is None else parameter(shared.position_weights)
+        self.encoders = nn.ModuleList(EncoderLayer(layer) for layer in body.encoders)
+        self.policy_embedding = Dense(policy.embedding)
+        self.policy_encoders = nn.ModuleList(EncoderLayer(layer) for layer in policy.encoders)
+        self.policy = PolicyPairs(policy.q, policy.k, policy.promotion)
+        self.value = SquaresHead(network.value)
+        self.moves_left = None if network.moves_left is None else SquaresHead(network.moves_left)
+
+    def forward(self, tokens: Tensor) -> Outputs:
+        """tokens: [n, 64, 112], planes last; what is not said otherwise is computed in their type."""
+        x = self.body(tokens)
+        y = self.policy_embedding(x)
+        for layer in self.policy_encoders:
+            y = layer(y, self.position_weights)
+        y = y.float()
+        hidden = self.value.hidden(x)
+        moves_left = None
+        if self.moves_left is not None:
+            moves_left = self.moves_left.dense2(self.moves_left.hidden(x)).squeeze(1)
+        return Outputs(self.policy(y), self.value.dense2(hidden), moves_left, y, hidden)
+
+    def body(self, tokens: Tensor) -> Tensor:
+        """[n, 64, E]."""
+        n = tokens.shape[0]
+        x = tokens
+        if self.position is InputEmbedding.PE_MAP:
+            x = torch.cat([x, self.position_map.to(x.dtype).expand(n, 64, 64)], dim=2)
+        elif self.position is InputEmbedding.PE_DENSE:
+            assert self.preprocess is not None
+            pieces = tokens[:, :, :PIECE_PLANES].reshape(n, 64 * PIECE_PLANES)
+            x = torch.cat([x, self.preprocess(pieces).reshape(n, 64, -1)], dim=2)
+        x = self.embedding(x)
+        if self.tail_norm1 is not None:
+            x = self.tail_norm1(x)
+        if self.multiply is not None and self.add is not None:
+            x = x * self.multiply.to(x.dtype) + self.add.to(x.dtype)
+        if self.tail_norm2 is not None and self.tail_ffn is not None:
+            x = self.tail_norm2(x + self.tail_alpha * self.tail_ffn(x))
+        for layer in self.encoders:
+            x = layer(x, self.position_weights)
+        return x
+
+    def use_fused_attention(self, fused: bool) -> None:
+        """Choose how attention is computed (`layers.Attention`)."""
+        for layer in (*self.encoders, *self.policy_encoders):
+            layer.attention.fused = fused
+
+    def spec(self, *, policy_scale: float = 1.0) -> NetworkSpec:
+        """What the network is now. policy_scale: multiplies all policy logits."""
+        template = self.template
+        body, policy = template.body, template.policy
+        assert isinstance(body, AttentionBody) and isinstance(policy, AttentionPolicyHead)
+        shared = None if self.position_weights is None else array(self.position_weights)
+        tail = None
+        if self.tail_norm1 is not None and self.tail_ffn is not None and self.tail_norm2 is not None:
+            tail = DenseEmbeddingTail(
+                self.tail_norm1.spec(), self.tail_ffn.spec(), self.tail_norm2.spec(), self.tail_alpha
+            )
+        gating = None
+        if self.multiply is not None and self.add is not None:
+            gating = Gating(array(self.multiply), array(self.add))
+        scale = np.float32(policy_scale)
+        q = self.policy.q.spec()
+        value, moves_left = self.value.spec(), self.moves_left and self.moves_left.spec()
+        assert isinstance(value, ValueHead) and isinstance(moves_left, MovesLeftHead | None)
+        return replace(
+            template,
+            body=replace(
+                body,
+                preprocess=None if self.preprocess is None else self.preprocess.spec(),
+                embedding=self.embedding.spec(),
+                tail=tail,
+                gating=gating,
+                encoders=tuple(layer.spec(shared) for layer in self.encoders),
+            ),
+            policy=AttentionPolicyHead(
+                embedding=self.policy_embedding.spec(),
+                encoders=tuple(layer.spec(shared) for layer in self.policy_encoders),
+                q=DenseSpec(q.weights * scale, q.biases * scale),
+                k=self.policy.k.spec(),
+                promotion=array(self.policy.promotion) * scale,
+            ),
+            value=value,
+            moves_left=moves_left,
+            policy_heads=(template.policy_head,),
+            value_heads=(template.value_head,),
+        )

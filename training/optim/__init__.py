@@ -1,0 +1,1 @@
+"""What moves the weights: optimisers, their schedule, and the mean of the weights."""

@@ -1,0 +1,85 @@
+"""All parameters of a run with what moves them: Muon, AdamW, clipping, and the mean of the weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from training.config import OptimiserSettings
+from training.model.losses import TrainedHeads
+from training.optim.muon import Muon
+
+MUON_PARTS = (
+    "qkv_weights",
+    "output.weights",
+    "ffn.dense1.weights",
+    "ffn.dense2.weights",
+    "smolgen.compress",
+    "smolgen.dense1.weights",
+    "smolgen.dense2.weights",
+)
+"""Ends of the names of the matrices within layers."""
+
+
+class Optimiser:
+    """Moves the weights of `heads` and keeps their mean. Weights of equal values on several processes move
+    equally, as long as their gradients are equal."""
+
+    def __init__(self, heads: TrainedHeads, settings: OptimiserSettings) -> None:
+        self._settings = settings
+        named = list(heads.named_parameters())
+        self.parameters: list[Tensor] = [values for _, values in named]
+        muon = [
+            v
+            for name, v in named
+            if (name.endswith(MUON_PARTS) and "encoders" in name)
+            or (name.startswith("network.tail_ffn") and v.ndim == 2)
+        ]
+        chosen = {id(values) for values in muon}
+        rest = [values for values in self.parameters if id(values) not in chosen]
+        self._muon = Muon(muon, momentum=settings.muon_momentum, weight_decay=settings.weight_decay)
+        self._adam = torch.optim.AdamW(
+            [
+                {"params": [v for v in rest if v.ndim >= 2], "weight_decay": settings.weight_decay},
+                {"params": [v for v in rest if v.ndim < 2], "weight_decay": 0.0},
+            ],
+            lr=settings.adam_rate,
+            betas=(settings.adam_beta1, settings.adam_beta2),
+            fused=self.parameters[0].is_cuda,
+        )
+        self.mean = [values.detach().clone() for values in self.parameters]
+
+    def step(self, factor: float, steps_done: int) -> Tensor:
+        """Move the weights; gradients are used up. factor: of the learning rates. Returns the gradient's
+        norm."""
+        norm = torch.nn.utils.clip_grad_norm_(self.parameters, self._settings.clip, foreach=True)
+        self._muon.rate = self._settings.muon_rate * factor
+        for group in self._adam.param_groups:
+            group["lr"] = self._settings.adam_rate * factor
+        self._muon.step()
+        self._adam.step()
+        for values in self.parameters:
+            values.grad = None
+        # A young mean forgets faster, or it would remember the first weights for long.
+        decay = min(self._settings.ema, (1 + steps_done) / (10 + steps_done))
+        torch._foreach_lerp_(self.mean, [values.detach() for values in self.parameters], 1 - decay)
+        return norm
+
+    @torch.no_grad()
+    def swap_mean(self) -> None:
+        """Exchange the weights and their mean. A second call undoes it."""
+        for values, mean in zip(self.parameters, self.mean, strict=True):
+            kept = values.detach().clone()
+            values.copy_(mean)
+            mean.copy_(kept)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"muon": self._muon.state_dict(), "adam": self._adam.state_dict(), "mean": self.mean}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._muon.load_state_dict(state["muon"])
+        self._adam.load_state_dict(state["adam"])
+        for mean, saved in zip(self.mean, state["mean"], strict=True):
+            mean.copy_(saved)

@@ -1,0 +1,1 @@
+"""A training run: its steps, checkpoints, measurements and processes."""

@@ -1,0 +1,51 @@
+"""Checkpoints: all that a run needs to go on, in one file that is written beside and renamed."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from protocol.host.files import write_atomically
+from training.errors import TrainingError
+
+NAME = "checkpoint.pt"
+VERSION = 1
+
+
+def save_checkpoint(folder: Path, state: dict[str, Any]) -> None:
+    """Write the checkpoint of a run durably. Raises TrainingError."""
+    file = io.BytesIO()
+    torch.save({"version": VERSION, **state}, file)
+    try:
+        write_atomically(folder / NAME, file.getvalue(), durable=True)
+    except OSError as error:
+        raise TrainingError(f"cannot write {folder / NAME}: {error.strerror}") from None
+
+
+def load_checkpoint(folder: Path) -> dict[str, Any] | None:
+    """The checkpoint of a run's folder, on the CPU; None if there is none. Raises TrainingError."""
+    path = folder / NAME
+    if not path.exists():
+        return None
+    try:
+        state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # torch.load raises what its parts raise: pickle, zip and run-time errors
+        raise TrainingError(f"{path} is damaged ({error}): move it away to begin anew") from None
+    if state.get("version") != VERSION:
+        raise TrainingError(f"{path} is of another version: move it away to begin anew")
+    return state
+
+
+def differences(saved: dict[str, Any], now: dict[str, Any], prefix: str = "") -> list[str]:
+    """Settings that differ, as `table.key: before -> now`."""
+    found: list[str] = []
+    for key in sorted({*saved, *now}):
+        before, after = saved.get(key), now.get(key)
+        if isinstance(before, dict) and isinstance(after, dict):
+            found += differences(before, after, f"{prefix}{key}.")
+        elif before != after:
+            found.append(f"{prefix}{key}: {before} -> {after}")
+    return found

@@ -1,0 +1,72 @@
+"""Shows a run: a table that is drawn anew in a terminal, lines in a log or a pipe."""
+
+from __future__ import annotations
+
+import sys
+from types import TracebackType
+from typing import Any, Self
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from engine.games.display import shows_tables
+
+ROWS = 20
+"""Latest figures in the live table."""
+
+COLUMNS = ("steps", "progress", "loss", "policy_kl", "value", "best_move", "q_error", "positions_per_second")
+
+
+class RunView:
+    """A context manager; the terminal is its own until it is left. to_stderr: standard output is for JSON."""
+
+    def __init__(self, *, to_stderr: bool = False) -> None:
+        self._console = Console(stderr=to_stderr, markup=False, highlight=False)
+        self._live: Live | None = None
+        self._rows: list[dict[str, Any]] = []
+        self._stream = sys.stderr if to_stderr else sys.stdout
+
+    def __enter__(self) -> Self:
+        if shows_tables(self._console):
+            self._live = Live(console=self._console, auto_refresh=False)
+            self._live.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.__exit__(kind, error, trace)
+
+    def note(self, text: str) -> None:
+        """A line about the run."""
+        if self._live is not None:
+            self._live.console.print(text, soft_wrap=True)
+        else:
+            print(text, file=self._stream, flush=True)
+
+    def figures(self, entry: dict[str, Any]) -> None:
+        """What has been written to the metrics."""
+        if self._live is None:
+            print(figures_line(entry), file=self._stream, flush=True)
+            return
+        self._rows = [*self._rows, entry][-ROWS:]
+        table = Table("", *COLUMNS)
+        for row in self._rows:
+            table.add_row(row["kind"], *(_cell(name, row.get(name)) for name in COLUMNS))
+        self._live.update(table, refresh=True)
+
+
+def figures_line(entry: dict[str, Any]) -> str:
+    """An entry of the metrics in a line."""
+    told = [f"{name} {_cell(name, entry[name])}" for name in COLUMNS[2:] if name in entry]
+    return f"{entry['kind']} {entry['steps']:,} ({entry['progress']:.1%}): {', '.join(told)}"
+
+
+def _cell(name: str, value: float | None) -> str:
+    if value is None:
+        return ""
+    if name in ("progress", "best_move"):
+        return f"{value:.1%}"
+    return f"{value:,.0f}" if name in ("steps", "positions_per_second") else f"{value:.4f}"

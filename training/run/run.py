@@ -1,0 +1,241 @@
+"""A run from its settings to its network: goes on from a checkpoint, stops in order, and writes what
+happens."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+from types import FrameType
+from typing import Any
+
+from training.config import RunSettings, TrainConfig
+from training.data.reading import read_table
+from training.errors import TrainingError
+from training.export import export_network
+from training.model.initial import count_parameters, initial_network
+from training.run.checkpoint import differences, load_checkpoint, save_checkpoint
+from training.run.display import RunView
+from training.run.processes import Group
+from training.run.trainer import Trainer
+
+NETWORK = "network.pb.gz"
+METRICS = "metrics.jsonl"
+AGREE_EVERY = 10
+"""Steps between two looks at the clock and at signals, at which several processes agree."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What a process of a run is told. stop_after_s: seconds from `started` (of `monotonic`) after which the
+    run is left, to be gone on with; 0 is none. as_json: standard output is for something else."""
+
+    config: TrainConfig
+    started: float
+    stop_after_s: float = 0.0
+    as_json: bool = False
+
+
+def train(group: Group, job: Job) -> None:
+    """Train, in one of the processes of a run. Raises TrainingError; KeyboardInterrupt if a signal ended it,
+    after the checkpoint is written."""
+    if group.rank:
+        _Run(group, job, None).loop()
+        return
+    with RunView(to_stderr=job.as_json) as view:
+        _Run(group, job, view).loop()
+
+
+class _Run:
+    def __init__(self, group: Group, job: Job, view: RunView | None) -> None:
+        self.group, self.job, self.config, self.view = group, job, job.config, view
+        self.folder = Path(self.config.output).expanduser()
+        self.signalled = False
+        if view is not None:
+            _make_folder(self.folder)
+        saved = load_checkpoint(self.folder)
+        identity = self.config.identity()
+        if saved is not None and saved["settings"] != identity:
+            changed = "; ".join(differences(saved["settings"], identity))
+            raise TrainingError(
+                f"{self.folder} holds a run of other settings ({changed}): choose another "
+                "output, or move it away"
+            )
+        self.trainer = self._trainer()
+        self.seconds = 0.0
+        if saved is not None:
+            self.trainer.load_state_dict(saved["trainer"])
+            self.seconds = float(saved["seconds"])
+            self.note(f"going on after {self.trainer.steps:,} steps: {self.folder}")
+        self.trainer.set_targets()
+        self.note(f"targets made; {monotonic() - job.started:.0f} s since the start")
+
+    def note(self, text: str) -> None:
+        if self.view is not None:
+            self.view.note(text)
+
+    def _trainer(self) -> Trainer:
+        config = self.config
+        input_format = int(initial_network(config.model, config.run.seed).template.input_format)
+        table = read_table(
+            config.data,
+            config.targets,
+            input_format=input_format,
+            threads=config.run.threads or os.cpu_count() or 1,
+            seed=config.run.seed,
+            note=self.note,
+        )
+        self.note(
+            f"{len(table):,} positions, {int(table.branch.sum()):,} of them beside games, "
+            f"{int(table.held_out.sum()):,} held out; {table.bytes / 2**20:,.0f} MiB"
+        )
+        trainer = Trainer(config, table, self.group)
+        self.note(
+            f"{count_parameters(trainer.network):,} parameters on {self.group.size} x {self.group.device}"
+        )
+        return trainer
+
+    @property
+    def progress(self) -> float:
+        """The share of the run that is over."""
+        schedule = self.config.schedule
+        if schedule.minutes:
+            return min(1.0, self.seconds / (60 * schedule.minutes))
+        return min(1.0, self.trainer.positions / schedule.positions)
+
+    def loop(self) -> None:
+        """Steps until the run is over, or a signal or the clock ends it."""
+        handlers = self._catch_signals()
+        clocks = _Clocks(self.config.run, self.trainer.positions)
+        leave = False
+        try:
+            while self.progress < 1 and not leave:
+                self.trainer.step(self.progress)
+                if self.trainer.steps % AGREE_EVERY == 0:
+                    leave = self._tick(clocks)
+            self._report(clocks)
+            self._validate()
+            self._save()
+        finally:
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+        if self.signalled:
+            raise KeyboardInterrupt
+        if leave:
+            self.note("the time is over; the same command goes on")
+        else:
+            self._finish()
+
+    def _tick(self, clocks: _Clocks) -> bool:
+        """Count the time and do what is due, as rank 0 says. Returns whether to leave."""
+        now = monotonic()
+        limit = self.job.stop_after_s
+        leaves = self.signalled or bool(limit and now - self.job.started >= limit)
+        due = [clock.due(now) for clock in (clocks.report, clocks.validate, clocks.checkpoint)]
+        passed, *said = self.group.agreed([now - clocks.last, float(leaves), *map(float, due)])
+        # The first steps compile; that is no training.
+        self.seconds += 0.0 if clocks.compiling else passed
+        clocks.compiling = False
+        if said[1]:
+            self._report(clocks)
+        if said[2]:
+            self._validate()
+            clocks.validate.restart()
+        if said[3]:
+            self._save()
+            clocks.checkpoint.restart()
+        clocks.last = monotonic()
+        return bool(said[0])
+
+    def _catch_signals(self) -> dict[int, Any]:
+        def stop(number: int, frame: FrameType | None) -> None:
+            self.signalled = True
+
+        return {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+
+    def _report(self, clocks: _Clocks) -> None:
+        positions = self.trainer.positions - clocks.reported_positions
+        figures = self.trainer.figures()
+        figures["positions_per_second"] = positions / max(1e-9, clocks.report.age())
+        clocks.reported_positions = self.trainer.positions
+        clocks.report.restart()
+        if positions:
+            self._write("step", figures)
+
+    def _validate(self) -> None:
+        if self.group.rank == 0:
+            figures = self.trainer.validate()
+            if figures:
+                self._write("held_out", figures)
+
+    def _write(self, kind: str, figures: dict[str, float]) -> None:
+        if self.view is None:
+            return
+        trainer = self.trainer
+        entry = {
+            "kind": kind,
+            "steps": trainer.steps,
+            "positions": trainer.positions,
+            "seconds": round(self.seconds, 3),
+            "progress": self.progress,
+            "epoch": trainer.sampler.epoch,
+            **figures,
+        }
+        with (self.folder / METRICS).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(entry) + "\n")
+        self.view.figures(entry)
+
+    def _save(self) -> None:
+        if self.group.rank == 0:
+            state = {
+                "settings": self.config.identity(),
+                "trainer": self.trainer.state_dict(),
+                "seconds": self.seconds,
+            }
+            save_checkpoint(self.folder, state)
+
+    def _finish(self) -> None:
+        if self.group.rank == 0:
+            self.trainer.optimiser.swap_mean()
+            exported = export_network(self.trainer.network, self.folder / NETWORK)
+            self.trainer.optimiser.swap_mean()
+            self.note(str(exported))
+
+
+class _Clock:
+    """Tells when something is due again."""
+
+    def __init__(self, period_s: float) -> None:
+        self.period_s = period_s
+        self.restart()
+
+    def restart(self) -> None:
+        self.since = monotonic()
+
+    def age(self) -> float:
+        return monotonic() - self.since
+
+    def due(self, now: float) -> bool:
+        return now - self.since >= self.period_s
+
+
+class _Clocks:
+    """Of a loop. last: when time was last counted."""
+
+    def __init__(self, settings: RunSettings, positions: int) -> None:
+        self.report = _Clock(settings.report_s)
+        self.validate = _Clock(settings.validate_s)
+        self.checkpoint = _Clock(settings.checkpoint_s)
+        self.last = monotonic()
+        self.compiling = True
+        self.reported_positions = positions
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise TrainingError(f"cannot make {folder}: {error.strerror}") from None

@@ -1,0 +1,158 @@
+"""One process's training: the network, what moves it, the table, and a step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from training.config import TrainConfig
+from training.data.table import PositionTable
+from training.errors import TrainingError
+from training.model.initial import initial_network, network_of
+from training.model.losses import NAMES, Batch, TrainedHeads
+from training.model.network import AttentionNetwork
+from training.optim.optimiser import Optimiser
+from training.optim.schedule import falling, rate_factor, refreshes_due
+from training.run.device_table import DeviceTable, Sampler
+from training.run.processes import Group
+
+VALIDATION_BATCH = 2048
+
+
+class Trainer:
+    """Takes steps. Equal settings and progress give equal weights, on one device bit by bit."""
+
+    def __init__(self, config: TrainConfig, table: PositionTable, group: Group) -> None:
+        """Raises TrainingError."""
+        if config.optimiser.batch % group.size:
+            raise TrainingError(
+                f"[optimiser] batch {config.optimiser.batch} is no multiple of the {group.size} processes"
+            )
+        self.config, self.group = config, group
+        on_gpu = group.device.type == "cuda"
+        precision = config.run.precision
+        dtype = torch.bfloat16 if precision == "bf16" or (precision == "auto" and on_gpu) else torch.float32
+        if on_gpu:
+            torch.set_float32_matmul_precision("high")
+        network = initial_network(config.model, config.run.seed)
+        network.use_fused_attention(config.run.attention == "fused")
+        generator = torch.Generator().manual_seed(config.run.seed)
+        self.heads = TrainedHeads(network, config.losses, generator).to(group.device)
+        self.optimiser = Optimiser(self.heads, config.optimiser)
+        self.table = DeviceTable(
+            table,
+            config.data,
+            input_format=int(network.template.input_format),
+            device=group.device,
+            dtype=dtype,
+        )
+        self.sampler = Sampler(self.table, config.optimiser.batch, config.run.seed)
+        self.steps = self.refreshes = 0
+        self.prior: dict[str, Tensor] | None = None
+        self._figures = torch.zeros(len(NAMES) + 1, device=group.device)
+        self._counted = 0
+        self._loss = torch.compile(self._figures_of, dynamic=False) if on_gpu and config.run.compile else None
+
+    @property
+    def network(self) -> AttentionNetwork:
+        return self.heads.network
+
+    @property
+    def positions(self) -> int:
+        """Taken in all steps so far, over all processes."""
+        return self.steps * self.config.optimiser.batch
+
+    def set_targets(self) -> None:
+        """Make the policy targets, by the prior that the settings name or by the one of the last refresh."""
+        settings = self.config.targets
+        if self.prior is None and not settings.prior:
+            self.table.set_policy(None, settings)
+            return
+        if self.prior is None:
+            prior = AttentionNetwork(network_of(settings.prior))
+            ours, theirs = self.network.template.input_format, prior.template.input_format
+            if ours is not theirs:
+                raise TrainingError(
+                    f"[targets] prior: {settings.prior} reads input format {int(theirs)}, this network "
+                    f'{int(ours)}: name another, or "" for targets of scores alone'
+                )
+        else:
+            prior = AttentionNetwork(self.network.template)
+            prior.load_state_dict(self.prior)
+        prior.use_fused_attention(self.group.device.type == "cuda")
+        self.table.set_policy(prior.to(self.group.device).eval(), settings)
+
+    def step(self, progress: float) -> None:
+        """One step. progress: the share of the run that is over."""
+        schedule = self.config.schedule
+        if falling(schedule, progress) < 1:
+            self.sampler.leave_early_out()
+        if refreshes_due(schedule, self.config.targets.prior_refreshes, progress) > self.refreshes:
+            self._refresh()
+        rows, chances = self.sampler.next()
+        share = len(rows) // self.group.size
+        mine = slice(self.group.rank * share, (self.group.rank + 1) * share)
+        figures = (self._loss or self._figures_of)(rows[mine], chances[mine])
+        figures[0].backward()
+        self.group.mean_gradients(self.optimiser.parameters)
+        factor = rate_factor(schedule, self.steps, progress)
+        norm = self.optimiser.step(factor, self.steps)
+        self._figures += torch.cat([figures.detach(), norm.detach().reshape(1)])
+        self._counted += 1
+        self.steps += 1
+
+    def _figures_of(self, rows: Tensor, chances: Tensor) -> Tensor:
+        batch: Batch = self.table.batch(rows, chances)
+        figures: Tensor = self.heads(batch)
+        return figures
+
+    def _refresh(self) -> None:
+        """Let the mean of the weights be the prior from now on."""
+        self.refreshes += 1
+        if not self.config.targets.prior:
+            return
+        self.optimiser.swap_mean()
+        self.prior = {
+            name: values.detach().cpu().clone() for name, values in self.network.state_dict().items()
+        }
+        self.optimiser.swap_mean()
+        self.set_targets()
+
+    def figures(self) -> dict[str, float]:
+        """Means since the last call, of NAMES and of the gradient's norm. Waits for the device."""
+        means = self.group.mean(self._figures / max(1, self._counted)).tolist()
+        self._figures.zero_()
+        self._counted = 0
+        return dict(zip((*NAMES, "gradient_norm"), means, strict=True))
+
+    @torch.no_grad()
+    def validate(self) -> dict[str, float]:
+        """Means of NAMES over the games held out, of the mean of the weights; empty if none are."""
+        rows = self.table.held_out.nonzero().squeeze(1)
+        if not len(rows):
+            return {}
+        self.optimiser.swap_mean()
+        total = torch.zeros(len(NAMES), device=self.group.device)
+        for piece in rows.split(VALIDATION_BATCH):
+            total += self.heads(self.table.batch(piece, None)) * len(piece)
+        self.optimiser.swap_mean()
+        return dict(zip(NAMES, (total / len(rows)).tolist(), strict=True))
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "heads": self.heads.state_dict(),
+            "optimiser": self.optimiser.state_dict(),
+            "sampler": self.sampler.state_dict(),
+            "steps": self.steps,
+            "refreshes": self.refreshes,
+            "prior": self.prior,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.heads.load_state_dict(state["heads"])
+        self.optimiser.load_state_dict(state["optimiser"])
+        self.sampler.load_state_dict(state["sampler"])
+        self.steps, self.refreshes = int(state["steps"]), int(state["refreshes"])
+        self.prior = state["prior"]

@@ -1,0 +1,191 @@
+"""What the heads are to say, every formula in one place.
+
+Value targets are made once, by numpy; policy targets again whenever the prior changes, on the device. cp are
+centipawns and W D L probabilities, always for the side to move. n is a number of positions.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from training.config import TargetSettings
+
+if TYPE_CHECKING:
+    import torch
+
+Floats = NDArray[np.float32]
+
+MATE_CP = 31_000
+"""Scores beyond it tell of a mate: mate in k is 32000 - k."""
+
+CERTAIN = 2000.0
+"""Centipawns that a mate counts as where scores are compared."""
+
+NEXT_PLIES = 8
+"""How far means over the labels of later plies reach."""
+
+
+# --- value --------------------------------------------------------------------------------------------------
+
+
+def stockfish_wdl(cp: NDArray[np.int16], ply: NDArray[np.int64]) -> Floats:
+    """[n, 3] Stockfish 15.1's own model of its games (its uci.cpp, win_rate_model).
+
+    W = 1 / (1 + exp((a - v) / b)) with a and b cubic in m = min(240, ply) / 64, and v the score in its inner
+    units, 361 to a pawn; L likewise of -v.
+    """
+    m = np.minimum(240, ply) / 64.0
+    a = ((-0.58270499 * m + 2.68512549) * m + 15.24638015) * m + 344.49745382
+    b = ((-2.65734562 * m + 15.96509799) * m - 20.69040836) * m + 73.61029937
+    v = np.clip(cp * 3.61, -4000.0, 4000.0)
+    return _w_and_l(1 / (1 + np.exp((a - v) / b)), 1 / (1 + np.exp((a + v) / b)))
+
+
+def wide_wdl(cp: NDArray[np.int16]) -> Floats:
+    """[n, 3] logistic curves W = s((cp - 130) / 110), L = s((-cp - 130) / 110): unlike the above they still
+    tell 300 centipawns from 600, which a search between weaker players wants to know."""
+    score = np.clip(cp.astype(np.float64), -2000.0, 2000.0)
+    return _w_and_l(1 / (1 + np.exp((130 - score) / 110)), 1 / (1 + np.exp((130 + score) / 110)))
+
+
+def label_wdl(cp: NDArray[np.int16], ply: NDArray[np.int64], settings: TargetSettings) -> Floats:
+    """[n, 3] of an engine's score: both curves mixed; a mate is certain."""
+    share = settings.sharp_share
+    wdl = share * stockfish_wdl(cp, ply) + (1 - share) * wide_wdl(cp)
+    wdl[cp > MATE_CP] = (1, 0, 0)
+    wdl[cp < -MATE_CP] = (0, 0, 1)
+    return wdl.astype(np.float32)
+
+
+def result_wdl(results: NDArray[np.uint8], black: NDArray[np.bool_]) -> Floats:
+    """[n, 3] of game results 1 White won, 0 Black won, 2 draw. NaN where the result is unknown (3)."""
+    wdl = np.full((len(results), 3), np.nan, np.float32)
+    wdl[results == 2] = (0, 1, 0)
+    won = results < 2
+    ours = (results == 1) != black
+    wdl[won & ours] = (1, 0, 0)
+    wdl[won & ~ours] = (0, 0, 1)
+    return wdl
+
+
+def q_d_wdl(q: Floats, d: Floats) -> Floats:
+    """[n, 3] of q = W - L and d."""
+    d = np.clip(d, 0, 1)
+    q = np.clip(q, d - 1, 1 - d)
+    return np.stack([(1 - d + q) / 2, d, (1 - d - q) / 2], axis=1).astype(np.float32)
+
+
+def mean_of_next(wdl: Floats, game: NDArray[np.int64], decay: float, *, own: bool) -> Floats:
+    """[n, 3] weighted mean of a position's W D L and those of the next NEXT_PLIES of its game, weights
+    decay^k.
+
+    The TD(lambda) return over labels instead of values (Sutton and Barto, 12.1), cut off and normalised; as
+    KataGo's short-term value targets (KataGoMethods.md) without the position's `own`. game: [n] number of
+    each position's game, whose positions follow each other. Where no other counts it is the position's own.
+    """
+    total = wdl * float(own)
+    weights = np.full((len(wdl), 1), float(own), np.float32)
+    for step in range(1, NEXT_PLIES + 1):
+        same = (game[step:] == game[:-step])[:, None]
+        later = wdl[step:, ::-1] if step % 2 else wdl[step:]
+        total[:-step] += np.float32(decay**step) * same * later
+        weights[:-step] += np.float32(decay**step) * same
+    mean: Floats = np.where(weights > 0, total / np.maximum(weights, 1e-9), wdl).astype(np.float32)
+    return mean
+
+
+def mixed(wdl: Floats, other: Floats, share: float) -> Floats:
+    """(1 - share) wdl + share other; wdl alone where other is unknown."""
+    return np.where(np.isnan(other), wdl, (1 - share) * wdl + share * np.nan_to_num(other)).astype(np.float32)
+
+
+def deblundered(
+    q: Floats, d: Floats, best: Floats, played: Floats, game: NDArray[np.int64], settings: TargetSettings
+) -> tuple[Floats, Floats]:
+    """What results say where no blunder was played since; q, d [n] for the side to move.
+
+    As lc0's rescorer (deblunder-q-blunder-threshold, -width): going back through a game, a move that is
+    worse than the best by more than the threshold replaces the result by the best move's value, in full
+    beyond threshold + width, in part before. best, played: q, d, m [3, n] of these moves.
+    """
+    if not settings.deblunder_threshold:
+        return q, d
+    q, d = q.copy(), d.copy()
+    excess = np.nan_to_num(best[0] - played[0] - settings.deblunder_threshold)
+    shares = np.clip(excess / max(settings.deblunder_width, 1e-6), 0, 1)
+    for i in range(len(q) - 1, -1, -1):
+        if i + 1 < len(q) and game[i + 1] == game[i]:
+            q[i], d[i] = -q[i + 1], d[i + 1]
+        q[i] += shares[i] * (best[0, i] - q[i])
+        d[i] += shares[i] * (best[1, i] - d[i])
+    return q, d
+
+
+def _w_and_l(win: NDArray[np.float64], loss: NDArray[np.float64]) -> Floats:
+    return np.stack([win, 1 - win - loss, loss], axis=1).astype(np.float32)
+
+
+# --- policy -------------------------------------------------------------------------------------------------
+
+
+def comparable_scores(cp: NDArray[np.int16]) -> NDArray[np.float32]:
+    """Scores in centipawns whose differences mean something: limited, and a mate the better the nearer."""
+    score = np.clip(cp.astype(np.float32), -1900, 1900)
+    plies = 32_000 - np.abs(cp.astype(np.float32))
+    mate = np.sign(cp) * (CERTAIN - np.minimum(plies, 50))
+    return np.where(np.abs(cp) > MATE_CP, mate, score).astype(np.float32)
+
+
+def listed_scores(
+    best: NDArray[np.uint8], lines: NDArray[np.uint8], lines_cp: NDArray[np.int16], settings: TargetSettings
+) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
+    """Places [n, L + 1] (255 none) and comparable scores of the moves that an engine lists.
+
+    best: [n] the deeper search's move; lines [n, L]: those of the search for the best lines, which compares
+    moves, so that best is put `best_bonus_cp` above the first line, whose score it is compared with.
+    """
+    scores = comparable_scores(lines_cp)
+    places = np.concatenate([lines, best[:, None]], axis=1)
+    top = np.where(lines[:, :1] != 255, scores[:, :1], 0) + np.float32(settings.best_bonus_cp)
+    scores = np.concatenate([scores, top], axis=1)
+    is_best = (lines == best[:, None]) & (best != 255)[:, None]
+    scores[:, :-1] = np.where(is_best & ~is_best[:, :1], top, scores[:, :-1])
+    places[is_best.any(axis=1), -1] = 255
+    return places, scores
+
+
+def improved_policy(
+    log_prior: torch.Tensor,
+    score: torch.Tensor,
+    listed: torch.Tensor,
+    legal: torch.Tensor,
+    settings: TargetSettings,
+    exponent: float,
+) -> torch.Tensor:
+    """[n, K] the policy target: softmax(exponent log prior + score / T).
+
+    The closed form of a policy improved under a KL penalty to the prior (Abdolmaleki et al. 2018, MPO; Grill
+    et al. 2020, "Monte-Carlo tree search as regularized policy optimization"). T = score_cp (1 + score_slope
+    |s0|), s0 being the best score: what a centipawn is worth falls as the game is decided. A move that is not
+    listed counts as the worst listed one less unlisted_nats.
+
+    log_prior, score (centipawns), listed and legal (bool): [n, K] over the legal moves of each position.
+    """
+    best = score.masked_fill(~listed, -1e9).amax(dim=1, keepdim=True)
+    worst = score.masked_fill(~listed, 1e9).amin(dim=1, keepdim=True)
+    temperature = settings.score_cp * (1 + settings.score_slope * best.abs().clamp(max=CERTAIN))
+    nats = (score - best) / temperature
+    others = (worst - best) / temperature - settings.unlisted_nats
+    nats = nats.where(listed, others)
+    any_listed = listed.any(dim=1, keepdim=True)
+    nats = nats.where(any_listed, nats.new_zeros(()))
+    return (exponent * log_prior + nats).masked_fill(~legal, -1e9).softmax(dim=1)
+
+
+def softened_policy(policy: torch.Tensor, temperature: float) -> torch.Tensor:
+    """[n, K] policy^(1/temperature), normalised: KataGo's auxiliary soft policy target (KataGoMethods.md)."""
+    soft = policy.clamp(min=1e-12).pow(1 / temperature) * (policy > 0)
+    return soft / soft.sum(dim=1, keepdim=True).clamp(min=1e-12)
