@@ -163,7 +163,9 @@ class RunSettings:
         "explicit: products and a softmax, which the compiler joins; fused: PyTorch's own kernel",
         choices=("explicit", "fused"),
     )
-    threads: int = setting(0, "threads that read positions; 0 is one a core", high=1024)
+    threads: int = setting(
+        0, "threads that read positions, and compute where there is no GPU; 0 is one a core", high=1024
+    )
     seed: int = setting(1, "of all random choices", high=2**31)
     checkpoint_s: float = setting(120.0, "seconds between checkpoints", low=1, high=1e7)
     report_s: float = setting(10.0, "seconds between lines of metrics.jsonl", low=0.1, high=1e7)

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from evaluator.backends.batches import expand_planes
 from evaluator.backends.probe import probe_batch
 from evaluator.backends.reference import forward
 from evaluator.network import load_network
+from evaluator.network.spec import NetworkSpec
 from evaluator.network.writer import write_network
 from training.errors import TrainingError
 from training.model.network import AttentionNetwork, policy_source
@@ -53,20 +55,33 @@ def export_network(network: AttentionNetwork, path: Path, *, policy_temperature:
         write_network(spec, path)
     except OSError as error:
         raise TrainingError(f"cannot write {path}: {error.strerror}") from None
-    planes = expand_planes(probe_batch(POSITIONS, seed=7).positions).astype(np.float32)
+    off = compared(network, spec, policy_temperature)
+    planes = probe_planes()
+    written, expected = forward(load_network(path), planes).policy, forward(spec, planes).policy
+    return Exported(path, path.stat().st_size, off, float(np.abs(written - expected).max()))
+
+
+def probe_planes() -> NDArray[np.float32]:
+    """[64, 112, 64] made-up input planes."""
+    return expand_planes(probe_batch(POSITIONS, seed=7).positions).astype(np.float32)
+
+
+@torch.no_grad()
+def compared(network: AttentionNetwork, spec: NetworkSpec, scale: float = 1.0) -> float:
+    """The largest difference of a policy logit between PyTorch, times scale, and the reference on `spec`.
+
+    Raises TrainingError if it is beyond what rounding makes.
+    """
+    planes = probe_planes()
     device = next(network.parameters()).device
     # In full float32: TF32 would be off by more than the limit.
     precision = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
     tokens = torch.from_numpy(np.ascontiguousarray(planes.transpose(0, 2, 1))).to(device)
-    trained = network(tokens).policy.cpu().numpy()[:, policy_source()] * policy_temperature
+    trained = network(tokens).policy.cpu().numpy()[:, policy_source()] * scale
     torch.set_float32_matmul_precision(precision)
     expected = forward(spec, planes).policy
     off = float(np.abs(trained - expected).max())
-    scale = max(1.0, float(np.abs(expected).max()) / 10)
-    if not off <= LOGITS_LIMIT * scale:
-        raise TrainingError(
-            f"{path}: PyTorch's logits are {off:.1e} from the reference's: not a usable network"
-        )
-    written = forward(load_network(path), planes).policy
-    return Exported(path, path.stat().st_size, off, float(np.abs(written - expected).max()))
+    if not off <= LOGITS_LIMIT * max(1.0, float(np.abs(expected).max()) / 10):
+        raise TrainingError(f"{spec.name}: PyTorch's logits are {off:.1e} from the reference's: not usable")
+    return off

@@ -98,8 +98,8 @@ class LineEncoder {
   int place(const Position& position, uint16_t code) const {
     const int found = place_of(position, legal, code);
     if (found < 0) {
-      throw std::invalid_argument(name_ + (" " + std::to_string(count_ - 1)) + ": the move " + code_text(code) +
-                                  " is not legal in " + to_fen(position, false));
+      throw std::invalid_argument(name_ + (" " + std::to_string(count_ - 1)) + ": the move " +
+                                  code_text(code) + " is not legal in " + to_fen(position, false));
     }
     return found;
   }

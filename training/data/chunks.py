@@ -8,6 +8,7 @@ from the one before (a rescorer takes positions out), another game begins.
 from __future__ import annotations
 
 import gzip
+import io
 import tarfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -52,10 +53,10 @@ class ChunkGames:
         try:
             for chunk, data in _chunks(path):
                 try:
-                    self._games += games_of(parse_records(data))
-                except (TrainingDataError, ValueError) as error:
+                    self._games += games_of(parse_records(_unpacked(data)))
+                except (OSError, EOFError, zlib.error, ValueError) as error:
                     self._broken(chunk, error)
-        except (OSError, EOFError, zlib.error, tarfile.TarError, TrainingDataError) as error:
+        except (OSError, EOFError, zlib.error, tarfile.TarError) as error:
             self._broken(path, error)
         self._sources.append(name)
 
@@ -67,24 +68,24 @@ class ChunkGames:
 
 
 def _chunks(path: Path) -> Iterator[tuple[str, bytes]]:
-    """Name and unpacked bytes of every chunk in a file."""
+    """Name and gzipped bytes of every chunk in a file."""
     if not path.name.endswith((".tar", ".tar.gz", ".tgz")):
-        with gzip.open(path) as file:
-            yield str(path), _limited(file.read(MAX_CHUNK + 1))
+        yield str(path), path.read_bytes()
         return
     with tarfile.open(path, "r|*") as archive:
         for member in archive:
             wanted = member.isfile() and member.name.endswith(".gz")
             content = archive.extractfile(member) if wanted else None
             if content is not None:
-                with gzip.open(content) as unpacked:
-                    yield f"{path}:{member.name}", _limited(unpacked.read(MAX_CHUNK + 1))
+                yield f"{path}:{member.name}", content.read()
 
 
-def _limited(data: bytes) -> bytes:
-    if len(data) > MAX_CHUNK:
+def _unpacked(data: bytes) -> bytes:
+    with gzip.open(io.BytesIO(data)) as file:
+        unpacked = file.read(MAX_CHUNK + 1)
+    if len(unpacked) > MAX_CHUNK:
         raise TrainingDataError(f"more than {MAX_RECORDS:,} records: no game is that long")
-    return data
+    return unpacked
 
 
 # --- records to games ---------------------------------------------------------------------------------------
@@ -144,9 +145,9 @@ def _replayed(record: np.void, fen: str, back: int) -> Game | None:
     _, side, castling, _, rule50, _ = fen.split()
     placements = [placement_of(board, black=black) for board in boards[: back + 1]]
     mover = side if back % 2 == 0 else "wb"[side == "w"]
-    rights = {castling, _rights_at_home(placements[back], castling)}
-    for right in rights:
-        for clock in {max(0, int(rule50) - back), 0}:
+    # The later rights first: canonical formats show no position with others.
+    for right in (castling, _rights_at_home(placements[back], castling)):
+        for clock in (max(0, int(rule50) - back), 0):
             try:
                 game = Game(f"{placements[back]} {mover} {right or '-'} - {clock} 1", True)
             except ValueError:

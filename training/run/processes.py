@@ -73,13 +73,17 @@ def run_group(settings: RunSettings, work: Callable[[Group, Any], None], argumen
     size = settings.processes or (torch.cuda.device_count() if kind == "cuda" else 1)
     if kind == "cuda" and size > torch.cuda.device_count():
         raise TrainingError(f"[run] processes = {size}, but there are {torch.cuda.device_count()} GPUs")
+    if kind == "cpu":
+        torch.set_num_threads(max(1, (settings.threads or os.cpu_count() or 1) // size))
     if size == 1:
         work(Group(0, 1, torch.device(kind)), argument)
         return
     with tempfile.TemporaryDirectory(prefix="wavefront-training-") as folder:
         meeting = str(Path(folder, "meeting"))
         try:
-            torch.multiprocessing.spawn(_member, (size, kind, meeting, work, argument), nprocs=size)
+            torch.multiprocessing.spawn(
+                _member, (size, kind, torch.get_num_threads(), meeting, work, argument), nprocs=size
+            )
         except torch.multiprocessing.ProcessRaisedException as error:
             raise TrainingError(str(error).strip().splitlines()[-1]) from None
         except torch.multiprocessing.ProcessExitedException as error:
@@ -87,13 +91,19 @@ def run_group(settings: RunSettings, work: Callable[[Group, Any], None], argumen
 
 
 def _member(
-    rank: int, size: int, kind: str, meeting: str, work: Callable[[Group, Any], None], argument: Any
+    rank: int,
+    size: int,
+    kind: str,
+    threads: int,
+    meeting: str,
+    work: Callable[[Group, Any], None],
+    argument: Any,
 ) -> None:
     device = torch.device(kind, rank) if kind == "cuda" else torch.device(kind)
     if kind == "cuda":
         torch.cuda.set_device(device)
     else:
-        torch.set_num_threads(max(1, (os.cpu_count() or 1) // size))
+        torch.set_num_threads(threads)
     dist.init_process_group(
         "nccl" if kind == "cuda" else "gloo", init_method=f"file://{meeting}", rank=rank, world_size=size
     )

@@ -196,6 +196,7 @@ class _Run:
                 "seconds": self.seconds,
             }
             save_checkpoint(self.folder, state)
+            self.note(f"checkpoint after {self.trainer.steps:,} steps")
 
     def _finish(self) -> None:
         if self.group.rank == 0:

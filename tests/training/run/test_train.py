@@ -1,0 +1,142 @@
+"""Runs learn, end, go on after whatever ended them, and say the same on several processes."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from evaluator.network import load_network
+from tests.training.run.runs import read_until, run_training, start_training, write_run
+
+torch = pytest.importorskip("torch", reason="needs PyTorch: pip install '.[train]'")
+
+from training.run.checkpoint import NAME, load_checkpoint  # noqa: E402
+
+
+def metrics(folder: Path, kind: str = "step") -> list[dict[str, Any]]:
+    lines = (folder / "run" / "metrics.jsonl").read_text("utf-8").splitlines()
+    return [entry for entry in map(json.loads, lines) if entry["kind"] == kind]
+
+
+def weights(folder: Path) -> dict[str, Any]:
+    state = load_checkpoint(folder / "run")
+    assert state is not None
+    found: dict[str, Any] = state["trainer"]["heads"]
+    return found
+
+
+def test_a_small_network_learns_two_thousand_positions_by_heart(tmp_path: Path) -> None:
+    config = write_run(
+        tmp_path,
+        games=42,
+        data={"holdout": 0.0},
+        schedule={"positions": 36_000, "warmup_steps": 20},
+    )
+    run_training("train", config)
+    last = metrics(tmp_path)[-1]
+    assert last["best_move"] > 0.9
+    assert last["policy_kl"] < 0.1
+    network = load_network(tmp_path / "run" / "network.pb.gz")
+    assert network.moves_left is not None
+
+
+def test_a_run_that_was_killed_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    often = {"checkpoint_s": 1.0}
+    run_training("train", write_run(whole, run=often))
+    config = write_run(killed, run=often)
+    with start_training("train", config) as process:
+        read_until(process, "checkpoint after")
+        process.kill()
+    assert not (killed / "run" / "network.pb.gz").exists()
+    again = run_training("train", config)
+    assert "going on after" in again.stdout
+    one, other = weights(whole), weights(killed)
+    assert one.keys() == other.keys()
+    assert all(torch.equal(one[name], other[name]) for name in one)
+    files = [(folder / "run" / "network.pb.gz").read_bytes() for folder in (whole, killed)]
+    assert files[0] == files[1]
+
+
+def test_sigterm_leaves_a_checkpoint_and_says_how_to_go_on(tmp_path: Path) -> None:
+    config = write_run(tmp_path, schedule={"positions": 10**9})
+    with start_training("train", config) as process:
+        read_until(process, "step ")
+        process.send_signal(signal.SIGTERM)
+        read_until(process, "the same command goes on")
+    assert process.returncode == 130
+    state = load_checkpoint(tmp_path / "run")
+    assert state is not None
+    assert state["trainer"]["steps"] > 0
+
+
+def test_a_run_leaves_when_its_time_is_over_and_the_mean_can_be_exported(tmp_path: Path) -> None:
+    config = write_run(tmp_path, schedule={"positions": 10**9})
+    left = run_training("train", config, "--stop-after", "0.1")
+    assert "the same command goes on" in left.stdout
+    exported = run_training("export", tmp_path / "run", "--policy-temperature", "1.3", "--json")
+    facts = json.loads(exported.stdout)
+    assert facts["logits"] < 1e-4
+    assert load_network(facts["file"]).policy_head == "vanilla"
+
+
+def test_two_processes_learn_what_one_learns_of_the_same_batches(tmp_path: Path) -> None:
+    alone, two = tmp_path / "alone", tmp_path / "two"
+    short = {"positions": 1280, "warmup_steps": 10}
+    run_training("train", write_run(alone, schedule=short))
+    run_training("train", write_run(two, schedule=short, run={"processes": 2}))
+    one, other = weights(alone), weights(two)
+    for name in one:
+        assert np.allclose(one[name].numpy(), other[name].numpy(), atol=2e-3), name
+
+
+def test_a_checkpoint_of_other_settings_is_refused_with_the_difference(tmp_path: Path) -> None:
+    run_training("train", write_run(tmp_path), "--stop-after", "0.1")
+    other = write_run(tmp_path, optimiser={"batch": 32})
+    refused = run_training("train", other, status=1)
+    assert "optimiser.batch: 64 -> 32" in refused.stderr
+
+
+def test_a_damaged_checkpoint_is_named(tmp_path: Path) -> None:
+    config = write_run(tmp_path)
+    checkpoint = tmp_path / "run" / NAME
+    checkpoint.parent.mkdir()
+    checkpoint.write_bytes(b"PK\x03\x04 nothing")
+    refused = run_training("train", config, status=1)
+    assert f"{checkpoint} is damaged" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("optimiser.batch=100000", "less than a batch"),
+        ("run.processes=3", "no multiple of the 3 processes"),
+        ("run.device=cuda", "sees no GPU"),
+        ("model.start=/nowhere.pb.gz", "/nowhere.pb.gz"),
+        ("data.main=/nowhere", "no training positions there"),
+    ],
+)
+def test_what_cannot_be_is_said(tmp_path: Path, setting: str, message: str) -> None:
+    if "cuda" in setting and torch.cuda.is_available():
+        pytest.skip("there is a GPU here")
+    refused = run_training("train", write_run(tmp_path), "--set", setting, status=1)
+    assert message in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("model.widht=3", "did you mean 'width'"),
+        ("model.heads=3", "no multiple of heads"),
+        ("x", "table.key=value"),
+    ],
+)
+def test_wrong_settings_are_wrong_usage(tmp_path: Path, setting: str, message: str) -> None:
+    refused = run_training("train", write_run(tmp_path), "--set", setting, status=2)
+    assert message in refused.stderr

@@ -1,0 +1,63 @@
+"""`python -m training init`: a settings file to begin with; a network to go on with is tried."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from training.errors import TrainingError, require_torch
+
+HELP = "write the settings of a new run, from nothing or from an lc0 network"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("config", metavar="CONFIG.toml", help="the file to write; - is standard output")
+    parser.add_argument(
+        "--preset",
+        default="cpu",
+        choices=("cpu", "gpu", "tiny"),
+        help="what to begin with (default %(default)s)",
+    )
+    parser.add_argument(
+        "--from", dest="start", metavar="NET.pb.gz", help="go on with this network (or shipped)"
+    )
+    parser.add_argument("--data", nargs="+", default=[], metavar="FOLDER", help="folders of shards")
+    parser.add_argument("--output", metavar="FOLDER", help="the run's folder")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from training.presets import PRESETS, config_text
+
+    heading, config = PRESETS[arguments.preset]
+    if arguments.start:
+        require_torch()
+        print(_checked(arguments.start), file=sys.stderr)
+        heading = f"Training goes on from {arguments.start}."
+        config = replace(config, model=replace(config.model, start=arguments.start))
+        config = replace(config, targets=replace(config.targets, prior=arguments.start))
+    if arguments.data:
+        config = replace(config, data=replace(config.data, main=tuple(arguments.data)))
+    if arguments.output:
+        config = replace(config, output=arguments.output)
+    text = config_text(config, heading)
+    if arguments.config == "-":
+        print(text, end="")
+        return 0
+    path = Path(arguments.config)
+    if path.exists():
+        raise TrainingError(f"{path} is there already: choose another name, or move it away")
+    path.write_text(text, "utf-8")
+    return 0
+
+
+def _checked(start: str) -> str:
+    """Take a network through PyTorch and back; what it is, in words. Raises TrainingError."""
+    from training.export import compared
+    from training.model.initial import count_parameters, network_of
+    from training.model.network import AttentionNetwork
+
+    network = AttentionNetwork(network_of(start))
+    off = compared(network, network.template)
+    return f"{start}: {count_parameters(network):,} parameters, logits within {off:.1e} of the reference"

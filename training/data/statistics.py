@@ -1,0 +1,61 @@
+"""Totals over shards."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+
+from training.data.coding import moves_of_samples
+from training.data.shard import Shard
+from training.targets import MATE_CP
+
+RESULTS = ("black_won", "white_won", "draw", "unknown")
+
+
+class Statistics:
+    """Of all shards that were added."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+
+    def add(self, shard: Shard, size: int) -> None:
+        """size: of its file, in bytes."""
+        columns, counts = shard.columns, self._counts
+        counts["shards"] += 1
+        counts["bytes"] += size
+        counts["games"] += shard.games
+        counts["positions"] += shard.positions
+        counts["branches"] += shard.branches
+        counts["plies"] += int(columns["plies"].sum(dtype=np.int64))
+        for number, name in enumerate(RESULTS):
+            counts[name] += int((columns["results"] == number).sum())
+        if shard.kind == "search":
+            counts["searched"] += shard.positions
+            counts["visits"] += int(columns["visits"].sum(dtype=np.int64))
+            counts["visited"] += int(columns["visited"].sum(dtype=np.int64))
+            return
+        counts["labelled"] += shard.positions
+        counts["best_played"] += int((columns["best"] == moves_of_samples(columns)).sum())
+        counts["first_line"] += int((columns["best"] == columns["lines"][0]).sum())
+        score = np.abs(columns["best_cp"].astype(np.int32))
+        counts["beyond_600"] += int((score > 600).sum())
+        counts["mates"] += int((score > MATE_CP).sum())
+
+    def data(self) -> dict[str, Any]:
+        """All of it as JSON data; shares are of the labelled positions along games."""
+        counts = self._counts
+        labelled, searched = max(1, counts["labelled"]), max(1, counts["searched"])
+        whole = ("shards", "bytes", "games", "positions", "branches", "labelled", "searched")
+        return {
+            **{name: counts[name] for name in whole},
+            "results": {name: counts[name] for name in RESULTS},
+            "mean_plies": counts["plies"] / max(1, counts["games"]),
+            "best_played": counts["best_played"] / labelled,
+            "best_is_first_line": counts["first_line"] / labelled,
+            "beyond_600": counts["beyond_600"] / labelled,
+            "mates": counts["mates"] / labelled,
+            "mean_visits": counts["visits"] / searched,
+            "visited_moves": counts["visited"] / searched,
+        }

@@ -1,0 +1,82 @@
+"""Settings for networks worth training, and as commented TOML; configs/train-*.toml are made of this."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from protocol.settings.spec import Setting, settings_of
+from training.config import (
+    PARTS,
+    DataSettings,
+    ModelSettings,
+    OptimiserSettings,
+    RunSettings,
+    ScheduleSettings,
+    TargetSettings,
+    TrainConfig,
+)
+
+_DATA = DataSettings(main=("data/main",))
+_CPU = TrainConfig(
+    output="runs/cpu", data=_DATA, schedule=ScheduleSettings(minutes=30.0), run=RunSettings(device="cuda")
+)
+
+PRESETS: dict[str, tuple[str, TrainConfig]] = {
+    "cpu": ("The network for computers without a GPU, 128 x 8, trained on a GPU.", _CPU),
+    "gpu": (
+        "The network for computers with a GPU, 256 x 10 with heads of depth 32, trained on one.",
+        replace(
+            _CPU,
+            output="runs/gpu",
+            model=ModelSettings(width=256, layers=10, heads=8, ffn=256, smolgen_dense=256, policy_width=256),
+        ),
+    ),
+    "tiny": (
+        "A network to try things with: 32 x 2, some minutes on a processor.",
+        TrainConfig(
+            output="runs/tiny",
+            data=_DATA,
+            targets=TargetSettings(prior="", prior_refreshes=0),
+            model=ModelSettings(
+                width=32,
+                layers=2,
+                heads=2,
+                ffn=48,
+                dense_embedding=0,
+                smolgen_hidden=4,
+                smolgen_dense=16,
+                smolgen_gen=8,
+                policy_width=32,
+                value_channels=8,
+                value_hidden=32,
+            ),
+            optimiser=OptimiserSettings(batch=256, ema=0.995),
+            schedule=ScheduleSettings(minutes=4.0, warmup_steps=50),
+            run=RunSettings(device="cpu", validate_s=30.0),
+        ),
+    ),
+}
+"""By name: what it is, and its settings."""
+
+
+def config_text(config: TrainConfig, heading: str) -> str:
+    """A TOML file that shows every setting with what it means and takes."""
+    lines = [f"# {heading}", "# Use it with `python -m training train FILE`; --set wins over it."]
+    lines += _lines(config, settings_of(TrainConfig))
+    for name, kind in PARTS.items():
+        lines += ["", f"[{name}]", *_lines(getattr(config, name), settings_of(kind))]
+    return "\n".join(lines) + "\n"
+
+
+def _lines(group: Any, settings: Mapping[str, Setting]) -> list[str]:
+    lines = []
+    for setting in settings.values():
+        bounds = f" ({setting.low:g} to {setting.high:g})" if setting.is_number and setting.high <= 1 else ""
+        choices = f" ({', '.join(setting.choices)})" if setting.choices else ""
+        value = getattr(group, setting.name)
+        shown = json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=False)
+        lines += [f"# {setting.help}{bounds}{choices}", f"{setting.name} = {shown}"]
+    return lines
