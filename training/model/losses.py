@@ -50,7 +50,8 @@ class Batch(NamedTuple):
 
 class TrainedHeads(nn.Module):
     """The network with the auxiliary heads, which leave it again at export: a policy at a high temperature, W
-    D L of the next plies, the error of q. Calling it gives the figures NAMES, float32 [10]."""
+    D L of the next plies, the error of q. Calling it gives the loss and the figures NAMES,
+    float32 [10], through which no gradient goes."""
 
     def __init__(self, network: AttentionNetwork, settings: LossSettings, generator: torch.Generator) -> None:
         super().__init__()
@@ -69,7 +70,7 @@ class TrainedHeads(nn.Module):
         self.short_term = Dense(dense(hidden, 3))
         self.value_error = Dense(dense(hidden, 1))
 
-    def forward(self, batch: Batch) -> Tensor:
+    def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         settings = self.settings
         out = self.network(batch.tokens)
         log_policy = over_moves(out.policy, batch)
@@ -104,7 +105,7 @@ class TrainedHeads(nn.Module):
             + settings.value_error * value_error
         )
         found = (log_policy.argmax(1) == batch.best).float().mean()
-        return torch.stack(
+        figures = torch.stack(
             [
                 loss,
                 policy,
@@ -118,6 +119,7 @@ class TrainedHeads(nn.Module):
                 error.mean(),
             ]
         )
+        return loss, figures.detach()
 
 
 def over_moves(logits: Tensor, batch: Batch) -> Tensor:

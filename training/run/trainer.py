@@ -11,7 +11,7 @@ from training.config import TrainConfig
 from training.data.table import PositionTable
 from training.errors import TrainingError
 from training.model.initial import initial_network, network_of
-from training.model.losses import NAMES, Batch, TrainedHeads
+from training.model.losses import NAMES, TrainedHeads
 from training.model.network import AttentionNetwork
 from training.optim.optimiser import Optimiser
 from training.optim.schedule import falling, rate_factor, refreshes_due
@@ -53,7 +53,8 @@ class Trainer:
         self.prior: dict[str, Tensor] | None = None
         self._figures = torch.zeros(len(NAMES) + 1, device=group.device)
         self._counted = 0
-        self._loss = torch.compile(self._figures_of, dynamic=False) if on_gpu and config.run.compile else None
+        compiled = on_gpu and config.run.compile
+        self._compiled = torch.compile(self._loss, dynamic=False, fullgraph=True) if compiled else None
 
     @property
     def network(self) -> AttentionNetwork:
@@ -94,19 +95,18 @@ class Trainer:
         rows, chances = self.sampler.next()
         share = len(rows) // self.group.size
         mine = slice(self.group.rank * share, (self.group.rank + 1) * share)
-        figures = (self._loss or self._figures_of)(rows[mine], chances[mine])
-        figures[0].backward()
+        loss, figures = (self._compiled or self._loss)(rows[mine], chances[mine])
+        loss.backward()
         self.group.mean_gradients(self.optimiser.parameters)
         factor = rate_factor(schedule, self.steps, progress)
         norm = self.optimiser.step(factor, self.steps)
-        self._figures += torch.cat([figures.detach(), norm.detach().reshape(1)])
+        self._figures += torch.cat([figures, norm.detach().reshape(1)])
         self._counted += 1
         self.steps += 1
 
-    def _figures_of(self, rows: Tensor, chances: Tensor) -> Tensor:
-        batch: Batch = self.table.batch(rows, chances)
-        figures: Tensor = self.heads(batch)
-        return figures
+    def _loss(self, rows: Tensor, chances: Tensor) -> tuple[Tensor, Tensor]:
+        result: tuple[Tensor, Tensor] = self.heads(self.table.batch(rows, chances))
+        return result
 
     def _refresh(self) -> None:
         """Let the mean of the weights be the prior from now on."""
@@ -136,7 +136,7 @@ class Trainer:
         self.optimiser.swap_mean()
         total = torch.zeros(len(NAMES), device=self.group.device)
         for piece in rows.split(VALIDATION_BATCH):
-            total += self.heads(self.table.batch(piece, None)) * len(piece)
+            total += self.heads(self.table.batch(piece, None))[1] * len(piece)
         self.optimiser.swap_mean()
         return dict(zip(NAMES, (total / len(rows)).tolist(), strict=True))
 
