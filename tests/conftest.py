@@ -55,6 +55,8 @@ NOT_QUICK = (
     "training/data/",
     "training/model/",
     "training/run/",
+    "training/test_commands.py",
+    "training/test_gate.py",
     "test_privacy.py",
     "test_readme.py",
     "test_wheel.py",

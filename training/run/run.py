@@ -90,7 +90,8 @@ class _Run:
         )
         self.note(
             f"{len(table):,} positions, {int(table.branch.sum()):,} of them beside games, "
-            f"{int(table.held_out.sum()):,} held out; {table.bytes / 2**20:,.0f} MiB"
+            f"{int(table.held_out.sum()):,} held out, {int((table.taken == 0).sum()):,} repeated; "
+            f"{table.bytes / 2**20:,.0f} MiB"
         )
         trainer = Trainer(config, table, self.group)
         self.note(

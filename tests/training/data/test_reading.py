@@ -1,0 +1,95 @@
+"""Shards become one table: every position once, held-out games apart, damaged shards left out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from engine._core import Game, encode
+from tests.training.labels import labelled_shard
+from training.config import DataSettings, TargetSettings
+from training.data.packed import unpack_positions
+from training.data.reading import read_table, table_of
+from training.data.shard import ShardError, write_shard
+from training.data.table import NO_PLACE, PositionTable
+from training.errors import TrainingError
+
+TARGETS = TargetSettings()
+
+
+def read(data: DataSettings, notes: list[str] | None = None) -> PositionTable:
+    return read_table(
+        data, TARGETS, input_format=1, threads=2, seed=1, note=(notes if notes is not None else []).append
+    )
+
+
+def test_rows_are_the_positions_of_the_games_then_the_branches() -> None:
+    shard = labelled_shard(3, 30)
+    table = table_of(shard, DataSettings(), TARGETS, input_format=1)
+    assert len(table) == shard.positions + shard.branches
+    assert table.branch.sum() == shard.branches
+    first = encode([Game()], 1, "fen_only")[0].view(np.uint64)[0, :112]
+    positions = unpack_positions(table.packed)
+    assert np.array_equal(positions["planes"][0], first)
+    assert table.keys[0] == Game().key
+    listed = table.listed[:, :4]
+    counts = np.diff(table.move_start)
+    assert ((listed < counts[:, None]) | (listed == NO_PLACE)).all()
+    assert np.array_equal(table.best, listed[:, 0])
+    assert np.isnan(table.plies_left[table.branch]).all()
+    assert table.plies_left[0] == shard.columns["plies"][0]
+
+
+def test_a_position_is_taken_once_and_never_if_a_game_held_out_has_it(tmp_path: Path) -> None:
+    write_shard(tmp_path / "a.shard", labelled_shard(40, 30))
+    data = DataSettings(main=(str(tmp_path),), holdout=0.2, won_share=1.0, decided_share=1.0)
+    table = read(data)
+    trained = table.keys[(table.taken > 0) & ~table.held_out]
+    assert len(np.unique(trained)) == len(trained)
+    assert not set(trained) & set(table.keys[table.held_out])
+    assert 0 < table.held_out.mean() < 0.5
+    twice = read(DataSettings(main=(str(tmp_path),), holdout=0.2, unique=False))
+    assert (twice.taken > 0).all()
+    assert np.array_equal(twice.held_out, table.held_out)
+
+
+def test_early_shards_are_marked_and_come_second(tmp_path: Path) -> None:
+    write_shard(tmp_path / "main" / "a.shard", labelled_shard(4, 20, seed=1))
+    write_shard(tmp_path / "early" / "a.shard", labelled_shard(4, 20, seed=2))
+    table = read(DataSettings(main=(str(tmp_path / "main"),), early=(str(tmp_path / "early"),)))
+    assert not table.early[0]
+    assert table.early[-1]
+    assert (np.diff(table.early.astype(int)) >= 0).all()
+
+
+def test_a_share_of_the_positions_can_be_taken(tmp_path: Path) -> None:
+    write_shard(tmp_path / "a.shard", labelled_shard(20, 40))
+    whole = read(DataSettings(main=(str(tmp_path),), holdout=0.0))
+    part = read(DataSettings(main=(str(tmp_path),), holdout=0.0, sampling=0.25))
+    assert 0.2 < len(part) / len(whole) < 0.3
+    assert set(part.keys) <= set(whole.keys)
+    counts = np.diff(part.move_start)
+    row = int(np.flatnonzero(whole.keys == part.keys[5])[0])
+    assert counts[5] == np.diff(whole.move_start)[row]
+
+
+def test_damaged_shards_are_named_and_left_out(tmp_path: Path) -> None:
+    write_shard(tmp_path / "a.shard", labelled_shard(2, 20))
+    (tmp_path / "b.shard").write_bytes((tmp_path / "a.shard").read_bytes()[:-9])
+    notes: list[str] = []
+    assert len(read(DataSettings(main=(str(tmp_path),)), notes))
+    assert [str(tmp_path / "b.shard") in note for note in notes] == [True]
+    (tmp_path / "a.shard").unlink()
+    with pytest.raises(TrainingError, match="no positions"):
+        read(DataSettings(main=(str(tmp_path),)))
+
+
+def test_a_label_that_is_no_legal_move_is_named_with_its_game() -> None:
+    shard = labelled_shard(3, 10)
+    best = shard.columns["best"].copy()
+    best[12] = 1 | 2 << 6
+    wrong = type(shard)("labels", dict(shard.columns) | {"best": best})
+    with pytest.raises(ShardError, match="game 1: position 2: the move b1c1 is not legal"):
+        table_of(wrong, DataSettings(), TARGETS, input_format=1)

@@ -1,0 +1,41 @@
+"""A gate lets only a network through that an SPRT finds stronger."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evaluator.network.random_network import random_network
+from evaluator.network.writer import write_network
+from tests.training.run.runs import run_training
+from training.gate import verdict_of
+
+
+def test_a_network_does_not_take_its_own_place(tmp_path: Path) -> None:
+    network = tmp_path / "net.pb.gz"
+    write_network(random_network("tiny-attention"), network)
+    arguments = ("gate", network, "--against", network, "--nodes", "2", "--games", "4", "--json")
+    promoted = tmp_path / "best.pb.gz"
+    done = run_training(*arguments, "--promote", promoted, "--match=--max-moves=12", status=3)
+    verdict = json.loads(done.stdout)
+    assert verdict == json.loads((tmp_path / "gate" / "gate.json").read_text("utf-8"))
+    assert not verdict["accepted"]
+    assert verdict["match"]["games"] == 4
+    assert not promoted.exists()
+
+
+@pytest.mark.parametrize(("decision", "accepted"), [("H1", True), ("H0", False), (None, False)])
+def test_only_the_hypothesis_of_more_strength_accepts(decision: str | None, accepted: bool) -> None:
+    elo = {"value": 30.0, "low": 5.0, "high": 55.0}
+    summary: dict[str, Any] = {"sprt": {"decision": decision}, "pairings": [{"elo": elo}], "games": 100}
+    verdict = verdict_of(Path("new.pb.gz"), "shipped", summary)
+    assert verdict["accepted"] is accepted
+    assert verdict["elo"] == elo
+
+
+def test_a_network_that_is_not_there_is_said(tmp_path: Path) -> None:
+    refused = run_training("gate", tmp_path / "none.pb.gz", status=1)
+    assert "no network there" in refused.stderr

@@ -1,0 +1,69 @@
+"""`python -m training gate`: a match decides whether a network takes another's place."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+from protocol.host.processes import INTERRUPTED
+
+HELP = "let a network play against another; the exit status is 0 if an SPRT finds it stronger, 3 if not"
+REFUSED = 3
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("network", metavar="NET.pb.gz", help="the new network")
+    parser.add_argument(
+        "--against", default="shipped", metavar="FILE", help="the other one (default shipped)"
+    )
+    parser.add_argument("--nodes", type=int, default=400, metavar="N", help="per move (default %(default)d)")
+    parser.add_argument("--games", type=int, default=1000, metavar="N", help="at most (default %(default)d)")
+    parser.add_argument(
+        "--sprt", default="elo0=0,elo1=15", metavar="KEY=VALUE,…", help="the test (default %(default)s)"
+    )
+    parser.add_argument("--output", metavar="FOLDER", help="of match and gate.json (default: gate beside it)")
+    parser.add_argument("--promote", metavar="FILE", help="copy the network there if it is accepted")
+    parser.add_argument(
+        "--match", action="append", default=[], metavar="FLAG", help="one more argument of `wavefront match`"
+    )
+    parser.add_argument("--json", action="store_true", help="print gate.json")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from training.gate import Gate
+
+    network = Path(arguments.network)
+    folder = Path(arguments.output) if arguments.output else network.parent / "gate"
+    gate = Gate(
+        network,
+        arguments.against,
+        arguments.nodes,
+        arguments.games,
+        arguments.sprt,
+        folder,
+        tuple(arguments.match),
+    )
+    try:
+        verdict = gate.play()
+    except KeyboardInterrupt:
+        print("interrupted; the same command goes on with the match", file=sys.stderr)
+        return INTERRUPTED
+    if verdict["accepted"] and arguments.promote:
+        unfinished = Path(f"{arguments.promote}.part")
+        shutil.copyfile(network, unfinished)
+        unfinished.replace(arguments.promote)
+    print(json.dumps(verdict) if arguments.json else _told(verdict))
+    return 0 if verdict["accepted"] else REFUSED
+
+
+def _told(verdict: dict[str, Any]) -> str:
+    elo, match = verdict["elo"], verdict["match"]
+    shown = "" if elo["value"] is None else f"{elo['value']:+.0f} Elo"
+    if elo["low"] is not None and elo["high"] is not None:
+        shown += f" ({elo['low']:+.0f} to {elo['high']:+.0f})"
+    word = "accepted" if verdict["accepted"] else "not accepted"
+    return f"{verdict['network']} is {word} after {match['games']} games: {shown or 'no estimate of Elo'}"

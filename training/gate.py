@@ -1,0 +1,75 @@
+"""The gate: a network takes another's place only if a match's SPRT says that it is stronger."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from protocol.host.files import write_atomically
+from protocol.host.processes import INTERRUPTED
+from training.errors import TrainingError
+
+VERDICT = "gate.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """A match between two networks. against: a file, or shipped. sprt: as `wavefront match --sprt` has it.
+    folder: where the match is kept, so that the same gate goes on with it. match_arguments: further ones."""
+
+    network: Path
+    against: str
+    nodes: int
+    games: int
+    sprt: str
+    folder: Path
+    match_arguments: tuple[str, ...] = ()
+
+    def play(self) -> dict[str, Any]:
+        """Play the match, or what is left of it, and write the verdict.
+
+        Returns the verdict: network, against, accepted, decision (H0, H1 or null), elo and the summary.
+        Raises KeyboardInterrupt if the match was interrupted, and TrainingError if it failed.
+        """
+        for path in [self.network] + ([] if self.against == "shipped" else [Path(self.against)]):
+            if not path.exists():
+                raise TrainingError(f"{path}: no network there")
+        self.folder.mkdir(parents=True, exist_ok=True)
+        # Progress goes to standard error, which the match has from this process.
+        done = subprocess.run(self._command(), stdout=subprocess.PIPE, text=True, check=False)
+        if done.returncode == INTERRUPTED:
+            raise KeyboardInterrupt
+        if done.returncode:
+            raise TrainingError(f"the match failed with exit status {done.returncode}")
+        summary = json.loads(done.stdout)
+        verdict = verdict_of(self.network, self.against, summary)
+        write_atomically(self.folder / VERDICT, (json.dumps(verdict, indent=1) + "\n").encode(), durable=True)
+        return verdict
+
+    def _command(self) -> list[str]:
+        against = "name=against" + ("" if self.against == "shipped" else f",weights={self.against}")
+        return [
+            *(sys.executable, "-m", "engine.cli", "match"),
+            *("--player", f"name=new,weights={self.network}"),
+            *("--player", against),
+            *("--nodes", str(self.nodes), "--games", str(self.games), "--sprt", self.sprt),
+            *("--output", str(self.folder / "match"), "--json"),
+            *self.match_arguments,
+        ]
+
+
+def verdict_of(network: Path, against: str, summary: dict[str, Any]) -> dict[str, Any]:
+    """What a match's summary says about the network that was its first player."""
+    decision = summary["sprt"]["decision"]
+    return {
+        "network": str(network),
+        "against": against,
+        "accepted": decision == "H1",
+        "decision": decision,
+        "elo": summary["pairings"][0]["elo"],
+        "match": summary,
+    }

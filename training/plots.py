@@ -1,0 +1,70 @@
+"""Pictures of runs: how losses, moves found and speed went with the positions seen."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from training.errors import TrainingError
+
+METRICS = "metrics.jsonl"
+PANELS = (
+    ("policy_kl", "policy: divergence from the target"),
+    ("value", "W D L: cross entropy"),
+    ("best_move", "share of best moves found"),
+    ("q_error", "mean squared error of q"),
+    ("gradient_norm", "norm of the gradient"),
+    ("positions_per_second", "positions per second"),
+)
+
+
+def read_metrics(run: Path) -> list[dict[str, Any]]:
+    """The metrics of a run. A line that a killed run left unfinished is passed over. Raises TrainingError."""
+    path = run / METRICS
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except OSError as error:
+        raise TrainingError(f"cannot read {path}: {error.strerror}") from None
+    entries = []
+    for number, line in enumerate(lines, 1):
+        try:
+            entries.append(json.loads(line))
+        except ValueError:
+            if number < len(lines):
+                raise TrainingError(f"{path}: line {number} is damaged") from None
+    return entries
+
+
+def plot_runs(runs: Sequence[Path], output: Path) -> None:
+    """Draw the runs beside each other: figures of the steps thin, of the games held out thick.
+
+    Raises TrainingError.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise TrainingError("drawing needs matplotlib: pip install 'wavefront-chess[plot]'") from None
+    metrics = {run: read_metrics(run) for run in runs}
+    figure = Figure(figsize=(12, 10), layout="constrained")
+    axes = figure.subplots(3, 2).ravel()
+    for axis, (name, title) in zip(axes, PANELS, strict=True):
+        for number, (run, entries) in enumerate(metrics.items()):
+            for kind, width in (("step", 0.8), ("held_out", 2.0)):
+                points = [
+                    (entry["positions"] / 1e6, entry[name])
+                    for entry in entries
+                    if entry["kind"] == kind and name in entry
+                ]
+                if points:
+                    label = f"{run.name}, held out" if kind == "held_out" else run.name
+                    axis.plot(*zip(*points, strict=True), linewidth=width, color=f"C{number}", label=label)
+        axis.set_title(title)
+        axis.set_xlabel("million positions")
+        axis.grid(alpha=0.3)
+    axes[0].legend()
+    try:
+        figure.savefig(output)
+    except (OSError, ValueError) as error:
+        raise TrainingError(f"cannot draw {output}: {error}") from None
