@@ -57,6 +57,7 @@ NOT_QUICK = (
     "training/run/",
     "training/test_commands.py",
     "training/test_gate.py",
+    "training/test_loop.py",
     "test_privacy.py",
     "test_readme.py",
     "test_wheel.py",

@@ -197,6 +197,30 @@ class TrainConfig:
         return identity
 
 
+@dataclass(frozen=True, slots=True)
+class LoopSettings:
+    """What the loop does. configs/loop.toml shows every key."""
+
+    start: str = setting("shipped", "network to begin with: a file, or shipped")
+    output: str = setting(
+        "runs/loop", "folder of the loop: best.pb.gz, data, journal, a folder for each generation"
+    )
+    generations: int = setting(0, "generations to make; 0 goes on until interrupted", high=UNREACHED)
+    selfplay: str = setting(
+        "", "settings of self-play, a file as configs/selfplay.toml; empty is its defaults"
+    )
+    games: int = setting(2000, "games of self-play a generation", low=1, high=UNREACHED)
+    nodes: int = setting(400, "visits of each of their moves", low=1, high=UNREACHED)
+    train: str = setting(
+        "configs/train-cpu.toml", "settings of training; data, start, prior and output are the loop's"
+    )
+    window: int = setting(5_000_000, "newest positions that are trained on", low=1, high=10**12)
+    gate_nodes: int = setting(400, "visits of each move in the gate", low=1, high=UNREACHED)
+    gate_games: int = setting(1000, "games of the gate at most", low=2, high=UNREACHED)
+    sprt: str = setting("elo0=0,elo1=10", "its test: a network is promoted when it accepts H1")
+    match: tuple[str, ...] = setting((), "further arguments of the gate's match", low=1)
+
+
 PARTS: dict[str, type[Any]] = {
     "data": DataSettings,
     "targets": TargetSettings,

@@ -11,6 +11,7 @@ from protocol.settings.spec import Setting, settings_of
 from training.config import (
     PARTS,
     DataSettings,
+    LoopSettings,
     ModelSettings,
     OptimiserSettings,
     RunSettings,
@@ -69,6 +70,15 @@ def config_text(config: TrainConfig, heading: str) -> str:
     for name, kind in PARTS.items():
         lines += ["", f"[{name}]", *_lines(getattr(config, name), settings_of(kind))]
     return "\n".join(lines) + "\n"
+
+
+def loop_text() -> str:
+    """configs/loop.toml."""
+    heading = [
+        "# Generation after generation: self-play, training, gate. Use it with",
+        "# `python -m training loop FILE`.",
+    ]
+    return "\n".join([*heading, *_lines(LoopSettings(), settings_of(LoopSettings))]) + "\n"
 
 
 def _lines(group: Any, settings: Mapping[str, Setting]) -> list[str]:

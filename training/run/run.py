@@ -6,11 +6,12 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 from types import FrameType
-from typing import Any
+from typing import Any, TextIO
 
 from training.config import RunSettings, TrainConfig
 from training.data.reading import read_table
@@ -56,6 +57,8 @@ class _Run:
         self.signalled = False
         if view is not None:
             _make_folder(self.folder)
+            self._lock = self._locked()
+        group.agreed([0.0])  # the others wait for what rank 0 has waited for
         saved = load_checkpoint(self.folder)
         identity = self.config.identity()
         if saved is not None and saved["settings"] != identity:
@@ -72,6 +75,19 @@ class _Run:
             self.note(f"going on after {self.trainer.steps:,} steps: {self.folder}")
         self.trainer.set_targets()
         self.note(f"targets made; {monotonic() - job.started:.0f} s since the start")
+
+    def _locked(self) -> TextIO:
+        """A file that says that the run is this process's own. Waits for another one's end."""
+        file = (self.folder / "lock").open("w", encoding="utf-8")
+        if sys.platform != "win32":
+            import fcntl
+
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                self.note(f"another process is at work in {self.folder}: waiting for its end")
+                fcntl.flock(file, fcntl.LOCK_EX)
+        return file
 
     def note(self, text: str) -> None:
         if self.view is not None:

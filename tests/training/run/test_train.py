@@ -140,3 +140,16 @@ def test_what_cannot_be_is_said(tmp_path: Path, setting: str, message: str) -> N
 def test_wrong_settings_are_wrong_usage(tmp_path: Path, setting: str, message: str) -> None:
     refused = run_training("train", write_run(tmp_path), "--set", setting, status=2)
     assert message in refused.stderr
+
+
+def test_a_second_process_waits_for_the_first_and_goes_on_with_its_run(tmp_path: Path) -> None:
+    config = write_run(tmp_path, schedule={"positions": 10**9})
+    with start_training("train", config) as first:
+        read_until(first, "step ")
+        with start_training("train", config, "--stop-after", "0.1") as second:
+            read_until(second, "waiting for its end")
+            first.send_signal(signal.SIGTERM)
+            read_until(second, "going on after")
+            read_until(second, "the same command goes on")
+        read_until(first, "the same command goes on")
+    assert (first.returncode, second.returncode) == (130, 0)

@@ -1,0 +1,29 @@
+"""`python -m training loop`: self-play, import, training, gate and promotion, generation after generation."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from protocol.host.processes import INTERRUPTED
+from training.errors import require_torch
+
+HELP = "make generation after generation; the same command goes on with a loop that was interrupted"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("config", metavar="CONFIG.toml", help="the loop; configs/loop.toml shows every key")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    require_torch()
+    from protocol.settings.sources import read_document
+    from training.loop import Loop, loop_settings
+
+    settings = loop_settings(read_document(arguments.config), arguments.config)
+    try:
+        Loop(settings, lambda text: print(text, flush=True)).run()
+    except KeyboardInterrupt:
+        print("interrupted; the same command goes on with the loop", file=sys.stderr)
+        return INTERRUPTED
+    return 0

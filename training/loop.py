@@ -1,0 +1,157 @@
+"""The loop: self-play, import, training, gate, promotion, and again with the network that is best then.
+
+A step counts when the journal says so. Each is a command of its own that goes on where it was, so that a loop
+that is killed is gone on with by the same command, and loses at most what its step can lose.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from engine.games.journal import Journal, JournalError
+from engine.settings.tables import Table
+from protocol.host.processes import INTERRUPTED
+from protocol.settings.spec import SettingsError
+from training.config import LoopSettings
+from training.errors import TrainingError
+from training.gate import VERDICT
+
+STEPS = ("selfplay", "import", "train", "gate", "promote")
+HEADER = {"journal": "wavefront training loop"}
+GATE_REFUSES = 3
+
+
+def loop_settings(document: Mapping[str, Any], source: str) -> LoopSettings:
+    """The settings that a file's keys stand for. Raises SettingsError, which names the key."""
+    root = Table(source, document)
+    settings = LoopSettings(**root.settings(LoopSettings))
+    root.end()
+    if not settings.output.strip():
+        raise SettingsError(f"{source}: output is the name of a folder, not empty")
+    return settings
+
+
+class Loop:
+    """A loop's folder, open. note: told of each step."""
+
+    def __init__(self, settings: LoopSettings, note: Callable[[str], None]) -> None:
+        """Raises TrainingError."""
+        self._settings = settings
+        self._note = note
+        self.folder = Path(settings.output)
+        self.best = self.folder / "best.pb.gz"
+        try:
+            self._journal = Journal(self.folder / "journal.jsonl", HEADER)
+        except JournalError as error:
+            raise TrainingError(str(error)) from None
+        if self._journal.header != HEADER:
+            self._journal.close()
+            raise TrainingError(f"{self.folder} is no loop's folder: choose another output")
+        self._done = {(entry["generation"], entry["step"]) for entry in self._journal.entries}
+        self._generation = max((generation for generation, _ in self._done), default=1)
+
+    def run(self) -> None:
+        """Make generations until there are as many as wanted.
+
+        Raises TrainingError for a step that failed, KeyboardInterrupt for one that was interrupted.
+        """
+        with self._journal:
+            self._begin()
+            while not self._settings.generations or self._generation <= self._settings.generations:
+                for step in STEPS:
+                    if (self._generation, step) not in self._done:
+                        self._take(step)
+                self._generation += 1
+
+    def _begin(self) -> None:
+        from evaluator.network import SHIPPED_NETWORK
+
+        if self.best.exists():
+            return
+        start = SHIPPED_NETWORK if self._settings.start == "shipped" else Path(self._settings.start)
+        if not start.exists():
+            raise TrainingError(f"{start}: no network there")
+        _replace(start, self.best)
+
+    @property
+    def _place(self) -> Path:
+        """The generation's folder."""
+        return self.folder / f"generation-{self._generation:04d}"
+
+    def _take(self, step: str) -> None:
+        self._note(f"generation {self._generation}: {step}")
+        entry: dict[str, Any] = {"generation": self._generation, "step": step}
+        if step == "promote":
+            verdict = json.loads((self._place / "gate" / VERDICT).read_text("utf-8"))
+            entry |= {"accepted": verdict["accepted"], "elo": verdict["elo"]}
+            if verdict["accepted"]:
+                _replace(self._place / "run" / "network.pb.gz", self.best)
+            self._note(
+                f"generation {self._generation}: {'promoted' if verdict['accepted'] else 'not promoted'}"
+            )
+        else:
+            module, arguments = self._command(step)
+            # Standard output belongs to who started the loop.
+            _run([sys.executable, "-m", "training.step", module, *arguments], step)
+        self._journal.append(entry)
+        self._done.add((self._generation, step))
+
+    def _command(self, step: str) -> tuple[str, list[str]]:
+        """Module and arguments of a step's command."""
+        settings, place = self._settings, self._place
+        selfplay, data, run = place / "selfplay", self.folder / "data", place / "run"
+        match step:
+            case "selfplay":
+                files = [settings.selfplay] if settings.selfplay else []
+                numbers = {"games": settings.games, "nodes": settings.nodes, "seed": self._generation}
+                flags = [text for name, number in numbers.items() for text in (f"--{name}", str(number))]
+                where = ["--weights", str(self.best), "--output", str(selfplay)]
+                return "engine.cli", ["selfplay", *files, *flags, *where]
+            case "import":
+                return "training", ["import", str(selfplay / "training"), "--output", str(data)]
+            case "train":
+                changed = (
+                    f"data.main={data}",
+                    f"data.window={settings.window}",
+                    f"model.start={self.best}",
+                    "targets.prior=<empty>",
+                )
+                sets = [text for change in changed for text in ("--set", change)]
+                return "training", ["train", settings.train, "--output", str(run), *sets]
+            case _:
+                numbers = {"nodes": settings.gate_nodes, "games": settings.gate_games}
+                flags = [text for name, number in numbers.items() for text in (f"--{name}", str(number))]
+                more = [f"--match={argument}" for argument in settings.match]
+                where = ["--against", str(self.best), "--output", str(place / "gate")]
+                return "training", [
+                    *("gate", str(run / "network.pb.gz"), *flags, "--sprt", settings.sprt, *where, *more)
+                ]
+
+
+def _run(command: list[str], step: str) -> None:
+    # The pipe ends with this process, however it ends, and the step with the pipe.
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=sys.stderr) as process:
+        stop = signal.signal(signal.SIGTERM, lambda number, frame: process.terminate())
+        try:
+            status = process.wait()
+        finally:
+            signal.signal(signal.SIGTERM, stop)
+    if status in (INTERRUPTED, -signal.SIGTERM):
+        raise KeyboardInterrupt
+    if status and not (step == "gate" and status == GATE_REFUSES):
+        raise TrainingError(f"{step} failed with exit status {status}; the same command tries it again")
+
+
+def _replace(source: Path, target: Path) -> None:
+    """Copy a file so that a reader of `target` sees the old or the new one."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = target.with_name(f"{target.name}.part")
+    shutil.copyfile(source, unfinished)
+    unfinished.replace(target)
