@@ -54,6 +54,7 @@ NOT_QUICK = (
     "protocol/test_codec.py",
     "training/data/",
     "training/model/",
+    "training/optim/",
     "training/run/",
     "training/test_commands.py",
     "training/test_gate.py",

@@ -22,6 +22,9 @@ MUON_PARTS = (
 )
 """Ends of the names of the matrices within layers."""
 
+DECAYING = ("weights", "promotion")
+"""Ends of the names of what decays: matrices, and not biases, norms and gates."""
+
 
 class Optimiser:
     """Moves the weights of `heads` and keeps their mean. Weights of equal values on several processes move
@@ -38,12 +41,15 @@ class Optimiser:
             or (name.startswith("network.tail_ffn") and v.ndim == 2)
         ]
         chosen = {id(values) for values in muon}
-        rest = [values for values in self.parameters if id(values) not in chosen]
+        rest = [(name, values) for name, values in named if id(values) not in chosen]
         self._muon = Muon(muon, momentum=settings.muon_momentum, weight_decay=settings.weight_decay)
         self._adam = torch.optim.AdamW(
             [
-                {"params": [v for v in rest if v.ndim >= 2], "weight_decay": settings.weight_decay},
-                {"params": [v for v in rest if v.ndim < 2], "weight_decay": 0.0},
+                {
+                    "params": [v for name, v in rest if name.endswith(DECAYING)],
+                    "weight_decay": settings.weight_decay,
+                },
+                {"params": [v for name, v in rest if not name.endswith(DECAYING)], "weight_decay": 0.0},
             ],
             lr=settings.adam_rate,
             betas=(settings.adam_beta1, settings.adam_beta2),

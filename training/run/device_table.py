@@ -12,6 +12,7 @@ from torch import Tensor
 from training import targets
 from training.config import DataSettings, TargetSettings
 from training.data.table import NO_PLACE, PositionTable
+from training.errors import TrainingError
 from training.model.losses import Batch, over_moves
 from training.model.network import AttentionNetwork, policy_source
 from training.model.planes import cut_history, expand, mirrored, mirrored_policy
@@ -171,8 +172,6 @@ class Sampler:
         return 0 if self._order is None else len(self._order)
 
     def _permutation(self) -> Tensor:
-        from training.errors import TrainingError
-
         table, generator = self._table, self._generator(0)
         chances = torch.rand(len(table), generator=generator, device=table.device)
         let_in = (chances < table.taken) & ~table.held_out
