@@ -248,13 +248,7 @@ class Session:
         """What a search with this evaluator is made of."""
         assert self._link is not None
         network = client.network
-        tree = self._tree.prepared(
-            self._options,
-            network.input_format,
-            network.content_hash,
-            contempt=task.contempt,
-            has_moves_left=network.has_moves_left,
-        )
+        tree = self._tree.prepared_for(task, network)
         device = Device(client.recommended_batch, client.max_batch, client.curve)
         sizes = BatchSizes.alone(device, self._options, task.limits)
         pipeline = RemotePipeline(

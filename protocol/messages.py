@@ -7,7 +7,7 @@ requests a client has in flight; 0 stands for "no request" in an error about an 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -25,7 +25,7 @@ Curve: TypeAlias = tuple[tuple[int, float], ...]
 """Measured latency: (batch in positions, milliseconds), batches ascending."""
 
 
-def best_rate(curve: Curve) -> float:
+def best_rate(curve: Sequence[tuple[int, float]]) -> float:
     """The most positions per second that a curve promises; 0 for an empty one."""
     return max((1000 * batch / ms for batch, ms in curve if ms > 0), default=0.0)
 

@@ -54,9 +54,8 @@ class EvaluatorLink:
         self._error: NoEvaluatorError | None = None
         self._thread: threading.Thread | None = None
         self._process: EvaluatorProcess | None = None
-        self._retired: list[
-            EvaluatorClient
-        ] = []  # Of evaluators that died; they belong to the user's thread.
+        # Connections to evaluators that died; they belong to the user's thread.
+        self._retired: list[EvaluatorClient] = []
         self._idle_restarts = 0
         self._was_connected = False
         self._closed = False

@@ -87,13 +87,7 @@ class PooledSearch:
             if self.control.stopped:
                 raise NoEvaluatorError("stopped before the evaluator was ready")
             return False
-        tree = self._tree.prepared(
-            task.options,
-            network.input_format,
-            network.content_hash,
-            contempt=task.contempt,
-            has_moves_left=network.has_moves_left,
-        )
+        tree = self._tree.prepared_for(task, network)
         self._tree.set_root(task)
         task = self._tree.with_tablebase_moves(task)
         if self._prepare is not None:

@@ -18,6 +18,8 @@ from dataclasses import dataclass, replace
 from math import ceil
 from typing import TYPE_CHECKING
 
+from protocol.messages import best_rate
+
 if TYPE_CHECKING:
     from engine.options import Options
     from engine.search.limits import Limits
@@ -95,11 +97,6 @@ class Device:
     best: int
     most: int
     curve: Sequence[tuple[int, float]] = ()
-
-    @property
-    def rate(self) -> float:
-        """The most positions per second; 0 if nothing was measured."""
-        return max((1000 * size / ms for size, ms in self.curve if ms > 0), default=0.0)
 
     @property
     def flat_batch(self) -> int:
@@ -226,7 +223,7 @@ def positions_per_step(device: Device, searches: int) -> int:
     """
     fair = ceil(TURNS * device.best / searches)
     few = min(FEW_POSITIONS, ceil(FEW_SEARCHES_POSITIONS / searches))
-    least = min(MAX_POSITIONS_PER_STEP, max(few, ceil(device.rate / STEPS_PER_SECOND)))
+    least = min(MAX_POSITIONS_PER_STEP, max(few, ceil(best_rate(device.curve) / STEPS_PER_SECOND)))
     return max(1, min(device.best, max(fair, least)))
 
 
@@ -240,7 +237,7 @@ def filled_step(device: Device, searches: int, processes: int) -> int:
     """
     if not device.flat_batch:
         return 0
-    if device.rate >= FAST_DEVICE * processes:
+    if best_rate(device.curve) >= FAST_DEVICE * processes:
         return min(ceil(TURNS_ON_FAST * device.best / searches), MAX_FILLED, device.most)
     filled = device.flat_batch // searches
     return filled if filled > LEAST else 0

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from engine._core import SearchParams, Tablebases, Tree
 from engine.options import OPTIONS, Options
 from engine.search.contempt import NO_CONTEMPT, Contempt
 from engine.search.tablebases import description, open_tablebases
 from engine.search.task import SearchTask
+
+if TYPE_CHECKING:
+    from protocol.messages import NetworkInfo
 
 CORE_OPTIONS = tuple(option.name for option in OPTIONS if hasattr(SearchParams, option.name))
 """The options that are parameters of the core by themselves."""
@@ -79,6 +83,16 @@ class SearchTree:
         if self._tablebases is not None:
             for text in self._tablebases.take_complaints():
                 log(text)
+
+    def prepared_for(self, task: SearchTask, network: NetworkInfo) -> Tree:
+        """The tree for a task whose positions this network evaluates."""
+        return self.prepared(
+            task.options,
+            network.input_format,
+            network.content_hash,
+            contempt=task.contempt,
+            has_moves_left=network.has_moves_left,
+        )
 
     def prepared(
         self,

@@ -13,35 +13,31 @@ from numpy.typing import NDArray
 
 from engine.selfplay.chunk import TrainingDataError
 from engine.selfplay.training_record import RECORD_DTYPE
-from protocol.batch import POLICY_SIZE
 
 NO_MOVE = 0xFFFF
 """played_idx and best_idx of versions that do not know them."""
 
-_POSITION: list[tuple[Any, ...]] = [
-    ("probabilities", "<f4", (POLICY_SIZE,)),
-    ("planes", "<u8", (104,)),
-    ("castling_us_ooo", "u1"),
-    ("castling_us_oo", "u1"),
-    ("castling_them_ooo", "u1"),
-    ("castling_them_oo", "u1"),
-    ("side_to_move_or_enpassant", "u1"),
-    ("rule50_count", "u1"),
-    ("invariance_info", "u1"),  # before version 5 a counter of moves that nobody reads
-    ("result", "i1"),
-]
-_VALUES: list[tuple[Any, ...]] = [(name, "<f4") for name in ("root_q", "best_q", "root_d", "best_d")]
-_FORMAT: list[tuple[Any, ...]] = [("version", "<u4"), ("input_format", "<u4")]
-_LEFT: list[tuple[Any, ...]] = [(name, "<f4") for name in ("root_m", "best_m", "plies_left")]
+_FIELDS: tuple[str, ...] = RECORD_DTYPE.names or ()
+
+
+def _fields(first: str, last: str) -> list[tuple[Any, ...]]:
+    """The fields of version 6 from one to another, both included."""
+    names = _FIELDS[_FIELDS.index(first) : _FIELDS.index(last) + 1]
+    return [(name, RECORD_DTYPE[name]) for name in names]
+
+
+# Before version 5 `invariance_info` is a counter of moves that nobody reads.
+_POSITION = [*_fields("probabilities", "invariance_info"), ("result", "i1")]
+_VALUES = _fields("root_q", "best_d")
 
 RECORDS: dict[int, np.dtype[Any]] = {
     3: np.dtype([("version", "<u4"), *_POSITION]),
     4: np.dtype([("version", "<u4"), *_POSITION, *_VALUES]),
-    5: np.dtype([*_FORMAT, *_POSITION, *_VALUES, *_LEFT]),
+    5: np.dtype([*_fields("version", "input_format"), *_POSITION, *_fields("root_q", "plies_left")]),
     6: RECORD_DTYPE,
     7: np.dtype(
         [
-            *((name, RECORD_DTYPE[name]) for name in RECORD_DTYPE.names or ()),
+            *_fields(_FIELDS[0], _FIELDS[-1]),
             ("d_st", "<f4"),
             ("opp_played_idx", "<u2"),
             ("next_played_idx", "<u2"),

@@ -2,35 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, cast
 
 import psutil
-import pytest
 
 from engine._core import Batch, Game, evaluate_randomly
 from engine.evaluation.encoding import position_batch
 from engine.evaluation.late import LateAnswers
 from engine.evaluation.link import EvaluatorLink
 from engine.evaluation.pipeline import RemotePipeline
-from engine.evaluation.process import EvaluatorSettings
 from engine.evaluation.shared import SharedEvaluator, SharedPipeline
-from engine.options import Options
 from protocol.batch import EvaluationBatch
 from protocol.client import Completed, EvaluatorClient
 from protocol.errors import Cancelled
 from tests.engine.core.tree.search_helpers import new_tree
 
 PATIENCE_MS = 60_000
-
-
-@pytest.fixture
-def link() -> Iterator[EvaluatorLink]:
-    made = EvaluatorLink(EvaluatorSettings.of(Options(backend="random")), print)
-    made.start()
-    assert made.wait(60) is not None
-    yield made
-    made.close()
 
 
 def begun(link: EvaluatorLink, late: LateAnswers, tree: Any) -> RemotePipeline:

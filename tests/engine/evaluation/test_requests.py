@@ -3,7 +3,6 @@ what it seldom does."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import cast
 
 import psutil
@@ -13,23 +12,12 @@ from engine._core import Game
 from engine.evaluation.encoding import encode_games
 from engine.evaluation.errors import PipelineError
 from engine.evaluation.link import EvaluatorLink
-from engine.evaluation.process import EvaluatorSettings
 from engine.evaluation.requests import Requests
-from engine.options import Options
 from protocol.batch import PositionBatch
 from protocol.client import Completed, EvaluatorClient
 from protocol.errors import BadRequest, DeviceFailed, Draining, Overloaded, RemoteError
 
 BATCH, _ = encode_games([Game()], input_format=1)
-
-
-@pytest.fixture
-def link() -> Iterator[EvaluatorLink]:
-    made = EvaluatorLink(EvaluatorSettings.of(Options(backend="random")), print)
-    made.start()
-    assert made.wait(60) is not None
-    yield made
-    made.close()
 
 
 def answered(requests: Requests[str]) -> tuple[str | None, Completed]:

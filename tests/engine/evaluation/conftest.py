@@ -1,0 +1,20 @@
+"""What tests of the way to the evaluator share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from engine.evaluation.link import EvaluatorLink
+from engine.evaluation.process import EvaluatorSettings
+from engine.options import Options
+
+
+@pytest.fixture
+def link() -> Iterator[EvaluatorLink]:
+    made = EvaluatorLink(EvaluatorSettings.of(Options(backend="random")), print)
+    made.start()
+    assert made.wait(60) is not None
+    yield made
+    made.close()
