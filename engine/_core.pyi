@@ -282,6 +282,10 @@ class Batch:
         """Positions in the batch."""
 
     @property
+    def wanted(self) -> int:
+        """Those of them that get a visit; the others are looked ahead to."""
+
+    @property
     def positions(self) -> NDArray[numpy.uint8]:
         """uint8 [size, 904], encoded positions; valid until the batch is applied or cancelled."""
 

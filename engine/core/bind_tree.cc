@@ -116,6 +116,7 @@ void bind_batch(nb::module_& m) {
       .def(nb::init<int>(), "capacity"_a)
       .def_prop_ro("capacity", &Batch::capacity)
       .def_prop_ro("size", &Batch::size)
+      .def_prop_ro("wanted", &Batch::wanted)
       .def("__len__", &Batch::size)
       .def_prop_ro(
           "positions",

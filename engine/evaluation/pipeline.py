@@ -30,8 +30,8 @@ class Pipeline(Protocol):
         ...
 
     @property
-    def in_flight_positions(self) -> int:
-        """Positions in these."""
+    def in_flight_visits(self) -> int:
+        """Positions in these that get a visit, those looked ahead to not among them."""
         ...
 
     def take(self) -> Batch:
@@ -61,7 +61,7 @@ class InstantPipeline:
 
     def __init__(self, tree: Tree, capacity: int) -> None:
         self.in_flight = 0
-        self.in_flight_positions = 0
+        self.in_flight_visits = 0
         self.evaluations = 0
         self.batches = 0
         self._tree = tree
@@ -133,8 +133,8 @@ class RemotePipeline(SpareBatches):
         return len(self._requests.sent) + len(self._unsent)
 
     @property
-    def in_flight_positions(self) -> int:
-        return sum(batch.size for batch in (*self._requests.sent, *self._unsent))
+    def in_flight_visits(self) -> int:
+        return sum(batch.wanted for batch in (*self._requests.sent, *self._unsent))
 
     def submit(self, batch: Batch) -> None:
         self.evaluations += batch.size

@@ -77,8 +77,8 @@ class SharedPipeline(SpareBatches, Generic[S]):
         return len(self._on_their_way)
 
     @property
-    def in_flight_positions(self) -> int:
-        return sum(batch.size for batch in self._on_their_way)
+    def in_flight_visits(self) -> int:
+        return sum(batch.wanted for batch in self._on_their_way)
 
     def submit(self, batch: Batch) -> None:
         self.evaluations += batch.size

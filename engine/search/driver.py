@@ -108,7 +108,7 @@ class Search:
         answered = 0  # Visits since `info` that needed no evaluation.
         progressed = False
         while pipeline.in_flight < self._sizes.in_flight:
-            wanted = self._watch.visits_left(info, pipeline.in_flight_positions) - answered
+            wanted = self._watch.visits_left(info, pipeline.in_flight_visits) - answered
             if wanted <= 0:
                 break
             target = self._target(info, now)
@@ -226,7 +226,7 @@ class Search:
     def _target(self, info: RootInfo, now: float) -> int:
         """Positions to gather: what the tree bears, less when the batch would not be back in time. 0 if
         enough are under way."""
-        target = self._sizes.wanted(info.visits, self._pipeline.in_flight_positions)
+        target = self._sizes.wanted(info.visits, self._pipeline.in_flight_visits)
         return min(target, max(1, self._in_time(now)))
 
     def _ahead(self, target: int, now: float) -> int:

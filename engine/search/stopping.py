@@ -87,7 +87,7 @@ class LimitWatch:
         return self._is_decided(now, info)
 
     def visits_left(self, info: RootInfo, in_flight: int) -> int:
-        """Visits that the search may still make, those of the `in_flight` positions not among them."""
+        """Visits that the search may still make, the `in_flight` ones not among them."""
         limits = self._task.limits
         if limits.nodes is None or limits.infinite or self._control.pondering:
             return UNLIMITED_VISITS

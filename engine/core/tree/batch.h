@@ -25,6 +25,7 @@ class Batch {
 
   int capacity() const { return capacity_; }
   int size() const { return static_cast<int>(leaves_.size()); }
+  int wanted() const { return static_cast<int>(wanted_); }
 
   // What goes to the evaluator: positions [size], offsets [size + 1], policy indices of the legal moves.
   std::span<const EncodedPosition> positions() const { return {positions_.data(), leaves_.size()}; }
