@@ -159,9 +159,9 @@ class RunSettings:
     )
     compile: bool = setting(True, "compile the step with torch.compile (on a GPU)")
     attention: str = setting(
-        "explicit",
-        "explicit: products and a softmax, which the compiler joins; fused: PyTorch's own kernel",
-        choices=("explicit", "fused"),
+        "auto",
+        "explicit: products and a softmax; kernel: one for boards, in Triton; auto: it where it can be had",
+        choices=("auto", "kernel", "explicit"),
     )
     threads: int = setting(
         0, "threads that read positions, and compute where there is no GPU; 0 is one a core", high=1024

@@ -7,6 +7,7 @@ backend.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -126,8 +127,8 @@ class Smolgen(nn.Module):
 class Attention(nn.Module):
     """Multi-head self-attention; queries, keys and values come out of one product.
 
-    fused: by PyTorch's own attention kernel, with smolgen's logits as its mask; else by plain products and a
-    softmax in float32.
+    By plain products and a softmax in float32, or, after `use_kernel`, by a kernel that leaves the logits on
+    the chip, for 16-bit types on a GPU.
     """
 
     def __init__(self, layer: spec.Attention) -> None:
@@ -138,24 +139,35 @@ class Attention(nn.Module):
         self.output = Dense(layer.output)
         self.smolgen = None if layer.smolgen is None else Smolgen(layer.smolgen, layer.heads)
         self.heads = layer.heads
-        self.fused = False
+        self._kernel: Callable[[Tensor, Tensor, int], Tensor] | None = None
+
+    def use_kernel(self) -> None:
+        from training.model.board_attention import board_attention
+
+        self._kernel = board_attention
+
+    @property
+    def depth(self) -> int:
+        """Channels of a head."""
+        return self.qkv_weights.shape[1] // self.heads
 
     def forward(self, x: Tensor, position_weights: Tensor | None) -> Tensor:
-        n, squares, _ = x.shape
-        _, depth_of_all, _ = self.qkv_weights.shape
         weights = self.qkv_weights.flatten(0, 1).to(x.dtype)
         y = functional.linear(x, weights, self.qkv_biases.flatten().to(x.dtype))
-        q, k, v = y.reshape(n, squares, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-        bias = None if self.smolgen is None else self.smolgen(x, position_weights)
-        if self.fused:
-            mixed = functional.scaled_dot_product_attention(q, k, v, attn_mask=bias)
-        else:
-            logits = (q @ k.transpose(2, 3)).float() * (depth_of_all // self.heads) ** -0.5
-            if bias is not None:
-                logits = logits + bias
-            mixed = logits.softmax(dim=3).to(v.dtype) @ v
-        result: Tensor = self.output(mixed.transpose(1, 2).reshape(n, squares, depth_of_all))
+        bias = x.new_empty(0) if self.smolgen is None else self.smolgen(x, position_weights)
+        mixed = (self._kernel or self._mixed)(y, bias, self.heads)
+        result: Tensor = self.output(mixed)
         return result
+
+    @staticmethod
+    def _mixed(y: Tensor, bias: Tensor, heads: int) -> Tensor:
+        """As `board_attention`."""
+        n, squares, three = y.shape
+        q, k, v = y.reshape(n, squares, 3, heads, -1).permute(2, 0, 3, 1, 4)
+        logits = (q @ k.transpose(2, 3)).float() * q.shape[3] ** -0.5
+        if bias.numel():
+            logits = logits + bias
+        return (logits.softmax(dim=3).to(v.dtype) @ v).transpose(1, 2).reshape(n, squares, three // 3)
 
     def spec(self, position_weights: FloatArray | None) -> spec.Attention:
         q, k, v = (

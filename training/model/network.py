@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib.util import find_spec
 from typing import NamedTuple
 
 import numpy as np
@@ -31,6 +32,9 @@ from training.errors import TrainingError
 from training.model.layers import Dense, EncoderLayer, FeedForward, LayerNorm, SquaresHead, array, parameter
 
 PIECE_PLANES = 12
+
+KERNEL_DEPTHS = (16, 32, 64, 128)
+"""Channels of a head that `board_attention` takes: powers of two that the matrix units do."""
 
 
 class Outputs(NamedTuple):
@@ -136,10 +140,20 @@ class AttentionNetwork(nn.Module):
             x = layer(x, self.position_weights)
         return x
 
-    def use_fused_attention(self, fused: bool) -> None:
-        """Choose how attention is computed (`layers.Attention`)."""
-        for layer in (*self.encoders, *self.policy_encoders):
-            layer.attention.fused = fused
+    def use_attention(self, method: str, device: torch.device, dtype: torch.dtype) -> None:
+        """Choose how attention is computed: explicit, kernel, or auto, which is the kernel where it can be
+        had."""
+        attentions = [layer.attention for layer in (*self.encoders, *self.policy_encoders)]
+        fits = all(attention.depth in KERNEL_DEPTHS for attention in attentions)
+        can = device.type == "cuda" and dtype.itemsize == 2 and fits and find_spec("triton") is not None
+        if method == "kernel" and not can:
+            raise TrainingError(
+                "[run] attention: the kernel needs a GPU, 16-bit numbers, Triton, and heads of "
+                f"{', '.join(map(str, KERNEL_DEPTHS))} channels: choose auto or explicit"
+            )
+        if method == "kernel" or (method == "auto" and can):
+            for attention in attentions:
+                attention.use_kernel()
 
     def spec(self, *, policy_scale: float = 1.0) -> NetworkSpec:
         """What the network is now. policy_scale: multiplies all policy logits."""

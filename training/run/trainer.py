@@ -37,7 +37,7 @@ class Trainer:
         if on_gpu:
             torch.set_float32_matmul_precision("high")
         network = initial_network(config.model, config.run.seed)
-        network.use_fused_attention(config.run.attention == "fused")
+        network.use_attention(config.run.attention, group.device, dtype)
         generator = torch.Generator().manual_seed(config.run.seed)
         self.heads = TrainedHeads(network, config.losses, generator).to(group.device)
         self.optimiser = Optimiser(self.heads, config.optimiser)
@@ -82,7 +82,7 @@ class Trainer:
         else:
             prior = AttentionNetwork(self.network.template)
             prior.load_state_dict(self.prior)
-        prior.use_fused_attention(self.group.device.type == "cuda")
+        prior.use_attention("auto", self.group.device, self.table.dtype)
         self.table.set_policy(prior.to(self.group.device).eval(), settings)
 
     def step(self, progress: float) -> None:

@@ -30,10 +30,8 @@ def tokens_of(planes: Array) -> Any:
     return torch.from_numpy(np.ascontiguousarray(planes.transpose(0, 2, 1)))
 
 
-@pytest.mark.parametrize(
-    ("case", "fused"), [*((case, False) for case in golden_cases()), ("data/attn_128x4_smolgen", True)]
-)
-def test_a_golden_network_says_in_pytorch_what_lc0_says(case: str, fused: bool) -> None:
+@pytest.mark.parametrize("case", golden_cases())
+def test_a_golden_network_says_in_pytorch_what_lc0_says(case: str) -> None:
     golden = load_golden(case)
     network = load_network(golden.path, policy_head=golden.policy_head, value_head=golden.value_head)
     if not isinstance(network.body, AttentionBody) or network.body.tower is not None:
@@ -41,7 +39,6 @@ def test_a_golden_network_says_in_pytorch_what_lc0_says(case: str, fused: bool) 
             AttentionNetwork(network)
         return
     model = AttentionNetwork(network)
-    model.use_fused_attention(fused)
     with torch.no_grad():
         out = model(tokens_of(expand_planes(golden.positions)))
     assert np.abs(out.policy.numpy()[:, policy_source()] - golden.policy).max() < 1e-4
