@@ -9,12 +9,14 @@ How it decides:
    requests where possible, cuts where the curve has a cliff (33 queued may be best as 32 now and 1 next).
 2. A candidate costs its own time plus the time of draining the rest as well as the curve allows.
 3. Candidates that would make the oldest request of a class miss its latency target are out, unless all would.
+   A class whose oldest request has missed it already has no say while a higher one is about: its lateness
+   would grow the batches, at the expense of the other's latency.
 4. Those left within TOLERANCE of the cheapest (MIXED_TOLERANCE if several classes wait) count as equally
    fast. Among them it takes the one with the least waiting for play, then analysis, then self-play.
 5. An idle device takes work at once, unless clients that have just been answered are expected back so soon,
    as learnt from how long they took before, that everybody is served faster by waiting for them.
-6. A device that is busy is given a second batch (to hide the transfers) only when that batch is a full one,
-   or the first is about to end.
+6. A device that is busy is given a second batch (to hide the transfers) only when that batch is a full one
+   that holds up no higher class, or the first is about to end.
 7. Where batches are computed side by side, none is larger than the curve's ceiling: it would be slower, and
    leave that part of the device without work that has no batch.
 """
@@ -161,6 +163,9 @@ class BatchPolicy:
             total += request.positions
         if busy_until_ms is not None:
             launch_ms = self.second_at_ms(total, busy_until_ms)
+            if launch_ms is None and self._higher_class_active(pending[0].rank, now_ms) is not None:
+                # Play that comes meanwhile need not wait for two batches.
+                launch_ms = busy_until_ms - SECOND_LEAD * model.milliseconds(model.knee)
             if launch_ms is not None and launch_ms > now_ms:
                 return Wait(launch_ms)
         elif total < model.knee and len(self._habits) > 1:
@@ -232,20 +237,29 @@ class BatchPolicy:
         return min(in_time)[1] if in_time else min(late_plans)[2]
 
     def _lateness(self, summary: _Summary, done_ms: float, now_ms: float) -> float:
-        """How far the oldest requests miss their targets if answered in done_ms, relative to these."""
+        """How far the oldest requests will miss their targets if answered in done_ms, relative to these; but
+        for those of lower classes that have missed them already."""
         late = -1.0
         for rank in range(3):
-            if summary.requests[rank]:
-                wait_ms = now_ms - summary.oldest_ms[rank] + done_ms
-                late = max(late, wait_ms / self.targets.of(rank) - 1.0)
+            if not summary.requests[rank]:
+                continue
+            target_ms = self.targets.of(rank)
+            waited_ms = now_ms - summary.oldest_ms[rank]
+            if waited_ms < target_ms or self._higher_class_active(rank, now_ms) is None:
+                late = max(late, (waited_ms + done_ms) / target_ms - 1.0)
         return late
 
     def _blocking_limit_ms(self, rank: int, now_ms: float) -> float:
         """How long a batch with requests of that class may hold the device."""
+        higher = self._higher_class_active(rank, now_ms)
+        return self.targets.of(rank) if higher is None else self.targets.of(higher) / 2
+
+    def _higher_class_active(self, rank: int, now_ms: float) -> int | None:
+        """The highest class above that one which is expected to have requests soon; None if none is."""
         for higher in range(rank):
             if now_ms - self._last_arrival[higher] < ACTIVE_MS:
-                return self.targets.of(higher) / 2
-        return self.targets.of(rank)
+                return higher
+        return None
 
     def _worth_waiting_until(self, total: int, pending: Sequence[Pending], now_ms: float) -> float | None:
         """When clients are expected back that are worth waiting for; None if it is best to run at once."""

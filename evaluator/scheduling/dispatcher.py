@@ -234,19 +234,24 @@ class Dispatcher:
                 if device not in job.tried or network.next_to_try(job, now) is None:
                     network.retries.remove(job)
                     return job, runner, None
-            urgency = network.scheduler.urgency(now)
+            urgency = network.scheduler.urgency()
             if urgency is not None:
                 waiting.append((urgency, index, network, runner))
         waiting.sort(key=lambda entry: entry[:2])
         busy_until = max(device.expected_end_ms, default=None)
         for _, _, network, runner in waiting:
-            pending = network.scheduler.pending(now, runner.policy.largest_batch)
+            pending = network.scheduler.pending(runner.policy.largest_batch)
             # Side by side, a batch does not wait for the one under way to end: there is a part left for it.
             busy = None if runner.backend.side_by_side else busy_until
             decision = runner.policy.decide(pending, now, busy)
             if isinstance(decision, Launch):
                 segments = network.scheduler.take(decision.positions, now)
-                return Job(network, segments, sum(s.stop - s.start for s in segments)), runner, None
+                job = Job(network, segments, sum(s.stop - s.start for s in segments))
+                for each in self._networks:
+                    each.scheduler.ran(
+                        runner.model.milliseconds(job.positions), segments if each is network else ()
+                    )
+                return job, runner, None
             again = decision.until_ms if again is None else min(again, decision.until_ms)
         return None, None, again
 

@@ -3,26 +3,24 @@
 Pure data structure: no threads, no sockets, told the time. The dispatcher (dispatcher.py) holds one
 per network under its lock; the simulation holds one too.
 
-Order: requests that waited longer than their class's starvation bound, then play, analysis, self-play.
-Within a class, start-time fair queueing by positions: a client with few positions is not held up by one that
-keeps the queue full (Goyal, Vin, Cheng: "Start-time fair queuing", 1996).
+Order: classes that are owed a part of the device (shares.py), then play, analysis, self-play. Within a class,
+start-time fair queueing by positions: a client with few positions is not held up by one that keeps the queue
+full (Goyal, Vin, Cheng: "Start-time fair queuing", 1996).
 """
 
 from __future__ import annotations
 
 import bisect
 import heapq
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from evaluator.scheduling.batching import Pending
+from evaluator.scheduling.shares import ClassShares
 from protocol.batch import EvaluationBatch, PositionBatch
-
-STARVATION_MS = (float("inf"), 1000.0, 3000.0)
-"""A request of class play, analysis, self-play that waited longer goes before all others."""
 
 
 @dataclass(slots=True, eq=False)
@@ -79,6 +77,7 @@ class Scheduler:
         self._classes = (_Class(), _Class(), _Class())
         self._deadlines: list[tuple[float, int, Request]] = []
         self._by_key: dict[tuple[Hashable, int], Request] = {}
+        self._shares = ClassShares()
         self._serial = 0
         self.positions = 0
 
@@ -146,26 +145,25 @@ class Scheduler:
             heapq.heappop(self._deadlines)
         return self._deadlines[0][0] if self._deadlines else None
 
-    def urgency(self, now_ms: float) -> tuple[int, float] | None:
-        """(class, arrival) of what would be taken first, starved requests as class -1; None when empty."""
-        order = self._order(now_ms, 1)
-        if not order:
-            return None
-        first = order[0]
-        starved = now_ms - first.arrived_ms > STARVATION_MS[first.rank]
-        return (-1 if starved else first.rank), first.arrived_ms
+    def urgency(self) -> tuple[int, float] | None:
+        """(class, arrival) of what would be taken first, class -1 for one that is owed; None when empty."""
+        for rank in self._ranks():
+            requests = self._classes[rank].requests
+            if requests:
+                return (-1 if self._shares.owed(rank) else rank), requests[0].arrived_ms
+        return None
 
-    def pending(self, now_ms: float, most: int) -> list[Pending]:
+    def pending(self, most: int) -> list[Pending]:
         """What would be taken, in order, up to the request that reaches `most` positions."""
         return [
             Pending(request.count - request.taken, request.rank, request.arrived_ms)
-            for request in self._order(now_ms, most)
+            for request in self._order(most)
         ]
 
     def take(self, positions: int, now_ms: float) -> list[Segment]:
         """Take that many positions (or all there are) off the queue."""
         segments = []
-        for request in self._order(now_ms, positions):
+        for request in self._order(positions):
             size = min(positions, request.count - request.taken)
             segments.append(Segment(request, request.taken, request.taken + size))
             if request.launched_ms < 0:
@@ -185,23 +183,29 @@ class Scheduler:
                     queue.virtual = 0.0
         return segments
 
-    def _order(self, now_ms: float, most: int) -> list[Request]:
+    def ran(self, milliseconds: float, segments: Sequence[Segment] = ()) -> None:
+        """Account for a batch that takes so long on a device of this network: of these positions of its own,
+        none if another network's run there."""
+        positions = [0] * len(self._classes)
+        for segment in segments:
+            positions[segment.request.rank] += segment.stop - segment.start
+        per_position = milliseconds / max(1, sum(positions))
+        waiting = [queue.positions for queue in self._classes]
+        self._shares.ran(milliseconds, [per_position * count for count in positions], waiting)
+
+    def _ranks(self) -> list[int]:
+        """The classes in the order in which they are served."""
+        return sorted(range(len(self._classes)), key=lambda rank: not self._shares.owed(rank))
+
+    def _order(self, most: int) -> list[Request]:
         order: list[Request] = []
         positions = 0
-        for rank in (1, 2):
-            bound = now_ms - STARVATION_MS[rank]
+        for rank in self._ranks():
             for request in self._classes[rank].requests:
-                if request.arrived_ms < bound and positions < most:
-                    order.append(request)
-                    positions += request.count - request.taken
-        starved = set(map(id, order))
-        for queue in self._classes:
-            for request in queue.requests:
                 if positions >= most:
                     return order
-                if id(request) not in starved:
-                    order.append(request)
-                    positions += request.count - request.taken
+                order.append(request)
+                positions += request.count - request.taken
         return order
 
 

@@ -76,6 +76,21 @@ def test_a_full_second_batch_is_queued_behind_the_first() -> None:
     assert policy(SMOOTH).decide([Pending(512, 0, 0.0)], 0.0, busy_until_ms=10.0) == Launch(512)
 
 
+def test_a_full_batch_of_selfplay_is_not_queued_early_while_play_is_about() -> None:
+    batching = policy(SMOOTH)
+    batching.arrived("engine", 8, 0, 0.0)
+    decision = batching.decide([Pending(512, 2, 0.0)], 1.0, busy_until_ms=20.0)
+    assert isinstance(decision, Wait)
+    assert 10.0 < decision.until_ms < 20.0
+
+
+def test_selfplay_that_is_late_already_does_not_make_batches_grow_at_the_expense_of_play() -> None:
+    batching = policy(SMOOTH)
+    batching.arrived("engine", 8, 0, 5000.0)
+    queued = [Pending(8, 0, 5000.0), *(Pending(64, 2, 0.0) for _ in range(16))]
+    assert batching.decide(queued, 5001.0) == Launch(8)
+
+
 def returning(batching: BatchPolicy, clients: int, gap_ms: float) -> float:
     """Let clients come back `gap_ms` after an answer, several times; ends with all answered."""
     now = 0.0

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evaluator.scheduling.scheduler import STARVATION_MS, Request, Scheduler, distribute, parts_of
+from evaluator.scheduling.scheduler import Request, Scheduler, distribute, parts_of
+from evaluator.scheduling.shares import GUARANTEED_SHARE, REMEMBERED_MS
 from protocol.batch import PositionBatch
 from tests.evaluator.service.harness import expected, numbered_batch, same
 
@@ -30,13 +32,53 @@ def test_classes_go_in_order() -> None:
     assert len(scheduler) == scheduler.positions == 0
 
 
-def test_a_starved_request_goes_first() -> None:
+def test_a_class_is_owed_a_share_of_what_others_take() -> None:
     scheduler = Scheduler()
-    scheduler.add(request("a", 1, 2, 2, arrived=0.0))
-    late = STARVATION_MS[2] + 1
-    scheduler.add(request("b", 2, 2, 0, arrived=late))
-    assert scheduler.urgency(late) == (-1, 0.0)
-    assert taken(scheduler, 4, late) == [(1, 0, 2), (2, 0, 2)]
+    for identity in range(1, 101):
+        scheduler.add(request("player", identity, 1))
+    scheduler.add(request("games", 1000, 4, 2))
+    served = 0
+    while scheduler.urgency() != (-1, 0.0):
+        scheduler.ran(1.0, scheduler.take(1, 0.0))
+        served += 1
+    assert served == 1  # At once: self-play has had nothing yet.
+    segments = scheduler.take(2, 0.0)
+    assert [segment.request.id for segment in segments] == [1000]
+    scheduler.ran(1.0, segments)
+    while scheduler.urgency() != (-1, 0.0):
+        scheduler.ran(1.0, scheduler.take(1, 0.0))
+        served += 1
+    assert served == pytest.approx(1 / GUARANTEED_SHARE, abs=1)
+
+
+def test_the_age_of_a_request_does_not_put_it_before_play() -> None:
+    scheduler = Scheduler()
+    scheduler.add(request("games", 1, 2, 2, arrived=0.0))
+    scheduler.add(request("engine", 2, 2, 0, arrived=1e6))
+    assert scheduler.urgency() == (0, 1e6)
+    assert taken(scheduler, 4, 1e6) == [(2, 0, 2), (1, 0, 2)]
+
+
+def test_a_class_that_had_the_device_for_long_is_not_owed_at_once() -> None:
+    scheduler = Scheduler()
+    for identity in range(1, 1001):
+        scheduler.add(request("games", identity, 1, 2))
+    for _ in range(900):
+        scheduler.ran(1.0, scheduler.take(1, 0.0))
+    scheduler.add(request("engine", 2000, 4))
+    served = 0.0
+    while scheduler.urgency() == (0, 0.0):
+        scheduler.ran(1.0)
+        served += 1.0
+    assert REMEMBERED_MS / GUARANTEED_SHARE <= served <= REMEMBERED_MS / GUARANTEED_SHARE + 2
+
+
+def test_a_class_earns_nothing_while_it_has_nothing_queued() -> None:
+    scheduler = Scheduler()
+    scheduler.ran(1000.0)
+    scheduler.add(request("games", 1, 2, 2))
+    scheduler.add(request("engine", 2, 2))
+    assert scheduler.urgency() == (0, 0.0)
 
 
 def test_clients_of_a_class_share_by_positions() -> None:
