@@ -402,6 +402,10 @@ class Line:
     @property
     def moves(self) -> list[str]: ...
     @property
+    def move_visits(self) -> list[int]:
+        """Visits of each move."""
+
+    @property
     def visits(self) -> int: ...
     @property
     def prior(self) -> float: ...
@@ -491,6 +495,15 @@ class Tree:
     def root_moves(self) -> list[str]:
         """The root moves that the search chooses from (UCI): of those set, or of all, the best ones by the
         tablebases where these know the position."""
+
+    def set_move_rules(self, rules: Sequence[tuple[bool, Sequence[str], int, bool]]) -> None:
+        """Limit the moves searched below the root: (White's, moves in UCI notation, depth, only these).
+
+        A rule holds for moves made less than so many plies below the root; the root's own are those of
+        set_root_moves. Where the rules leave no move, all are searched. A change forgets the tree.
+
+        Raises ValueError for a depth below 1, RuntimeError for a change while a batch is under way.
+        """
 
     def add_root_noise(self, epsilon: float, alpha: float, seed: int) -> None:
         """Mix Dirichlet noise into the root's priors, once as long as it is the root: (1 - epsilon) P + epsilon noise.

@@ -6,6 +6,7 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <cstring>
@@ -182,6 +183,7 @@ void bind_reports(nb::module_& m) {
       .def_ro("proof", &ChildInfo::proof);
   nb::class_<Line>(m, "Line", "A root move with its principal variation.")
       .def_ro("moves", &Line::moves)
+      .def_ro("move_visits", &Line::move_visits, "Visits of each move.")
       .def_ro("visits", &Line::visits)
       .def_ro("prior", &Line::prior)
       .def_ro("evaluation", &Line::evaluation)
@@ -235,6 +237,20 @@ One thread may collect, apply, cancel and set positions; any thread may ask for 
       .def("root_moves", &Tree::root_moves, Release(),
            "The root moves that the search chooses from (UCI): of those set, or of all, the best ones by the "
            "tablebases where these know the position.")
+      .def(
+          "set_move_rules",
+          [](Tree& tree, const std::vector<std::tuple<bool, std::vector<std::string>, int, bool>>& rules) {
+            std::vector<MoveRule> made;
+            for (const auto& [white, moves, until_depth, only] : rules) {
+              made.push_back({white ? Color::kWhite : Color::kBlack, moves, until_depth, only});
+            }
+            tree.set_move_rules(MoveRules(std::move(made)));
+          },
+          "rules"_a, Release(),
+          "Limit the moves searched below the root: (White's, moves in UCI notation, depth, only these).\n\n"
+          "A rule holds for moves made less than so many plies below the root; the root's own are those of "
+          "set_root_moves. Where the rules leave no move, all are searched. A change forgets the tree.\n\n"
+          "Raises ValueError for a depth below 1, RuntimeError for a change while a batch is under way.")
       .def(
           "add_root_noise", &Tree::add_root_noise, "epsilon"_a, "alpha"_a, "seed"_a, Release(),
           "Mix Dirichlet noise into the root's priors: (1 - epsilon) P + epsilon noise. Done once as long as "

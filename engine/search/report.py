@@ -21,11 +21,12 @@ TABLEBASE_CENTIPAWNS = 20_000
 class Line:
     """One line of play, from the point of view of the side to move at its start.
 
-    moves: UCI notation. visits: of the first move. q: expected result, -1 to 1. wdl: probabilities of win,
-    draw and loss. moves_left: plies the game is expected to last. prior: the network's probability of the
-    first move. mate: moves to a proven mate, negative when being mated, None when not proven. tablebase: 1, 0
-    or -1 where tablebases know the result, which q and wdl are then; tablebase_plies: to the next capture or
-    pawn move if they know the position itself, else to the one that they know.
+    moves: UCI notation. visits: of the first move; move_visits: of each, empty without a search. q: expected
+    result, -1 to 1. wdl: probabilities of win, draw and loss. moves_left: plies the game is expected to last.
+    prior: the network's probability of the first move. mate: moves to a proven mate, negative when being
+    mated, None when not proven. tablebase: 1, 0 or -1 where tablebases know the result, which q and wdl are
+    then; tablebase_plies: to the next capture or pawn move if they know the position itself, else to the one
+    that they know.
     """
 
     moves: tuple[str, ...]
@@ -37,6 +38,7 @@ class Line:
     mate: int | None = None
     tablebase: int | None = None
     tablebase_plies: int = 0
+    move_visits: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, line: TreeLine) -> Line:
@@ -58,6 +60,7 @@ class Line:
             mate=proof.value * ((proof.plies + 1) // 2) if proof is not None else None,
             tablebase=known.value if known is not None else None,
             tablebase_plies=known.plies if known is not None else 0,
+            move_visits=tuple(line.move_visits),
         )
 
     def centipawns(self) -> int:
@@ -150,7 +153,8 @@ class Report:
     evaluations: positions the network was asked about; mean_batch: positions per batch sent. full: the tree
     has taken its memory up, and what matters least in it has been forgotten. draw_score: what a draw is worth
     to the side to move. statistics: of every root move; root_statistics: of the root itself; both only where
-    the options ask for them.
+    the options ask for them. ended_early: why the search ended before its limits, where it was for want of
+    an evaluator; empty otherwise.
     """
 
     best_move: str | None
@@ -170,6 +174,7 @@ class Report:
     draw_score: float = 0.0
     statistics: tuple[MoveStatistics, ...] = ()
     root_statistics: MoveStatistics | None = None
+    ended_early: str = ""
 
     @classmethod
     def unsearched(cls, line: Line, playouts: int = 0) -> Report:

@@ -136,6 +136,7 @@ std::vector<Line> Tree::lines(int count) const {
     while (true) {
       const Move move = arena_.at<Edge>(parent->edges)[step.edge].move();
       line.moves.push_back(move_to_uci(position, move, game_->chess960));
+      line.move_visits.push_back(step.child == nullptr ? 0 : step.child->visits);
       position.play(move);
       if (step.child == nullptr) break;
       parent = step.child;

@@ -20,7 +20,7 @@ struct Choice {
 struct SelectionContext {
   bool is_root;
   float draw_score;                     // value of a draw for the side to move
-  std::span<const bool> allowed_edges;  // root moves searched; empty: all
+  std::span<const bool> allowed_edges;  // that are searched; empty: all
 };
 
 // Appends to `choices` how `visits` more visits of an expanded node are shared among its edges, each visit

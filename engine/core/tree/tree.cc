@@ -61,6 +61,16 @@ void Tree::set_root_moves(const std::vector<std::string>& moves) {
   update_allowed_edges();
 }
 
+void Tree::set_move_rules(MoveRules rules) {
+  std::lock_guard lock(mutex_);
+  if (rules == move_rules_) return;
+  if (batches_in_flight_ > 0) throw std::logic_error("rules cannot change while a batch is under way");
+  move_rules_ = std::move(rules);
+  reset_root();
+  reset_counters();
+  update_allowed_edges();
+}
+
 void Tree::clear() {
   std::lock_guard lock(mutex_);
   if (batches_in_flight_ > 0) throw std::logic_error("the tree cannot be cleared while a batch is under way");

@@ -20,6 +20,7 @@
 #include "tree/arena.h"
 #include "tree/batch.h"
 #include "tree/evaluation_cache.h"
+#include "tree/move_rules.h"
 #include "tree/node.h"
 #include "tree/search_params.h"
 #include "tree/selection.h"
@@ -74,6 +75,7 @@ struct ChildInfo {
 
 struct Line {
   std::vector<std::string> moves;
+  std::vector<uint32_t> move_visits;  // of each move, as its node counts them
   uint32_t visits = 0;
   float prior = 0;
   Evaluation evaluation;
@@ -125,6 +127,10 @@ class Tree {
   // The root moves that the search chooses from: of those that it is limited to, or of all, the best ones by
   // the tablebases where these know the position.
   std::vector<std::string> root_moves() const;
+
+  // Limits the moves searched below the root. A change forgets the tree. Throws std::logic_error for a change
+  // while a batch is under way.
+  void set_move_rules(MoveRules rules);
 
   // Mixes noise into the root's priors, once as long as the position stays the root: P becomes (1 - epsilon)
   // P + epsilon * noise with noise drawn from a symmetric Dirichlet distribution (AlphaZero's exploration at
@@ -267,6 +273,7 @@ class Tree {
   std::vector<Move> searched_moves_;  // of these, those that the tablebases leave; empty: all
   std::optional<syzygy::RootRanking> root_ranking_;
   std::unique_ptr<bool[]> allowed_edges_;  // by root edge; null: all
+  MoveRules move_rules_;
   struct RootNoise {
     float epsilon;
     float alpha;
