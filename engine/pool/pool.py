@@ -27,7 +27,7 @@ from engine.evaluation.link import EvaluatorLink
 from engine.evaluation.process import EvaluatorSettings
 from engine.evaluation.shared import SharedEvaluator
 from engine.options import Options
-from engine.pool.search import PooledSearch
+from engine.pool.search import Observer, PooledSearch
 from engine.search.batching import Device
 from engine.search.contempt import Contempt
 from engine.search.limits import Limits
@@ -285,12 +285,13 @@ class PoolPlayer:
         clock_started: float | None = None,
         prepare: Callable[[Tree], None] | None = None,
         inspect: Callable[[Tree], None] | None = None,
+        observer: Observer | None = None,
     ) -> Future[Report]:
         """Search the game's current position; the future gets the report, or NoEvaluatorError.
 
         clock_started: when the clock began to run, in perf_counter seconds; now if None. prepare and inspect
-        get the tree in the pool's thread, just before the search (to add noise, say) and just after. Raises
-        RuntimeError if the player is searching.
+        get the tree in the pool's thread, just before the search (to add noise, say) and just after; observer
+        looks at the search while it goes on. Raises RuntimeError if the player is searching.
         """
         if self._running is not None and not self._running.future.done():
             raise RuntimeError("this player is searching already")
@@ -305,7 +306,7 @@ class PoolPlayer:
         task = SearchTask(
             game, legal_moves, limits, self.options, started, self.random, self._keeper, contempt=contempt
         )
-        running = self._running = PooledSearch(self._evaluator, self._tree, task, prepare, inspect)
+        running = self._running = PooledSearch(self._evaluator, self._tree, task, prepare, inspect, observer)
         # Whoever waits for the future in an event loop may be cancelled; the search ends by `stop` alone.
         running.future.set_running_or_notify_cancel()
         self._pool.submit(running)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from time import perf_counter
 
 from engine._core import Tree
 from engine.evaluation.errors import NoEvaluatorError, PipelineError
@@ -15,6 +17,18 @@ from engine.search.driver import Search
 from engine.search.report import Report
 from engine.search.task import SearchTask
 from engine.search.tree import SearchTree
+
+
+@dataclass(frozen=True, slots=True)
+class Observer:
+    """Who looks at a search while it goes on.
+
+    seconds: between two looks, and before the first one. look: called in the pool's thread with the search as
+    it stands and its tree; it must be quick.
+    """
+
+    seconds: float
+    look: Callable[[Report, Tree], None]
 
 
 class PooledSearch:
@@ -31,6 +45,7 @@ class PooledSearch:
         task: SearchTask,
         prepare: Callable[[Tree], None] | None,
         inspect: Callable[[Tree], None] | None,
+        observer: Observer | None = None,
     ) -> None:
         """prepare, inspect: get the tree just before the search and just after it."""
         self.future: Future[Report] = Future()
@@ -41,14 +56,17 @@ class PooledSearch:
         self._task = task
         self._prepare = prepare
         self._inspect = inspect
+        self._observer = observer
+        self._next_observation = float("inf") if observer is None else task.started + observer.seconds
         self._prepared: Tree | None = None
         self._pipeline: SharedPipeline[PooledSearch] | None = None
         self._search: Search | None = None
 
     @property
     def watched(self) -> bool:
-        """Whether something else than an answer may move it on: an evaluator that comes up, or the clock."""
-        return self._search is None or self._search.wakes_at is not None
+        """Whether something else than an answer may move it on: an evaluator that comes up, the clock, or who
+        looks at it."""
+        return self._search is None or self._search.wakes_at is not None or self._observer is not None
 
     @property
     def can_go_on(self) -> bool:
@@ -57,9 +75,12 @@ class PooledSearch:
         return search is not None and pipeline is not None and not pipeline.in_flight and not search.idle
 
     def must_be_looked_at(self, now: float) -> bool:
-        """Whether an evaluator may have come up or the clock may end it. now: perf_counter seconds."""
-        wakes_at = None if self._search is None else self._search.wakes_at
-        return wakes_at is None or now >= wakes_at
+        """Whether an evaluator may have come up, the clock may end it or it is to be looked at. now:
+        perf_counter seconds."""
+        if self._search is None or now >= self._next_observation:
+            return True
+        wakes_at = self._search.wakes_at
+        return wakes_at is not None and now >= wakes_at
 
     def advance(self, searches: int, processes: int) -> bool:
         """Go on; False when it is over and the future has its result. searches: how many are under way, in so
@@ -70,6 +91,7 @@ class PooledSearch:
             assert self._search is not None and self._pipeline is not None
             self.failure = self._pipeline.failure
             if self.failure is None and self._search.advance():
+                self._let_observe()
                 return True
         except (PipelineError, NoEvaluatorError) as error:
             self.failure = error
@@ -99,6 +121,19 @@ class PooledSearch:
         self._search = Search(tree, self._pipeline, task, sizes, control=self.control, log=evaluator.log)
         return True
 
+    def _let_observe(self) -> None:
+        """Let the observer look, if it is time and there is something to see."""
+        now = perf_counter()
+        if self._observer is None or now < self._next_observation:
+            return
+        assert self._search is not None and self._prepared is not None
+        # Looks that were missed are not made up for.
+        self._next_observation = max(self._next_observation, now - self._observer.seconds)
+        self._next_observation += self._observer.seconds
+        report = self._search.report()
+        if report.nodes:
+            self._observer.look(report, self._prepared)
+
     def _end(self) -> None:
         search = self._search
         if search is None:
@@ -118,6 +153,6 @@ class PooledSearch:
         elif isinstance(self.failure, PipelineError | NoEvaluatorError):
             # As in a search of its own: what was found so far is good, with a word on why it ended.
             self._evaluator.log(f"search ended early: {self.failure}")
-            self.future.set_result(report)
+            self.future.set_result(replace(report, ended_early=str(self.failure)))
         else:
             self.future.set_exception(self.failure)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from concurrent.futures import wait
+from threading import Event
 from time import perf_counter
 
 import psutil
@@ -13,7 +14,9 @@ import pytest
 from engine._core import Game, Tree
 from engine.options import Options
 from engine.pool.pool import PoolPlayer, SearchPool
+from engine.pool.search import Observer
 from engine.search.limits import Clock, Limits
+from engine.search.report import Report
 from tests.paths import shared
 
 RANDOM = Options(backend="random", hash=1, tree_memory=16, smart_pruning_factor=0.0)
@@ -213,3 +216,57 @@ def test_closing_ends_searches_and_evaluators() -> None:
     assert not alive
     with pytest.raises(RuntimeError, match="closed"):
         pool.player(RANDOM)
+
+
+def test_an_observer_sees_a_search_as_it_goes_on(pool: SearchPool) -> None:
+    seen: list[tuple[int, int]] = []
+    enough = Event()
+
+    def look(report: Report, tree: Tree) -> None:
+        seen.append((report.nodes, tree.root_info().visits))
+        if len(seen) == 3:
+            enough.set()
+
+    player = pool.player(RANDOM)
+    future = player.search(Game(), Limits(infinite=True), observer=Observer(0.01, look))
+    assert enough.wait(60)
+    player.stop()
+    assert future.result(60).nodes >= seen[-1][0]
+    assert all(0 < nodes <= visits for nodes, visits in seen)
+    assert seen == sorted(seen)
+
+
+def test_an_observer_sees_a_search_that_has_nothing_left_to_do(pool: SearchPool) -> None:
+    """Every line ends in a decided game: no answer of the evaluator wakes the pool any more."""
+    looks: list[int] = []
+    enough = Event()
+
+    def look(report: Report, tree: Tree) -> None:
+        looks.append(report.nodes)
+        if len(looks) == 3:
+            enough.set()
+
+    player = pool.player(RANDOM)
+    drawn = Game("8/8/4k3/8/8/3K4/8/8 w - - 0 1")
+    future = player.search(drawn, Limits(infinite=True), observer=Observer(0.01, look))
+    assert enough.wait(60)
+    player.stop()
+    future.result(60)
+
+
+def test_a_search_that_loses_its_evaluator_for_good_says_why_it_ended(pool: SearchPool) -> None:
+    with SearchPool() as owner:
+        owner.player(RANDOM).search(Game(), Limits(nodes=10)).result(60)
+        client = owner.link(RANDOM).client
+        assert client is not None
+        (pid,) = owner.evaluator_pids()
+        begun = Event()
+        options = RANDOM.changed(evaluator=client.address, backend="auto")
+        future = pool.player(options).search(
+            Game(), Limits(infinite=True), observer=Observer(0.01, lambda report, tree: begun.set())
+        )
+        assert begun.wait(60)
+        assert psutil.Process(pid).is_running()
+    report = future.result(60)
+    assert report.nodes > 0
+    assert report.ended_early
