@@ -12,7 +12,7 @@ from protocol.host import processes
 if TYPE_CHECKING:
     from argparse import Namespace
 
-COMMANDS = ("analyse", "bench", "evaluate", "match", "options", "perft", "selfplay")
+COMMANDS = ("analyse", "analysis", "bench", "evaluate", "match", "options", "perft", "selfplay")
 """Modules of engine.commands. Each has HELP, add_arguments(parser) and run(arguments) -> exit status."""
 
 ALIASES = {"analyse": "analyze"}

@@ -1,0 +1,132 @@
+"""What can be asked for besides analysis: the version, networks and options; to end queries; to forget."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from engine.analysis.clients import Client
+from engine.analysis.errors import QueryError
+from engine.analysis.messages import MOST_ID_CHARACTERS, whole_numbers
+from engine.analysis.query import QUERY_OPTIONS
+from engine.options import Options
+from protocol.host.version import __version__
+from protocol.settings.spec import Setting, shown, unknown
+
+if TYPE_CHECKING:
+    from protocol.messages import NetworkInfo
+
+FORMAT = 1
+"""Of queries and answers. It grows when a client of the one before would not understand them."""
+
+
+class Desk(Protocol):
+    """What actions are carried out with: the desk."""
+
+    options: Options
+
+    def networks(self) -> tuple[NetworkInfo, ...] | None:
+        """The evaluator's networks, None while there is no evaluator."""
+
+    def terminate(self, client: Client, identity: str | None, turns: tuple[int, ...] | None) -> None:
+        """End the positions of a client of this id and these turns (None: any), with what has been found."""
+
+    def clear_cache(self) -> None:
+        """Forget all evaluations: at once, but for the searches under way, which forget them at their end."""
+
+
+def perform(desk: Desk, client: Client, identity: str, message: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Do what a message with an `action` says; returns the answers to it. Raises QueryError."""
+    name = message["action"]
+    if not isinstance(name, str):
+        raise QueryError(f"action is a text, not {shown(name)}", "action")
+    if name not in ACTIONS:
+        raise QueryError(str(unknown("action", name, ACTIONS)), "action")
+    fields, action = ACTIONS[name]
+    answer = {"id": identity, "action": name, **action(desk, client, message)}
+    unused = [
+        {"id": identity, "field": field, "warning": f"{name} has no field {shown(field)}, it is not used"}
+        for field in message
+        if field not in ("id", "action", *fields)
+    ]
+    return [*unused, answer]
+
+
+def _version(_desk: Desk, _client: Client, _message: Mapping[str, Any]) -> dict[str, Any]:
+    return {"name": "Wavefront", "version": __version__, "format": FORMAT}
+
+
+def _networks(desk: Desk, _client: Client, _message: Mapping[str, Any]) -> dict[str, Any]:
+    networks = desk.networks()
+    listed = [
+        {
+            "name": network.name,
+            "content_hash": network.content_hash,
+            "backend": network.backend,
+            "device": network.device,
+            "has_wdl": network.has_wdl,
+            "has_moves_left": network.has_moves_left,
+            "recommended_batch": network.recommended_batch,
+        }
+        for network in networks or ()
+    ]
+    return {"ready": networks is not None, "networks": listed}
+
+
+def _options(desk: Desk, _client: Client, _message: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "options": [_option(option, getattr(desk.options, name)) for name, option in QUERY_OPTIONS.items()]
+    }
+
+
+def _option(option: Setting, value: Any) -> dict[str, Any]:
+    described: dict[str, Any] = {"name": option.name, "uci_name": option.title, "help": option.help}
+    described["value"] = value
+    if option.is_number:
+        described |= {"low": option.low, "high": option.high}
+    if option.choices:
+        described["choices"] = list(option.choices)
+    return described
+
+
+def _terminate(desk: Desk, client: Client, message: Mapping[str, Any]) -> dict[str, Any]:
+    meant = message.get("terminate_id")
+    if not isinstance(meant, str) or len(meant) > MOST_ID_CHARACTERS:
+        raise QueryError(
+            f"terminate_id is the id of the query to end, a text, not {shown(meant)}", "terminate_id"
+        )
+    turns = _turns(message)
+    desk.terminate(client, meant, turns)
+    return {"terminate_id": meant, **_named(turns)}
+
+
+def _terminate_all(desk: Desk, client: Client, message: Mapping[str, Any]) -> dict[str, Any]:
+    turns = _turns(message)
+    desk.terminate(client, None, turns)
+    return _named(turns)
+
+
+def _clear_cache(desk: Desk, _client: Client, _message: Mapping[str, Any]) -> dict[str, Any]:
+    desk.clear_cache()
+    return {}
+
+
+def _turns(message: Mapping[str, Any]) -> tuple[int, ...] | None:
+    return whole_numbers("turns", message["turns"]) if "turns" in message else None
+
+
+def _named(turns: tuple[int, ...] | None) -> dict[str, Any]:
+    return {} if turns is None else {"turns": list(turns)}
+
+
+Action = Callable[[Desk, Client, Mapping[str, Any]], dict[str, Any]]
+
+ACTIONS: Mapping[str, tuple[tuple[str, ...], Action]] = {
+    "query_version": ((), _version),
+    "query_networks": ((), _networks),
+    "query_options": ((), _options),
+    "terminate": (("terminate_id", "turns"), _terminate),
+    "terminate_all": (("turns",), _terminate_all),
+    "clear_cache": ((), _clear_cache),
+}
+"""By name: the fields besides id and action, and what does it."""

@@ -1,0 +1,212 @@
+"""What a search found, as the JSON objects of answers; and all other answers.
+
+Results (q, wdl, score, mate and the like) are for the side to move, or for the side that `point_of_view`
+names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import isfinite
+from typing import TYPE_CHECKING, Any
+
+from engine.analysis.errors import QueryError
+from engine.search.contempt import Contempt
+from engine.search.report import Line, MoveStatistics, Report
+
+if TYPE_CHECKING:
+    from engine._core import ChildInfo, Game, RootInfo, Tree
+    from engine.analysis.query import Query
+
+DIGITS = 5
+"""After the point, in values and probabilities."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What an answer needs of a tree besides the search's report. children: empty if not asked for."""
+
+    root: RootInfo
+    children: Sequence[ChildInfo]
+
+    @classmethod
+    def of(cls, tree: Tree, query: Query) -> Seen:
+        """The tree as it stands. For the thread that searches."""
+        return cls(tree.root_info(), tree.children() if query.fields.include_policy else ())
+
+
+def error(problem: QueryError, identity: str | None = None, turn: int | None = None) -> dict[str, Any]:
+    """The answer to a query that is refused; with a turn, to one position of it."""
+    return _about(problem, "error", identity, turn)
+
+
+def warning(problem: QueryError, identity: str) -> dict[str, Any]:
+    """What is to be said of a query that is carried out."""
+    return _about(problem, "warning", identity, None)
+
+
+def no_results(identity: str, turn: int) -> dict[str, Any]:
+    """The answer for a position whose query was ended before anything was found out."""
+    return {"id": identity, "turn": turn, "during_search": False, "no_results": True}
+
+
+def game_over(query: Query, turn: int, game: Game) -> dict[str, Any]:
+    """The answer for a position without legal moves."""
+    return {**_head(query, turn, game, during_search=False), "moves": []}
+
+
+def analysis(
+    query: Query,
+    turn: int,
+    game: Game,
+    report: Report,
+    seen: Seen,
+    *,
+    during_search: bool = False,
+    terminated: bool = False,
+) -> dict[str, Any]:
+    """The answer for a position. terminated: a client ended its search before its limits did."""
+    fields, view = query.fields, _View(query, game)
+    answer = _head(query, turn, game, during_search=during_search)
+    if terminated:
+        answer["terminated"] = True
+    if report.ended_early:
+        answer["ended_early"] = report.ended_early
+    answer["root"] = view.root(seen.root)
+    answer["search"] = _search(report)
+    lines = (line for line in report.lines if line.visits or line.prior)
+    answer["moves"] = [view.line(order, line, report) for order, line in enumerate(lines)]
+    if fields.include_policy:
+        answer["policy"] = _policy(seen.children, query.options.policy_temperature)
+    if fields.include_statistics:
+        answer["statistics"] = [view.statistics(move) for move in report.statistics]
+    return answer
+
+
+class _View:
+    """Results as one side sees them."""
+
+    def __init__(self, query: Query, game: Game) -> None:
+        self._query = query
+        self._sign = 1 if query.fields.point_of_view in ("side_to_move", game.turn) else -1
+        self._turn = game.turn
+        self._contempt = Contempt.of(query.options, game.turn, query.limits)
+
+    def root(self, root: RootInfo) -> dict[str, Any]:
+        """The position itself."""
+        found = root.evaluation
+        shown = self._contempt.shown(Line((), root.visits, found.q, found.wdl, found.m, 1.0), self._turn)
+        answer: dict[str, Any] = {"visits": root.visits, **self._result(shown.q, shown.wdl)}
+        answer["moves_left"] = _rounded(found.m)
+        proof = root.proof
+        if proof is not None and not proof.by_tables:
+            answer["proven"] = self._sign * proof.value
+        own = root.own_evaluation
+        if own is not None:
+            known = isfinite(own.d)
+            answer["network"] = {
+                "q": self._value(own.q),
+                "wdl": self._wdl(own.wdl) if known else None,
+                "moves_left": _rounded(own.m) if known else None,
+            }
+        return answer
+
+    def line(self, order: int, line: Line, report: Report) -> dict[str, Any]:
+        """One of the best moves, and its line."""
+        fields = self._query.fields
+        length = fields.pv_length or len(line.moves)
+        answer: dict[str, Any] = {
+            "move": line.moves[0],
+            "order": order,
+            "visits": line.visits,
+            **self._result(line.q, line.wdl),
+            "score": self._sign * line.score(self._query.options.score_type, report.draw_score),
+            "moves_left": _rounded(line.moves_left),
+            "prior": _rounded(line.prior),
+        }
+        if line.mate is not None:
+            answer["mate"] = self._sign * line.mate
+        if line.tablebase is not None:
+            answer["tablebase"] = self._sign * line.tablebase
+        answer["pv"] = list(line.moves[:length])
+        if fields.include_pv_visits:
+            answer["pv_visits"] = list(line.move_visits[:length])
+        return answer
+
+    def statistics(self, move: MoveStatistics) -> dict[str, Any]:
+        """What the search knows of one root move."""
+        low, high = sorted(self._sign * bound for bound in move.bounds)
+        return {
+            "move": move.move,
+            "visits": move.visits,
+            "prior": _rounded(move.prior),
+            "wl": None if move.wl is None else self._value(move.wl),
+            "d": _rounded(move.d) if move.visits else None,
+            "moves_left": _rounded(move.m) if move.visits else None,
+            "q": self._value(move.q),
+            "u": _rounded(move.u or 0.0),
+            "s": _rounded(move.s or 0.0),
+            "v": None if move.v is None else self._value(move.v),
+            "bounds": [low, high],
+        }
+
+    def _result(self, q: float, wdl: tuple[float, float, float]) -> dict[str, Any]:
+        return {"q": self._value(q), "wdl": self._wdl(wdl)}
+
+    def _value(self, q: float) -> float:
+        return _rounded(self._sign * q)
+
+    def _wdl(self, wdl: tuple[float, float, float]) -> list[float]:
+        return [_rounded(share) for share in wdl[:: self._sign]]
+
+
+def _about(problem: QueryError, kind: str, identity: str | None, turn: int | None) -> dict[str, Any]:
+    answer: dict[str, Any] = {}
+    if identity is not None:
+        answer["id"] = identity
+    if turn is not None:
+        answer["turn"] = turn
+        answer["during_search"] = False
+    if problem.field:
+        answer["field"] = problem.field
+    return {**answer, kind: str(problem)}
+
+
+def _head(query: Query, turn: int, game: Game, *, during_search: bool) -> dict[str, Any]:
+    answer: dict[str, Any] = {
+        "id": query.id,
+        "turn": turn,
+        "during_search": during_search,
+        "fen": game.fen(),
+        "side_to_move": game.turn,
+    }
+    result, reason = game.result()
+    if result != "undecided":
+        answer["game_over"] = {"result": result, "reason": reason}
+    return answer
+
+
+def _search(report: Report) -> dict[str, Any]:
+    return {
+        "playouts": report.playouts,
+        "evaluations": report.evaluations,
+        "depth": report.depth,
+        "selective_depth": report.selective_depth,
+        "seconds": round(report.seconds, 3),
+        "tablebase_hits": report.tablebase_hits,
+        "tree_full": report.full,
+    }
+
+
+def _policy(children: Sequence[ChildInfo], temperature: float) -> dict[str, float]:
+    """The network's probabilities, most probable first: those of the search without the temperature that it
+    has them at."""
+    raw = {child.move: child.raw_prior**temperature for child in children}
+    total = sum(raw.values()) or 1.0
+    ordered = sorted(raw.items(), key=lambda item: -item[1])
+    return {move: _rounded(weight / total) for move, weight in ordered}
+
+
+def _rounded(value: float) -> float:
+    return round(value, DIGITS) + 0.0  # No negative zero.

@@ -1,0 +1,11 @@
+"""What is wrong with a query, for whoever sent it."""
+
+from __future__ import annotations
+
+
+class QueryError(ValueError):
+    """A query that is refused. field: which of its fields is wrong, empty if it is none of them."""
+
+    def __init__(self, message: str, field: str = "") -> None:
+        super().__init__(message)
+        self.field = field

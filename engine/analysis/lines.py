@@ -1,0 +1,77 @@
+"""Queries as lines of standard input, answers as lines of standard output."""
+
+from __future__ import annotations
+
+import json
+import queue
+import threading
+from collections.abc import Callable
+from typing import Any, BinaryIO
+
+from engine.analysis.scheduler import Scheduler
+
+
+class LineClient:
+    """The program at the other end of a pipe. Answers are written by a thread of their own, so that a reader
+    who takes his time holds up nothing but the positions that he has not yet been told of.
+
+    Takes part in the scheduler as a Client. finished: set when the conversation is over; broken: whether
+    because nobody reads the answers any more.
+    """
+
+    def __init__(self, output: BinaryIO, most_unread_bytes: int, resume: Callable[[], None]) -> None:
+        """resume: called when the client is no longer congested."""
+        self.finished = threading.Event()
+        self.broken = False
+        self._output = output
+        self._most = most_unread_bytes // 2
+        self._resume = resume
+        self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._unread = 0
+        threading.Thread(target=self._write, name="analysis-output", daemon=True).start()
+
+    def send(self, answer: dict[str, Any]) -> None:
+        line = json.dumps(answer, separators=(",", ":")).encode() + b"\n"
+        with self._lock:
+            self._unread += len(line)
+        self._lines.put(line)
+
+    @property
+    def congested(self) -> bool:
+        return self._unread > self._most
+
+    def done(self) -> None:
+        self._lines.put(None)
+
+    def _write(self) -> None:
+        try:
+            while (line := self._lines.get()) is not None:
+                self._output.write(line)
+                self._output.flush()
+                with self._lock:
+                    congested = self._unread > self._most
+                    self._unread -= len(line)
+                    relieved = congested and self._unread <= self._most
+                if relieved:
+                    self._resume()
+        except (OSError, ValueError):  # The reader has left, or the stream was closed.
+            self.broken = True
+        self.finished.set()
+
+
+def read_lines(scheduler: Scheduler, client: LineClient, source: BinaryIO, *, at_once: bool = False) -> None:
+    """Hand the lines of a stream to the scheduler until it ends. Empty lines are passed over.
+
+    at_once: at the end of input, end what has begun instead of finishing all.
+    """
+    most = scheduler.settings.max_message_bytes
+    while line := source.readline(most + 2):
+        message = line.rstrip(b"\r\n")
+        if len(message) > most:
+            scheduler.refuse(client, f"the line is longer than {most:,} bytes")
+            while line and not line.endswith(b"\n"):
+                line = source.readline(1 << 16)
+        elif message.strip():
+            scheduler.receive(client, message)
+    scheduler.end(client, at_once=at_once)

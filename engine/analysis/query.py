@@ -1,0 +1,208 @@
+"""A query: positions of one game to analyse, how far and how, and what to answer. From JSON to plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from engine._core import Game
+from engine.analysis.errors import QueryError
+from engine.analysis.fields import Fields
+from engine.analysis.messages import whole_numbers
+from engine.analysis.restrictions import Restriction, read_restrictions
+from engine.options import OPTIONS, Options
+from engine.search.limits import Limits
+from protocol.settings.spec import Setting, SettingsError, settings_of, shown, unknown
+
+MOST_MOVES = 20_000
+"""Of a game: no game of chess is half as long."""
+
+LISTS = ("analyze_turns", "priorities", "options", "avoid_moves", "allow_moves")
+"""The fields of several values."""
+
+NAMES = ("id", *settings_of(Fields), *LISTS)
+"""All fields of a query."""
+
+OPTION_SECTIONS = ("search", "contempt", "choice")
+OPTION_NAMES = (
+    "history_fill",
+    "minibatch_size",
+    "batches_in_flight",
+    "visits_per_position",
+    "look_ahead",
+    "max_collision_visits",
+    "max_collision_events",
+    "cache_history_length",
+    "syzygy_50_move_rule",
+    "syzygy_fast_play",
+    "score_type",
+)
+"""Options that a query may set: those of these sections and these. The others are the operator's: files,
+evaluators, memory."""
+
+QUERY_OPTIONS: Mapping[str, Setting] = {
+    option.name: option
+    for option in OPTIONS
+    if option.section in OPTION_SECTIONS or option.name in OPTION_NAMES
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A query understood. turns: numbers of moves made before the positions to analyse, in the order in which
+    they were asked for; priorities: of each. limits: without the moves to search, which differ by turn.
+    """
+
+    id: str
+    fields: Fields
+    turns: tuple[int, ...]
+    priorities: tuple[int, ...]
+    options: Options
+    limits: Limits
+    restrictions: tuple[Restriction, ...]
+
+    def game(self, turn: int) -> Game:
+        """The game up to a turn."""
+        fields = self.fields
+        game = Game(None if fields.fen == "startpos" else fields.fen, fields.chess960)
+        for move in fields.moves[:turn]:
+            game.push_uci(move)
+        return game
+
+
+def read_query(
+    message: Mapping[str, Any], identity: str, options: Options, nodes: int
+) -> tuple[Query, list[QueryError]]:
+    """A query from its JSON object, and what is to be said of it although it is carried out.
+
+    options: the engine's, which the query's come on top of. nodes: visits where it names no limit. Raises
+    QueryError.
+    """
+    fields = _fields(message, options)
+    _check_game(fields)
+    turns = _turns(message, len(fields.moves))
+    priorities = _priorities(message, fields.priority, len(turns))
+    restrictions = tuple(
+        restriction
+        for name in ("avoid_moves", "allow_moves")
+        if name in message
+        for restriction in read_restrictions(name, message[name])
+    )
+    query = Query(
+        identity,
+        fields,
+        turns,
+        priorities,
+        _options(message, options, fields),
+        _limits(fields, nodes),
+        restrictions,
+    )
+    return query, [_unused(name) for name in message if name not in NAMES]
+
+
+def _fields(message: Mapping[str, Any], options: Options) -> Fields:
+    fields = Fields(multipv=options.multipv, chess960=options.chess960)
+    for name in settings_of(Fields):
+        if name in message:
+            try:
+                fields = fields.changed(**{name: message[name]})
+            except SettingsError as error:
+                raise QueryError(str(error), name) from None
+    return fields
+
+
+def _check_game(fields: Fields) -> None:
+    """Play the game once: every position of it can be had later. Raises QueryError."""
+    if len(fields.moves) > MOST_MOVES:
+        raise QueryError(f"moves has at most {MOST_MOVES:,} moves, not {len(fields.moves):,}", "moves")
+    try:
+        game = Game(None if fields.fen == "startpos" else fields.fen, fields.chess960)
+    except ValueError as error:
+        raise QueryError(str(error), "fen") from None
+    for number, move in enumerate(fields.moves, 1):
+        try:
+            game.push_uci(move)
+        except ValueError as error:
+            raise QueryError(f"move {number}: {error}", "moves") from None
+
+
+def _turns(message: Mapping[str, Any], last: int) -> tuple[int, ...]:
+    if "analyze_turns" not in message:
+        return (last,)
+    turns = whole_numbers("analyze_turns", message["analyze_turns"])
+    if not turns:
+        raise QueryError("analyze_turns is empty: there is nothing to analyse", "analyze_turns")
+    for turn in turns:
+        if not 0 <= turn <= last:
+            raise QueryError(
+                f"analyze_turns: there is no turn {turn}; with {last} moves the turns are 0 to {last}",
+                "analyze_turns",
+            )
+    if len(set(turns)) < len(turns):
+        raise QueryError("analyze_turns names a turn twice", "analyze_turns")
+    return turns
+
+
+def _priorities(message: Mapping[str, Any], priority: int, turns: int) -> tuple[int, ...]:
+    if "priorities" not in message:
+        return (priority,) * turns
+    if "priority" in message:
+        raise QueryError("priority and priorities exclude each other", "priorities")
+    priorities = whole_numbers("priorities", message["priorities"])
+    if "analyze_turns" not in message or len(priorities) != turns:
+        raise QueryError(
+            f"priorities has one number for each of analyze_turns, not {len(priorities)} for "
+            f"{turns if 'analyze_turns' in message else 'none'}",
+            "priorities",
+        )
+    return priorities
+
+
+def _options(message: Mapping[str, Any], options: Options, fields: Fields) -> Options:
+    """The engine's options for this query."""
+    given = message.get("options", {})
+    if not isinstance(given, dict):
+        raise QueryError(f"options is an object, not {shown(given)}", "options")
+    for name in given:
+        if name not in QUERY_OPTIONS:
+            if name in settings_of(Options):
+                raise QueryError(
+                    f"the option {name} is not for a query to set; `query_options` lists those that are",
+                    "options",
+                )
+            raise QueryError(str(unknown("option", name, QUERY_OPTIONS)), "options")
+    # All that was asked for is searched, unless the query says otherwise.
+    changed = options.changed(smart_pruning_factor=0.0)
+    if options.contempt_mode == "play":  # Here nobody plays.
+        changed = changed.changed(contempt_mode="disable")
+    try:
+        changed = changed.changed(**given)
+    except SettingsError as error:
+        raise QueryError(str(error), "options") from None
+    return replace(
+        changed,
+        weights=fields.network or options.weights,
+        chess960=fields.chess960,
+        multipv=fields.multipv,
+        log_live_stats=fields.include_statistics,
+    )
+
+
+def _limits(fields: Fields, nodes: int) -> Limits:
+    limits = Limits(
+        nodes=fields.nodes or None,
+        movetime_ms=fields.movetime or None,
+        depth=fields.depth or None,
+        mate=fields.mate or None,
+        infinite=fields.infinite,
+    )
+    return replace(limits, nodes=nodes) if limits.unbounded and not limits.infinite else limits
+
+
+def _unused(name: str) -> QueryError:
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, NAMES, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    return QueryError(f"there is no field {shown(name)}, it is not used{hint}", name)

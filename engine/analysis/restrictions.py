@@ -1,0 +1,120 @@
+"""Moves that a search is to avoid, or the only ones that it is to look at, down to some depth."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from engine._core import Game
+from engine.analysis.errors import QueryError
+from protocol.settings.spec import shown
+
+PLAYERS = ("white", "black")
+MOVE_PATTERN = "^[a-h][1-8][a-h][1-8][nbrqNBRQ]?$"
+MOST_DEPTH = 1000
+MOST_RESTRICTIONS = 64
+MOST_MOVES = 1000
+"""Of one restriction."""
+
+_MOVE = re.compile(MOVE_PATTERN)
+
+CoreRule = tuple[bool, Sequence[str], int, bool]
+"""As Tree.set_move_rules takes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Restriction:
+    """One entry of `avoid_moves` or `allow_moves`.
+
+    moves: UCI notation. player: whose; empty for the side to move in the position analysed. until_depth: it
+    holds for moves made less than so many plies after that position. only: these moves alone are searched.
+    """
+
+    moves: tuple[str, ...]
+    player: Literal["", "white", "black"] = ""
+    until_depth: int = 1
+    only: bool = False
+
+    def of(self, turn: str) -> str:
+        """Whose moves it is about, with "white" or "black" to move."""
+        return self.player or turn
+
+
+def read_restrictions(field: str, value: object) -> tuple[Restriction, ...]:
+    """The restrictions of the field `avoid_moves` or `allow_moves`: a list of moves of the side to move, or
+    of objects with `moves`, and with `player` and `until_depth` where these are others. Raises QueryError."""
+    only = field == "allow_moves"
+    if not isinstance(value, list):
+        raise QueryError(f"{field} is a list of moves or of objects, not {shown(value)}", field)
+    if value and all(isinstance(entry, str) for entry in value):
+        return (Restriction(_moves(field, value), only=only),)
+    if len(value) > MOST_RESTRICTIONS:
+        raise QueryError(f"{field} has at most {MOST_RESTRICTIONS} objects, not {len(value)}", field)
+    found = tuple(_restriction(field, entry, only) for entry in value)
+    players = [restriction.player for restriction in found]
+    if only and len(set(players)) < len(players):
+        raise QueryError("allow_moves has one object for each player, at most", field)
+    return found
+
+
+def root_moves(game: Game, restrictions: Sequence[Restriction]) -> tuple[str, ...]:
+    """The moves of a position that the search may choose from, as Game.legal_moves writes them; empty if none
+    is left. Raises ValueError for a FEN that is not to be played."""
+    legal = game.legal_moves()
+    for restriction in restrictions:
+        if restriction.of(game.turn) == game.turn:
+            named = {_as_legal(game, legal, move) for move in restriction.moves}
+            legal = [move for move in legal if (move in named) == restriction.only]
+    return tuple(legal)
+
+
+def core_rules(game: Game, restrictions: Sequence[Restriction]) -> list[CoreRule]:
+    """The restrictions below the root, for Tree.set_move_rules."""
+    return [
+        (each.of(game.turn) == "white", each.moves, each.until_depth, each.only)
+        for each in restrictions
+        if each.until_depth > 1
+    ]
+
+
+def _restriction(field: str, entry: object, only: bool) -> Restriction:
+    if not isinstance(entry, dict):
+        raise QueryError(f"{field}: {shown(entry)} is not an object, and not all entries are moves", field)
+    unknown = sorted(entry.keys() - {"moves", "player", "until_depth"})
+    if unknown:
+        raise QueryError(
+            f"{field}: no such key: {shown(unknown[0])} (known are moves, player, until_depth)", field
+        )
+    player, depth = entry.get("player", ""), entry.get("until_depth", 1)
+    if player not in ("", *PLAYERS):
+        raise QueryError(f"{field}: player is white or black, not {shown(player)}", field)
+    if isinstance(depth, bool) or not isinstance(depth, int | float) or not 1 <= depth <= MOST_DEPTH:
+        raise QueryError(
+            f"{field}: until_depth is a whole number from 1 to {MOST_DEPTH}, not {shown(depth)}", field
+        )
+    if depth != int(depth):
+        raise QueryError(f"{field}: until_depth is a whole number, not {shown(depth)}", field)
+    return Restriction(_moves(field, entry.get("moves")), player, int(depth), only)
+
+
+def _moves(field: str, value: object) -> tuple[str, ...]:
+    if not isinstance(value, list) or not 1 <= len(value) <= MOST_MOVES:
+        raise QueryError(f"{field}: moves is a list of 1 to {MOST_MOVES} moves, not {shown(value)}", field)
+    for move in value:
+        if not isinstance(move, str) or not _MOVE.match(move):
+            raise QueryError(f"{field}: {shown(move)} is no move in UCI notation, such as e2e4", field)
+    return tuple(move.lower() for move in value)
+
+
+def _as_legal(game: Game, legal: Sequence[str], move: str) -> str:
+    """The move as Game.legal_moves writes it, in whichever way castling is written; itself if not legal."""
+    if move in legal:
+        return move
+    after = game.copy()
+    try:
+        after.push_uci(move)
+    except ValueError:
+        return move
+    return after.moves()[-1]

@@ -1,0 +1,356 @@
+"""Which positions are searched when: queries of all clients over the searches of one pool.
+
+    transport (lines.py, sockets.py)   any thread: receive, end, leave, resume
+    Scheduler                          its own thread: reads queries, begins searches, answers
+    SearchPool                         its own thread: searches; hands back reports
+
+All state belongs to the scheduler's thread. Whatever comes from outside is a piece of work in its inbox, and
+a piece that fails is told of and disturbs no other.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import replace
+from functools import partial
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from engine.analysis import answers
+from engine.analysis.actions import perform
+from engine.analysis.clients import Account, Client, Task, next_account
+from engine.analysis.errors import QueryError
+from engine.analysis.messages import read_id, read_object
+from engine.analysis.query import Query, read_query
+from engine.analysis.restrictions import core_rules, root_moves
+from engine.analysis.settings import AnalysisSettings
+from engine.evaluation.errors import NoEvaluatorError
+from engine.options import Options
+from engine.pool.pool import PoolPlayer, SearchPool
+from engine.pool.search import Observer
+from protocol.settings.spec import shown
+
+if TYPE_CHECKING:
+    from engine._core import Game, Tree
+    from engine.search.report import Report
+    from protocol.messages import NetworkInfo
+
+LEAST_TREE_MEGABYTES = 16
+"""Of one search, however many there are."""
+
+
+class Scheduler:
+    """Answers the queries of its clients. Its methods may be called from any thread; none of them waits, but
+    for `close`.
+
+    log: takes messages for the operator, from several threads. on_failure: called with the reason when no
+    evaluator could be had and there has never been one.
+    """
+
+    def __init__(
+        self,
+        options: Options,
+        settings: AnalysisSettings,
+        *,
+        log: Callable[[str], None] = lambda text: None,
+        on_failure: Callable[[NoEvaluatorError], None] = lambda error: None,
+    ) -> None:
+        self.options = options
+        self.settings = settings
+        self._log = log
+        self._on_failure = on_failure
+        self._pool = SearchPool(log=log, priority="analysis")
+        self._inbox: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._accounts: dict[Client, Account] = {}
+        self._numbers = count(1)
+        self._idle: list[PoolPlayer] = []
+        self._forget: set[PoolPlayer] = set()
+        self._searches = 0  # At a time; 0 while there is no evaluator.
+        self._asking = False  # For the evaluator, in a thread of its own.
+        self._running = 0
+        self._thread = threading.Thread(target=self._work, name="analysis", daemon=True)
+        self._thread.start()
+        self._ask_for_evaluator()
+
+    def receive(self, client: Client, message: str | bytes, then: Callable[[], None] | None = None) -> None:
+        """Read a query or action of a client. then: called when that has been done."""
+        self._inbox.put(partial(self._receive, client, message, then))
+
+    def refuse(self, client: Client, reason: str) -> None:
+        """Answer something of a client that cannot be read."""
+        self._inbox.put(lambda: client.send(answers.error(QueryError(reason))))
+
+    def end(self, client: Client, *, at_once: bool = False) -> None:
+        """A client asks for nothing more: it is told when all that it has asked for is answered. at_once:
+        what has begun ends now, what has not is dropped."""
+        self._inbox.put(partial(self._end, client, at_once))
+
+    def leave(self, client: Client) -> None:
+        """A client is gone: drop all that it has asked for."""
+        self._inbox.put(partial(self._leave, client))
+
+    def resume(self, client: Client) -> None:
+        """A client is no longer congested."""
+        self._inbox.put(self._fill)
+
+    def close(self) -> None:
+        """End all searches without answers, and the evaluator if it was started. Idempotent."""
+        self._inbox.put(None)
+        self._thread.join()
+        self._pool.close()
+
+    def evaluator_pids(self) -> list[int]:
+        """Process ids of the evaluators that were started."""
+        return self._pool.evaluator_pids()
+
+    # -- for actions -------------------------------------------------------------------------------------
+
+    def networks(self) -> tuple[NetworkInfo, ...] | None:
+        """The evaluator's networks, None while there is no evaluator."""
+        client = self._pool.link(self.options).client
+        return None if client is None else client.networks
+
+    def terminate(self, client: Client, identity: str | None, turns: tuple[int, ...] | None) -> None:
+        """End the positions of a client of this id and these turns (None: any), with what has been found."""
+        account = self._accounts.get(client)
+        if account is None:
+            return
+        for task in account.withdraw(lambda task: task.is_named(identity, turns)):
+            client.send(answers.no_results(task.query.id, task.turn))
+        for task in account.running:
+            if task.is_named(identity, turns) and task.player is not None:
+                task.terminated = True
+                task.player.stop()
+
+    def clear_cache(self) -> None:
+        """Forget all evaluations: at once, but for the searches under way, which forget them at their end."""
+        self._idle.clear()
+        self._forget.update(task.player for task in self._all_running() if task.player is not None)
+
+    # -- the scheduler's thread --------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        while (piece := self._inbox.get()) is not None:
+            try:
+                piece()
+            except Exception as error:  # A fault in one query must not end all others.
+                self._log(f"fault in the analysis: {type(error).__name__}: {error}")
+
+    def _receive(self, client: Client, message: str | bytes, then: Callable[[], None] | None) -> None:
+        account = self._accounts.setdefault(client, Account(client))
+        identity: str | None = None
+        try:
+            fields = read_object(message, self.settings.max_message_bytes)
+            identity = read_id(fields)
+            if "action" in fields:
+                for answer in perform(self, client, identity, fields):
+                    client.send(answer)
+            else:
+                query, warnings = read_query(fields, identity, self.options, self.settings.nodes)
+                for problem in warnings:
+                    client.send(answers.warning(problem, identity))
+                self._enqueue(account, query)
+        except QueryError as problem:
+            client.send(answers.error(problem, identity))
+        except RecursionError:
+            client.send(answers.error(QueryError("the message is nested too deeply"), identity))
+        except Exception as error:
+            client.send(answers.error(QueryError(f"fault: {type(error).__name__}: {error}"), identity))
+            raise
+        finally:
+            if then is not None:
+                then()
+        self._fill()
+
+    def _enqueue(self, account: Account, query: Query) -> None:
+        waiting, most = len(account.waiting), self.settings.max_queued
+        if waiting + len(query.turns) > most:
+            raise QueryError(
+                f"{waiting:,} positions are waiting, {len(query.turns):,} more would be too many: at most "
+                f"{most:,} may wait"
+            )
+        for turn, priority in zip(query.turns, query.priorities, strict=True):
+            account.add(Task(account, query, turn, priority, next(self._numbers)))
+
+    def _end(self, client: Client, at_once: bool) -> None:
+        account = self._accounts.setdefault(client, Account(client))
+        account.ended = True
+        if at_once:
+            self.terminate(client, None, None)
+        self._look_if_done(account)
+
+    def _leave(self, client: Client) -> None:
+        account = self._accounts.pop(client, None)
+        if account is not None:
+            account.waiting.clear()
+            for task in account.running:
+                if task.player is not None:
+                    task.player.stop()
+
+    def _look_if_done(self, account: Account) -> None:
+        open_still = account.waiting or account.running or not account.ended
+        if not open_still and self._accounts.pop(account.client, None) is not None:
+            account.client.done()
+
+    # -- searches ----------------------------------------------------------------------------------------
+
+    def _fill(self) -> None:
+        """Begin as many searches as there is room for."""
+        if not self._searches:
+            if any(account.waiting for account in self._accounts.values()):
+                self._ask_for_evaluator()
+            return
+        while True:
+            account = next_account(self._accounts.values(), self._running < self._searches)
+            if account is None:
+                return
+            task = account.take()
+            account.served = next(self._numbers)
+            try:
+                self._begin(task)
+            except QueryError as problem:
+                self._answer(task, answers.error(problem, task.query.id, task.turn))
+            except Exception as error:
+                fault = QueryError(f"fault: {type(error).__name__}: {error}")
+                self._answer(task, answers.error(fault, task.query.id, task.turn))
+                raise
+
+    def _begin(self, task: Task) -> None:
+        """Search a position, or answer at once if there is nothing to search. Raises QueryError."""
+        query = task.query
+        game = query.game(task.turn)
+        if not game.legal_moves():
+            self._answer(task, answers.game_over(query, task.turn, game))
+            return
+        self._check_network(query)
+        moves = root_moves(game, query.restrictions)
+        if not moves:
+            raise QueryError(
+                "avoid_moves and allow_moves leave no move in this position",
+                "allow_moves" if any(rule.only for rule in query.restrictions) else "avoid_moves",
+            )
+        options = self._options_for(query)
+        player = task.player = self._idle.pop() if self._idle else self._pool.player(options)
+        player.options = options
+        player.new_game()
+        rules = core_rules(game, query.restrictions)
+        seen: list[answers.Seen] = []
+        observer = None
+        if query.fields.report_every:
+            observer = Observer(query.fields.report_every, partial(self._observed, task, game))
+        future = player.search(
+            game,
+            replace(query.limits, search_moves=moves if query.restrictions else ()),
+            prepare=lambda tree: tree.set_move_rules(rules),
+            inspect=lambda tree: seen.append(answers.Seen.of(tree, query)),
+            observer=observer,
+        )
+        self._running += 1
+        task.account.running.add(task)
+        future.add_done_callback(
+            lambda done: self._inbox.put(partial(self._finished, task, game, done, seen))
+        )
+
+    def _options_for(self, query: Query) -> Options:
+        """The options of one of many searches, which share the memory that the options allow."""
+        share = self._searches
+        return replace(
+            query.options,
+            tree_memory=max(LEAST_TREE_MEGABYTES, self.options.tree_memory // share),
+            hash=max(1, self.options.hash // share),
+        )
+
+    def _check_network(self, query: Query) -> None:
+        wanted, networks = query.fields.network, self.networks()
+        if wanted and networks is not None:
+            names = [network.name for network in networks]
+            if wanted not in names and wanted not in (network.content_hash for network in networks):
+                raise QueryError(
+                    f"the evaluator has no network {shown(wanted)}; it has: {', '.join(names)}", "network"
+                )
+
+    def _observed(self, task: Task, game: Game, report: Report, tree: Tree) -> None:
+        """In the pool's thread: a search as it stands."""
+        seen = answers.Seen.of(tree, task.query)
+        self._inbox.put(partial(self._tell, task, game, report, seen))
+
+    def _tell(self, task: Task, game: Game, report: Report, seen: answers.Seen) -> None:
+        client = task.account.client
+        if client in self._accounts and task in task.account.running and not client.congested:
+            client.send(answers.analysis(task.query, task.turn, game, report, seen, during_search=True))
+
+    def _finished(self, task: Task, game: Game, future: Future[Report], seen: list[answers.Seen]) -> None:
+        self._running -= 1
+        task.account.running.discard(task)
+        player = task.player
+        assert player is not None
+        if player in self._forget:
+            self._forget.discard(player)
+        elif len(self._idle) < self._searches:
+            self._idle.append(player)
+        self._answer(task, self._outcome(task, game, future, seen))
+        self._fill()
+
+    def _outcome(
+        self, task: Task, game: Game, future: Future[Report], seen: list[answers.Seen]
+    ) -> dict[str, Any]:
+        query, turn = task.query, task.turn
+        error = future.exception()
+        if error is None and future.result().nodes and seen:
+            return answers.analysis(query, turn, game, future.result(), seen[0], terminated=task.terminated)
+        if task.terminated:
+            return answers.no_results(query.id, turn)
+        if isinstance(error, NoEvaluatorError):
+            self._searches = 0  # It is asked for anew before the next search.
+        elif error is not None:
+            self._log(f"fault in a search: {type(error).__name__}: {error}")
+        reason = future.result().ended_early if error is None else str(error)
+        return answers.error(QueryError(reason or "the search found nothing out"), query.id, turn)
+
+    def _answer(self, task: Task, answer: dict[str, Any]) -> None:
+        account = task.account
+        if account.client in self._accounts:
+            account.client.send(answer)
+            self._look_if_done(account)
+
+    def _all_running(self) -> list[Task]:
+        return [task for account in self._accounts.values() for task in account.running]
+
+    # -- the evaluator -----------------------------------------------------------------------------------
+
+    def _ask_for_evaluator(self) -> None:
+        """Have the evaluator found or started, in the background."""
+        if not self._asking:
+            self._asking = True
+            threading.Thread(target=self._await_evaluator, name="analysis-evaluator", daemon=True).start()
+
+    def _await_evaluator(self) -> None:
+        try:
+            link = self._pool.link(self.options)
+            link.start()
+            searches = self.settings.searches or self._pool.recommended_games(self.options)
+            while self.settings.searches and link.wait(1.0) is None:
+                pass
+        except NoEvaluatorError as error:
+            reason = error
+            self._inbox.put(lambda: self._has_no_evaluator(reason))
+        except RuntimeError:
+            return  # The pool has been closed.
+        else:
+            self._inbox.put(lambda: self._has_evaluator(searches))
+
+    def _has_evaluator(self, searches: int) -> None:
+        self._asking, self._searches = False, searches
+        self._fill()
+
+    def _has_no_evaluator(self, error: NoEvaluatorError) -> None:
+        """Nothing that waits can be searched: say so. What is asked for later is another attempt."""
+        self._asking = False
+        for account in list(self._accounts.values()):
+            for task in account.withdraw(lambda task: True):
+                self._answer(task, answers.error(QueryError(str(error)), task.query.id, task.turn))
+        if not self._pool.link(self.options).was_connected:
+            self._on_failure(error)

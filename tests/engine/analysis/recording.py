@@ -1,0 +1,70 @@
+"""What the tests of analysis share: a client that keeps its answers, and a scheduler that it talks to."""
+
+from __future__ import annotations
+
+import json
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from engine.analysis.scheduler import Scheduler
+from engine.analysis.settings import AnalysisSettings
+from engine.options import Options
+
+RANDOM = Options(backend="random", hash=8, tree_memory=64)
+
+Answer = dict[str, Any]
+
+
+class RecordingClient:
+    """A client of a scheduler. Answers are taken with `next`, in the order in which they came."""
+
+    def __init__(self) -> None:
+        self.answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
+        self.congested = False
+        self.is_done = threading.Event()
+
+    def send(self, answer: Answer) -> None:
+        self.answers.put(json.loads(json.dumps(answer, allow_nan=False)))
+
+    def done(self) -> None:
+        self.is_done.set()
+
+    def next(self) -> Answer:
+        return self.answers.get(timeout=60)
+
+    def until(self, is_last: Callable[[Answer], bool]) -> list[Answer]:
+        """The answers up to the first one of a kind, that one included."""
+        found = [self.next()]
+        while not is_last(found[-1]):
+            found.append(self.next())
+        return found
+
+
+class Conversation:
+    """A client and the scheduler that it asks."""
+
+    def __init__(self, scheduler: Scheduler, client: RecordingClient | None = None) -> None:
+        self.scheduler = scheduler
+        self.client = client or RecordingClient()
+
+    def say(self, **message: Any) -> None:
+        self.scheduler.receive(self.client, json.dumps(message))
+
+    def ask(self, **message: Any) -> Answer:
+        """The first answer to a message, which must be the only one under way."""
+        self.say(**message)
+        return self.client.next()
+
+
+@contextmanager
+def scheduler(options: Options = RANDOM, **settings: Any) -> Iterator[Scheduler]:
+    said: list[str] = []
+    made = Scheduler(options, AnalysisSettings(**settings), log=said.append)
+    try:
+        yield made
+    finally:
+        made.close()
+    assert not [text for text in said if "fault" in text]

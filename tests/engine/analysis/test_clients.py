@@ -1,0 +1,65 @@
+"""Whose position is begun next, and which of a client's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from engine.analysis.clients import Account, Task, next_account
+from engine.analysis.query import read_query
+from engine.options import Options
+
+QUERY, _ = read_query({"id": "a", "moves": ["e2e4", "e7e5"], "analyze_turns": [0, 1, 2]}, "a", Options(), 1)
+
+
+class SilentClient:
+    def __init__(self, congested: bool = False) -> None:
+        self.congested = congested
+
+    def send(self, answer: dict[str, Any]) -> None: ...
+
+    def done(self) -> None: ...
+
+
+def account(waiting: int, running: int, served: int = 0, congested: bool = False) -> Account:
+    made = Account(SilentClient(congested), served=served)
+    for number in range(waiting):
+        made.add(Task(made, QUERY, 0, 0, number))
+    made.running.update(Task(made, QUERY, 0, 0, number) for number in range(running))
+    return made
+
+
+def test_the_highest_priority_comes_first_and_then_the_earliest() -> None:
+    mine = account(0, 0)
+    for number, priority in enumerate((0, 5, -3, 5, 0)):
+        mine.add(Task(mine, QUERY, 0, priority, number))
+    assert [mine.take().number for _ in range(5)] == [1, 3, 0, 4, 2]
+
+
+def test_withdrawn_positions_are_named_by_query_and_turn() -> None:
+    mine = account(0, 0)
+    for turn in QUERY.turns:
+        mine.add(Task(mine, QUERY, turn, 0, turn))
+    assert mine.withdraw(lambda task: task.is_named("b", None)) == []
+    assert [task.turn for task in mine.withdraw(lambda task: task.is_named("a", (1,)))] == [1]
+    assert [task.turn for task in mine.withdraw(lambda task: task.is_named(None, None))] == [0, 2]
+    assert mine.waiting == []
+
+
+def test_the_client_with_the_fewest_under_way_is_served_next() -> None:
+    busy, idle = account(100, 3), account(1, 1)
+    assert next_account([busy, idle], room=True) is idle
+
+
+def test_equals_take_turns() -> None:
+    lately, long_ago = account(1, 2, served=9), account(1, 2, served=4)
+    assert next_account([lately, long_ago], room=True) is long_ago
+
+
+def test_without_room_a_client_gets_its_first_search_all_the_same() -> None:
+    busy, new = account(10, 4), account(10, 0)
+    assert next_account([busy, new], room=False) is new
+    assert next_account([busy], room=False) is None
+
+
+def test_nothing_is_begun_for_who_does_not_read() -> None:
+    assert next_account([account(5, 0, congested=True), account(0, 0)], room=True) is None

@@ -1,0 +1,135 @@
+"""Queries from JSON to plain data: what is taken, what is refused, and which field is blamed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from engine.analysis.errors import QueryError
+from engine.analysis.query import QUERY_OPTIONS, Query, read_query
+from engine.options import Options
+
+
+def read(**fields: Any) -> Query:
+    query, warnings = read_query({"id": "a", **fields}, "a", Options(), 800)
+    assert warnings == []
+    return query
+
+
+def test_a_query_of_an_id_alone_is_the_initial_position() -> None:
+    query = read()
+    assert query.turns == (0,)
+    assert query.game(0).fen().startswith("rnbqkbnr/pppppppp")
+    assert query.limits.nodes == 800
+    assert query.options.smart_pruning_factor == 0
+
+
+def test_a_game_is_analysed_at_its_turns() -> None:
+    query = read(moves=["e2e4", "e7e5", "g1f3"], analyze_turns=[3, 0, 2], priorities=[5, 1, 9])
+    assert query.turns == (3, 0, 2)
+    assert query.priorities == (5, 1, 9)
+    assert [query.game(turn).moves() for turn in (0, 2)] == [[], ["e2e4", "e7e5"]]
+    assert read(moves=["e2e4", "e7e5"]).turns == (2,)
+    assert read(moves=["e2e4"], analyze_turns=[0, 1], priority=7).priorities == (7, 7)
+
+
+def test_limits_may_be_combined_and_replace_the_default() -> None:
+    limits = read(movetime=250, depth=9, mate=3).limits
+    assert (limits.nodes, limits.movetime_ms, limits.depth, limits.mate) == (None, 250, 9, 3)
+    assert read(nodes=5).limits.nodes == 5
+    infinite = read(infinite=True).limits
+    assert infinite.infinite
+    assert infinite.nodes is None
+
+
+def test_options_are_the_querys_own() -> None:
+    query = read(options={"cpuct": 3, "smart_pruning_factor": 1.33}, multipv=4, include_statistics=True)
+    assert query.options.cpuct == 3
+    assert query.options.smart_pruning_factor == 1.33
+    assert query.options.multipv == 4
+    assert query.options.log_live_stats
+
+
+def test_the_engines_options_hold_where_a_query_says_nothing() -> None:
+    engine = Options(multipv=3, cpuct=2.5, chess960=True)
+    query, _ = read_query({"id": "a"}, "a", engine, 10)
+    assert (query.fields.multipv, query.options.cpuct, query.fields.chess960) == (3, 2.5, True)
+
+
+def test_nobody_plays_in_an_analysis() -> None:
+    assert read().options.contempt_mode == "disable"
+    chosen = read(options={"contempt_mode": "white_side_analysis"})
+    assert chosen.options.contempt_mode == "white_side_analysis"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["weights", "backend", "evaluator", "threads", "hash", "tree_memory", "syzygy_path", "log_file"],
+)
+def test_files_evaluators_and_memory_are_not_a_querys_to_choose(name: str) -> None:
+    assert name not in QUERY_OPTIONS
+    with pytest.raises(QueryError, match="not for a query to set"):
+        read(options={name: getattr(Options(), name)})
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("fen", 3, "fen is a text"),
+        ("fen", "8/8/8/8/8/8/8/8 w - - 0 1", "king"),
+        ("fen", "7k/8/5K1Q/8/8/8/8/8 w - - 0 1", "Black is in check"),
+        ("moves", "e2e4", "moves is a list of texts"),
+        ("moves", ["e2e4", "e2e4"], "move 2"),
+        ("moves", [1], "moves is a list of texts"),
+        ("chess960", 1, "chess960 is true or false"),
+        ("analyze_turns", [1], "no turn 1"),
+        ("analyze_turns", [-1], "no turn -1"),
+        ("analyze_turns", [], "nothing to analyse"),
+        ("analyze_turns", [0, 0], "twice"),
+        ("analyze_turns", [0.5], "whole numbers"),
+        ("analyze_turns", [True], "whole numbers"),
+        ("analyze_turns", 0, "whole numbers"),
+        ("analyze_turns", [float("inf")], "whole numbers"),
+        ("priorities", [1], "each of analyze_turns"),
+        ("nodes", -1, "nodes is a whole number"),
+        ("nodes", 10**12, "nodes is a whole number"),
+        ("nodes", 1.5, "nodes is a whole number"),
+        ("nodes", "800", "nodes is a whole number"),
+        ("nodes", True, "nodes is a whole number"),
+        ("nodes", float("nan"), "nodes is a whole number"),
+        ("movetime", float("inf"), "movetime is a whole number"),
+        ("multipv", 0, "multipv is a whole number from 1 to 500"),
+        ("report_every", -1, "report_every is a number"),
+        ("point_of_view", "red", "side_to_move, white, black"),
+        ("options", [], "options is an object"),
+        ("options", {"cpuct": "high"}, "CPuct is a number"),
+        ("options", {"cpcut": 1}, "did you mean 'cpuct'"),
+        ("avoid_moves", "e2e4", "list of moves or of objects"),
+        ("avoid_moves", ["e4"], "UCI notation"),
+        ("avoid_moves", [{"moves": []}], "1 to 1000 moves"),
+        ("avoid_moves", [{"moves": ["e2e4"], "player": "red"}], "white or black"),
+        ("avoid_moves", [{"moves": ["e2e4"], "until_depth": 0}], "until_depth"),
+        ("avoid_moves", [{"moves": ["e2e4"], "depth": 2}], "no such key"),
+        ("avoid_moves", ["e2e4", {"moves": ["e2e4"]}], "not an object"),
+        ("allow_moves", [{"moves": ["e2e4"]}, {"moves": ["d2d4"]}], "one object for each player"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_field(field: str, value: Any, message: str) -> None:
+    with pytest.raises(QueryError, match=message) as raised:
+        read(**{field: value})
+    assert raised.value.field == field
+
+
+def test_priority_and_priorities_exclude_each_other() -> None:
+    with pytest.raises(QueryError, match="exclude each other"):
+        read(analyze_turns=[0], priority=1, priorities=[1])
+
+
+def test_a_field_that_nobody_knows_is_told_of_and_not_used() -> None:
+    query, warnings = read_query({"id": "a", "nodez": 3, "comment": {}}, "a", Options(), 800)
+    assert query.limits.nodes == 800
+    assert [(warning.field, "did you mean 'nodes'" in str(warning)) for warning in warnings] == [
+        ("nodez", True),
+        ("comment", False),
+    ]
