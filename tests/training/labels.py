@@ -8,18 +8,9 @@ import numpy as np
 
 from engine._core import Game
 from training.data.shard import Shard
+from training.label.engine import move_code
 
 LINES = 4
-
-
-def code(move: str) -> int:
-    """A UCI move as shards have it."""
-
-    def square(name: str) -> int:
-        return "abcdefgh".index(name[0]) + 8 * (int(name[1]) - 1)
-
-    promotion = " nbrq".index(move[4]) if len(move) > 4 else 0
-    return square(move[:2]) | square(move[2:4]) << 6 | promotion << 12
 
 
 def random_game(seed: int, plies: int, fen: str | None = None) -> Game:
@@ -32,15 +23,15 @@ def random_game(seed: int, plies: int, fen: str | None = None) -> Game:
 
 def position_labels(game: Game) -> tuple[list[int], list[int]]:
     """Codes and scores of the four best moves, by a rule: the farther a move goes the better."""
-    moves = game.legal_moves()
+    ranked = sorted(game.legal_moves(), key=lambda move: (-move_value(move), move))[:LINES]
+    missing = [0] * (LINES - len(ranked))
+    return [move_code(move) for move in ranked] + missing, [move_value(move) for move in ranked] + missing
 
-    def value(move: str) -> int:
-        steps = abs(ord(move[1]) - ord(move[3]))
-        return 10 * steps + 3 * (ord(move[0]) - ord("a")) + (ord(move[2]) - ord("a"))
 
-    ranked = sorted(moves, key=lambda move: (-value(move), move))[:LINES]
-    missing = LINES - len(ranked)
-    return [code(move) for move in ranked] + [0] * missing, [value(move) for move in ranked] + [0] * missing
+def move_value(move: str) -> int:
+    """A score: the farther a move goes the better."""
+    steps = abs(ord(move[1]) - ord(move[3]))
+    return 10 * steps + 3 * (ord(move[0]) - ord("a")) + (ord(move[2]) - ord("a"))
 
 
 def labelled_shard(games: int, plies: int, seed: int = 1) -> Shard:
@@ -56,7 +47,7 @@ def labelled_shard(games: int, plies: int, seed: int = 1) -> Shard:
         columns["plies"].append(len(played))
         for ply, move in enumerate(played):
             lines, scores = position_labels(game)
-            columns["moves"].append(code(move))
+            columns["moves"].append(move_code(move))
             columns["lines"].append(lines)
             columns["lines_cp"].append(scores)
             others = [other for other in game.legal_moves() if other != move]
@@ -67,7 +58,7 @@ def labelled_shard(games: int, plies: int, seed: int = 1) -> Shard:
                 if beside.legal_moves():
                     lines, scores = position_labels(beside)
                     branches["at"].append(positions)
-                    branches["move"].append(code(branch))
+                    branches["move"].append(move_code(branch))
                     branches["lines"].append(lines)
                     branches["lines_cp"].append(scores)
             game.push_uci(move)

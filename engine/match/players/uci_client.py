@@ -151,12 +151,16 @@ class UciClient(asyncio.SubprocessProtocol):
     async def search(self, position: str, go: str) -> UciAnswer:
         """Ask for a move: the `position` and `go` lines without their ends. After a cancellation `stop` must
         be called, or `new_game`. Raises ProgramGoneError."""
+        return parse_answer(await self.search_output(position, go))
+
+    async def search_output(self, position: str, go: str) -> bytes:
+        """As `search`; returns all that the program said, up to and with its `bestmove`."""
         self._searching = True
         del self._pending[: self._pending.rfind(b"\n") + 1]  # Whatever it said without being asked.
         self.went_at = perf_counter()
         lines = await self._ask(f"{position}\n{go}\n", b"bestmove")
         self._searching = False
-        return parse_answer(lines)
+        return lines
 
     async def stop(self) -> None:
         """End a search whose answer was not awaited, and wait for it. Raises ProgramGoneError."""

@@ -7,8 +7,9 @@ import pytest
 
 from engine._core import Game, encode_line
 from protocol.batch import POSITION_DTYPE
-from tests.training.labels import code, random_game
+from tests.training.labels import random_game
 from training.data.packed import pack_positions, unpack_positions
+from training.label.engine import move_code
 
 NONE = (np.zeros(0, np.uint32), np.zeros(0, np.uint16))
 
@@ -20,7 +21,7 @@ def encoded(input_format: int, fill: str, games: int = 20) -> np.ndarray[tuple[i
         fen = "4k2r/8/8/8/8/8/8/R3K3 w Qk - 40 80" if seed % 4 == 3 else None
         moves = random_game(seed, 100, fen).moves()
         asked = np.zeros((len(moves), 0), np.uint16)
-        line = np.array([code(move) for move in moves], np.uint16)
+        line = np.array([move_code(move) for move in moves], np.uint16)
         rows.append(encode_line(Game(fen), line, *NONE, asked, input_format, fill)[0])
     return np.concatenate(rows).view(POSITION_DTYPE).reshape(-1)
 

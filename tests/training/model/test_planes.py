@@ -10,8 +10,9 @@ from evaluator.backends.batches import expand_planes
 from protocol.batch import POSITION_DTYPE
 from tests.evaluator.golden import load_golden
 from tests.training.data.test_packed import NONE, encoded
-from tests.training.labels import code, random_game
+from tests.training.labels import random_game
 from training.data.packed import HISTORY, pack_positions
+from training.label.engine import move_code
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: pip install '.[train]'")
 
@@ -68,8 +69,8 @@ def test_a_cut_history_is_that_of_a_game_from_a_fen(plies: int) -> None:
     for _ in range(plies):
         earlier.pop()
     begun = Game(earlier.fen())
-    line = np.array([code(move) for move in moves[len(moves) - plies :]], np.uint16)
-    last = code(game.legal_moves()[0])
+    line = np.array([move_code(move) for move in moves[len(moves) - plies :]], np.uint16)
+    last = move_code(game.legal_moves()[0])
     asked = np.zeros((plies + 1, 0), np.uint16)
     expected = encode_line(begun, np.append(line, last).astype(np.uint16), *NONE, asked, 1, "fen_only")[0]
     wanted = pack_positions(expected.view(POSITION_DTYPE).reshape(-1)[-1:])

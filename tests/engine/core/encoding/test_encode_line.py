@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from engine._core import Game, encode, encode_line
-from tests.training.labels import code, random_game
+from tests.training.labels import random_game
+from training.label.engine import move_code
 
 FORMATS = (1, 2, 3, 4, 5, 132, 133)
 FILLS = ("no", "fen_only", "always")
@@ -15,7 +16,7 @@ KIWIPETE = "r3k2r/p1ppqpb1/bn2pnp1/3PN3/1p2P3/2N2Q1p/PPPBBPPP/R3K2R w KQkq - 0 1
 
 
 def codes(moves: list[str]) -> np.ndarray[tuple[int], np.dtype[np.uint16]]:
-    return np.array([code(move) for move in moves], np.uint16)
+    return np.array([move_code(move) for move in moves], np.uint16)
 
 
 @pytest.mark.parametrize("input_format", FORMATS)
@@ -41,7 +42,7 @@ def test_branches_follow_the_line_and_see_its_history() -> None:
     moves = ["e2e4", "e7e5", "g1f3", "b8c6"]
     at, branch = np.array([1, 3], np.uint32), codes(["c7c5", "d7d6"])
     asked = np.zeros((6, 1), np.uint16)
-    asked[4, 0] = code("b1c3")
+    asked[4, 0] = move_code("b1c3")
     positions, *_, places = encode_line(Game(), codes(moves), at, branch, asked, 1, "fen_only")
     for row, line in ((4, ["e2e4", "c7c5"]), (5, ["e2e4", "e7e5", "g1f3", "d7d6"])):
         game = Game()
@@ -58,7 +59,7 @@ def test_branches_follow_the_line_and_see_its_history() -> None:
 @pytest.mark.parametrize("castling", ["e1g1", "e1h1"])
 def test_castling_is_understood_in_both_spellings(castling: str) -> None:
     game = Game(KIWIPETE)
-    asked = np.array([[code(castling)]], np.uint16)
+    asked = np.array([[move_code(castling)]], np.uint16)
     *_, places = encode_line(game, codes([castling]), *NONE, asked, 1, "fen_only")
     assert places[0, 0] == game.legal_moves().index("e1g1")
 
@@ -69,7 +70,7 @@ def test_an_illegal_move_is_named_with_its_position(wrong: str) -> None:
     with pytest.raises(ValueError, match=f"position 2: the move {wrong} is not legal in rnbqkbnr"):
         encode_line(Game(), moves, *NONE, np.zeros((3, 0), np.uint16), 1, "fen_only")
     with pytest.raises(ValueError, match=f"position 0: the move {wrong} is not legal"):
-        encode_line(Game(), moves[:1], *NONE, np.array([[code(wrong)]], np.uint16), 1, "fen_only")
+        encode_line(Game(), moves[:1], *NONE, np.array([[move_code(wrong)]], np.uint16), 1, "fen_only")
 
 
 @pytest.mark.parametrize("at", [[3], [1, 0]])

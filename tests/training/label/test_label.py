@@ -1,0 +1,238 @@
+"""Games are labelled by a UCI engine, whatever becomes of it and of the run."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from engine._core import Game
+from tests.training.labels import move_value
+from tests.training.run.runs import run_training, start_training
+from training.config import DataSettings, TargetSettings
+from training.data.reading import shards_of, table_of
+from training.data.shard import Shard, read_shard
+from training.label.archive import LabelArchive
+from training.label.engine import move_code
+from training.label.game import LabelledGame
+from training.label.settings import LabelSettings, default_toml
+
+SCRIPTED = f"{sys.executable} -m tests.training.label.scripted_engine"
+STOCKFISH = shutil.which("stockfish") or shutil.which("/usr/games/stockfish")
+
+
+def label(output: Path, *flags: object, failure: str = "", status: int = 0) -> tuple[dict[str, Any], str]:
+    """Label with the scripted engine; returns the summary and what was said."""
+    done = run_training(
+        *("label", "--engine", f"{SCRIPTED} {failure}".strip(), "--output", output, "--json"),
+        *("--workers", 2, "--max-plies", 24, "--positions", 300, *flags),
+        status=status,
+    )
+    return (json.loads(done.stdout) if status == 0 else {}), done.stderr
+
+
+def games_of(folder: Path) -> dict[str, tuple[NDArray[Any], ...]]:
+    """Moves, best moves and scores of each game, by its start and moves."""
+    found: dict[str, tuple[NDArray[Any], ...]] = {}
+    for path in shards_of([folder]):
+        columns = read_shard(path).columns
+        ends = np.cumsum(columns["plies"])
+        for fen, first, last in zip(read_shard(path).fens(), ends - columns["plies"], ends, strict=True):
+            moves = columns["moves"][first:last]
+            parts = (moves, columns["best"][first:last], columns["best_cp"][first:last])
+            found[fen + moves.tobytes().hex()] = parts
+    return found
+
+
+def check_labels(shard: Shard) -> None:
+    """The labels of all positions, in the games and beside them, are what the scripted engine says."""
+    columns = shard.columns
+    sample = branch = 0
+    for fen, plies in zip(shard.fens(), columns["plies"], strict=True):
+        game = Game(fen)
+        for _ in range(int(plies)):
+            names = {move_code(move): move for move in game.legal_moves()}
+            check_label(
+                game, {name: columns[name][..., sample] for name in ("best", "best_cp", "lines", "lines_cp")}
+            )
+            if branch < shard.branches and columns["branch_at"][branch] == sample:
+                move = int(columns["branch_move"][branch])
+                assert move not in (columns["moves"][sample], columns["best"][sample])
+                beside = game.copy()
+                beside.push_uci(names[move])
+                said = {
+                    name: columns[f"branch_{name}"][..., branch]
+                    for name in ("best", "best_cp", "lines", "lines_cp")
+                }
+                check_label(beside, said)
+                branch += 1
+            game.push_uci(names[int(columns["moves"][sample])])
+            sample += 1
+    assert branch == shard.branches > 0
+
+
+def check_label(game: Game, said: dict[str, Any]) -> None:
+    ranked = sorted(game.legal_moves(), key=lambda move: (-move_value(move), move))[:4]
+    missing = [0] * (4 - len(ranked))
+    assert said["lines"].tolist() == [move_code(move) for move in ranked] + missing
+    assert said["lines_cp"].tolist() == [move_value(move) for move in ranked] + missing
+    assert said["best"] == move_code(ranked[0])
+    assert said["best_cp"] == move_value(ranked[0])
+
+
+def test_games_and_what_lies_beside_them_are_labelled(tmp_path: Path) -> None:
+    summary, _ = label(tmp_path / "out")
+    (path,) = shards_of([tmp_path / "out"])
+    shard = read_shard(path)
+    assert shard.positions + shard.branches == summary["positions"] >= 300
+    assert summary["branches"] == shard.branches
+    assert summary["games"] == shard.games
+    check_labels(shard)
+    table = table_of(shard, DataSettings(), TargetSettings(), input_format=1)
+    assert len(table) == summary["positions"]
+
+    again, said = label(tmp_path / "out", "--positions", 400)
+    assert again["resumed_games"] == summary["games"]
+    assert again["positions"] >= 400
+    assert len(games_of(tmp_path / "out")) == again["games"]
+    assert "games are there already" in said
+
+
+def test_other_settings_are_refused_and_named(tmp_path: Path) -> None:
+    label(tmp_path, "--positions", 1)
+    _, said = label(tmp_path, "--nodes", 999, status=1)
+    assert "nodes: 4000 then, 999 now" in said
+
+
+def test_a_run_that_was_killed_goes_on_and_labels_no_game_twice(tmp_path: Path) -> None:
+    flags = ["--engine", SCRIPTED, "--workers", "1", "--max-plies", "24", "--positions", "1000000"]
+    process = start_training("label", *flags, "--output", tmp_path / "killed", "--start-cp", 401)
+    waiting = tmp_path / "killed" / "waiting.jsonl"
+    while not (waiting.exists() and len(waiting.read_bytes().splitlines()) > 3):
+        assert process.poll() is None
+    process.kill()
+    process.wait()
+    assert process.stdout is not None
+    process.stdout.close()
+    before = len(waiting.read_bytes().splitlines()) - 1
+
+    summary, _ = label(tmp_path / "killed", "--start-cp", 401)
+    assert summary["resumed_games"] >= before - 1
+    label(tmp_path / "whole", "--start-cp", 401)
+    killed, uninterrupted = games_of(tmp_path / "killed"), games_of(tmp_path / "whole")
+    assert len(killed) == summary["games"]
+    common = killed.keys() & uninterrupted.keys()
+    assert len(common) >= min(len(killed), len(uninterrupted)) - 2  # those that the second run had under way
+    for name in common:
+        assert all(np.array_equal(a, b) for a, b in zip(killed[name], uninterrupted[name], strict=True))
+
+
+@pytest.mark.parametrize(
+    ("failure", "word"),
+    [
+        ("die", "ended with exit code 3"),
+        ("hang", "no answer within 1.5 s"),
+        ("illegal", "a1a1, which is not legal"),
+        ("silent", "no line with a score"),
+    ],
+)
+def test_an_engine_that_fails_is_replaced_and_its_game_goes_on(
+    tmp_path: Path, failure: str, word: str
+) -> None:
+    marker = tmp_path / "failed"
+    summary, said = label(
+        tmp_path / "out", "--patience-s", 1.5, "--workers", 1, failure=f"{failure} {marker}"
+    )
+    assert marker.exists()
+    assert "an engine is replaced: " in said
+    assert word in said
+    assert summary["dropped"] == 0
+    check_labels(read_shard(shards_of([tmp_path / "out"])[0]))
+
+
+def test_a_game_that_no_engine_comes_through_is_dropped_by_name_for_good(tmp_path: Path) -> None:
+    summary, said = label(tmp_path, "--positions", 100, "--max-plies", 8, failure="illegal often")
+    assert summary["games"] > 0
+    assert summary["dropped"] > 0
+    assert "is dropped: 3 engines failed at " in said
+    entries = [json.loads(line) for line in (tmp_path / "label.jsonl").read_text("utf-8").splitlines()]
+    dropped = {number for entry in entries[1:] for number in entry["dropped"]}
+    assert len(dropped) == summary["dropped"]
+
+
+def test_an_engine_that_fails_in_every_game_ends_the_run(tmp_path: Path) -> None:
+    _, said = label(tmp_path, "--max-plies", 8, failure="illegal always", status=1)
+    assert "5 games in a row were dropped, the last one because 3 engines failed" in said
+
+
+def test_an_engine_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+    def said(engine: str, *flags: object) -> str:
+        return run_training(
+            "label", "--engine", engine, "--output", tmp_path / "out", "--workers", 1, *flags, status=1
+        ).stderr
+
+    assert "cannot start /no/engine: No such file" in said("/no/engine")
+    assert "no option Colour; it has: MultiPV" in said(SCRIPTED, "--engine-option", "Colour=red")
+    assert "ended with exit code" in said(f"{sys.executable} -c pass")
+    assert run_training("label", "--output", tmp_path / "c", "--engine-option", "x", status=2).stderr
+
+
+def test_a_game_comes_back_from_the_journal_as_it_was(tmp_path: Path) -> None:
+    settings = LabelSettings()
+    archive = LabelArchive(tmp_path, settings)
+    with_branches = _game()
+    archive.add(with_branches)
+    archive.add(LabelledGame(4, dropped="why"))
+    archive.close_files()
+    archive = LabelArchive(tmp_path, settings)
+    assert archive.numbers == {3, 4}
+    assert archive.totals.dropped == 1
+    archive.close()
+    assert LabelledGame.of_data(json.loads(json.dumps(with_branches.data()))) == with_branches
+    assert LabelArchive(tmp_path, settings).shards == 1
+
+
+def _game() -> LabelledGame:
+    from training.label.engine import Label
+    from training.label.game import Branch
+
+    first = Label(move_code("e2e4"), 30, ((move_code("e2e4"), 28), (move_code("d2d4"), 25)))
+    reply = Label(move_code("d7d5"), -20, ((move_code("d7d5"), -22),))
+    fen = Game().fen()
+    return LabelledGame(
+        3, fen, 2, "length", [move_code("e2e4")], [first], [Branch(0, move_code("d2d4"), reply)], 0.5
+    )
+
+
+def test_the_shipped_settings_are_up_to_date() -> None:
+    from tests.paths import REPOSITORY
+
+    text = (REPOSITORY / "configs" / "label.toml").read_text("utf-8")
+    assert text == default_toml()
+
+
+def test_branches_are_drawn_from_a_network(tmp_path: Path) -> None:
+    flags = ("--branch-network", "shipped", "--branch-policy", 1, "--branch-lines", 0, "--backend", "random")
+    summary, _ = label(tmp_path, "--positions", 60, *flags)
+    assert summary["branches"] > 0
+    check_labels(read_shard(shards_of([tmp_path])[0]))
+
+
+@pytest.mark.skipif(STOCKFISH is None, reason="needs Stockfish")
+def test_stockfish_labels(tmp_path: Path) -> None:
+    done = run_training(
+        *("label", "--engine", STOCKFISH, "--output", tmp_path, "--workers", 2, "--nodes", 200),
+        *("--positions", 300, "--json"),
+    )
+    assert json.loads(done.stdout)["dropped"] == 0
+    shard = read_shard(shards_of([tmp_path])[0])
+    assert (
+        np.diff(shard.columns["lines_cp"].astype(int), axis=0)[:, shard.columns["lines"][3] != 0] <= 0
+    ).all()
+    assert len(table_of(shard, DataSettings(), TargetSettings(), input_format=1)) >= 300

@@ -1,0 +1,1 @@
+"""Games played and labelled by a UCI engine: many engines at once, positions of the games and beside them."""

@@ -1,0 +1,207 @@
+"""A UCI engine that labels positions. One that dies, hangs or says nonsense is ended and started anew."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from engine._core import Game
+from engine.match.players.uci_client import UciClient, UciError
+from training.label.lines import Line, parse_lines
+from training.label.settings import LabelSettings
+
+ATTEMPTS = 3
+"""Engines that may fail at one position, or at their start, before it is given up."""
+
+START_SECONDS = 60.0
+"""Until an engine is ready: some load large files."""
+
+QUIT_SECONDS = 2.0
+"""From `quit` to the end of the process, before it is killed."""
+
+DEPTH_LIMIT = 40
+"""In a dead endgame iterations cost next to nothing, and their number means nothing."""
+
+GIVEN = {"Threads": "1", "Hash": "16"}
+"""Options that are set where the engine has them, unless they were given."""
+
+
+class EngineError(Exception):
+    """No engine can be started. The message says why."""
+
+
+class PositionError(Exception):
+    """A position that no engine came through. The message says what happened."""
+
+
+class _FailedError(Exception):
+    """An engine that is of no use any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """What an engine says of a position. Moves are codes as shards have them, scores centipawns of the side
+    to move. lines: move and score of the best lines, best first, none twice."""
+
+    best: int
+    cp: int
+    lines: tuple[tuple[int, int], ...]
+
+
+def move_code(move: str) -> int:
+    """A UCI move as shards have it: from | to << 6 | promotion << 12."""
+    promotion = " nbrq".index(move[4]) if len(move) > 4 else 0
+    return _square(move[:2]) | _square(move[2:4]) << 6 | promotion << 12
+
+
+def _square(name: str) -> int:
+    return "abcdefgh".index(name[0]) + 8 * "12345678".index(name[1])
+
+
+class Labeller:
+    """An engine for one game after the other. Belongs to the event loop.
+
+    log: takes messages about engines that failed. Attributes: searches and labels so far.
+    """
+
+    def __init__(self, settings: LabelSettings, log: Callable[[str], None]) -> None:
+        self._settings = settings
+        self._log = log
+        self._client: UciClient | None = None
+        self._multipv = 1
+        self.searches = 0
+        self.labels = 0
+
+    async def start(self) -> None:
+        """Have an engine that is ready. Raises EngineError."""
+        reason = ""
+        for _ in range(ATTEMPTS):
+            if self._client is not None and self._client.alive:
+                return
+            try:
+                await self._start()
+                return
+            except _FailedError as error:
+                reason = str(error)
+        raise EngineError(reason)
+
+    async def new_game(self) -> None:
+        """Clear the hash. Raises EngineError."""
+        await self.start()
+        assert self._client is not None
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                await self._client.new_game()
+        except (TimeoutError, UciError):
+            self._failed("no answer to ucinewgame")
+            await self.start()
+
+    async def label(self, game: Game) -> Label:
+        """Label the current position, which is not the end of the game.
+
+        An engine that fails is replaced, and the next one is asked the same. Raises PositionError and
+        EngineError.
+        """
+        reason = ""
+        for _ in range(ATTEMPTS):
+            await self.start()
+            try:
+                return await self._label(game)
+            except _FailedError as error:
+                reason = str(error)
+                self._failed(reason)
+        raise PositionError(f"{ATTEMPTS} engines failed at {game.fen()}: {reason}")
+
+    async def close(self) -> None:
+        """End the engine: by `quit` if it is not searching."""
+        client, self._client = self._client, None
+        if client is None:
+            return
+        client.quit()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(QUIT_SECONDS):
+                await client.ended()
+        await _killed(client)
+
+    async def kill(self) -> None:
+        """End the engine at once."""
+        client, self._client = self._client, None
+        if client is not None:
+            await _killed(client)
+
+    async def _start(self) -> None:
+        settings = self._settings
+        program = settings.command[0]
+        try:
+            client = await UciClient.start(settings.command)
+        except OSError as error:
+            raise _FailedError(f"cannot start {program}: {error.strerror}; is it installed?") from None
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                await client.initialise()
+                options = settings.engine_options()
+                given = {name.lower() for name in options}
+                for name, value in GIVEN.items():
+                    if name.lower() in client.options and name.lower() not in given:
+                        options[name] = value
+                if settings.multipv > 1 and "multipv" not in client.options:
+                    raise UciError("it has no option MultiPV: label with --multipv 1")
+                client.configure(options)
+                await client.ping()
+        except (TimeoutError, UciError) as error:
+            words = " / ".join(client.last_words)
+            await _killed(client)
+            what = str(error) or "it does not answer as a UCI engine"
+            raise _FailedError(f"{program}: {what}{f': {words}' if words else ''}") from None
+        self._client, self._multipv = client, 1
+
+    def _failed(self, reason: str) -> None:
+        """Give up the engine; `start` brings another one."""
+        client, self._client = self._client, None
+        self._log(f"an engine is replaced: {reason}")
+        if client is not None:
+            client.kill()
+
+    async def _label(self, game: Game) -> Label:
+        legal = game.legal_moves()
+        moves = game.moves()
+        position = f"position fen {game.start_fen()}" + (f" moves {' '.join(moves)}" if moves else "")
+        (best,) = await self._search(position, self._settings.nodes, 1, legal)
+        lines = [best]
+        if (count := min(self._settings.multipv, len(legal))) > 1:
+            lines = await self._search(position, self._settings.line_nodes, count, legal)
+        self.labels += 1
+        return Label(move_code(best.move), best.cp, tuple((move_code(line.move), line.cp) for line in lines))
+
+    async def _search(self, position: str, nodes: int, count: int, legal: list[str]) -> list[Line]:
+        """The best lines of a search, at least one. Raises _FailedError."""
+        client = self._client
+        assert client is not None
+        try:
+            async with asyncio.timeout(self._settings.patience_s):
+                if count != self._multipv:
+                    client.configure({"MultiPV": count})
+                    self._multipv = count
+                output = await client.search_output(position, f"go nodes {nodes} depth {DEPTH_LIMIT}")
+        except TimeoutError:
+            raise _FailedError(f"no answer within {self._settings.patience_s:g} s") from None
+        except UciError as error:
+            raise _FailedError(str(error)) from None
+        self.searches += 1
+        lines = parse_lines(output, count)
+        if not lines:
+            raise _FailedError("it named no line with a score")
+        known = set(legal)
+        for line in lines:
+            if line.move not in known:
+                raise _FailedError(f"it says {line.move:.10}, which is not legal")
+        return lines[:count]
+
+
+async def _killed(client: UciClient) -> None:
+    client.kill()
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(QUIT_SECONDS):
+            await client.exited()

@@ -1,0 +1,249 @@
+"""One labelled game: where it begins, the moves, the positions beside it, and how it ends.
+
+All that is random in it depends on the seed and the game's number alone; the labels on the engine.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from time import perf_counter
+from typing import Any
+
+from engine._core import Game
+from engine.games.openings import Opening
+from training.label.engine import Label, Labeller, PositionError, move_code
+from training.label.settings import LabelSettings
+from training.label.starts import draw_start
+
+START_ATTEMPTS = 10
+"""Starts that may be lost for one side before one of them is played all the same."""
+
+WON_PLIES = 6
+"""Plies in a row beyond `won_cp` that decide a game."""
+
+EVEN_CP, EVEN_PLIES, EVEN_FROM_PLY, EVEN_MEN = 5, 10, 60, 6
+"""A game is drawn after so many plies within that score, from that ply on or with so few men."""
+
+COOLING = ((40, 1 / 3), (16, 2 / 3), (0, 1.0))
+"""From which ply on the temperature of moves is multiplied by what."""
+
+RESULTS = {"black_won": 0, "white_won": 1, "draw": 2}
+
+Policy = Callable[[Game], Awaitable[dict[str, float]]]
+"""A network's policy of a position: probabilities of the legal moves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A move that is made beside the one at `ply`, and the label of the position after it."""
+
+    ply: int
+    move: int
+    label: Label
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledGame:
+    """A game: labels[i] is of the position before moves[i].
+
+    result: 1 White won, 0 Black won, 2 draw. dropped: why there is nothing of it, else empty.
+    """
+
+    number: int
+    fen: str = ""
+    result: int = 3
+    reason: str = ""
+    moves: list[int] = field(default_factory=list)
+    labels: list[Label] = field(default_factory=list)
+    branches: list[Branch] = field(default_factory=list)
+    seconds: float = 0.0
+    dropped: str = ""
+
+    @property
+    def positions(self) -> int:
+        """Labelled ones, branches included."""
+        return len(self.labels) + len(self.branches)
+
+    def data(self) -> dict[str, Any]:
+        """As JSON data, which `of_data` reads."""
+        if self.dropped:
+            return {"number": self.number, "dropped": self.dropped}
+        return {
+            "number": self.number,
+            "fen": self.fen,
+            "result": self.result,
+            "reason": self.reason,
+            "moves": self.moves,
+            "labels": [_label_data(label) for label in self.labels],
+            "branches": [[branch.ply, branch.move, *_label_data(branch.label)] for branch in self.branches],
+            "seconds": round(self.seconds, 3),
+        }
+
+    @staticmethod
+    def of_data(data: dict[str, Any]) -> LabelledGame:
+        """Raises KeyError, TypeError and ValueError for what `data` has not written."""
+        if "dropped" in data:
+            return LabelledGame(int(data["number"]), dropped=str(data["dropped"]))
+        return LabelledGame(
+            int(data["number"]),
+            str(data["fen"]),
+            int(data["result"]),
+            str(data["reason"]),
+            [int(move) for move in data["moves"]],
+            [_label_of(label) for label in data["labels"]],
+            [Branch(int(ply), int(move), _label_of(label)) for ply, move, *label in data["branches"]],
+            float(data["seconds"]),
+        )
+
+
+def _label_data(label: Label) -> list[Any]:
+    return [label.best, label.cp, [list(line) for line in label.lines]]
+
+
+def _label_of(data: Sequence[Any]) -> Label:
+    best, cp, lines = data
+    return Label(int(best), int(cp), tuple((int(move), int(score)) for move, score in lines))
+
+
+async def play_game(
+    number: int,
+    settings: LabelSettings,
+    openings: Sequence[Opening],
+    labeller: Labeller,
+    policy: Policy | None = None,
+) -> LabelledGame:
+    """Play and label the game of a number. policy: of the network that branches are drawn from.
+
+    A game with a position that no engine came through is dropped, and says why. Raises EngineError if there
+    is no engine any more, and what `policy` raises.
+    """
+    began = perf_counter()
+    try:
+        played = await _Play(number, settings, openings, labeller, policy).play()
+    except PositionError as error:
+        return LabelledGame(number, dropped=str(error))
+    result, reason, start, play = played
+    return LabelledGame(
+        number, start, result, reason, play.moves, play.labels, play.branches, perf_counter() - began
+    )
+
+
+class _Play:
+    """A game under way."""
+
+    def __init__(
+        self,
+        number: int,
+        settings: LabelSettings,
+        openings: Sequence[Opening],
+        labeller: Labeller,
+        policy: Policy | None,
+    ) -> None:
+        self._settings, self._openings = settings, openings
+        self._labeller, self._policy = labeller, policy
+        self._random = Random(f"label {settings.seed} {number}")
+        self.moves: list[int] = []
+        self.labels: list[Label] = []
+        self.branches: list[Branch] = []
+
+    async def play(self) -> tuple[int, str, str, _Play]:
+        game, label = await self._start()
+        start = game.fen()
+        ends = _Ends(self._settings, self._random.random() >= self._settings.played_on)
+        while True:
+            move = self._move(game, label)
+            self.labels.append(label)
+            self.moves.append(move_code(move))
+            await self._branch(game, label, move)
+            ended = ends.after(game, label.cp)
+            game.push_uci(move)
+            name, reason = game.result()
+            if name != "undecided":
+                return RESULTS[name], reason, start, self
+            if ended is None and len(self.moves) >= self._settings.max_plies:
+                ended = 2, "length"
+            if ended is not None:
+                return *ended, start, self
+            label = await self._labeller.label(game)
+
+    async def _start(self) -> tuple[Game, Label]:
+        """The first position with its label."""
+        for attempt in range(START_ATTEMPTS):
+            start = draw_start(self._settings, self._openings, self._random)
+            await self._labeller.new_game()
+            label = await self._labeller.label(start.game)
+            level = abs(label.cp) <= self._settings.start_cp
+            if level or not start.must_be_level or attempt == START_ATTEMPTS - 1:
+                break
+        return start.game, label
+
+    def _move(self, game: Game, label: Label) -> str:
+        """The move to play, in UCI notation."""
+        settings, random = self._settings, self._random
+        names = {move_code(move): move for move in game.legal_moves()}
+        chance = random.random()
+        if chance < settings.blunder_share:
+            return random.choice(list(names.values()))
+        if chance < settings.blunder_share + settings.best_share:
+            return names[label.best]
+        ply = len(self.moves)
+        temperature = settings.temperature * next(factor for first, factor in COOLING if ply >= first)
+        expected = [expected_score(cp) for _, cp in label.lines]
+        weights = [math.exp((score - max(expected)) / temperature) for score in expected]
+        return names[random.choices([move for move, _ in label.lines], weights)[0]]
+
+    async def _branch(self, game: Game, label: Label, played: str) -> None:
+        """Label the position after another move, or not, as chance has it."""
+        settings, random = self._settings, self._random
+        if random.random() >= settings.branches:
+            return
+        taken = {move_code(played), label.best}
+        others = [move for move in game.legal_moves() if move_code(move) not in taken]
+        chance, choice = random.random(), random.random()
+        if not others:
+            return
+        listed = [move for move in others if move_code(move) in {code for code, _ in label.lines}]
+        if chance < settings.branch_lines and listed:
+            others = listed
+        elif chance < settings.branch_lines + settings.branch_policy and self._policy is not None:
+            policy = await self._policy(game)
+            weights = [policy.get(move, 0.0) for move in others]
+            if sum(weights) > 0:
+                others = random.choices(others, weights)
+        move = others[int(choice * len(others))]
+        beside = game.copy()
+        beside.push_uci(move)
+        if beside.result()[0] == "undecided":
+            found = await self._labeller.label(beside)
+            self.branches.append(Branch(len(self.labels) - 1, move_code(move), found))
+
+
+class _Ends:
+    """Ends games whose result is clear before the rules end them."""
+
+    def __init__(self, settings: LabelSettings, adjudicates: bool) -> None:
+        self._settings = settings
+        self._adjudicates = adjudicates
+        self._won = self._even = 0
+
+    def after(self, game: Game, cp: int) -> tuple[int, str] | None:
+        """Count a position with its score; the result and why, if that ends the game after its move."""
+        white_cp = cp if game.turn == "white" else -cp
+        sign = 1 if white_cp > 0 else -1
+        beyond = abs(cp) >= self._settings.won_cp
+        self._won = (self._won + sign if self._won * sign >= 0 else sign) if beyond else 0
+        even = abs(cp) <= EVEN_CP and (game.ply >= EVEN_FROM_PLY or game.men <= EVEN_MEN)
+        self._even = self._even + 1 if even else 0
+        if not self._adjudicates:
+            return None
+        if abs(self._won) >= WON_PLIES:
+            return (1 if self._won > 0 else 0), "score"
+        return (2, "equal scores") if self._even >= EVEN_PLIES else None
+
+
+def expected_score(cp: int) -> float:
+    """Of a score in centipawns, 0 to 1."""
+    return 1 / (1 + math.exp(-max(-3000, min(3000, cp)) / 100))

@@ -1,0 +1,149 @@
+"""Plays and labels games in this process: an engine for each game under way, a pool for the network whose
+policy branches are drawn from."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from engine._core import Game, Tree
+from engine.evaluation.errors import NoEvaluatorError
+from engine.games.openings import Opening
+from engine.options import Options
+from engine.pool.pool import PoolPlayer, PoolStatistics, SearchPool
+from engine.search.limits import Limits
+from engine.workers.executor import ExecutorError, Log, WorkerContext, play_together
+from engine.workers.local import cores
+from training.label.engine import EngineError, Labeller
+from training.label.game import LabelledGame, play_game
+from training.label.settings import SHIPPED, LabelSettings
+
+ENGINES_PER_PROCESS = 8
+"""Engines that one process drives: it takes a tenth of a millisecond of each position's time."""
+
+
+@dataclass(frozen=True, slots=True)
+class LabelJob:
+    """Labelled games: a GameJob. backend: of the evaluator of the branches' network."""
+
+    settings: LabelSettings
+    openings: tuple[Opening, ...]
+    backend: str = ""
+
+    @property
+    def options(self) -> Options | None:
+        """Of the network that branches are drawn from."""
+        settings = self.settings
+        if not settings.branch_network:
+            return None
+        options = Options(
+            weights="" if settings.branch_network == SHIPPED else settings.branch_network,
+            policy_temperature=settings.branch_temperature,
+            hash=2,
+            tree_memory=64,
+        )
+        return options.changed(backend=self.backend) if self.backend else options
+
+    @property
+    def networks(self) -> tuple[str, ...]:
+        return () if self.options is None or not self.options.weights else (self.options.weights,)
+
+    @property
+    def engines(self) -> tuple[Options, ...]:
+        return () if self.options is None else (self.options,)
+
+    @property
+    def workers(self) -> int:
+        """Engines at once."""
+        return self.settings.workers or cores()
+
+    def games_at_once(self, pool: SearchPool | None) -> int:
+        return self.workers
+
+    def executor(self, log: Log, context: WorkerContext, pool: SearchPool | None = None) -> LabelExecutor:
+        options = None if self.options is None else context.options(self.options)
+        if options is not None and pool is None:
+            pool = context.search_pool(log)
+        return LabelExecutor(self, options, log, pool)
+
+
+class LabelExecutor:
+    """Plays in this process."""
+
+    games_per_task = 1
+
+    def __init__(self, job: LabelJob, options: Options | None, log: Log, pool: SearchPool | None) -> None:
+        """pool: closed with the executor; there is one where there are options of a network."""
+        self._job, self._options, self._log, self._pool = job, options, log, pool
+        self._idle: list[Labeller] = []
+        self._all: list[Labeller] = []
+
+    async def open(self) -> int:
+        """Start an engine, to see that it works; returns how many games at once are best. Raises
+        ExecutorError."""
+        labeller = self._labeller()
+        try:
+            await labeller.start()
+        except EngineError as error:
+            raise ExecutorError(str(error)) from None
+        self._idle.append(labeller)
+        return self._job.workers
+
+    async def play(self, numbers: Sequence[int]) -> list[LabelledGame]:
+        """Play the games of these numbers at the same time. Raises ExecutorError."""
+        try:
+            return await play_together(self._play(number) for number in numbers)
+        except (EngineError, NoEvaluatorError) as error:
+            raise ExecutorError(str(error)) from None
+
+    def statistics(self) -> PoolStatistics:
+        """What the evaluators were asked; searches are the engines', moves the positions labelled."""
+        network = PoolStatistics() if self._pool is None else self._pool.statistics()
+        return replace(
+            network,
+            searches=sum(labeller.searches for labeller in self._all),
+            moves=sum(labeller.labels for labeller in self._all),
+        )
+
+    async def close(self) -> None:
+        await asyncio.gather(*(labeller.close() for labeller in self._idle))
+        if self._pool is not None:
+            await asyncio.to_thread(self._pool.close)
+
+    def _labeller(self) -> Labeller:
+        labeller = Labeller(self._job.settings, self._log)
+        self._all.append(labeller)
+        return labeller
+
+    async def _play(self, number: int) -> LabelledGame:
+        labeller = self._idle.pop() if self._idle else self._labeller()
+        player = None if self._pool is None or self._options is None else self._pool.player(self._options)
+        try:
+            game = await play_game(
+                number,
+                self._job.settings,
+                self._job.openings,
+                labeller,
+                None if player is None else partial(_policy, player),
+            )
+        except BaseException:
+            await labeller.kill()  # It may be searching for nobody.
+            raise
+        self._idle.append(labeller)
+        return game
+
+
+async def _policy(player: PoolPlayer, game: Game) -> dict[str, float]:
+    """The priors of a search of one node. Raises NoEvaluatorError."""
+    found: dict[str, float] = {}
+
+    def look(tree: Tree) -> None:  # In the pool's thread.
+        found.update({child.move: child.raw_prior for child in tree.children()})
+
+    player.new_game()
+    search: Any = player.search(game, Limits(nodes=1), inspect=look)
+    await asyncio.wrap_future(search)
+    return found

@@ -1,0 +1,123 @@
+"""Labels games until a folder has as many positions as are wanted, each written down when it is over."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import count
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+from engine.games import run
+from engine.games.openings import OpeningSettings, read_openings
+from engine.workers.executor import ExecutorError
+from engine.workers.local import local_executor
+from training.label.archive import SUMMARY, LabelArchive, Totals
+from training.label.game import LabelledGame
+from training.label.job import ENGINES_PER_PROCESS, LabelJob
+from training.label.settings import LabelSettings
+
+DROPPED_IN_A_ROW = 5
+"""Games after which the engine is found useless."""
+
+BOOK_OPENINGS = 2000
+"""Openings drawn from the book."""
+
+
+@dataclass(slots=True, kw_only=True)
+class LabelState(run.RunState):
+    """Labelling as it stands. totals: of all games in the folder."""
+
+    settings: LabelSettings
+    folder: Path
+    totals: Totals = field(default_factory=Totals)
+
+    def data(self) -> dict[str, Any]:
+        """All of it as JSON data: the summary file, and what --json prints."""
+        speed = self.throughput
+        return {
+            "output": str(self.folder),
+            "positions_wanted": self.settings.positions,
+            "resumed_games": self.resumed,
+            **self.totals.data(),
+            "pace": {
+                "seconds": speed.seconds,
+                "engines": speed.concurrency,
+                "positions_per_second": speed.moves_per_second,
+                "searches": speed.pool.searches,
+            },
+        }
+
+
+View = run.View[LabelState, LabelledGame]
+
+
+class LabelRunner:
+    """One run. backend: of the evaluator of the branches' network, empty is what suits."""
+
+    def __init__(self, settings: LabelSettings, folder: Path, view: View, *, backend: str = "") -> None:
+        self._view, self._backend = view, backend
+        self.state = LabelState(settings=settings, folder=folder)
+
+    async def run(self) -> run.RunEnding:
+        """Label until there are enough positions, the time is over, or it is cancelled.
+
+        Raises OpeningError, JournalError and ExecutorError, each with the games so far kept.
+        """
+        settings = self.state.settings
+        settings.engine_options()
+        archive = await asyncio.to_thread(LabelArchive, self.state.folder, settings)
+        try:
+            ledger = _Ledger(self.state, archive)
+            if ledger.over():
+                return "finished"
+            openings = await asyncio.to_thread(
+                read_openings, OpeningSettings(file=settings.openings), BOOK_OPENINGS, seed=settings.seed
+            )
+            job = LabelJob(settings, tuple(openings), self._backend)
+            played = archive.numbers.copy()
+            return await run.GameRun(self.state, ledger, self._view, time_limit_s=settings.time_limit_s).play(
+                lambda job, log: local_executor(
+                    job, log, workers=ceil(job.games_at_once(None) / ENGINES_PER_PROCESS)
+                ),
+                job,
+                (number for number in count() if number not in played),
+                concurrency=job.workers,
+            )
+        finally:
+            await asyncio.to_thread(archive.close)
+
+
+class _Ledger:
+    """Writes games to their folder and counts them in the run's state."""
+
+    def __init__(self, state: LabelState, archive: LabelArchive) -> None:
+        self._state, self._archive = state, archive
+        self._dropped: list[str] = []
+        state.totals = archive.totals
+        state.resumed = archive.totals.games
+
+    @property
+    def summary_file(self) -> Path:
+        return self._archive.folder / SUMMARY
+
+    def write(self, game: LabelledGame) -> LabelledGame:
+        self._archive.add(game)
+        return game
+
+    def count(self, entry: LabelledGame) -> None:
+        """Note what was dropped; the archive has counted the game."""
+        self._dropped = [*self._dropped, entry.dropped] if entry.dropped else []
+
+    def over(self) -> bool:
+        """Whether there are enough positions. Raises ExecutorError if one game after the other is dropped."""
+        if len(self._dropped) >= DROPPED_IN_A_ROW:
+            raise ExecutorError(
+                f"{len(self._dropped)} games in a row were dropped, the last one because {self._dropped[-1]}"
+            )
+        return self._state.totals.positions >= self._state.settings.positions
+
+    def summary(self) -> Mapping[str, Any]:
+        return self._state.data()

@@ -1,0 +1,88 @@
+"""Where labelled games begin: in a book, after random plies, with few men."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+
+from engine._core import Game
+from engine.games.openings import Opening
+from training.label.settings import LabelSettings
+
+ENDGAME_MEN = 8
+"""Men of an endgame at most, kings included."""
+
+PIECES = "PPPPRRNBQ"
+"""Men beside the kings, drawn evenly."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """game: not over yet. must_be_level: a start of chance, which is drawn again if it is lost for one
+    side."""
+
+    game: Game
+    must_be_level: bool
+
+
+def draw_start(settings: LabelSettings, openings: Sequence[Opening], random: Random) -> Start:
+    """A position to begin a game at."""
+    chance = random.random()
+    if chance < settings.book_share:
+        opening = random.choice(openings)
+        game = Game(opening.fen)
+        for move in opening.moves:
+            game.push_uci(move)
+        return Start(Game(game.fen()), must_be_level=False)
+    if chance < settings.book_share + settings.endgame_share:
+        return Start(random_endgame(random), must_be_level=False)
+    return Start(random_opening(settings.random_plies, random), must_be_level=True)
+
+
+def random_opening(most_plies: int, random: Random) -> Game:
+    """The initial position after 0 to most_plies random plies."""
+    plies = random.randint(0, most_plies)
+    while True:
+        game = Game()
+        for _ in range(plies):
+            game.push_uci(random.choice(game.legal_moves()))
+            if game.result()[0] != "undecided":
+                break
+        else:
+            return Game(game.fen())
+
+
+def random_endgame(random: Random) -> Game:
+    """A legal position of 3 to 8 men that is not over."""
+    while True:
+        men = [
+            "K",
+            "k",
+            *(random.choice(PIECES + PIECES.lower()) for _ in range(random.randint(1, ENDGAME_MEN - 2))),
+        ]
+        squares = random.sample(range(64), len(men))
+        board: dict[int, str] = dict(zip(squares, men, strict=True))
+        if any(man in "Pp" and not 8 <= square < 56 for square, man in board.items()):
+            continue
+        try:
+            game = Game(f"{_placement(board)} {random.choice('wb')} - - 0 1")
+        except ValueError:  # the side to move could take the king, say
+            continue
+        if game.result()[0] == "undecided":
+            return game
+
+
+def _placement(board: dict[int, str]) -> str:
+    """The first field of a FEN. board: man by square, a1 = 0."""
+    ranks = []
+    for rank in range(7, -1, -1):
+        text, empty = "", 0
+        for square in range(8 * rank, 8 * rank + 8):
+            if square not in board:
+                empty += 1
+                continue
+            text += (str(empty) if empty else "") + board[square]
+            empty = 0
+        ranks.append(text + (str(empty) if empty else ""))
+    return "/".join(ranks)
