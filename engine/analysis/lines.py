@@ -19,7 +19,9 @@ class LineClient:
     because nobody reads the answers any more.
     """
 
-    def __init__(self, output: BinaryIO, most_unread_bytes: int, resume: Callable[[], None]) -> None:
+    def __init__(
+        self, output: BinaryIO, most_unread_bytes: int, resume: Callable[[LineClient], None]
+    ) -> None:
         """resume: called when the client is no longer congested."""
         self.finished = threading.Event()
         self.broken = False
@@ -54,7 +56,7 @@ class LineClient:
                     self._unread -= len(line)
                     relieved = congested and self._unread <= self._most
                 if relieved:
-                    self._resume()
+                    self._resume(self)
         except (OSError, ValueError):  # The reader has left, or the stream was closed.
             self.broken = True
         self.finished.set()

@@ -18,7 +18,7 @@ from protocol.settings.spec import Setting, SettingsError, settings_of, shown, u
 MOST_MOVES = 20_000
 """Of a game: no game of chess is half as long."""
 
-LISTS = ("analyze_turns", "priorities", "options", "avoid_moves", "allow_moves")
+LISTS = ("analyze_turns", "priorities", "avoid_moves", "allow_moves", "options")
 """The fields of several values."""
 
 NAMES = ("id", *settings_of(Fields), *LISTS)

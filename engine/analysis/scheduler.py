@@ -46,8 +46,7 @@ class Scheduler:
     """Answers the queries of its clients. Its methods may be called from any thread; none of them waits, but
     for `close`.
 
-    log: takes messages for the operator, from several threads. on_failure: called with the reason when no
-    evaluator could be had and there has never been one.
+    log: takes messages for the operator, from several threads.
     """
 
     def __init__(
@@ -56,12 +55,11 @@ class Scheduler:
         settings: AnalysisSettings,
         *,
         log: Callable[[str], None] = lambda text: None,
-        on_failure: Callable[[NoEvaluatorError], None] = lambda error: None,
     ) -> None:
         self.options = options
         self.settings = settings
         self._log = log
-        self._on_failure = on_failure
+        self._on_failure: Callable[[NoEvaluatorError], None] = lambda error: None
         self._pool = SearchPool(log=log, priority="analysis")
         self._inbox: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._accounts: dict[Client, Account] = {}
@@ -73,7 +71,12 @@ class Scheduler:
         self._running = 0
         self._thread = threading.Thread(target=self._work, name="analysis", daemon=True)
         self._thread.start()
-        self._ask_for_evaluator()
+
+    def start(self, on_failure: Callable[[NoEvaluatorError], None] = lambda error: None) -> None:
+        """Find or start the evaluator, before anybody asks for something. on_failure: called with the reason
+        when none could be had and there has never been one."""
+        self._on_failure = on_failure
+        self._inbox.put(self._ask_for_evaluator)
 
     def receive(self, client: Client, message: str | bytes, then: Callable[[], None] | None = None) -> None:
         """Read a query or action of a client. then: called when that has been done."""

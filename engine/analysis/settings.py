@@ -28,3 +28,7 @@ class AnalysisSettings(SettingsGroup):
         low=1024,
         high=1 << 40,
     )
+    max_unread_seconds: float = setting(
+        30.0, "a client of --listen that reads nothing for so long is disconnected", low=0.1, high=86400
+    )
+    max_clients: int = setting(64, "clients of --listen at a time", low=1, high=65536)

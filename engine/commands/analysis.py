@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from engine.analysis.settings import AnalysisSettings
+    from engine.evaluation.errors import NoEvaluatorError
+    from engine.options import Options
 
 HELP = "analyse positions and games for programs: JSON lines in and out, many at once"
 
@@ -20,43 +27,119 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="at the end of input, end what is being searched and drop what waits",
     )
+    parser.add_argument("--schema", action="store_true", help="print the JSON Schema of messages, and exit")
+    listen = parser.add_argument_group("WebSocket (extra `listen`)")
+    listen.add_argument("--listen", metavar="HOST:PORT", help="take queries there, not from standard input")
+    listen.add_argument(
+        "--token-file", metavar="FILE", help="clients must name the token in it; needed beyond this machine"
+    )
+    listen.add_argument(
+        "--unencrypted",
+        action="store_true",
+        help="listen beyond this machine although everybody on the way can read queries, answers and token",
+    )
+    listen.add_argument(
+        "--origin",
+        action="append",
+        default=[],
+        metavar="URL",
+        help="let in pages of this site without a token, besides those of this machine; may be repeated",
+    )
     sources.add_flags(parser, settings_of(AnalysisSettings).values())
     add_flags(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from engine.analysis.lines import LineClient, read_lines
-    from engine.analysis.scheduler import Scheduler
     from engine.analysis.settings import AnalysisSettings
-    from engine.evaluation.errors import NoEvaluatorError
     from engine.options import options_of_arguments
     from protocol.settings.sources import from_arguments
 
+    if arguments.schema:
+        from engine.analysis.schema import schema_text
+
+        print(schema_text(), end="")
+        return 0
     options = options_of_arguments(arguments)
     settings = from_arguments(argparse.Namespace(**vars(arguments) | {"config": None}), AnalysisSettings())
+    if arguments.listen is not None:
+        return _listen(arguments, options, settings)
+    return _converse(options, settings, at_once=arguments.quit_without_waiting)
+
+
+def _converse(options: Options, settings: AnalysisSettings, *, at_once: bool) -> int:
+    """Over standard input and output, until both have been served."""
+    from engine.analysis.lines import LineClient, read_lines
+    from engine.analysis.scheduler import Scheduler
+
     failures: list[NoEvaluatorError] = []
+    scheduler = Scheduler(options, settings, log=_log)
+    client = LineClient(sys.stdout.buffer, settings.max_unread_bytes, scheduler.resume)
 
     def fail(error: NoEvaluatorError) -> None:
-        """There is no evaluator and never was: answer so and end."""
         failures.append(error)
         scheduler.end(client, at_once=True)
 
-    scheduler = Scheduler(options, settings, log=_log, on_failure=fail)
-    client = LineClient(sys.stdout.buffer, settings.max_unread_bytes, resume=lambda: scheduler.resume(client))
-    reader = threading.Thread(
+    scheduler.start(fail)
+    threading.Thread(
         target=read_lines,
         args=(scheduler, client, sys.stdin.buffer),
-        kwargs={"at_once": arguments.quit_without_waiting},
+        kwargs={"at_once": at_once},
         name="analysis-input",
         daemon=True,
-    )
-    reader.start()
+    ).start()
     try:
         client.finished.wait()
     finally:
         scheduler.close()
-    if failures:
-        _log(str(failures[0]))
+    return _status(failures)
+
+
+def _listen(arguments: argparse.Namespace, options: Options, settings: AnalysisSettings) -> int:
+    """Over WebSocket, until SIGTERM or Ctrl-C."""
+    import asyncio
+
+    from engine.analysis.access import Gate, check_address, read_address, read_token
+    from engine.analysis.scheduler import Scheduler
+    from engine.options import OptionError
+
+    try:
+        from engine.analysis.sockets import AnalysisServer
+    except ImportError as error:
+        if error.name != "websockets":
+            raise
+        raise OptionError(
+            "--listen needs the package websockets: pip install 'wavefront-chess[listen]'"
+        ) from None
+    address = read_address(arguments.listen)
+    token = read_token(arguments.token_file) if arguments.token_file is not None else ""
+    check_address(address, token, unencrypted=arguments.unencrypted)
+    failures: list[NoEvaluatorError] = []
+    scheduler = Scheduler(options, settings, log=_log)
+    server = AnalysisServer(
+        scheduler, address, Gate(token, tuple(arguments.origin)), most_clients=settings.max_clients
+    )
+
+    def fail(error: NoEvaluatorError) -> None:
+        failures.append(error)
+        server.stop()
+
+    def listening(url: str) -> None:
+        print(json.dumps({"event": "listening", "address": url}), flush=True)
+        scheduler.start(fail)
+
+    try:
+        asyncio.run(server.run(listening))
+    except OSError as error:
+        _log(f"cannot listen at {arguments.listen}: {error.strerror or error}")
+        return 1
+    finally:
+        scheduler.close()
+    return _status(failures)
+
+
+def _status(failures: list[NoEvaluatorError]) -> int:
+    for error in failures:
+        _log(str(error))
     return 1 if failures else 0
 
 

@@ -1,4 +1,5 @@
-"""What the tests of analysis share: a client that keeps its answers, and a scheduler that it talks to."""
+"""What the tests of analysis share: a client that keeps its answers, and a scheduler that it talks to. Every
+answer is held against the schema."""
 
 from __future__ import annotations
 
@@ -9,11 +10,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import jsonschema
+
 from engine.analysis.scheduler import Scheduler
+from engine.analysis.schema import schema
 from engine.analysis.settings import AnalysisSettings
 from engine.options import Options
 
 RANDOM = Options(backend="random", hash=8, tree_memory=64)
+
+ANSWER = jsonschema.Draft202012Validator({**schema(), "anyOf": [{"$ref": "#/$defs/answer"}]})
 
 Answer = dict[str, Any]
 
@@ -27,7 +33,9 @@ class RecordingClient:
         self.is_done = threading.Event()
 
     def send(self, answer: Answer) -> None:
-        self.answers.put(json.loads(json.dumps(answer, allow_nan=False)))
+        received = json.loads(json.dumps(answer, allow_nan=False))
+        ANSWER.validate(received)
+        self.answers.put(received)
 
     def done(self) -> None:
         self.is_done.set()
@@ -64,6 +72,7 @@ def scheduler(options: Options = RANDOM, **settings: Any) -> Iterator[Scheduler]
     said: list[str] = []
     made = Scheduler(options, AnalysisSettings(**settings), log=said.append)
     try:
+        made.start()
         yield made
     finally:
         made.close()

@@ -1,0 +1,191 @@
+"""The same conversation over WebSocket: a message for each query and each answer.
+
+    asyncio's thread     messages go to the scheduler one by one, answers come from a queue of each client
+    scheduler's thread   SocketClient.send puts answers into that queue
+
+A client has one message with the scheduler at a time, so that none can crowd out the others, and answers that
+it does not read are bounded in bytes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import signal
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+from websockets.asyncio.server import Server, ServerConnection, serve
+from websockets.exceptions import ConnectionClosed
+from websockets.http11 import Request, Response
+from websockets.typing import Subprotocol
+
+from engine.analysis.access import SUBPROTOCOL, Gate, ListenAddress
+from engine.analysis.scheduler import Scheduler
+from engine.analysis.settings import AnalysisSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+PING_SECONDS = 20.0
+"""Between two signs of life that a client is asked for, and how long it may take with one."""
+
+CLOSE_SECONDS = 2.0
+"""How long a client may take to close a connection."""
+
+TRANSPORT_BYTES = 1 << 16
+"""Answers that may be with the transport before the next one waits here."""
+
+MESSAGES_READ_AHEAD = 2
+
+
+class SocketClient:
+    """One connection. Takes part in the scheduler as a Client."""
+
+    def __init__(
+        self,
+        connection: ServerConnection,
+        settings: AnalysisSettings,
+        resume: Callable[[SocketClient], None],
+    ) -> None:
+        """resume: called when the client is no longer congested."""
+        self._connection = connection
+        self._loop = asyncio.get_running_loop()
+        self._most = settings.max_unread_bytes
+        self._patience = settings.max_unread_seconds
+        self._resume = resume
+        self._unread = 0  # Bytes; changed in asyncio's thread alone.
+        self._answers: asyncio.Queue[str] = asyncio.Queue()
+
+    def send(self, answer: dict[str, Any]) -> None:
+        text = json.dumps(answer, separators=(",", ":"))
+        with contextlib.suppress(RuntimeError):  # The loop has ended, and with it the connection.
+            self._loop.call_soon_threadsafe(self._put, text)
+
+    @property
+    def congested(self) -> bool:
+        return self._unread > self._most // 2
+
+    def done(self) -> None:
+        """The client decides when the connection ends."""
+
+    async def write(self) -> None:
+        """Write answers until the connection ends, or nobody reads them."""
+        with contextlib.suppress(ConnectionClosed):
+            while True:
+                text = await self._answers.get()
+                try:
+                    # The library's own pings wait behind what is not read.
+                    await asyncio.wait_for(self._connection.send(text), self._patience)
+                except TimeoutError:
+                    self._connection.transport.abort()
+                    return
+                congested = self.congested
+                self._unread -= len(text)
+                if congested and not self.congested:
+                    self._resume(self)
+
+    def _put(self, text: str) -> None:
+        self._unread += len(text)
+        if self._unread > self._most:
+            self._connection.transport.abort()
+        else:
+            self._answers.put_nowait(text)
+
+
+class AnalysisServer:
+    """Listens, and hands what clients say to the scheduler."""
+
+    def __init__(
+        self, scheduler: Scheduler, address: ListenAddress, gate: Gate, *, most_clients: int
+    ) -> None:
+        self._scheduler = scheduler
+        self._address = address
+        self._gate = gate
+        self._most_clients = most_clients
+        self._clients: set[SocketClient] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stopped = asyncio.Event()
+
+    async def run(self, on_listening: Callable[[str], None]) -> None:
+        """Serve until `stop` or SIGTERM. on_listening: called with the address when clients may come. Raises
+        OSError if it cannot listen there."""
+        self._loop = asyncio.get_running_loop()
+        with contextlib.suppress(NotImplementedError):  # On Windows nobody sends that signal.
+            self._loop.add_signal_handler(signal.SIGTERM, self._stopped.set)
+        async with serve(
+            self._converse,
+            self._address.host,
+            self._address.port,
+            process_request=self._admit,
+            select_subprotocol=_select_subprotocol,
+            compression=None,
+            max_size=self._scheduler.settings.max_message_bytes,
+            max_queue=MESSAGES_READ_AHEAD,
+            write_limit=TRANSPORT_BYTES,
+            ping_interval=PING_SECONDS,
+            ping_timeout=PING_SECONDS,
+            close_timeout=CLOSE_SECONDS,
+        ) as server:
+            on_listening(self._url(server))
+            await self._stopped.wait()
+
+    def stop(self) -> None:
+        """End the service. For any thread, once clients may come."""
+        assert self._loop is not None
+        with contextlib.suppress(RuntimeError):  # It has ended.
+            self._loop.call_soon_threadsafe(self._stopped.set)
+
+    def _url(self, server: Server) -> str:
+        port = next(iter(server.sockets)).getsockname()[1]
+        host = f"[{self._address.host}]" if ":" in self._address.host else self._address.host
+        return f"ws://{host}:{port}"
+
+    def _admit(self, connection: ServerConnection, request: Request) -> Response | None:
+        """Answer a client that is not let in; None for one that is."""
+        given = {
+            name: ",".join(request.headers.get_all(name))
+            for name in ("Authorization", "Origin", "Sec-WebSocket-Protocol")
+            if name in request.headers
+        }
+        refusal = self._gate.refusal(given)
+        if refusal:
+            status = HTTPStatus.UNAUTHORIZED if self._gate.token else HTTPStatus.FORBIDDEN
+            return connection.respond(status, refusal + "\n")
+        if len(self._clients) >= self._most_clients:
+            return connection.respond(HTTPStatus.SERVICE_UNAVAILABLE, "there are too many clients\n")
+        return None
+
+    async def _converse(self, connection: ServerConnection) -> None:
+        scheduler = self._scheduler
+        client = SocketClient(connection, scheduler.settings, scheduler.resume)
+        self._clients.add(client)
+        writing = asyncio.create_task(client.write())
+        try:
+            async for message in connection:
+                await self._hand_over(client, message)
+        except ConnectionClosed:
+            pass  # Without a goodbye.
+        finally:
+            self._clients.discard(client)
+            scheduler.leave(client)
+            writing.cancel()
+
+    async def _hand_over(self, client: SocketClient, message: str | bytes) -> None:
+        """Give the scheduler a message, and wait until it has been read."""
+        read = asyncio.Event()
+        loop = asyncio.get_running_loop()
+
+        def tell() -> None:
+            with contextlib.suppress(RuntimeError):  # The loop has ended.
+                loop.call_soon_threadsafe(read.set)
+
+        self._scheduler.receive(client, message, tell)
+        await read.wait()
+
+
+def _select_subprotocol(_connection: ServerConnection, offered: Sequence[Subprotocol]) -> Subprotocol | None:
+    """Browsers need one of those that they offer to be chosen; a token is no name for a conversation."""
+    return next((name for name in offered if name == SUBPROTOCOL), None)

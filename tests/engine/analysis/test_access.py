@@ -1,0 +1,106 @@
+"""Who may talk to `wavefront analysis --listen`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from engine.analysis.access import Gate, ListenAddress, check_address, read_address, read_token
+from protocol.settings.spec import SettingsError
+
+TOKEN = "a-token-of-24-characters"
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "port", "loopback"),
+    [
+        ("127.0.0.1:8765", "127.0.0.1", 8765, True),
+        ("localhost:0", "localhost", 0, True),
+        ("[::1]:80", "::1", 80, True),
+        ("0.0.0.0:8765", "0.0.0.0", 8765, False),
+        ("[::]:8765", "::", 8765, False),
+        ("analysis.example:1", "analysis.example", 1, False),
+    ],
+)
+def test_addresses(text: str, host: str, port: int, loopback: bool) -> None:
+    address = read_address(text)
+    assert address == ListenAddress(host, port)
+    assert address.is_loopback == loopback
+
+
+@pytest.mark.parametrize(
+    "text", ["", "8765", ":8765", "127.0.0.1", "127.0.0.1:", "h:65536", "::1:80", "h:-1"]
+)
+def test_what_is_no_address(text: str) -> None:
+    with pytest.raises(SettingsError, match="HOST:PORT"):
+        read_address(text)
+
+
+def test_beyond_this_machine_a_token_and_a_word_are_needed() -> None:
+    beyond = ListenAddress("0.0.0.0", 1)
+    with pytest.raises(SettingsError, match="--token-file"):
+        check_address(beyond, "", unencrypted=True)
+    with pytest.raises(SettingsError, match="--unencrypted"):
+        check_address(beyond, TOKEN, unencrypted=False)
+    check_address(beyond, TOKEN, unencrypted=True)
+    check_address(ListenAddress("127.0.0.1", 1), "", unencrypted=False)
+
+
+def test_a_token_is_its_owners_alone(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text(f"{TOKEN}\n")
+    file.chmod(0o600)
+    assert read_token(str(file)) == TOKEN
+    file.chmod(0o640)
+    with pytest.raises(SettingsError, match="chmod 600"):
+        read_token(str(file))
+
+
+@pytest.mark.parametrize("content", [b"", b"short", b"with spaces in between it", b"\xff" * 30, b"a" * 513])
+def test_what_is_no_token(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "token"
+    file.write_bytes(content)
+    file.chmod(0o600)
+    with pytest.raises(SettingsError, match="--token-file"):
+        read_token(str(file))
+    with pytest.raises(SettingsError, match="cannot read"):
+        read_token(str(tmp_path / "none"))
+
+
+@pytest.mark.parametrize(
+    ("headers", "admitted"),
+    [
+        ({}, False),
+        ({"Authorization": f"Bearer {TOKEN}"}, True),
+        ({"Authorization": f"bearer  {TOKEN}"}, True),
+        ({"Authorization": f"Basic {TOKEN}"}, False),
+        ({"Authorization": f"Bearer {TOKEN}x"}, False),
+        ({"Authorization": "Bearer \udcff"}, False),
+        ({"Sec-WebSocket-Protocol": f"wavefront-analysis, wavefront-token.{TOKEN}"}, True),
+        ({"Sec-WebSocket-Protocol": f"wavefront-analysis, {TOKEN}"}, False),
+        ({"Sec-WebSocket-Protocol": "wavefront-token."}, False),
+        ({"Origin": "http://localhost"}, False),
+    ],
+)
+def test_with_a_token_nobody_comes_in_without_it(headers: dict[str, str], admitted: bool) -> None:
+    assert (Gate(TOKEN).refusal(headers) == "") == admitted
+
+
+@pytest.mark.parametrize(
+    ("origin", "admitted"),
+    [
+        (None, True),
+        ("http://localhost:3000", True),
+        ("http://127.0.0.1", True),
+        ("http://[::1]:8080", True),
+        ("https://chess.example", True),
+        ("https://other.example", False),
+        ("http://localhost.other.example", False),
+        ("null", False),
+        ("http://[", False),
+    ],
+)
+def test_without_a_token_pages_of_foreign_sites_stay_out(origin: str | None, admitted: bool) -> None:
+    headers = {} if origin is None else {"Origin": origin}
+    assert (Gate(origins=("https://chess.example",)).refusal(headers) == "") == admitted
