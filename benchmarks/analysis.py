@@ -1,5 +1,5 @@
-"""How much of the evaluator's speed `wavefront analysis` gets: evaluations per second of whole games, sent as JSON
-lines, over the evaluator's own.
+"""How much of the evaluator's speed `wavefront analysis` gets: evaluations per second of whole games, sent as
+JSON lines, over the evaluator's own.
 
     python benchmarks/analysis.py [--weights FILE] [--backend NAME] [--nodes N] [--searches N] [--seconds S]
                                   [--rounds N]

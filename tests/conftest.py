@@ -18,7 +18,7 @@ NOT_QUICK = (
     "benchmarks/",
     "emulator/",
     "engine/analysis/test_command.py",
-    "engine/analysis/test_examples.py",
+    "engine/analysis/test_documentation.py",
     "engine/analysis/test_scheduler.py",
     "engine/analysis/test_sockets.py",
     "engine/commands/",
