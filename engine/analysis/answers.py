@@ -12,7 +12,6 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from engine.analysis.errors import QueryError
-from engine.search.contempt import Contempt
 from engine.search.report import Line, MoveStatistics, Report
 
 if TYPE_CHECKING:
@@ -91,7 +90,7 @@ class _View:
         self._query = query
         self._sign = 1 if query.fields.point_of_view in ("side_to_move", game.turn) else -1
         self._turn = game.turn
-        self._contempt = Contempt.of(query.options, game.turn, query.limits)
+        self._contempt = query.contempt(game.turn)
 
     def root(self, root: RootInfo) -> dict[str, Any]:
         """The position itself."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from engine._core import Game
@@ -12,6 +12,7 @@ from engine.analysis.fields import Fields
 from engine.analysis.messages import whole_numbers
 from engine.analysis.restrictions import Restriction, read_restrictions
 from engine.options import OPTIONS, Options
+from engine.search.contempt import Contempt
 from engine.search.limits import Limits
 from protocol.settings.spec import Setting, SettingsError, settings_of, shown, unknown
 
@@ -31,8 +32,6 @@ OPTION_NAMES = (
     "batches_in_flight",
     "visits_per_position",
     "look_ahead",
-    "max_collision_visits",
-    "max_collision_events",
     "cache_history_length",
     "syzygy_50_move_rule",
     "syzygy_fast_play",
@@ -61,6 +60,13 @@ class Query:
     options: Options
     limits: Limits
     restrictions: tuple[Restriction, ...]
+    _contempts: dict[str, Contempt] = field(default_factory=dict, compare=False)
+
+    def contempt(self, turn: str) -> Contempt:
+        """What is done to the network's values, with "white" or "black" to move."""
+        if turn not in self._contempts:
+            self._contempts[turn] = Contempt.of(self.options, turn, self.limits)
+        return self._contempts[turn]
 
     def game(self, turn: int) -> Game:
         """The game up to a turn."""

@@ -38,8 +38,11 @@ if TYPE_CHECKING:
     from engine.search.report import Report
     from protocol.messages import NetworkInfo
 
-LEAST_TREE_MEGABYTES = 16
+LEAST_TREE_MEGABYTES, LEAST_HASH_MEGABYTES = 16, 1
 """Of one search, however many there are."""
+
+LEAST_REPORT_SECONDS = 0.05
+"""Between two reports of a search: each costs the thread of all searches some time."""
 
 
 class Scheduler:
@@ -67,6 +70,7 @@ class Scheduler:
         self._idle: list[PoolPlayer] = []
         self._forget: set[PoolPlayer] = set()
         self._searches = 0  # At a time; 0 while there is no evaluator.
+        self._last_options: tuple[tuple[Query, int, int], Options] | None = None
         self._asking = False  # For the evaluator, in a thread of its own.
         self._running = 0
         self._thread = threading.Thread(target=self._work, name="analysis", daemon=True)
@@ -243,7 +247,8 @@ class Scheduler:
         seen: list[answers.Seen] = []
         observer = None
         if query.fields.report_every:
-            observer = Observer(query.fields.report_every, partial(self._observed, task, game))
+            seconds = max(LEAST_REPORT_SECONDS, query.fields.report_every)
+            observer = Observer(seconds, partial(self._observed, task, game))
         future = player.search(
             game,
             replace(query.limits, search_moves=moves if query.restrictions else ()),
@@ -258,13 +263,16 @@ class Scheduler:
         )
 
     def _options_for(self, query: Query) -> Options:
-        """The options of one of many searches, which share the memory that the options allow."""
-        share = self._searches
-        return replace(
-            query.options,
-            tree_memory=max(LEAST_TREE_MEGABYTES, self.options.tree_memory // share),
-            hash=max(1, self.options.hash // share),
-        )
+        """The options of one of many searches, which share the memory that the options allow; one beyond
+        their number gets the least."""
+        tree, cache = LEAST_TREE_MEGABYTES, LEAST_HASH_MEGABYTES
+        if self._running < self._searches:
+            tree = max(tree, self.options.tree_memory // self._searches)
+            cache = max(cache, self.options.hash // self._searches)
+        key = query, tree, cache
+        if self._last_options is None or self._last_options[0] != key:
+            self._last_options = key, replace(query.options, tree_memory=tree, hash=cache)
+        return self._last_options[1]
 
     def _check_network(self, query: Query) -> None:
         wanted, networks = query.fields.network, self.networks()
@@ -332,11 +340,9 @@ class Scheduler:
 
     def _await_evaluator(self) -> None:
         try:
-            link = self._pool.link(self.options)
-            link.start()
-            searches = self.settings.searches or self._pool.recommended_games(self.options)
-            while self.settings.searches and link.wait(1.0) is None:
-                pass
+            self._pool.link(self.options).start()
+            recommended = self._pool.recommended_games(self.options)
+            searches = self.settings.searches or recommended
         except NoEvaluatorError as error:
             reason = error
             self._inbox.put(lambda: self._has_no_evaluator(reason))

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import signal
 from collections.abc import Callable
 from http import HTTPStatus
@@ -128,6 +129,7 @@ class AnalysisServer:
             ping_interval=PING_SECONDS,
             ping_timeout=PING_SECONDS,
             close_timeout=CLOSE_SECONDS,
+            logger=_silent_logger(),
         ) as server:
             on_listening(self._url(server))
             await self._stopped.wait()
@@ -184,6 +186,14 @@ class AnalysisServer:
 
         self._scheduler.receive(client, message, tell)
         await read.wait()
+
+
+def _silent_logger() -> logging.Logger:
+    """For what the library says of connections that fail: anybody can make them fail, and fill a log."""
+    logger = logging.getLogger("wavefront.analysis.sockets")
+    logger.propagate = False
+    logger.addHandler(logging.NullHandler())
+    return logger
 
 
 def _select_subprotocol(_connection: ServerConnection, offered: Sequence[Subprotocol]) -> Subprotocol | None:

@@ -258,7 +258,10 @@ class SearchPool:
 
 
 class PoolPlayer:
-    """One side of one game: options, a tree, at most one search at a time. Made by SearchPool.player."""
+    """One side of one game: options, a tree, at most one search at a time. Made by SearchPool.player.
+
+    options: of the next search; those that name the evaluator must stay as they are.
+    """
 
     def __init__(
         self, pool: SearchPool, options: Options, evaluator: SharedEvaluator[PooledSearch], random: Random

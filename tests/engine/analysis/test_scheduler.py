@@ -10,12 +10,34 @@ from typing import Any
 
 import chess
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from engine.analysis.query import NAMES
 from engine.analysis.scheduler import Scheduler
 from tests.engine.analysis.recording import RANDOM, Conversation, RecordingClient, scheduler
 
 SEQUENTIAL = RANDOM.changed(minibatch_size=1, batches_in_flight=1)
 """One position at a time: the same search every time."""
+
+VALUES = st.recursive(
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(-2, 6),
+        st.floats(),
+        st.text(max_size=5),
+        st.sampled_from(["a", "e2e4", "d2d4", "startpos", "white", "query_version", "terminate", "cpuct"]),
+    ),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4),
+        st.dictionaries(st.sampled_from(["moves", "player", "until_depth", "cpuct"]), inner, max_size=3),
+    ),
+    max_leaves=6,
+)
+MESSAGES = st.dictionaries(
+    st.sampled_from([*NAMES, "action", "turns", "terminate_id"]), VALUES, max_size=6
+).map(lambda message: {"id": "a", "nodes": 3, **message})
 
 GAME = ["e2e4", "e7e5", "g1f3", "b8c6", "f1b5", "a7a6"]
 
@@ -206,6 +228,19 @@ def test_a_bad_message_is_answered_and_disturbs_nobody(
     assert refused["error"]
     assert refused.get("field") == field
     assert talk.ask(id="good", nodes=10)["root"]["visits"] == 10
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(MESSAGES)
+def test_no_message_whatever_causes_a_fault(shared_scheduler: Scheduler, message: dict[str, Any]) -> None:
+    talk = Conversation(shared_scheduler)
+    talk.say(**message)
+    talk.say(id="end", action="terminate_all")
+    shared_scheduler.end(talk.client)
+    assert talk.client.is_done.wait(60)
+    found = [talk.client.next() for _ in range(talk.client.answers.qsize())]
+    assert len(found) >= 2
+    assert not [answer for answer in found if answer.get("error", "").startswith("fault")]
 
 
 def test_an_error_carries_the_id_of_its_query(talk: Conversation) -> None:
