@@ -19,6 +19,9 @@ from tests.paths import REPOSITORY
 
 MESSAGE = jsonschema.Draft202012Validator(schema())
 
+FREE = [name for name in NAMES if name not in ("id", "fen", "moves", "analyze_turns", "priorities")]
+"""Fields that stand for themselves."""
+
 NUMBERS = st.one_of(st.integers(-3, 3), st.integers(), st.floats(allow_nan=False, allow_infinity=False))
 VALUES = st.one_of(
     st.none(),
@@ -61,9 +64,7 @@ def test_every_field_and_action_is_in_the_schema() -> None:
     }
 
 
-@given(
-    st.sampled_from([name for name in NAMES if name not in ("id", "fen", "moves", "analyze_turns")]), VALUES
-)
+@given(st.sampled_from(FREE), VALUES)
 def test_the_schema_takes_what_the_parser_takes(name: str, value: Any) -> None:
     message = {"id": "a", "moves": ["e2e4"], "analyze_turns": [0, 1], name: value}
     assert MESSAGE.is_valid(message) == is_taken(message)
