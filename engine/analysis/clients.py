@@ -28,17 +28,31 @@ class Client(Protocol):
 
 
 @dataclass(eq=False, slots=True)
+class Asked:
+    """A query and how many of its positions wait. size: bytes of its message."""
+
+    query: Query
+    size: int = 0
+    waiting: int = 0
+
+
+@dataclass(eq=False, slots=True)
 class Task:
     """One position to analyse. number: grows with each that is asked for. player: what searches it, None
     while it waits. terminated: a client has asked for its end."""
 
     account: Account
-    query: Query
+    asked: Asked
     turn: int
     priority: int
     number: int
     player: PoolPlayer | None = None
     terminated: bool = False
+
+    @property
+    def query(self) -> Query:
+        """The query that it is a part of."""
+        return self.asked.query
 
     def __lt__(self, other: Task) -> bool:
         """Whether it is to be begun before another one of the same client."""
@@ -51,28 +65,43 @@ class Task:
 
 @dataclass(eq=False, slots=True)
 class Account:
-    """What one client has asked for and not been answered. served: when a position of it was last begun, as
-    a number that grows. ended: it asks for nothing more."""
+    """What one client has asked for and not been answered. waiting_bytes: of the queries with positions that
+    wait. served: when a position of it was last begun, as a number that grows. ended: it asks for nothing
+    more."""
 
     client: Client
     waiting: list[Task] = field(default_factory=list)  # A heap.
     running: set[Task] = field(default_factory=set)
+    waiting_bytes: int = 0
     served: int = 0
     ended: bool = False
 
     def add(self, task: Task) -> None:
+        """Have a position wait."""
         heappush(self.waiting, task)
+        if not task.asked.waiting:
+            self.waiting_bytes += task.asked.size
+        task.asked.waiting += 1
 
     def take(self) -> Task:
-        """The position to begin next."""
-        return heappop(self.waiting)
+        """The position to begin next, which waits no more."""
+        task = heappop(self.waiting)
+        self._waits_no_more(task)
+        return task
 
     def withdraw(self, is_meant: Callable[[Task], bool]) -> list[Task]:
         """Take back the waiting positions that are meant, in the order in which they would have begun."""
         meant = sorted(task for task in self.waiting if is_meant(task))
         self.waiting = [task for task in self.waiting if not is_meant(task)]
         heapify(self.waiting)
+        for task in meant:
+            self._waits_no_more(task)
         return meant
+
+    def _waits_no_more(self, task: Task) -> None:
+        task.asked.waiting -= 1
+        if not task.asked.waiting:
+            self.waiting_bytes -= task.asked.size
 
 
 def next_account(accounts: Iterable[Account], room: bool) -> Account | None:

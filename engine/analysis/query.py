@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from sys import intern
 from typing import Any
 
 from engine._core import Game
@@ -115,7 +116,8 @@ def _fields(message: Mapping[str, Any], options: Options) -> Fields:
                 fields = fields.changed(**{name: message[name]})
             except SettingsError as error:
                 raise QueryError(str(error), name) from None
-    return fields
+    # The same few texts in all games: what waits takes up little more memory than its messages.
+    return replace(fields, moves=tuple(map(intern, fields.moves)))
 
 
 def _check_game(fields: Fields) -> None:
@@ -188,7 +190,6 @@ def _options(message: Mapping[str, Any], options: Options, fields: Fields) -> Op
         raise QueryError(str(error), "options") from None
     return replace(
         changed,
-        weights=fields.network or options.weights,
         chess960=fields.chess960,
         multipv=fields.multipv,
         log_live_stats=fields.include_statistics,

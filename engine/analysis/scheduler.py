@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.analysis import answers
 from engine.analysis.actions import perform
-from engine.analysis.clients import Account, Client, Task, next_account
+from engine.analysis.clients import Account, Asked, Client, Task, next_account
 from engine.analysis.errors import QueryError
 from engine.analysis.messages import read_id, read_object
 from engine.analysis.query import Query, read_query
@@ -70,7 +70,8 @@ class Scheduler:
         self._idle: list[PoolPlayer] = []
         self._forget: set[PoolPlayer] = set()
         self._searches = 0  # At a time; 0 while there is no evaluator.
-        self._last_options: tuple[tuple[Query, int, int], Options] | None = None
+        self._last_options: tuple[tuple[Query, str, int, int], Options] | None = None
+        self._hashes: dict[str, str] = {}  # Of the evaluator's networks, by name and hash.
         self._asking = False  # For the evaluator, in a thread of its own.
         self._running = 0
         self._thread = threading.Thread(target=self._work, name="analysis", daemon=True)
@@ -159,28 +160,34 @@ class Scheduler:
                 query, warnings = read_query(fields, identity, self.options, self.settings.nodes)
                 for problem in warnings:
                     client.send(answers.warning(problem, identity))
-                self._enqueue(account, query)
+                self._enqueue(account, Asked(query, len(message)))
         except QueryError as problem:
             client.send(answers.error(problem, identity))
         except RecursionError:
             client.send(answers.error(QueryError("the message is nested too deeply"), identity))
         except Exception as error:
-            client.send(answers.error(QueryError(f"fault: {type(error).__name__}: {error}"), identity))
+            client.send(answers.error(_fault(error), identity))
             raise
         finally:
             if then is not None:
                 then()
         self._fill()
 
-    def _enqueue(self, account: Account, query: Query) -> None:
-        waiting, most = len(account.waiting), self.settings.max_queued
-        if waiting + len(query.turns) > most:
+    def _enqueue(self, account: Account, asked: Asked) -> None:
+        query, settings = asked.query, self.settings
+        waiting, more = len(account.waiting), len(query.turns)
+        if waiting + more > settings.max_queued:
             raise QueryError(
-                f"{waiting:,} positions are waiting, {len(query.turns):,} more would be too many: at most "
-                f"{most:,} may wait"
+                f"{waiting:,} positions are waiting, {more:,} more would be too many: at most "
+                f"{settings.max_queued:,} may wait"
+            )
+        if account.waiting_bytes + asked.size > settings.max_queued_bytes:
+            raise QueryError(
+                f"queries of {account.waiting_bytes:,} bytes are waiting, {asked.size:,} more would be too "
+                f"many: at most {settings.max_queued_bytes:,} may wait"
             )
         for turn, priority in zip(query.turns, query.priorities, strict=True):
-            account.add(Task(account, query, turn, priority, next(self._numbers)))
+            account.add(Task(account, asked, turn, priority, next(self._numbers)))
 
     def _end(self, client: Client, at_once: bool) -> None:
         account = self._accounts.setdefault(client, Account(client))
@@ -221,8 +228,7 @@ class Scheduler:
             except QueryError as problem:
                 self._answer(task, answers.error(problem, task.query.id, task.turn))
             except Exception as error:
-                fault = QueryError(f"fault: {type(error).__name__}: {error}")
-                self._answer(task, answers.error(fault, task.query.id, task.turn))
+                self._answer(task, answers.error(_fault(error), task.query.id, task.turn))
                 raise
 
     def _begin(self, task: Task) -> None:
@@ -232,14 +238,14 @@ class Scheduler:
         if not game.legal_moves():
             self._answer(task, answers.game_over(query, task.turn, game))
             return
-        self._check_network(query)
+        network = self._network(query)
         moves = root_moves(game, query.restrictions)
         if not moves:
             raise QueryError(
                 "avoid_moves and allow_moves leave no move in this position",
                 "allow_moves" if any(rule.only for rule in query.restrictions) else "avoid_moves",
             )
-        options = self._options_for(query)
+        options = self._options_for(query, network)
         player = task.player = self._idle.pop() if self._idle else self._pool.player(options)
         player.options = options
         player.new_game()
@@ -262,26 +268,34 @@ class Scheduler:
             lambda done: self._inbox.put(partial(self._finished, task, game, done, seen))
         )
 
-    def _options_for(self, query: Query) -> Options:
+    def _options_for(self, query: Query, network: str) -> Options:
         """The options of one of many searches, which share the memory that the options allow; one beyond
         their number gets the least."""
         tree, cache = LEAST_TREE_MEGABYTES, LEAST_HASH_MEGABYTES
         if self._running < self._searches:
             tree = max(tree, self.options.tree_memory // self._searches)
             cache = max(cache, self.options.hash // self._searches)
-        key = query, tree, cache
+        key = query, network, tree, cache
         if self._last_options is None or self._last_options[0] != key:
-            self._last_options = key, replace(query.options, tree_memory=tree, hash=cache)
+            options = replace(query.options, weights=network, tree_memory=tree, hash=cache)
+            self._last_options = key, options
         return self._last_options[1]
 
-    def _check_network(self, query: Query) -> None:
-        wanted, networks = query.fields.network, self.networks()
-        if wanted and networks is not None:
-            names = [network.name for network in networks]
-            if wanted not in names and wanted not in (network.content_hash for network in networks):
-                raise QueryError(
-                    f"the evaluator has no network {shown(wanted)}; it has: {', '.join(names)}", "network"
-                )
+    def _network(self, query: Query) -> str:
+        """What the option WeightsFile is for a query: the hash of the network that it names. An evaluator
+        that does not have it must not look for a file of a name that a client has chosen. Raises
+        QueryError."""
+        wanted = query.fields.network
+        if not wanted:
+            return self.options.weights
+        for network in self.networks() or ():
+            self._hashes[network.name] = self._hashes[network.content_hash] = network.content_hash
+        if wanted not in self._hashes:
+            raise QueryError(
+                f"the evaluator has no network {shown(wanted)}; `query_networks` lists those that it has",
+                "network",
+            )
+        return self._hashes[wanted]
 
     def _observed(self, task: Task, game: Game, report: Report, tree: Tree) -> None:
         """In the pool's thread: a search as it stands."""
@@ -302,7 +316,12 @@ class Scheduler:
             self._forget.discard(player)
         elif len(self._idle) < self._searches:
             self._idle.append(player)
-        self._answer(task, self._outcome(task, game, future, seen))
+        try:
+            answer = self._outcome(task, game, future, seen)
+        except Exception as error:
+            self._log(f"fault in an answer: {type(error).__name__}: {error}")
+            answer = answers.error(_fault(error), task.query.id, task.turn)
+        self._answer(task, answer)
         self._fill()
 
     def _outcome(
@@ -343,11 +362,9 @@ class Scheduler:
             self._pool.link(self.options).start()
             recommended = self._pool.recommended_games(self.options)
             searches = self.settings.searches or recommended
-        except NoEvaluatorError as error:
-            reason = error
+        except Exception as error:  # Whatever it is: it must not be waited for without end.
+            reason = error if isinstance(error, NoEvaluatorError) else NoEvaluatorError(str(error))
             self._inbox.put(lambda: self._has_no_evaluator(reason))
-        except RuntimeError:
-            return  # The pool has been closed.
         else:
             self._inbox.put(lambda: self._has_evaluator(searches))
 
@@ -363,3 +380,8 @@ class Scheduler:
                 self._answer(task, answers.error(QueryError(str(error)), task.query.id, task.turn))
         if not self._pool.link(self.options).was_connected:
             self._on_failure(error)
+
+
+def _fault(error: Exception) -> QueryError:
+    """What a client is told of an error that should not be."""
+    return QueryError(f"fault: {type(error).__name__}: {error}")

@@ -18,8 +18,11 @@ class AnalysisSettings(SettingsGroup):
     max_queued: int = setting(
         100_000, "positions of one client that may wait; a query that would add more is refused", low=1
     )
+    max_queued_bytes: int = setting(
+        16 << 20, "length of the queries of one client whose positions wait, together", low=1024, high=1 << 40
+    )
     max_message_bytes: int = setting(
-        1 << 20, "length of a query, at most; a longer one is refused", low=256, high=1 << 30
+        1 << 18, "length of a query, at most; a longer one is refused", low=256, high=1 << 30
     )
     max_unread_bytes: int = setting(
         8 << 20,

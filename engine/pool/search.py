@@ -64,9 +64,11 @@ class PooledSearch:
 
     @property
     def watched(self) -> bool:
-        """Whether something else than an answer may move it on: an evaluator that comes up, the clock, or who
-        looks at it."""
-        return self._search is None or self._search.wakes_at is not None or self._observer is not None
+        """Whether something else than an answer may move it on: an evaluator that comes up, the clock, who
+        looks at it, or that it has waited long enough for an answer once it is stopped."""
+        search = self._search
+        waits = search is None or search.wakes_at is not None
+        return waits or self._observer is not None or self.control.stopped
 
     @property
     def can_go_on(self) -> bool:
@@ -77,7 +79,7 @@ class PooledSearch:
     def must_be_looked_at(self, now: float) -> bool:
         """Whether an evaluator may have come up, the clock may end it or it is to be looked at. now:
         perf_counter seconds."""
-        if self._search is None or now >= self._next_observation:
+        if self._search is None or self.control.stopped or now >= self._next_observation:
             return True
         wakes_at = self._search.wakes_at
         return wakes_at is not None and now >= wakes_at

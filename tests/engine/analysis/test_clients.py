@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.analysis.clients import Account, Task, next_account
+from engine.analysis.clients import Account, Asked, Task, next_account
 from engine.analysis.query import read_query
 from engine.options import Options
 
@@ -23,22 +23,22 @@ class SilentClient:
 def account(waiting: int, running: int, served: int = 0, congested: bool = False) -> Account:
     made = Account(SilentClient(congested), served=served)
     for number in range(waiting):
-        made.add(Task(made, QUERY, 0, 0, number))
-    made.running.update(Task(made, QUERY, 0, 0, number) for number in range(running))
+        made.add(Task(made, Asked(QUERY), 0, 0, number))
+    made.running.update(Task(made, Asked(QUERY), 0, 0, number) for number in range(running))
     return made
 
 
 def test_the_highest_priority_comes_first_and_then_the_earliest() -> None:
     mine = account(0, 0)
     for number, priority in enumerate((0, 5, -3, 5, 0)):
-        mine.add(Task(mine, QUERY, 0, priority, number))
+        mine.add(Task(mine, Asked(QUERY), 0, priority, number))
     assert [mine.take().number for _ in range(5)] == [1, 3, 0, 4, 2]
 
 
 def test_withdrawn_positions_are_named_by_query_and_turn() -> None:
     mine = account(0, 0)
     for turn in QUERY.turns:
-        mine.add(Task(mine, QUERY, turn, 0, turn))
+        mine.add(Task(mine, Asked(QUERY), turn, 0, turn))
     assert mine.withdraw(lambda task: task.is_named("b", None)) == []
     assert [task.turn for task in mine.withdraw(lambda task: task.is_named("a", (1,)))] == [1]
     assert [task.turn for task in mine.withdraw(lambda task: task.is_named(None, None))] == [0, 2]
@@ -63,3 +63,19 @@ def test_without_room_a_client_gets_its_first_search_all_the_same() -> None:
 
 def test_nothing_is_begun_for_who_does_not_read() -> None:
     assert next_account([account(5, 0, congested=True), account(0, 0)], room=True) is None
+
+
+def test_the_bytes_of_a_query_count_until_nothing_of_it_waits() -> None:
+    mine = account(0, 0)
+    for size in (100, 1000):
+        asked = Asked(QUERY, size)
+        for turn in QUERY.turns:
+            mine.add(Task(mine, asked, turn, 0, size + turn))
+    assert mine.waiting_bytes == 1100
+    for expected in (1100, 1100, 1000):
+        mine.take()
+        assert mine.waiting_bytes == expected
+    mine.withdraw(lambda task: task.turn != 0)
+    assert mine.waiting_bytes == 1000
+    mine.withdraw(lambda task: True)
+    assert mine.waiting_bytes == 0
