@@ -235,6 +235,9 @@ class SearchParams:
     cpuct_at_root: float
     cpuct_base_at_root: float
     cpuct_factor_at_root: float
+    cpuct_deviation_scale: float
+    deviation_prior: float
+    deviation_prior_visits: float
     fpu_absolute: bool
     fpu_value: float
     fpu_absolute_at_root: bool
@@ -249,6 +252,11 @@ class SearchParams:
     draw_score: float
     two_fold_draws: bool
     sticky_endgames: bool
+    known_draws: str
+    """'off', 'proven' or 'repetition'. Setting anything else raises ValueError."""
+
+    noise_pruning_scale: float
+    transposition_visits: int
     tablebases: Tablebases | None
     syzygy_50_move_rule: bool
     syzygy_fast_play: bool
@@ -258,6 +266,7 @@ class SearchParams:
     wdl_shift: float
     wdl_max_scale: float
     value_choice_share: float
+    value_choice_deviations: float
     max_collision_visits_scaling_start: int
     max_collision_visits_scaling_end: int
     max_collision_visits_scaling_power: float
@@ -376,6 +385,12 @@ class ChildInfo:
     @property
     def own_q(self) -> float | None:
         """The network's own value of it."""
+
+    @property
+    def deviation(self) -> float:
+        """
+        Standard deviation of the values that its visits brought; 0 where the search keeps none.
+        """
 
     @property
     def exploration(self) -> float:

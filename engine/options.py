@@ -153,6 +153,19 @@ class Options(SettingsGroup):
     cpuct_at_root: float = _advanced("CPuctAtRoot", 1.745, "CPuct at the root", (0, 100))
     cpuct_base_at_root: float = _advanced("CPuctBaseAtRoot", 38739.0, "CPuctBase at the root", (1, 1e9))
     cpuct_factor_at_root: float = _advanced("CPuctFactorAtRoot", 3.894, "CPuctFactor at the root", (0, 1000))
+    cpuct_deviation_scale: float = _advanced(
+        "CPuctDeviationScale",
+        0.0,
+        "how much exploration follows the deviation of a position's values: with 1 it is proportional to it, "
+        "with 0 it does not",
+        (0, 1),
+    )
+    deviation_prior: float = _advanced(
+        "DeviationPrior", 0.25, "deviation of values at which exploration is CPuct's", (0.001, 1)
+    )
+    deviation_prior_visits: float = _advanced(
+        "DeviationPriorVisits", 4.0, "visits that DeviationPrior counts for in a position's own", (0, 1000)
+    )
     fpu_strategy: str = _advanced(
         "FpuStrategy",
         "reduction",
@@ -181,6 +194,26 @@ class Options(SettingsGroup):
         "TwoFoldDraws", True, "count the first repetition inside the tree as a draw"
     )
     sticky_endgames: bool = _advanced("StickyEndgames", True, "remember proven wins, losses and draws")
+    known_draws: str = _advanced(
+        "KnownDraws",
+        "off",
+        "a position is worth no less than a draw that is proven for its side to move, or that it has by "
+        "repetition, too",
+        choices=("off", "proven", "repetition"),
+    )
+    noise_pruning_scale: float = _advanced(
+        "NoisePruningScale",
+        0.0,
+        "visits beyond its prior's share count for a third where a move is so much worse than others, for "
+        "less where it is worse still; 0 counts all in full",
+        (0, 10),
+    )
+    transposition_visits: int = _advanced(
+        "TranspositionVisits",
+        0,
+        "a position that was searched elsewhere with so many visits has the value of that search; 0 never",
+        (0, 32768),
+    )
     moves_left_max_effect: float = _advanced(
         "MovesLeftMaxEffect", 0.0345, "most that the game's expected length changes a value", (0, 1)
     )
@@ -290,6 +323,12 @@ class Options(SettingsGroup):
         "the best move is the one of best value among those with at least this share of the most visits",
         (0.01, 1),
         section="choice",
+    )
+    value_choice_deviations: float = _advanced(
+        "ValueChoiceDeviations",
+        0.0,
+        "that value is taken to be lower by so many deviations of its mean: few visits are worth less",
+        (0, 100),
     )
     temperature: float = _advanced(
         "Temperature",

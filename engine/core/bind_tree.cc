@@ -9,6 +9,8 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "bind.h"
@@ -44,6 +46,8 @@ auto moved(std::vector<T>&& values, std::initializer_list<size_t> shape) {
   return nb::ndarray<nb::numpy, T>(kept->data(), shape, owner);
 }
 
+constexpr std::array<const char*, 3> kKnownDraws{"off", "proven", "repetition"};
+
 void bind_params(nb::module_& m) {
   using P = SearchParams;
   nb::class_<P>(m, "SearchParams",
@@ -56,6 +60,9 @@ void bind_params(nb::module_& m) {
       .def_rw("cpuct_at_root", &P::cpuct_at_root)
       .def_rw("cpuct_base_at_root", &P::cpuct_base_at_root)
       .def_rw("cpuct_factor_at_root", &P::cpuct_factor_at_root)
+      .def_rw("cpuct_deviation_scale", &P::cpuct_deviation_scale)
+      .def_rw("deviation_prior", &P::deviation_prior)
+      .def_rw("deviation_prior_visits", &P::deviation_prior_visits)
       .def_rw("fpu_absolute", &P::fpu_absolute)
       .def_rw("fpu_value", &P::fpu_value)
       .def_rw("fpu_absolute_at_root", &P::fpu_absolute_at_root)
@@ -71,6 +78,17 @@ void bind_params(nb::module_& m) {
       .def_rw("two_fold_draws", &P::two_fold_draws)
       .def_rw("sticky_endgames", &P::sticky_endgames)
       .def_prop_rw(
+          "known_draws", [](const P& p) { return kKnownDraws[static_cast<size_t>(p.known_draws)]; },
+          [](P& p, const std::string& name) {
+            const auto found = std::find(kKnownDraws.begin(), kKnownDraws.end(), name);
+            if (found == kKnownDraws.end())
+              throw nb::value_error("the known draws must be 'off', 'proven' or 'repetition'");
+            p.known_draws = static_cast<KnownDraws>(found - kKnownDraws.begin());
+          },
+          "'off', 'proven' or 'repetition'. Setting anything else raises ValueError.")
+      .def_rw("noise_pruning_scale", &P::noise_pruning_scale)
+      .def_rw("transposition_visits", &P::transposition_visits)
+      .def_prop_rw(
           "tablebases", [](const P& p) { return p.tablebases; },
           [](P& p, std::shared_ptr<syzygy::Tablebases> tablebases) { p.tablebases = std::move(tablebases); },
           nb::for_setter(nb::arg("tablebases").none()), "Syzygy tables, or None.")
@@ -82,6 +100,7 @@ void bind_params(nb::module_& m) {
       .def_rw("wdl_shift", &P::wdl_shift)
       .def_rw("wdl_max_scale", &P::wdl_max_scale)
       .def_rw("value_choice_share", &P::value_choice_share)
+      .def_rw("value_choice_deviations", &P::value_choice_deviations)
       .def_rw("max_collision_visits_scaling_start", &P::max_collision_visits_scaling_start)
       .def_rw("max_collision_visits_scaling_end", &P::max_collision_visits_scaling_end)
       .def_rw("max_collision_visits_scaling_power", &P::max_collision_visits_scaling_power)
@@ -172,6 +191,8 @@ void bind_reports(nb::module_& m) {
       .def_ro("raw_prior", &ChildInfo::raw_prior, "The prior before noise was mixed in.")
       .def_ro("evaluation", &ChildInfo::evaluation)
       .def_ro("own_q", &ChildInfo::own_q, "The network's own value of it, or None.")
+      .def_ro("deviation", &ChildInfo::deviation,
+              "Standard deviation of the values that its visits brought; 0 where the search keeps none.")
       .def_ro("exploration", &ChildInfo::exploration, "PUCT's U.")
       .def_ro("value", &ChildInfo::value,
               "Q with the value of a draw; of a move without visits, the first-play urgency.")

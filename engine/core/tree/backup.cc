@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "tree/priors.h"
+#include "tree/spread.h"
 #include "tree/tree.h"
 #include "tree/wdl_rescale.h"
 
@@ -47,7 +48,7 @@ void Tree::apply(Batch& batch, std::span<const float> logits, std::span<const fl
     }
 
     Node& evaluated = *node(path.back());
-    evaluated.own_q = value.q;
+    evaluated.set_own_q(value.q);
     give_edges(evaluated, moves, priors_);
     const Color side = leaf.path_length % 2 == 1 ? root_side : ~root_side;
     const Value used = rescaled(value, side, params_);
@@ -121,22 +122,29 @@ void Tree::give_edges(Node& leaf, std::span<const Move> moves, std::span<const u
 // Finishes `visits` visits in flight along a path. value: from the view of the side that moved into the last
 // node.
 void Tree::back_up(std::span<const ArenaIndex> path, Value value, uint32_t visits) {
+  const bool keeps_spread = params_.keeps_spread(), adjusts = params_.adjusts_values();
   double q = value.q, d = value.d, m = value.m;
+  double gain = q * visits;  // of the node's sum
   for (size_t i = path.size(); i-- > 0;) {
     Node& current = *node(path[i]);
     if (current.bounds.proven() && current.state == NodeState::kExpanded) {
       // Nothing that arrives late can change what is proven.
       q = current.bounds.lower;
+      gain = q * visits;
       d = current.bounds.lower == 0 ? 1.0 : 0.0;
       m = current.m;
     }
+    const double variance = keeps_spread ? variance_with(current, q, visits) : 0.0;
     current.visits += visits;
     current.in_flight -= visits;
-    current.wl_sum += q * visits;
+    current.wl_sum += gain;
+    if (keeps_spread) set_variance(current, variance);
+    if (adjusts && i + 1 < path.size()) gain += adjust(current);
     const double share = static_cast<double>(visits) / current.visits;
     current.d += static_cast<float>((d - current.d) * share);
     current.m += static_cast<float>((m - current.m) * share);
     q = -q;
+    gain = -gain;
     m += 1.0;
   }
   playouts_ += visits;
@@ -152,16 +160,28 @@ void Tree::prove(std::span<const ArenaIndex> path) {
     Node& parent = *node(path[i]);
     const Node before = parent;
     if (!tighten(parent)) return;
-    double sign = 1.0;
-    for (size_t above = i; above-- > 0;) {
-      Node& ancestor = *node(path[above]);
-      if (ancestor.bounds.proven()) break;  // Its statistics are exact, and those above it know.
-      sign = -sign;
-      ancestor.wl_sum += sign * (parent.wl_sum - before.wl_sum);
-      const float share = static_cast<float>(parent.visits) / static_cast<float>(ancestor.visits);
-      ancestor.d += (parent.d - before.d) * share;
-      ancestor.m += (parent.m - before.m) * share;
-    }
+    if (params_.adjusts_values()) adjust(parent);
+    tell_above(path.first(i), before, parent);
+  }
+}
+
+// The statistics of the node after the path have changed, but not its visits: so do its shares in those of
+// the path.
+void Tree::tell_above(std::span<const ArenaIndex> path, const Node& before, const Node& changed) {
+  const bool keeps_spread = params_.keeps_spread(), adjusts = params_.adjusts_values();
+  const double more_squares = keeps_spread ? sum_of_squares(changed) - sum_of_squares(before) : 0.0;
+  double gain = changed.wl_sum - before.wl_sum;
+  for (size_t above = path.size(); above-- > 0;) {
+    Node& ancestor = *node(path[above]);
+    if (ancestor.bounds.proven()) return;  // Its statistics are exact, and those above it know.
+    gain = -gain;
+    const double squares = keeps_spread ? sum_of_squares(ancestor) + more_squares : 0.0;
+    ancestor.wl_sum += gain;
+    if (keeps_spread) set_sum_of_squares(ancestor, squares);
+    if (adjusts) gain += adjust(ancestor);
+    const float share = static_cast<float>(changed.visits) / static_cast<float>(ancestor.visits);
+    ancestor.d += (changed.d - before.d) * share;
+    ancestor.m += (changed.m - before.m) * share;
   }
 }
 
@@ -176,22 +196,27 @@ void Tree::undo_two_fold(std::span<const ArenaIndex> path) {
   repeated.d = repeated.m = 0;
   repeated.edges = kNone;
   repeated.state = NodeState::kNew;
+  repeated.spread = 0;
   for (size_t i = path.size() - 1; i-- > 0;) {
     Node& parent = *node(path[i]);
     const Node parent_before = parent;
     account_for_change(parent, before, *node(path[i + 1]));
+    if (params_.adjusts_values() && i + 2 == path.size()) note_repetitions(parent);
     before = parent_before;
   }
 }
 
 // Puts what a child's visits and values have become in the place of what they were.
-void Tree::account_for_change(Node& parent, const Node& before, const Node& child) {
+void Tree::account_for_change(Node& parent, const Node& before, const Node& child) const {
   const auto was = static_cast<double>(before.visits), is = static_cast<double>(child.visits);
   const auto old_visits = static_cast<double>(parent.visits);
+  const double squares =
+      params_.keeps_spread() ? sum_of_squares(parent) - sum_of_squares(before) + sum_of_squares(child) : 0.0;
   parent.visits += child.visits - before.visits;  // may be fewer: modulo 2^32
   const auto new_visits = std::max(1.0, static_cast<double>(parent.visits));
   if (parent.bounds.proven()) {
     parent.wl_sum = parent.bounds.lower * static_cast<double>(parent.visits);
+    parent.spread = 0;
     return;
   }
   const double d = parent.d * old_visits - before.d * was + child.d * is;
@@ -200,6 +225,8 @@ void Tree::account_for_change(Node& parent, const Node& before, const Node& chil
   // Means of single precision, from which most may have been taken.
   parent.d = static_cast<float>(std::clamp(d / new_visits, 0.0, 1.0));
   parent.m = static_cast<float>(std::max(0.0, m / new_visits));
+  if (params_.keeps_spread()) set_sum_of_squares(parent, squares);
+  if (params_.adjusts_values()) adjust(parent);
 }
 
 // Derives a node's bounds from its children's; true if they changed.
@@ -219,7 +246,8 @@ bool Tree::tighten(Node& parent) const {
   }
   // Nothing that was known is forgotten with moves that were searched and have been pruned.
   Bounds bounds{std::max<int8_t>(parent.bounds.lower, static_cast<int8_t>(-upper)),
-                std::min<int8_t>(parent.bounds.upper, static_cast<int8_t>(-lower))};
+                std::min<int8_t>(parent.bounds.upper, static_cast<int8_t>(-lower)), 0,
+                parent.bounds.can_repeat};
   const float plies = lower == 1 ? quickest : longest;
   const bool beyond_mates = plies >= kBeyondMates;
   bounds.by_tables = bounds.proven() && bounds.lower != 0 && beyond_mates;
@@ -229,6 +257,7 @@ bool Tree::tighten(Node& parent) const {
     parent.wl_sum = bounds.lower * static_cast<double>(parent.visits);
     parent.d = bounds.lower == 0 ? 1.0f : 0.0f;
     parent.m = 1.0f + (beyond_mates ? plies - kBeyondMates : plies);
+    parent.spread = 0;
   }
   return true;
 }

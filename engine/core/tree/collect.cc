@@ -9,6 +9,7 @@
 // search is likely to want next. Their evaluations go to the cache and count for nothing until it does.
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <stdexcept>
 
@@ -161,6 +162,7 @@ void Tree::descend(Batch& batch, Node& parent, uint32_t visits) {
 
   const size_t first = choices_.size();
   share_visits(arena_, parent, params_, context, visits, choices_);
+  if (params_.transposition_visits > 0 && !looking_ahead_) keep_searched_value(parent, visits);
   const size_t last = choices_.size();
 
   // Not all choices may find memory for their nodes; their visits are dropped like collisions.
@@ -229,8 +231,9 @@ Tree::Expansion Tree::expand(Batch& batch, Node& leaf) {
   if (auto priors = cache_.find(key, legal.size(), value); !priors.empty()) {
     if (looking_ahead_) return Expansion::kKnown;
     give_edges(leaf, legal, priors);
-    leaf.own_q = value.q;
+    leaf.set_own_q(value.q);
     value = rescaled(value, history_.current().side_to_move(), params_);
+    if (params_.transposition_visits > 0) take_searched_value(key, legal.size(), value);
     back_up(path_, {-value.q, value.d, value.m}, 1);
     ++result_.visits_done;
     ++result_.cache_hits;
@@ -269,6 +272,7 @@ bool Tree::end_game(Node& leaf, int legal_moves) {
   if (const uint32_t cycle = cycle_in_line(); cycle > 0) {
     leaf.state = NodeState::kTwoFold;
     leaf.repeated_after = cycle;
+    if (params_.known_draws == KnownDraws::kRepetition) node(path_[path_.size() - 2])->bounds.can_repeat = 1;
     return true;
   }
   if (const std::optional<int> value = value_of_leaf_by_tables()) {
@@ -322,6 +326,21 @@ uint64_t Tree::cache_key() const {
     key = mix(key ^ (history_.at(back).key() + static_cast<uint64_t>(history_.repetitions(back))));
   }
   return key;
+}
+
+// The node gets `visits` more, which are in flight: as these pass a power of two the cache is told what its
+// position, the current one, has turned out to be worth.
+void Tree::keep_searched_value(const Node& searched, uint32_t visits) {
+  const uint32_t begun = searched.visits + searched.in_flight;
+  if (searched.visits < 2 || std::bit_width(begun) == std::bit_width(begun - visits)) return;
+  cache_.note_searched(cache_key(), searched.edge_count, {-searched.q(), searched.d, searched.visits});
+}
+
+void Tree::take_searched_value(uint64_t key, size_t moves, Value& value) const {
+  const SearchedValue searched = cache_.searched(key, moves);
+  if (searched.visits < static_cast<uint32_t>(params_.transposition_visits)) return;
+  value.q = searched.q;
+  value.d = searched.d;
 }
 
 float Tree::draw_score_for_mover() const {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
 
 namespace wavefront {
@@ -9,6 +10,14 @@ namespace {
 
 constexpr size_t kTypicalRecordBytes = 96;
 constexpr size_t kMaxBytes = size_t{0xfffffff0} * 8;
+
+constexpr int kMostPower = 15;
+constexpr float kTenBits = 1023.0f;
+
+// A share of 0 to 1.
+uint32_t in_ten_bits(float share) {
+  return static_cast<uint32_t>(std::lrint(std::clamp(share, 0.0f, 1.0f) * kTenBits)) & 0x3ff;
+}
 
 }  // namespace
 
@@ -18,18 +27,42 @@ EvaluationCache::EvaluationCache(size_t bytes)
       ring_(new std::byte[capacity_]),
       index_(new uint32_t[index_mask_ + 2]()) {}
 
-std::span<const uint16_t> EvaluationCache::find(uint64_t key, size_t moves, Value& value) const {
+// The record of a position, and a copy of its header; null if it is not cached.
+std::byte* EvaluationCache::record_of(uint64_t key, size_t moves, Header& header) const {
   const uint32_t* slots = bucket(key);
   for (int way = 0; way < 2; ++way) {
     if (slots[way] == 0) continue;
-    const std::byte* record = ring_.get() + (slots[way] - 1) * kAlign;
-    Header header;
+    std::byte* record = ring_.get() + (slots[way] - 1) * kAlign;
     std::memcpy(&header, record, sizeof(header));
-    if (header.key != key || header.moves != moves) continue;
-    value = header.value;
-    return {reinterpret_cast<const uint16_t*>(record + sizeof(Header)), moves};
+    if (header.key == key && header.moves == moves) return record;
   }
-  return {};
+  return nullptr;
+}
+
+std::span<const uint16_t> EvaluationCache::find(uint64_t key, size_t moves, Value& value) const {
+  Header header;
+  const std::byte* record = record_of(key, moves, header);
+  if (record == nullptr) return {};
+  value = header.value;
+  return {reinterpret_cast<const uint16_t*>(record + sizeof(Header)), moves};
+}
+
+void EvaluationCache::note_searched(uint64_t key, size_t moves, const SearchedValue& value) {
+  const int power = std::min(static_cast<int>(std::bit_width(value.visits)) - 1, kMostPower);
+  Header header;
+  std::byte* record = record_of(key, moves, header);
+  if (record == nullptr || power < static_cast<int>(header.searched_power) || power < 1) return;
+  header.searched_power = static_cast<uint32_t>(power) & 0xf;
+  header.searched_q = in_ten_bits((value.q + 1.0f) / 2.0f);
+  header.searched_d = in_ten_bits(value.d);
+  std::memcpy(record, &header, sizeof(header));
+}
+
+SearchedValue EvaluationCache::searched(uint64_t key, size_t moves) const {
+  Header header;
+  if (record_of(key, moves, header) == nullptr || header.searched_power == 0) return {0.0f, 0.0f, 0};
+  return {2.0f * static_cast<float>(header.searched_q) / kTenBits - 1.0f,
+          static_cast<float>(header.searched_d) / kTenBits, uint32_t{1} << header.searched_power};
 }
 
 void EvaluationCache::insert(uint64_t key, const Value& value, std::span<const uint16_t> priors) {
@@ -39,7 +72,7 @@ void EvaluationCache::insert(uint64_t key, const Value& value, std::span<const u
     next_ = 0;
     wrapped_ = true;
   }
-  Header header{key, value, static_cast<uint32_t>(priors.size())};
+  const Header header{key, value, static_cast<uint32_t>(priors.size()) & 0xff, 0, 0, 0};
   std::byte* record = ring_.get() + next_;
   std::memcpy(record, &header, sizeof(header));
   std::memcpy(record + sizeof(header), priors.data(), priors.size_bytes());

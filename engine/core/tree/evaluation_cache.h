@@ -2,7 +2,8 @@
 //
 // A record is a 24-byte header (key, value, number of moves) and the packed priors of the legal moves in
 // generation order, padded to 8 bytes: about 96 bytes at 35 moves. An index of offsets, hashed by the key in
-// buckets of two, finds a record; whether it is still there shows its key.
+// buckets of two, finds a record; whether it is still there shows its key. The header has room for what a
+// search has made of the value: rounded, with its visits to a power of two.
 #pragma once
 
 #include <cstddef>
@@ -19,6 +20,13 @@ struct Value {
   float m;
 };
 
+// What a search has found a position to be worth, for the side to move. visits: 0 if there was none.
+struct SearchedValue {
+  float q;
+  float d;
+  uint32_t visits;
+};
+
 class EvaluationCache {
  public:
   // Memory is taken from the system as the cache fills. 0 bytes: nothing is ever kept.
@@ -30,6 +38,11 @@ class EvaluationCache {
 
   void insert(uint64_t key, const Value& value, std::span<const uint16_t> priors);
 
+  // Keeps the searched value of a position that is cached, unless there is one of more visits.
+  void note_searched(uint64_t key, size_t moves, const SearchedValue& value);
+  // That value, q and d to 1 / 1022, visits rounded down to a power of two, 32768 at most.
+  SearchedValue searched(uint64_t key, size_t moves) const;
+
   void clear();
   size_t bytes() const { return capacity_; }
 
@@ -40,7 +53,10 @@ class EvaluationCache {
   struct Header {
     uint64_t key;
     Value value;
-    uint32_t moves;
+    uint32_t moves : 8;
+    uint32_t searched_power : 4;  // visits' logarithm; 0: not searched
+    uint32_t searched_q : 10;     // (q + 1) / 2 and d in thousand-and-twenty-thirds
+    uint32_t searched_d : 10;
   };
   static_assert(sizeof(Header) == 24);
   static constexpr size_t kAlign = 8;
@@ -49,6 +65,7 @@ class EvaluationCache {
     return (sizeof(Header) + moves * sizeof(uint16_t) + kAlign - 1) / kAlign * kAlign;
   }
   uint32_t* bucket(uint64_t key) const { return index_.get() + (key & index_mask_); }
+  std::byte* record_of(uint64_t key, size_t moves, Header& header) const;
 
   size_t capacity_;  // bytes of the ring
   size_t next_ = 0;

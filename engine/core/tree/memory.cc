@@ -181,6 +181,7 @@ void Tree::collapse(Node& old) {
   old.edges = old.children = kNone;
   old.edge_count = old.child_slots = 0;
   old.state = NodeState::kNew;
+  old.bounds.can_repeat = 0;
   ++collapsed_in_round_;
 }
 

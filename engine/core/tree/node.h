@@ -7,7 +7,8 @@
 //   +16 visits      finished visits           +20 in_flight   visits on their way through the node
 //   +24 edges       legal moves and priors    +28 children    node of each edge, for a prefix of the edges
 //   +32 edge_count  +33 child_slots  +34 state and epoch  +35 bounds
-//   +36 own_q       the network's W - L, from the view of the side to move
+//   +36 own         16 bits: the network's W - L, from the view of the side to move
+//   +38 spread      16 bits: variance of W - L over the visits, where the search asks for it
 //
 //   Edge, 4 bytes: a legal move and its prior, 16 bits each. Edges are sorted by prior, best first.
 //
@@ -19,6 +20,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstdint>
 
 #include "chess/move.h"
@@ -60,11 +62,13 @@ enum class NodeState : uint8_t {
 
 // Proven limits of the game value, from the view of the side that moved into the node: -1 is a loss, 0 a draw
 // and 1 a win. by_tables: a proven win or loss that rests on tablebases, which do not say how far the mate
-// is.
+// is. can_repeat: the side to move has a move that counts as a draw by repetition, where the search asks for
+// it (tree/values.cc).
 struct Bounds {
   int8_t lower : 3;
   int8_t upper : 3;
   uint8_t by_tables : 1 = 0;
+  uint8_t can_repeat : 1 = 0;
 
   static constexpr Bounds unknown() { return {-1, 1}; }
   static constexpr Bounds exact(int value) {
@@ -98,7 +102,8 @@ struct Node {
   NodeState state : 3;
   uint8_t epoch : 5;  // of the last visit (memory.cc)
   Bounds bounds;
-  float own_q;
+  int16_t own;
+  uint16_t spread;
 
   // A node that was never visited.
   static Node fresh() {
@@ -108,9 +113,14 @@ struct Node {
     return node;
   }
   float q() const { return static_cast<float>(wl_sum / visits); }
+  // To 1 / 65534.
+  float own_q() const { return static_cast<float>(own) / kOwnUnit; }
+  void set_own_q(float q) { own = static_cast<int16_t>(std::lrint(std::clamp(q, -1.0f, 1.0f) * kOwnUnit)); }
   // Plies to the end of a proven win or loss, for comparisons.
   float proven_plies() const { return bounds.by_tables ? kBeyondMates + m : m; }
   bool ends_game() const { return state == NodeState::kTerminal || state == NodeState::kTwoFold; }
+
+  static constexpr float kOwnUnit = 32767.0f;
 };
 static_assert(sizeof(Node) == 40 && sizeof(Node) % Arena::kGranuleBytes == 0);
 

@@ -6,13 +6,21 @@
 #include <tuple>
 
 #include "chess/uci_move.h"
+#include "tree/spread.h"
 #include "tree/tree.h"
 
 namespace wavefront {
+namespace {
+
+// Lifts a move among the chosen above all others, whose rank is 0: more than any Q and its doubt take away.
+constexpr double kAboveOthers = 1e3;
+
+}  // namespace
 
 // Visited edges from best to worst: quick wins first, lost moves last, else by visits, Q and prior. At the
 // root those with enough of the most visits come first, by Q: one good answer to a move may come late in a
-// search, and its visits then take long to fall behind.
+// search, and its visits then take long to fall behind. Q may be lowered by how uncertain it is: a confidence
+// bound, as KataGo chooses moves by (`useLcbForSelection`).
 std::vector<Tree::RankedEdge> Tree::ranked_edges(const Node& parent, bool is_root) const {
   std::vector<RankedEdge> ranked;
   if (parent.state != NodeState::kExpanded) return ranked;
@@ -34,17 +42,25 @@ std::vector<Tree::RankedEdge> Tree::ranked_edges(const Node& parent, bool is_roo
   const double enough = is_root ? params_.value_choice_share * most : most;
   auto rank = [&](const RankedEdge& ranked_edge) {
     const Node* child = ranked_edge.child;
-    if (child == nullptr) return std::tuple(0, 0.0f, -1.0f, 0u, 0.0f, -ranked_edge.edge);
+    if (child == nullptr) return std::tuple(0, 0.0f, -1.0, 0u, 0.0f, -ranked_edge.edge);
     const int result = decided(*child);
     const float plies = child->proven_plies();
     const float speed = result == 1 ? -plies : result == -1 ? plies : 0.0f;
-    const float q = static_cast<float>(child->q());
-    const float choice = result == 0 && child->visits >= enough ? q + 2.0f : 0.0f;
+    const float q = child->q();
+    const bool has_enough = result == 0 && child->visits >= enough;
+    const double choice = has_enough ? kAboveOthers + q - doubt_of_choice(*child) : 0.0;
     return std::tuple(result, speed, choice, child->visits, q, -ranked_edge.edge);
   };
   std::sort(ranked.begin(), ranked.end(),
             [&](const RankedEdge& a, const RankedEdge& b) { return rank(a) > rank(b); });
   return ranked;
+}
+
+// What the choice of the move takes off a move's Q: standard deviations of the mean of its values.
+float Tree::doubt_of_choice(const Node& child) const {
+  if (params_.value_choice_deviations <= 0.0f) return 0.0f;
+  return params_.value_choice_deviations * deviation_of(child, params_) /
+         std::sqrt(static_cast<float>(child.visits));
 }
 
 std::optional<Proof> Tree::proof_of(const Node& child) const {
@@ -97,7 +113,7 @@ RootInfo Tree::root_info() const {
   }
   if (root.state == NodeState::kExpanded) {
     constexpr float kUnknown = std::numeric_limits<float>::quiet_NaN();
-    Value own{root.own_q, kUnknown, kUnknown};
+    Value own{root.own_q(), kUnknown, kUnknown};
     cache_.find(cache_key(), root.edge_count, own);
     info.own_evaluation = {own.q, own.d, own.m};
   }
@@ -167,7 +183,7 @@ std::vector<ChildInfo> Tree::children() const {
   std::lock_guard lock(mutex_);
   std::vector<ChildInfo> infos;
   const Node& root = *node(root_);
-  const float scale = exploration_scale(params_, true, root.visits);
+  const float scale = exploration_scale(params_, true, root);
   const float urgency = root_first_play_urgency();
   const float root_q = root.visits == 0 ? 0.0f : -root.q() + draw_score_for_mover() * root.d;
   for (const RankedEdge& ranked : ranked_edges(root, true)) {
@@ -181,9 +197,10 @@ std::vector<ChildInfo> Tree::children() const {
     if (ranked.child != nullptr) {
       info.visits = ranked.child->visits;
       info.in_flight = ranked.child->in_flight;
+      info.deviation = static_cast<float>(std::sqrt(variance_of(*ranked.child)));
       info.evaluation = evaluation_of(*ranked.child);
       info.proof = proof_of(*ranked.child);
-      if (ranked.child->state == NodeState::kExpanded) info.own_q = -ranked.child->own_q;
+      if (ranked.child->state == NodeState::kExpanded) info.own_q = -ranked.child->own_q();
     }
     info.exploration = edge.prior() * scale / static_cast<float>(1 + info.visits + info.in_flight);
     info.value = urgency;

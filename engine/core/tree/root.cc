@@ -96,6 +96,7 @@ void Tree::climb() {
     Node& parent = *node(step.node);
     account_for_change(parent, step.child_before, *node(root_));
     if (params_.sticky_endgames) tighten(parent);
+    if (params_.adjusts_values()) note_repetitions(parent);
     root_ = step.node;
   }
 }

@@ -3,12 +3,17 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 
 #include "encoding/encoder.h"
 #include "syzygy/tablebases.h"
 
 namespace wavefront {
+
+// Draws that a node's value takes into account: none; where one is proven; and where one of its moves counts
+// as one by repetition.
+enum class KnownDraws : uint8_t { kOff, kProven, kRepetition };
 
 struct SearchParams {
   // PUCT's exploration: cpuct + cpuct_factor * ln((N + cpuct_base) / cpuct_base), own values at the root.
@@ -18,6 +23,12 @@ struct SearchParams {
   float cpuct_at_root = 1.745f;
   float cpuct_base_at_root = 38739.0f;
   float cpuct_factor_at_root = 3.894f;
+
+  // Exploration is multiplied with 1 + scale (deviation / prior - 1), deviation being that of the node's
+  // values, in which the prior one counts as some visits (tree/spread.h); 0 leaves it.
+  float cpuct_deviation_scale = 0.0f;
+  float deviation_prior = 0.25f;
+  float deviation_prior_visits = 4.0f;
 
   // First-play urgency: Q of an unvisited move. Reduction: the parent's Q less fpu_value times the square
   // root of the visited moves' prior sum. Absolute: fpu_value itself.
@@ -52,8 +63,21 @@ struct SearchParams {
   // Proven results move up the tree.
   bool sticky_endgames = true;
 
-  // The best root move is the one of best Q among those with at least this share of the most visits.
+  // A node's value is not outside the limits that draws set it (tree/values.cc).
+  KnownDraws known_draws = KnownDraws::kOff;
+
+  // How much worse than the moves before it a move of little prior must be for its visits to count for
+  // little (tree/values.cc): by so much, and 63 % of those too many are left out. 0: all count.
+  float noise_pruning_scale = 0.0f;
+
+  // A position found in the evaluation cache brings the value of a search of at least so many visits, if the
+  // cache knows one; 0: always the network's.
+  int transposition_visits = 0;
+
+  // The best root move is the one of best Q among those with at least this share of the most visits. Q less
+  // so many standard deviations of its mean.
   float value_choice_share = 1.0f;
+  float value_choice_deviations = 0.0f;
 
   // How many visits of one batch may be spent on positions already under way. The limit on visits grows from
   // 1 at scaling_start visits of the tree to max_collision_visits at scaling_end.
@@ -81,6 +105,11 @@ struct SearchParams {
 
   InputFormat input_format = InputFormat::kClassical;
   HistoryFill history_fill = HistoryFill::kFenOnly;
+
+  // Whether nodes keep the spread of their values.
+  bool keeps_spread() const { return cpuct_deviation_scale > 0.0f || value_choice_deviations > 0.0f; }
+  // Whether a node's value is more than the mean of its visits.
+  bool adjusts_values() const { return known_draws != KnownDraws::kOff || noise_pruning_scale > 0.0f; }
 };
 
 }  // namespace wavefront

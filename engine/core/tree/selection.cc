@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "tree/spread.h"
+
 namespace wavefront {
 namespace {
 
@@ -40,9 +42,11 @@ float cpuct(const SearchParams& params, bool is_root, uint32_t visits) {
 
 }  // namespace
 
-float exploration_scale(const SearchParams& params, bool is_root, uint32_t visits) {
-  const uint32_t child_visits = visits == 0 ? 0 : visits - 1;
-  return cpuct(params, is_root, visits) * std::sqrt(static_cast<float>(std::max(child_visits, 1u)));
+float exploration_scale(const SearchParams& params, bool is_root, const Node& node) {
+  const uint32_t child_visits = node.visits == 0 ? 0 : node.visits - 1;
+  float factor = cpuct(params, is_root, node.visits);
+  if (params.cpuct_deviation_scale > 0.0f) factor *= exploration_by_deviation(node, params);
+  return factor * std::sqrt(static_cast<float>(std::max(child_visits, 1u)));
 }
 
 float first_play_urgency(const SearchParams& params, bool is_root, float parent_q, float visited_policy) {
@@ -82,7 +86,7 @@ Unvisited gather_visited(const Arena& arena, const Node& node, const SearchParam
                          const SelectionContext& context, Candidates& candidates) {
   const Edge* edges = arena.at<Edge>(node.edges);
   const ArenaIndex* children = node.child_slots == 0 ? nullptr : arena.at<ArenaIndex>(node.children);
-  const float scale = exploration_scale(params, context.is_root, node.visits);
+  const float scale = exploration_scale(params, context.is_root, node);
   // The root right after a move was played can be expanded yet have no visit of its own.
   const float parent_q = node.visits == 0 ? 0.0f : -node.q() + context.draw_score * node.d;
   const float parent_m = node.m;

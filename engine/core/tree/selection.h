@@ -33,9 +33,9 @@ struct SelectionContext {
 void share_visits(const Arena& arena, const Node& node, const SearchParams& params,
                   const SelectionContext& context, uint32_t visits, std::vector<Choice>& choices);
 
-// What a prior is multiplied with to give PUCT's exploration of an unvisited move: c * sqrt(max(1,
-// N_children)), for a node with this many visits of its own.
-float exploration_scale(const SearchParams& params, bool is_root, uint32_t visits);
+// What a prior is multiplied with to give PUCT's exploration of an unvisited move of a node: c * sqrt(max(1,
+// N_children)).
+float exploration_scale(const SearchParams& params, bool is_root, const Node& node);
 
 // Q that unvisited moves are taken to have. parent_q: for the side to move; visited_policy: sum of the
 // priors of its visited moves.

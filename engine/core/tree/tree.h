@@ -65,6 +65,7 @@ struct ChildInfo {
   float raw_prior = 0;  // before noise was mixed in
   Evaluation evaluation;
   std::optional<float> own_q;  // the network's evaluation, for the side to move at the root
+  float deviation = 0;         // standard deviation of its values, where the search keeps it
   float exploration = 0;       // PUCT's U
   // Q with the value of a draw, without visits the first-play urgency; and PUCT's score of the move.
   float value = 0;
@@ -220,6 +221,8 @@ class Tree {
   void collide(Batch& batch, uint32_t visits);
   uint32_t collision_visits_limit() const;
   uint64_t cache_key() const;
+  void keep_searched_value(const Node& searched, uint32_t visits);
+  void take_searched_value(uint64_t key, size_t moves, Value& value) const;
 
   // tablebases.cc
   void rank_root_moves();
@@ -231,12 +234,20 @@ class Tree {
   void give_edges(Node& leaf, std::span<const Move> moves, std::span<const uint16_t> priors);
   void back_up(std::span<const ArenaIndex> path, Value value, uint32_t visits);
   void prove(std::span<const ArenaIndex> path);
+  void tell_above(std::span<const ArenaIndex> path, const Node& before, const Node& changed);
   bool tighten(Node& parent) const;
   void undo_two_fold(std::span<const ArenaIndex> path);
-  static void account_for_change(Node& parent, const Node& before, const Node& child);
+  void account_for_change(Node& parent, const Node& before, const Node& child) const;
   void take_back(std::span<const ArenaIndex> path);
   void land(Batch& batch);
   void finish(Batch& batch);
+
+  // values.cc
+  bool has_known_draw(const Node& parent) const;
+  double adjust(Node& parent) const;
+  std::optional<double> value_by_children(const Node& parent) const;
+  double derive_value(Node& parent) const;
+  void note_repetitions(Node& parent) const;
 
   // report.cc
   struct RankedEdge {
@@ -244,6 +255,7 @@ class Tree {
     const Node* child;  // null if it was never visited
   };
   std::vector<RankedEdge> ranked_edges(const Node& parent, bool is_root) const;
+  float doubt_of_choice(const Node& child) const;
   std::optional<Proof> proof_of(const Node& child) const;
   std::optional<Proof> root_proof() const;
   Evaluation evaluation_of(const Node& child) const;

@@ -22,12 +22,14 @@
 #include "chess/fen.h"
 #include "chess/uci_move.h"
 #include "tree/random_evaluator.h"
+#include "tree/spread.h"
 #include "tree/tree.h"
 
 namespace wavefront {
 
 struct Seen {
   uint64_t nodes = 0, proven = 0, two_folds = 0, full_trees = 0, kept_above = 0, found_by_fen = 0;
+  uint64_t known_draws = 0, less_noise = 0, spreads = 0, searched_values = 0;
 };
 
 [[noreturn]] void fail(const std::string& what) {
@@ -99,7 +101,7 @@ struct TreeInvariants {
   // stale: a search below has not told this node yet.
   void check_children(const Node& node, bool stale) {
     uint64_t visits = 0;
-    double wl_sum = -node.own_q;
+    double wl_sum = -node.own_q();
     int lower = -1, upper = -1;
     for (int i = 0; i < node.edge_count; ++i) {
       const ArenaIndex index = i < node.child_slots ? tree.children_of(node)[i] : kNone;
@@ -118,7 +120,45 @@ struct TreeInvariants {
     require(visits < node.visits, "visits are the children's and more");
     if (pruned || node.bounds.proven()) return;  // Visits may end at a proven node.
     require(visits + 1 == node.visits, "visits are the children's and one");
-    require(std::abs(wl_sum - node.wl_sum) < 1e-4 * node.visits, "values are the children's and its own");
+    if (tree.params_.noise_pruning_scale > 0 || tree.has_known_draw(node)) {
+      check_adjusted(node, wl_sum);
+      return;
+    }
+    const bool searched = tree.params_.transposition_visits > 0;
+    const double tolerance = searched ? 2.001 : 0.001;  // of its own value
+    const double difference = std::abs(wl_sum - node.wl_sum);
+    require(difference < tolerance + 1e-6 * node.visits, "values are the children's and its own");
+    seen.searched_values += difference > 0.01;
+    if (tree.params_.adjusts_values() || searched) return;
+    require(tree.params_.keeps_spread() || node.spread == 0, "no spread is kept where none is wanted");
+    seen.spreads += node.spread > 0;
+    if (tree.params_.keeps_spread()) check_spread(node);
+  }
+
+  void check_adjusted(const Node& node, double sum) {
+    Node again = node;
+    require(node.visits == 1 || std::abs(tree.adjust(again)) < 1e-6 * node.visits,
+            "a value follows from the children's");
+    seen.known_draws += tree.has_known_draw(node);
+    seen.less_noise += tree.params_.noise_pruning_scale > 0 && std::abs(sum - node.wl_sum) > 0.1;
+    bool repeats = false;
+    for (int i = 0; i < node.child_slots; ++i) {
+      const ArenaIndex index = tree.children_of(node)[i];
+      repeats |= index != kNone && tree.node(index)->state == NodeState::kTwoFold;
+    }
+    const bool wanted = tree.params_.known_draws == KnownDraws::kRepetition;
+    require(node.bounds.can_repeat == (wanted && repeats), "who can repeat is known");
+  }
+
+  void check_spread(const Node& node) {
+    double squares = static_cast<double>(node.own_q()) * node.own_q();
+    for (int i = 0; i < node.child_slots; ++i) {
+      if (const ArenaIndex index = tree.children_of(node)[i]; index != kNone) {
+        squares += sum_of_squares(*tree.node(index));
+      }
+    }
+    require(std::abs(squares - sum_of_squares(node)) < 0.01 * node.visits + 0.01,
+            "the spread is that of the children's values and its own");
   }
 
   void count(ArenaIndex index) {
@@ -163,6 +203,10 @@ SearchParams random_params(Random& random) {
   params.two_fold_draws = random() % 5 != 0;
   params.sticky_endgames = random() % 5 != 0;
   params.draw_score = static_cast<float>(random() % 5) * 0.25f - 0.5f;
+  if (random() % 3 == 0) params.cpuct_deviation_scale = static_cast<float>(1 + random() % 4) * 0.25f;
+  if (random() % 4 == 0) params.noise_pruning_scale = 0.1f;
+  if (random() % 4 == 0) params.transposition_visits = static_cast<int>(1 + random() % 20);
+  params.known_draws = static_cast<KnownDraws>(random() % 3);
   return params;
 }
 
@@ -316,8 +360,11 @@ int main(int argc, char** argv) {
   Seen seen;
   for (int round = 0; round < std::atoi(argv[1]); ++round) play_round(random, seen);
   std::printf(
-      "nodes %llu proven %llu two-folds %llu full trees %llu kept above %llu found by FEN %llu\n",
+      "nodes %llu proven %llu two-folds %llu full trees %llu kept above %llu found by FEN %llu "
+      "known draws %llu less noise %llu spreads %llu searched values %llu\n",
       static_cast<unsigned long long>(seen.nodes), static_cast<unsigned long long>(seen.proven),
       static_cast<unsigned long long>(seen.two_folds), static_cast<unsigned long long>(seen.full_trees),
-      static_cast<unsigned long long>(seen.kept_above), static_cast<unsigned long long>(seen.found_by_fen));
+      static_cast<unsigned long long>(seen.kept_above), static_cast<unsigned long long>(seen.found_by_fen),
+      static_cast<unsigned long long>(seen.known_draws), static_cast<unsigned long long>(seen.less_noise),
+      static_cast<unsigned long long>(seen.spreads), static_cast<unsigned long long>(seen.searched_values));
 }

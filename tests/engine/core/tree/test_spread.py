@@ -1,0 +1,100 @@
+"""The spread of a node's values: exploration that follows it, and moves chosen by a confidence bound."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from engine._core import Tree
+from tests.engine.core.tree.plain_search import PlainSearch, Rules, assert_the_same_search
+from tests.engine.core.tree.search_helpers import MIDDLEGAME, game, new_tree, params, search
+
+LOST = "7k/8/5K2/6Q1/8/8/8/8 b - - 0 1"
+
+
+@pytest.mark.parametrize(("scale", "prior"), [(1.0, 0.25), (0.7, 0.6)])
+@pytest.mark.parametrize("fen", [MIDDLEGAME, "8/2p5/3p4/KP5r/1R3p1k/8/4P1P1/8 b - - 0 1"])
+def test_exploration_follows_the_deviation_of_a_position_s_values(
+    fen: str, scale: float, prior: float
+) -> None:
+    rules = Rules(cpuct_deviation_scale=scale, deviation_prior=prior, deviation_prior_visits=3.0)
+    plain = assert_the_same_search(fen, 600, rules)
+    usual = PlainSearch(game(fen), Rules())
+    usual.run(600)
+
+    def visits(searched: PlainSearch) -> list[int]:
+        return [child.visits for child in searched.root.children.values()]
+
+    assert visits(plain) != visits(usual)
+
+
+def test_a_move_tells_the_deviation_of_its_values() -> None:
+    fen, rules = MIDDLEGAME, Rules(cpuct_deviation_scale=0.5)
+    plain = PlainSearch(game(fen), rules)
+    plain.run(400)
+    tree = new_tree(
+        game(fen), cpuct_deviation_scale=0.5, moves_left_max_effect=0.0, cache_bytes=0, sticky_endgames=False
+    )
+    search(tree, 400, batch_size=1)
+    checked = 0
+    for child in tree.children():
+        expected = plain.root.children.get(child.move)
+        if expected is None or expected.visits != child.visits:
+            continue
+        assert child.deviation == pytest.approx(math.sqrt(expected.variance()), abs=0.01)
+        checked += 1
+    assert checked > 20
+
+
+def test_the_deviation_of_what_is_proven_is_nothing() -> None:
+    tree = new_tree(game(LOST), cpuct_deviation_scale=0.5)
+    search(tree, 20000)
+    proven = [child for child in tree.children() if child.proof is not None and child.visits > 10]
+    assert proven
+    assert all(child.deviation == 0 for child in proven)
+
+
+def test_many_visits_leave_the_deviation_right() -> None:
+    tree = new_tree(game(MIDDLEGAME), value_choice_deviations=1.0, sticky_endgames=False)
+    search(tree, 60000, batch_size=64)
+    children = tree.children()
+    squares = sum(c.visits * (c.deviation**2 + c.evaluation.q**2) for c in children)
+    info = tree.root_info()
+    # The root's deviation is that of its playouts, summed in double precision.
+    mean_square = info.q_deviation**2 + info.evaluation.q**2
+    assert squares / info.visits == pytest.approx(mean_square, abs=2e-3)
+
+
+def bound(tree: Tree, deviations: float) -> dict[str, float]:
+    """The confidence bounds of the root's moves with a prior of 0.25 in 4 visits."""
+    return {
+        child.move: child.evaluation.q
+        - deviations
+        * math.sqrt((4 * 0.25**2 + child.visits * child.deviation**2) / (4 + child.visits) / child.visits)
+        for child in tree.children()
+        if child.visits
+    }
+
+
+@pytest.mark.parametrize("deviations", [0.5, 3.0])
+def test_the_move_chosen_has_the_best_confidence_bound_among_those_with_enough_visits(
+    deviations: float,
+) -> None:
+    tree = new_tree(game(MIDDLEGAME), value_choice_share=0.1, value_choice_deviations=deviations)
+    search(tree, 700)
+    children = tree.children()
+    most = max(child.visits for child in children)
+    bounds = bound(tree, deviations)
+    enough = [child.move for child in children if child.visits >= 0.1 * most]
+    assert [child.move for child in children[: len(enough)]] == sorted(enough, key=lambda m: -bounds[m])
+    values = [child.evaluation.q for child in children[: len(enough)]]
+    assert values != sorted(values, reverse=True)  # The bound decides, not the value.
+
+
+def test_a_tree_without_deviations_starts_afresh_when_they_are_wanted() -> None:
+    tree = new_tree(game(MIDDLEGAME))
+    search(tree, 200)
+    assert all(child.deviation == 0 for child in tree.children())
+    tree.set_params(params(cpuct_deviation_scale=0.5))
+    assert tree.root_info().visits == 0

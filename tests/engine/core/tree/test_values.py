@@ -1,0 +1,61 @@
+"""Values of positions that are more than the mean of their visits: known draws, and visits that are noise."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.engine.core.tree.plain_search import PlainSearch, Rules, assert_the_same_search
+from tests.engine.core.tree.search_helpers import MIDDLEGAME, game, new_tree, params, search
+
+PAWN_ENDING = "8/2p5/3p4/KP5r/1R3p1k/8/4P1P1/8 b - - 0 1"
+DRAW_BY_CAPTURE = "8/8/4k3/8/8/4p3/4K3/8 w - - 10 60"
+PAWNS = "4k3/p6p/8/8/8/8/P6P/4K3 w - - 0 1"
+FIFTY_MOVES = "8/8/4k3/8/8/4p2r/4K3/7R w - - 97 100"
+BLOCKED = "6k1/4p1p1/4P1P1/8/8/4p1p1/4P1P1/6K1 w - - 0 1"
+
+
+def value_without(rules: Rules, fen: str, visits: int) -> float:
+    plain = PlainSearch(game(fen), rules)
+    plain.run(visits)
+    return plain.root.q
+
+
+@pytest.mark.parametrize("scale", [0.05, 0.3])
+@pytest.mark.parametrize("fen", [PAWN_ENDING, PAWNS])
+def test_visits_beyond_a_move_s_share_count_the_less_the_worse_it_is(fen: str, scale: float) -> None:
+    # With little exploration the visits follow the values, not the priors.
+    plain = assert_the_same_search(fen, 600, Rules(cpuct=0.2, noise_pruning_scale=scale))
+    assert abs(plain.root.q - sum(plain.root.seen) / len(plain.root.seen)) > 1e-5
+
+
+@pytest.mark.parametrize("fen", [DRAW_BY_CAPTURE, FIFTY_MOVES])
+def test_a_position_is_worth_no_less_than_a_draw_that_is_proven(fen: str) -> None:
+    rules = Rules(known_draws="proven", sticky_endgames=True)
+    plain = assert_the_same_search(fen, 400, rules)
+    assert plain.root.q >= 0
+    assert plain.root.q != value_without(Rules(sticky_endgames=True), fen, 400)
+
+
+def test_a_position_is_worth_no_less_than_a_repetition() -> None:
+    rules = Rules(known_draws="repetition", sticky_endgames=True, two_fold_draws=True)
+    plain = assert_the_same_search(BLOCKED, 500, rules)
+    for draws in ("off", "proven"):
+        other = Rules(known_draws=draws, sticky_endgames=True, two_fold_draws=True)
+        assert plain.root.q != value_without(other, BLOCKED, 500)
+
+
+def test_both_together() -> None:
+    rules = Rules(
+        known_draws="repetition", sticky_endgames=True, two_fold_draws=True, noise_pruning_scale=0.15
+    )
+    assert_the_same_search(BLOCKED, 500, rules)
+    assert_the_same_search(DRAW_BY_CAPTURE, 400, rules)
+
+
+def test_what_values_count_is_a_matter_of_the_whole_tree() -> None:
+    tree = new_tree(game(MIDDLEGAME))
+    search(tree, 200)
+    tree.set_params(params(noise_pruning_scale=0.2))
+    assert tree.root_info().visits == 0
+    with pytest.raises(ValueError, match="proven"):
+        params(known_draws="some")
