@@ -243,6 +243,7 @@ class SearchParams:
     fpu_absolute_at_root: bool
     fpu_value_at_root: float
     policy_temperature: float
+    policy_temperature_at_root: float
     moves_left_max_effect: float
     moves_left_threshold: float
     moves_left_slope: float
@@ -378,7 +379,9 @@ class ChildInfo:
     def prior(self) -> float: ...
     @property
     def raw_prior(self) -> float:
-        """The prior before noise was mixed in."""
+        """
+        The prior before noise was mixed in, and before the root's own policy temperature.
+        """
 
     @property
     def evaluation(self) -> Evaluation: ...

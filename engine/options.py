@@ -187,6 +187,9 @@ class Options(SettingsGroup):
         "divides the network's logits: higher evens out the prior probabilities",
         (0.1, 10),
     )
+    policy_temperature_at_root: float = _advanced(
+        "PolicyTemperatureAtRoot", 0.0, "PolicyTemperature at the root; 0 takes that", (0, 10)
+    )
     draw_score: float = _advanced(
         "DrawScore", 0.0, "value of a draw for White: -1 is a loss, 1 a win", (-1, 1)
     )

@@ -68,6 +68,7 @@ void bind_params(nb::module_& m) {
       .def_rw("fpu_absolute_at_root", &P::fpu_absolute_at_root)
       .def_rw("fpu_value_at_root", &P::fpu_value_at_root)
       .def_rw("policy_temperature", &P::policy_temperature)
+      .def_rw("policy_temperature_at_root", &P::policy_temperature_at_root)
       .def_rw("moves_left_max_effect", &P::moves_left_max_effect)
       .def_rw("moves_left_threshold", &P::moves_left_threshold)
       .def_rw("moves_left_slope", &P::moves_left_slope)
@@ -188,7 +189,8 @@ void bind_reports(nb::module_& m) {
       .def_ro("visits", &ChildInfo::visits)
       .def_ro("in_flight", &ChildInfo::in_flight)
       .def_ro("prior", &ChildInfo::prior)
-      .def_ro("raw_prior", &ChildInfo::raw_prior, "The prior before noise was mixed in.")
+      .def_ro("raw_prior", &ChildInfo::raw_prior,
+              "The prior before noise was mixed in, and before the root's own policy temperature.")
       .def_ro("evaluation", &ChildInfo::evaluation)
       .def_ro("own_q", &ChildInfo::own_q, "The network's own value of it, or None.")
       .def_ro("deviation", &ChildInfo::deviation,

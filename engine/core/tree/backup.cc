@@ -114,7 +114,7 @@ void Tree::give_edges(Node& leaf, std::span<const Move> moves, std::span<const u
   leaf.edge_count = static_cast<uint8_t>(moves.size());
   leaf.state = NodeState::kExpanded;
   if (&leaf == node(root_)) {
-    update_allowed_edges();
+    update_root_edges();
     mix_root_noise();
   }
 }

@@ -138,7 +138,7 @@ std::vector<Line> Tree::lines(int count) const {
   for (const RankedEdge& first : ranked_edges(root, true)) {
     if (static_cast<int>(found.size()) >= count) break;
     Line line;
-    line.prior = arena_.at<Edge>(root.edges)[first.edge].prior();
+    line.prior = root_prior(first.edge);
     if (first.child != nullptr) {
       line.visits = first.child->visits;
       line.evaluation = evaluation_of(*first.child);
@@ -173,7 +173,7 @@ float Tree::root_first_play_urgency() const {
   float visited_policy = 0.0f;
   for (int i = 0; i < root.child_slots; ++i) {
     const ArenaIndex index = children_of(root)[i];
-    if (index != kNone && node(index)->visits > 0) visited_policy += arena_.at<Edge>(root.edges)[i].prior();
+    if (index != kNone && node(index)->visits > 0) visited_policy += root_prior(i);
   }
   const float q = root.visits == 0 ? 0.0f : -root.q() + draw_score_for_mover() * root.d;
   return first_play_urgency(params_, true, q, visited_policy);
@@ -190,7 +190,8 @@ std::vector<ChildInfo> Tree::children() const {
     const Edge& edge = arena_.at<Edge>(root.edges)[ranked.edge];
     ChildInfo info;
     info.move = move_to_uci(history_.current(), edge.move(), game_->chess960);
-    info.prior = info.raw_prior = edge.prior();
+    info.prior = root_prior(ranked.edge);
+    info.raw_prior = edge.prior();
     for (const Edge& before : edges_before_noise_) {
       if (before.move() == edge.move()) info.raw_prior = before.prior();
     }
@@ -202,7 +203,7 @@ std::vector<ChildInfo> Tree::children() const {
       info.proof = proof_of(*ranked.child);
       if (ranked.child->state == NodeState::kExpanded) info.own_q = -ranked.child->own_q();
     }
-    info.exploration = edge.prior() * scale / static_cast<float>(1 + info.visits + info.in_flight);
+    info.exploration = info.prior * scale / static_cast<float>(1 + info.visits + info.in_flight);
     info.value = urgency;
     float utility = 0.0f;
     if (ranked.child != nullptr) {

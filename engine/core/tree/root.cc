@@ -63,7 +63,7 @@ uint32_t Tree::set_position(const Game& game, int keep_before) {
   reset_counters();
   estimate_kept_depth();
   rank_root_moves();
-  update_allowed_edges();
+  update_root_edges();
   return node(root_)->visits;
 }
 

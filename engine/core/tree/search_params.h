@@ -39,6 +39,8 @@ struct SearchParams {
 
   // Priors are the softmax of logits divided by this.
   float policy_temperature = 1.359f;
+  // The same at the root, after noise; 0: as elsewhere.
+  float policy_temperature_at_root = 0.0f;
 
   // Moves-left utility; max_effect 0 turns it off.
   float moves_left_max_effect = 0.0345f;

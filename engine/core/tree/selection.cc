@@ -75,10 +75,12 @@ struct Unvisited {
   int edge_count;
   int child_slots;
   const bool* allowed;  // null: every edge
+  const float* priors;  // null: those of the edges
   float scale;          // c * sqrt(N)
   float urgency;        // first-play urgency
 
   bool is_allowed(int edge) const { return !allowed || allowed[edge]; }
+  float prior(int edge) const { return priors ? priors[edge] : edges[edge].prior(); }
 };
 
 // Fills the candidates with the node's edges that have a child slot.
@@ -86,6 +88,7 @@ Unvisited gather_visited(const Arena& arena, const Node& node, const SearchParam
                          const SelectionContext& context, Candidates& candidates) {
   const Edge* edges = arena.at<Edge>(node.edges);
   const ArenaIndex* children = node.child_slots == 0 ? nullptr : arena.at<ArenaIndex>(node.children);
+  const float* priors = context.priors.empty() ? nullptr : context.priors.data();
   const float scale = exploration_scale(params, context.is_root, node);
   // The root right after a move was played can be expanded yet have no visit of its own.
   const float parent_q = node.visits == 0 ? 0.0f : -node.q() + context.draw_score * node.d;
@@ -95,7 +98,7 @@ Unvisited gather_visited(const Arena& arena, const Node& node, const SearchParam
 
   float visited_policy = 0.0f;
   for (int i = 0; i < node.child_slots; ++i) {
-    float prior = edges[i].prior();
+    float prior = priors ? priors[i] : edges[i].prior();
     candidates.exploration[i] = prior * scale;
     candidates.started[i] = 1.0f;
     candidates.given[i] = 0;
@@ -119,7 +122,7 @@ Unvisited gather_visited(const Arena& arena, const Node& node, const SearchParam
     if (std::isnan(candidates.utility[i])) candidates.utility[i] = urgency;
     if (allowed && !allowed[i]) candidates.utility[i] = kNever;
   }
-  return {edges, node.edge_count, node.child_slots, allowed, scale, urgency};
+  return {edges, node.edge_count, node.child_slots, allowed, priors, scale, urgency};
 }
 
 // Adds the first edge without a slot to the candidates, past those that are not searched.
@@ -128,7 +131,7 @@ void add_next_unvisited(const Unvisited& unvisited, Candidates& candidates) {
     const int i = candidates.count++;
     const bool allowed = unvisited.is_allowed(i);
     candidates.utility[i] = allowed ? unvisited.urgency : kNever;
-    candidates.exploration[i] = unvisited.edges[i].prior() * unvisited.scale;
+    candidates.exploration[i] = unvisited.prior(i) * unvisited.scale;
     candidates.started[i] = 1.0f;
     candidates.given[i] = 0;
     if (allowed) return;

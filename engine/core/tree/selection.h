@@ -21,6 +21,7 @@ struct SelectionContext {
   bool is_root;
   float draw_score;                     // value of a draw for the side to move
   std::span<const bool> allowed_edges;  // that are searched; empty: all
+  std::span<const float> priors;        // of the root's edges, in their order; empty: as in the edges
 };
 
 // Appends to `choices` how `visits` more visits of an expanded node are shared among its edges, each visit

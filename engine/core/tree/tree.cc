@@ -1,6 +1,7 @@
 #include "tree/tree.h"
 
 #include <algorithm>
+#include <cmath>
 #include <random>
 #include <stdexcept>
 
@@ -47,10 +48,8 @@ void Tree::set_params(const SearchParams& params) {
                             params.syzygy_50_move_rule != params_.syzygy_50_move_rule ||
                             params.syzygy_fast_play != params_.syzygy_fast_play;
   params_ = params;
-  if (ranks_differ) {
-    rank_root_moves();
-    update_allowed_edges();
-  }
+  if (ranks_differ) rank_root_moves();
+  update_root_edges();
 }
 
 void Tree::set_root_moves(const std::vector<std::string>& moves) {
@@ -61,7 +60,7 @@ void Tree::set_root_moves(const std::vector<std::string>& moves) {
   }
   root_moves_ = std::move(parsed);
   limit_root_moves();
-  update_allowed_edges();
+  update_root_edges();
 }
 
 void Tree::set_move_rules(MoveRules rules) {
@@ -71,7 +70,7 @@ void Tree::set_move_rules(MoveRules rules) {
   move_rules_ = std::move(rules);
   reset_root();
   reset_counters();
-  update_allowed_edges();
+  update_root_edges();
 }
 
 void Tree::clear() {
@@ -79,7 +78,7 @@ void Tree::clear() {
   if (batches_in_flight_ > 0) throw std::logic_error("the tree cannot be cleared while a batch is under way");
   reset_root();
   reset_counters();
-  update_allowed_edges();
+  update_root_edges();
 }
 
 void Tree::clear_cache() {
@@ -111,8 +110,9 @@ void Tree::reset_counters() {
   full_ = false;
 }
 
-void Tree::update_allowed_edges() {
+void Tree::update_root_edges() {
   const Node& root = *node(root_);
+  update_root_priors();
   allowed_edges_.reset();
   if (searched_moves_.empty() || root.state != NodeState::kExpanded) return;
   allowed_edges_ = std::make_unique<bool[]>(root.edge_count);
@@ -121,6 +121,28 @@ void Tree::update_allowed_edges() {
     allowed_edges_[i] =
         std::find(searched_moves_.begin(), searched_moves_.end(), edges[i].move()) != searched_moves_.end();
   }
+}
+
+// From the tree's policy temperature to the root's: priors to the power of their ratio. Their order stays.
+void Tree::update_root_priors() {
+  const Node& root = *node(root_);
+  root_priors_.clear();
+  const double temperature = params_.policy_temperature_at_root;
+  if (temperature <= 0.0 || root.state != NodeState::kExpanded) return;
+  const Edge* edges = arena_.at<Edge>(root.edges);
+  const double power = params_.policy_temperature / temperature;
+  double sum = 0.0;
+  for (int i = 0; i < root.edge_count; ++i) {
+    const double prior = std::pow(edges[i].prior() / edges[0].prior(), power);
+    root_priors_.push_back(static_cast<float>(prior));
+    sum += prior;
+  }
+  for (float& prior : root_priors_) prior /= static_cast<float>(sum);
+}
+
+float Tree::root_prior(int edge) const {
+  if (!root_priors_.empty()) return root_priors_[static_cast<size_t>(edge)];
+  return arena_.at<Edge>(node(root_)->edges)[edge].prior();
 }
 
 void Tree::add_root_noise(float epsilon, float alpha, uint64_t seed) {
@@ -169,7 +191,7 @@ void Tree::mix_root_noise() {
     if (i < root.child_slots) children_of(root)[i] = mixed[i].second;
   }
   if (params_.adjusts_values()) adjust(root);
-  update_allowed_edges();
+  update_root_edges();
 }
 
 }  // namespace wavefront

@@ -180,7 +180,9 @@ class Tree {
   // tree.cc
   void reset_root();
   void reset_counters();
-  void update_allowed_edges();
+  void update_root_edges();
+  void update_root_priors();
+  float root_prior(int edge) const;
   void mix_root_noise();
 
   // root.cc
@@ -285,6 +287,7 @@ class Tree {
   std::vector<Move> searched_moves_;  // of these, those that the tablebases leave; empty: all
   std::optional<syzygy::RootRanking> root_ranking_;
   std::unique_ptr<bool[]> allowed_edges_;  // by root edge; null: all
+  std::vector<float> root_priors_;         // by root edge; empty: those of the edges
   MoveRules move_rules_;
   struct RootNoise {
     float epsilon;

@@ -87,6 +87,45 @@ def test_the_best_move_has_the_best_value_among_those_with_enough_visits(share: 
     assert rest == sorted(rest, reverse=True)
 
 
+def test_the_root_may_have_a_policy_temperature_of_its_own() -> None:
+    position = game(MIDDLEGAME)
+    usual, flat = new_tree(position), new_tree(position, policy_temperature_at_root=2.2)
+    for tree in (usual, flat):
+        search(tree, 1)
+    priors = {move: child.prior for move, child in children_by_move(usual).items()}
+    powers = {move: prior ** (1.359 / 2.2) for move, prior in priors.items()}
+    expected = {move: power / sum(powers.values()) for move, power in powers.items()}
+    found = children_by_move(flat)
+    assert {move: child.prior for move, child in found.items()} == pytest.approx(expected, rel=1e-4)
+    assert {move: child.raw_prior for move, child in found.items()} == priors
+    search(flat, 700)
+    search(usual, 700)
+    assert [child.visits for child in flat.children()] != [child.visits for child in usual.children()]
+
+    # Below the root nothing changes: what was the root's child has the priors that it has elsewhere.
+    best = flat.children()[0].move
+    below = new_tree(game(MIDDLEGAME, [best]))
+    search(below, 1)
+    flat.set_params(params())
+    flat.set_position(game(MIDDLEGAME, [best]))
+    assert flat.root_info().visits > 1
+    assert {move: child.prior for move, child in children_by_move(flat).items()} == {
+        move: child.prior for move, child in children_by_move(below).items()
+    }
+
+
+@pytest.mark.parametrize("temperature", [0.7, 2.5])
+def test_the_root_s_policy_temperature_is_that_of_priors_made_at_it(temperature: float) -> None:
+    position = game(MIDDLEGAME)
+    at_root = new_tree(position, policy_temperature_at_root=temperature)
+    everywhere = new_tree(position, policy_temperature=temperature)
+    for tree in (at_root, everywhere):
+        search(tree, 1)
+    assert {move: child.prior for move, child in children_by_move(at_root).items()} == pytest.approx(
+        {move: child.prior for move, child in children_by_move(everywhere).items()}, rel=2e-3
+    )
+
+
 def test_chess960_castling_is_spelled_by_the_mode() -> None:
     fen = "rnbqkbnr/pppp1ppp/8/4p3/4P3/5NP1/PPPP1PBP/RNBQK2R w HAha - 0 4"
     for chess960, castling in ((True, "e1h1"), (False, "e1g1")):
