@@ -73,21 +73,11 @@ CollectResult Tree::collect(Batch& batch, int target, uint64_t max_visits, int a
   return result_;
 }
 
-// How many visits the root may still get: none where the game is over or every move to be searched is
-// decided.
+// How many visits the root may still get: none where the game is over.
 uint32_t Tree::visits_to_give() const {
   const Node& root = *node(root_);
-  if (root.state == NodeState::kTerminal) return 0;
   const uint32_t begun = root.visits + root.in_flight;
-  if (begun >= kMostVisits) return 0;
-  if (root.state != NodeState::kExpanded) return kMostVisits - begun;
-  for (int i = 0; i < root.edge_count; ++i) {
-    if (allowed_edges_ && !allowed_edges_[i]) continue;
-    const ArenaIndex child = i < root.child_slots ? children_of(root)[i] : kNone;
-    if (child == kNone || node(child)->visits == 0 || !node(child)->bounds.proven())
-      return kMostVisits - begun;
-  }
-  return 0;
+  return root.state == NodeState::kTerminal || begun >= kMostVisits ? 0 : kMostVisits - begun;
 }
 
 // Gathers up to `ahead` positions that the search would come to if its batch told it nothing new. Nothing is

@@ -82,22 +82,14 @@ def test_proofs_found_below_a_proven_root_leave_its_exact_value(fen: str) -> Non
     assert len([child for child in tree.children() if child.proof is not None]) > 1
 
 
-def test_where_every_move_is_decided_nothing_is_gathered() -> None:
+def test_where_every_move_is_decided_nothing_is_evaluated() -> None:
     tree = new_tree(game("7k/8/5K2/6Q1/8/8/8/8 b - - 0 1"))
     search(tree, 20000)
     solved = tree.root_info()
     assert proof_of(solved).value == -1
-    result = tree.collect(Batch(256), 256)
-    assert (result.evaluations, result.visits_done, result.collision_visits) == (0, 0, 0)
-    assert tree.root_info().visits == solved.visits
-
-
-def test_moves_not_searched_need_not_be_decided() -> None:
-    tree = new_tree(game("6k1/5ppp/8/8/8/8/8/R5K1 w - - 0 1"))
-    tree.set_root_moves(["a1a8"])
-    search(tree, 1000)
-    assert proof_of(tree.root_info()).value == 1
-    assert tree.root_info().visits < 1000
-    tree.set_root_moves([])
-    search(tree, 1000)
-    assert tree.root_info().visits == 1000
+    batch = Batch(256)
+    result = tree.collect(batch, 256)
+    assert (result.evaluations, result.cache_hits, result.collision_visits) == (0, 0, 0)
+    assert tree.root_info().visits == solved.visits + result.visits_done
+    tree.cancel(batch)
+    assert tree.root_info().evaluation.q == -1
