@@ -153,7 +153,9 @@ void Tree::descend(Batch& batch, Node& parent, uint32_t visits) {
 
   const size_t first = choices_.size();
   share_visits(arena_, parent, params_, context, visits, choices_);
-  if (params_.transposition_visits > 0 && !looking_ahead_) keep_searched_value(parent, visits);
+  // What a search of some moves alone has found is not what the position is worth.
+  const bool limited = allowed != nullptr || move_rules_.reach(path_.size() - 1);
+  if (params_.transposition_visits > 0 && !looking_ahead_ && !limited) keep_searched_value(parent, visits);
   const size_t last = choices_.size();
 
   // Not all choices may find memory for their nodes; their visits are dropped like collisions.

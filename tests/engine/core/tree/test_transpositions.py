@@ -49,6 +49,22 @@ def test_the_searched_value_stands_for_the_network_s_from_so_many_visits_on() ->
         assert value_after(moves, least) != pytest.approx(own, abs=1e-3)
 
 
+def test_a_search_of_some_moves_alone_tells_the_cache_nothing() -> None:
+    tree = new_tree(game(PAWNS), transposition_visits=2)
+    search(tree, 1)
+    own = tree.root_info().evaluation.q
+    tree.set_root_moves(["a2a3"])
+    search(tree, 300)
+    tree.clear()
+    search(tree, 1)
+    assert tree.root_info().evaluation.q == pytest.approx(own)
+    tree.set_root_moves([])
+    search(tree, 300)
+    tree.clear()
+    search(tree, 1)
+    assert tree.root_info().evaluation.q != pytest.approx(own, abs=1e-3)
+
+
 def test_the_network_s_own_value_is_still_told() -> None:
     tree = new_tree(game(PAWNS), transposition_visits=2)
     search(tree, 1)
