@@ -55,6 +55,9 @@ def search_params(
     return params
 
 
+NONE_FAVOURED: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
+
+
 class SearchTree:
     """A tree that follows the options and the network; made when it is first needed."""
 
@@ -62,8 +65,8 @@ class SearchTree:
         self._tree: Tree | None = None
         self._key: tuple[Options, int, Contempt, bool] | None = None
         self._network_hash = ""
-        # Of the root: its key, the moves that limited searches have favoured, those of the last search.
-        self._searched: tuple[int, frozenset[str], frozenset[str]] = (0, frozenset(), frozenset())
+        # By a position's key: the moves that limited searches have favoured, and those of the last one.
+        self._favoured: dict[int, tuple[frozenset[str], frozenset[str]]] = {}
         self._tablebases: Tablebases | None = None
         self._tablebases_path = ""
 
@@ -133,15 +136,8 @@ class SearchTree:
         """
         assert self._tree is not None
         # The opponent may play another move than the one that is pondered.
-        self._tree.set_position(task.game, 1 if task.limits.ponder else 0)
-        position, moves = task.game.key, frozenset(task.root_moves)
-        before, favoured, last = self._searched
-        if before != position:
-            favoured = frozenset()
-        elif moves & favoured and not moves <= last:
-            self._tree.clear()
-            favoured = frozenset()
-        self._searched = position, favoured | moves if task.search_moves else favoured, moves
+        kept = self._tree.set_position(task.game, 1 if task.limits.ponder else 0)
+        self._forget_favoured_visits(task, kept)
         self._tree.set_root_moves(task.search_moves)
         options = task.options
         if options.dirichlet_noise_epsilon > 0:
@@ -149,6 +145,25 @@ class SearchTree:
                 options.dirichlet_noise_epsilon, options.dirichlet_noise_alpha, task.random.getrandbits(64)
             )
         return self._tree
+
+    def _forget_favoured_visits(self, task: SearchTask, kept: int) -> None:
+        """Empty the tree if visits of its root, the position of a task, favour some of the task's moves.
+
+        kept: how many visits it has. What other positions' visits favour stays known, as the tree may come
+        back to one, from pondering.
+        """
+        assert self._tree is not None
+        position, moves = task.game.key, frozenset(task.root_moves)
+        favoured, last = self._favoured.pop(position, NONE_FAVOURED)
+        if not kept:
+            favoured = frozenset()
+        if moves & favoured and not moves <= last:
+            self.new_game()
+            favoured = frozenset()
+        if task.search_moves:
+            favoured |= moves
+        if favoured:
+            self._favoured[position] = favoured, moves
 
     def known(self, task: SearchTask) -> Tree | None:
         """The tree with the position of a task as its root, if it has visits of it already; None if not."""
@@ -163,11 +178,12 @@ class SearchTree:
 
     def new_game(self) -> None:
         """Forget the tree; cached evaluations stay true."""
+        self._favoured.clear()
         if self._tree is not None:
             self._tree.clear()
 
     def clear(self) -> None:
         """Forget the tree and every cached evaluation."""
+        self.new_game()
         if self._tree is not None:
-            self._tree.clear()
             self._tree.clear_cache()

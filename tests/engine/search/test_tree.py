@@ -97,6 +97,14 @@ def test_pondering_keeps_the_other_moves() -> None:
     assert set_root(other.move, Limits()) == other.visits > 0
 
 
+def ponder_on(tree: SearchTree, move: str) -> None:
+    """Search the position after a move in place of that before it, which the tree keeps."""
+    game = Game()
+    game.push_uci(move)
+    tree.set_root(SearchTask(game, game.legal_moves(), Limits(ponder=True), SMALL, 0.0, Random(1)))
+    search(tree.prepared(SMALL, 1, "one"), 50)
+
+
 def test_the_search_is_limited_to_the_legal_moves_among_those_asked_for() -> None:
     tree = SearchTree()
     limits = Limits(search_moves=("e2e4", "e2e5", "d2d4"))
@@ -115,6 +123,19 @@ def test_visits_of_a_search_limited_to_other_moves_are_forgotten() -> None:
 
     tree, visits = searched(SMALL, "one", limited)
     assert prepare(tree, SMALL, "one", limited) == visits
+    assert prepare(tree, SMALL, "one") == 0
+
+
+def test_they_are_forgotten_after_pondering_on_one_of_the_moves_too() -> None:
+    tree, visits = searched(SMALL, "one")
+    ponder_on(tree, "e2e4")
+    assert prepare(tree, SMALL, "one") >= visits > 0
+
+    limited = Limits(search_moves=("a2a3", "h2h4"))
+    tree, visits = searched(SMALL, "one", limited)
+    ponder_on(tree, "a2a3")
+    assert prepare(tree, SMALL, "one", limited) >= visits > 0
+    ponder_on(tree, "a2a3")
     assert prepare(tree, SMALL, "one") == 0
 
 
