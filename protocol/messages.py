@@ -55,6 +55,11 @@ class NetworkInfo:
     recommended_batch: int = 256
     curve: Curve = ()
 
+    @property
+    def identity(self) -> str:
+        """Equal for networks whose evaluations are equal: of one file, with the same heads in use."""
+        return " ".join(filter(None, (self.content_hash, self.policy_head, self.value_head)))
+
 
 @dataclass(frozen=True, slots=True)
 class Hello:

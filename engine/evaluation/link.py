@@ -253,11 +253,21 @@ class EvaluatorLink:
 def served_network(client: EvaluatorClient, key: NetworkKey) -> NetworkInfo:
     """The network that options name so, loaded unless the evaluator serves one of that name or hash.
 
-    Raises EvaluatorError.
+    Raises EvaluatorError, also if those that it serves use other heads than the options ask for.
     """
+    from protocol.errors import UnknownNetwork
+
     weights, policy_head, value_head = key
-    for network in client.networks:
-        if weights in (network.name, network.content_hash):
+    named = [network for network in client.networks if weights in (network.name, network.content_hash)]
+    for network in named:
+        has_policy = not network.policy_heads or policy_head in ("", network.policy_head)
+        if has_policy and (not network.value_heads or value_head in ("", network.value_head)):
             return network
+    if named:
+        heads = ", ".join(f"{network.policy_head} and {network.value_head}" for network in named)
+        raise UnknownNetwork(
+            f"{weights!r} is served with the heads {heads}: ask for these, or name the file to load it "
+            "with others"
+        )
     path = str(Path(weights).expanduser().resolve()) if weights else ""
     return client.load(path, policy_head=policy_head, value_head=value_head, timeout=LOAD_SECONDS)

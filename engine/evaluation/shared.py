@@ -56,16 +56,16 @@ class SharedPipeline(SpareBatches, Generic[S]):
         tree: Tree,
         evaluator: SharedEvaluator[S],
         network: NetworkKey,
-        content_hash: str,
+        identity: str,
         capacity: int,
     ) -> None:
-        """content_hash: of the network whose evaluations the tree holds."""
+        """identity: of the network whose evaluations the tree holds."""
         super().__init__(capacity)
         self.evaluations = 0
         self.batches = 0
         self.search = search
         self.network = network
-        self.content_hash = content_hash
+        self.identity = identity
         self.failure: PipelineError | NoEvaluatorError | None = None
         self._tree = tree
         self._evaluator = evaluator
@@ -250,7 +250,7 @@ class SharedEvaluator(Generic[S]):
         """Send what waits for a network in requests of a good size, the last one only if it is not better to
         wait for more."""
         parts = [part for part in self._unsent[key] if part.wanted]
-        stale = [part for part in parts if part.pipeline.content_hash != network.content_hash]
+        stale = [part for part in parts if part.pipeline.identity != network.identity]
         failed = _fail(stale, PipelineError("the evaluator's network is another one now"))
         if stale:
             parts = [part for part in parts if part not in stale]

@@ -119,7 +119,7 @@ class PooledSearch:
         self._prepared = tree
         device = Device(network.recommended_batch, client.max_batch, network.curve)
         sizes = BatchSizes.pooled(device, task.options, task.limits, searches, processes)
-        self._pipeline = SharedPipeline(self, tree, evaluator, key, network.content_hash, sizes.capacity)
+        self._pipeline = SharedPipeline(self, tree, evaluator, key, network.identity, sizes.capacity)
         self._search = Search(tree, self._pipeline, task, sizes, control=self.control, log=evaluator.log)
         return True
 

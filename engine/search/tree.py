@@ -64,7 +64,7 @@ class SearchTree:
     def __init__(self) -> None:
         self._tree: Tree | None = None
         self._key: tuple[Options, int, Contempt, bool] | None = None
-        self._network_hash = ""
+        self._network_identity = ""
         # By a position's key: the moves that limited searches have favoured, and those of the last one.
         self._favoured: dict[int, tuple[frozenset[str], frozenset[str]]] = {}
         self._tablebases: Tablebases | None = None
@@ -92,7 +92,7 @@ class SearchTree:
         return self.prepared(
             task.options,
             network.input_format,
-            network.content_hash,
+            network.identity,
             contempt=task.contempt,
             has_moves_left=network.has_moves_left,
         )
@@ -101,12 +101,13 @@ class SearchTree:
         self,
         options: Options,
         input_format: int,
-        network_hash: str,
+        network_identity: str,
         *,
         contempt: Contempt = NO_CONTEMPT,
         has_moves_left: bool = True,
     ) -> Tree:
-        """The tree, with these options. What it holds of another network is forgotten."""
+        """The tree, with these options. What it holds of another network is forgotten. network_identity: that
+        of NetworkInfo."""
         self.use_tablebases(options.syzygy_path)
         key = (options, input_format, contempt, has_moves_left)
         if self._tree is None or self._key != key:
@@ -121,10 +122,10 @@ class SearchTree:
                 self._tree = Tree(params)
             else:
                 self._tree.set_params(params)
-        if self._network_hash != network_hash:
+        if self._network_identity != network_identity:
             self.clear()
         self._key = key
-        self._network_hash = network_hash
+        self._network_identity = network_identity
         return self._tree
 
     def set_root(self, task: SearchTask) -> Tree:

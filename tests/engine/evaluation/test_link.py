@@ -8,21 +8,28 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import chess
 import psutil
 import pytest
 
 from engine.evaluation.errors import EvaluatorRefusalError, NoEvaluatorError
-from engine.evaluation.link import MAX_IDLE_RESTARTS, EvaluatorLink
+from engine.evaluation.link import MAX_IDLE_RESTARTS, EvaluatorLink, served_network
 from engine.evaluation.process import EvaluatorProcess, EvaluatorSettings, evaluator_command
 from engine.options import Options
 from engine.search.limits import Limits
 from engine.search.report import Report
 from engine.session import Session
+from protocol.errors import UnknownNetwork
+from protocol.messages import NetworkInfo
 from tests.engine.uci.uci_process import UciProcess, eventually, sockets_of
 from tests.paths import REPOSITORY
+
+if TYPE_CHECKING:
+    from protocol.client import EvaluatorClient
 
 RANDOM = Options().changed(backend="random")
 SHIPPED = REPOSITORY / "evaluator" / "networks" / "wavefront-128x8.pb.gz"
@@ -264,3 +271,39 @@ def test_the_evaluator_is_found_from_any_folder(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert chess.Move.from_uci(done.stdout.strip()) in chess.Board().legal_moves
+
+
+@dataclass
+class TwoHeads:
+    """An evaluator's client that serves one file with two policy heads, and loads whatever it is asked to."""
+
+    networks: tuple[NetworkInfo, ...] = tuple(
+        NetworkInfo(name, "hash", 1, policy_head=head, policy_heads=("vanilla", "optimistic"))
+        for name, head in [("net", "vanilla"), ("net-2", "optimistic")]
+    )
+
+    def load(self, path: str, *, policy_head: str, value_head: str, timeout: float) -> NetworkInfo:
+        return NetworkInfo(f"loaded {Path(path).name} {policy_head}", "other", 1)
+
+
+@pytest.mark.parametrize(
+    ("weights", "head", "found"),
+    [
+        ("hash", "", "net"),
+        ("hash", "vanilla", "net"),
+        ("hash", "optimistic", "net-2"),
+        ("net-2", "", "net-2"),
+        ("other.pb.gz", "optimistic", "loaded other.pb.gz optimistic"),
+    ],
+)
+def test_a_served_network_is_taken_with_the_heads_that_are_asked_for(
+    weights: str, head: str, found: str
+) -> None:
+    client = cast("EvaluatorClient", TwoHeads())
+    assert served_network(client, (weights, head, "")).name == found
+
+
+def test_a_network_that_is_served_with_other_heads_is_refused() -> None:
+    client = cast("EvaluatorClient", TwoHeads())
+    with pytest.raises(UnknownNetwork, match="'net' is served with the heads vanilla"):
+        served_network(client, ("net", "optimistic", ""))

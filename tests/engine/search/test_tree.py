@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from random import Random
 
-from engine._core import Game
+from engine._core import Batch, Game
 from engine.options import OPTIONS, Options
 from engine.search.limits import Limits
 from engine.search.task import SearchTask
 from engine.search.tree import SearchTree, search_params
+from protocol.messages import NetworkInfo
 from tests.engine.core.tree.search_helpers import search
 
 SMALL = Options(tree_memory=16, hash=1)
@@ -65,6 +66,22 @@ def test_visits_are_kept_for_the_same_network_alone() -> None:
     tree, visits = searched(SMALL, "one")
     assert prepare(tree, SMALL, "one") == visits > 0
     assert prepare(tree, SMALL, "another") == 0
+
+
+def test_visits_are_kept_for_the_same_heads_alone() -> None:
+    made = SearchTree()
+    task = SearchTask(Game(), Game().legal_moves(), Limits(), SMALL, 0.0, Random(1))
+    visits = []
+    for policy_head, value_head in [("vanilla", "winner"), ("vanilla", "winner"), ("optimistic", "winner")]:
+        network = NetworkInfo("net", "hash", 1, policy_head=policy_head, value_head=value_head)
+        tree = made.prepared_for(task, network)
+        made.set_root(task)
+        visits.append(tree.root_info().visits)
+        search(tree, 100)
+    assert visits == [0, 100, 0]
+    batch = Batch(1)
+    made.prepared_for(task, NetworkInfo("net", "hash", 1, policy_head="optimistic", value_head="q"))
+    assert made.set_root(task).collect(batch, 1).evaluations == 1, "nor is the cache's evaluation one of it"
 
 
 def test_without_a_moves_left_head_no_move_is_preferred_for_a_short_game() -> None:
