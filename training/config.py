@@ -47,6 +47,9 @@ class TargetSettings:
         "network whose policy is improved by an engine's scores: a file, shipped, or empty for scores alone",
     )
     prior_exponent: float = setting(0.85, "its policy counts to this power", high=2)
+    prior_value_share: float = setting(
+        0.0, "share of its W D L in that of positions that were annotated with it", high=1
+    )
     prior_refreshes: int = setting(
         1, "how often the trained network's mean takes its place, evenly over the constant rate", high=100
     )
@@ -230,6 +233,13 @@ PARTS: dict[str, type[Any]] = {
     "schedule": ScheduleSettings,
     "run": RunSettings,
 }
+
+
+def with_defaults(identity: Mapping[str, Any]) -> dict[str, Any]:
+    """The identity of an earlier version, with settings that it did not know at their defaults, which mean
+    what was done before there were any."""
+    known = TrainConfig().identity()
+    return {name: known[name] | part for name, part in identity.items()}
 
 
 def train_config(document: Mapping[str, Any], source: str) -> TrainConfig:

@@ -53,5 +53,7 @@ def _print(data: dict[str, Any]) -> None:
             f"the first line {data['best_is_first_line']:.1%}; "
             f"beyond 600 centipawns {data['beyond_600']:.1%}, mates {data['mates']:.1%}"
         )
+    if data["annotated"]:
+        print(f"annotated with a network's policy and W D L: {data['annotated']:,}")
     if data["searched"]:
         print(f"searched: {data['mean_visits']:,.0f} visits, {data['visited_moves']:.1f} moves with visits")

@@ -17,7 +17,8 @@ from engine._core import Game, encode_line
 from protocol.batch import POSITION_DTYPE
 from training import targets
 from training.config import DataSettings, TargetSettings
-from training.data.packed import pack_positions
+from training.data.annotations import prior_identity
+from training.data.packed import PackedPositions, pack_positions
 from training.data.shard import SUFFIX, Shard, ShardError, read_header, read_shard
 from training.data.table import LISTED, NO_PLACE, PositionTable, without_repeats
 from training.errors import TrainingError
@@ -71,13 +72,16 @@ def read_table(
 
     Raises TrainingError if nothing remains.
     """
+    prior = prior_identity(target.prior)
     files = [(path, False) for path in shards_of(data.main, data.window)]
     files += [(path, True) for path in shards_of(data.early, data.window)]
 
     def read(job: tuple[int, tuple[Path, bool]]) -> PositionTable | None:
         number, (path, early) = job
         try:
-            table = table_of(read_shard(path), data, target, input_format=input_format, early=early)
+            table = table_of(
+                read_shard(path), data, target, input_format=input_format, early=early, prior=prior
+            )
         except (ShardError, OSError) as error:
             note(f"{path}: {error}; left out")
             return None
@@ -95,9 +99,18 @@ def read_table(
 
 
 def table_of(
-    shard: Shard, data: DataSettings, target: TargetSettings, *, input_format: int, early: bool = False
+    shard: Shard,
+    data: DataSettings,
+    target: TargetSettings,
+    *,
+    input_format: int,
+    early: bool = False,
+    prior: str = "",
 ) -> PositionTable:
-    """The positions of a shard. Raises ShardError, which names the game, for an illegal move or position."""
+    """The positions of a shard. prior: SHA-256 of the network whose annotations are to be taken over.
+
+    Raises ShardError, which names the game, for an illegal move or position.
+    """
     asked = _asked(shard)
     columns, rows = _played(shard, asked, input_format)
     count = shard.positions
@@ -107,6 +120,14 @@ def table_of(
     else:
         made = _of_search(shard, rows, columns["move_start"], target)
         columns["shares"] = made.pop("shares")
+    annotated = bool(prior) and shard.annotated_by == prior
+    columns["prior"] = np.zeros(len(columns["moves"]), np.uint8)
+    if annotated:
+        if len(shard.columns["prior"]) != len(columns["moves"]):
+            raise ShardError("the column prior does not fit the positions' legal moves")
+        columns["prior"] = shard.columns["prior"].copy()
+        own = shard.columns["prior_wdl"].T.astype(np.float32)
+        made["wdl"] = targets.mixed(made["wdl"], own, target.prior_value_share)
     held_out = _held_out(shard, data.holdout)[rows.game]
     score = np.abs(made["score"])
     taken = np.where(score > 1500, data.decided_share, np.where(score > 600, data.won_share, 1.0))
@@ -114,12 +135,24 @@ def table_of(
     return PositionTable(
         **columns,
         **made,
+        annotated=np.full(len(branch), annotated),
         searched=np.full(len(branch), shard.kind == "search"),
         taken=taken.astype(np.float32),
         early=np.full(len(branch), early),
         held_out=held_out,
         branch=branch,
     )
+
+
+def encoded_positions(
+    shard: Shard, input_format: int
+) -> tuple[PackedPositions, NDArray[np.int64], NDArray[np.uint16]]:
+    """The rows of a shard, packed, with the policy indices of their legal moves: those of row i are
+    moves[start[i] : start[i + 1]]. Raises ShardError."""
+    nothing = np.zeros((shard.positions + shard.branches, 1), np.uint16)
+    columns, _ = _played(shard, nothing, input_format)
+    packed = PackedPositions(columns["boards"], columns["masks"], columns["repetitions"], columns["rule50"])
+    return packed, columns["move_start"], columns["moves"]
 
 
 def _held_out(shard: Shard, share: float) -> NDArray[np.bool_]:

@@ -70,6 +70,11 @@ SEARCH_COLUMNS = {
     "visited_move": "<u2",  # [M] sum of visited
     "visited_share": "<u2",  # [M] share of the visits, in 65535ths
 }
+ANNOTATION_COLUMNS = {
+    # What a network says of each row: samples along the games first, then branches.
+    "prior": "u1",  # [sum of legal moves] -log of its policy, in sixteenths of a nat, in the core's order
+    "prior_wdl": "<f2",  # [3, rows]
+}
 KINDS: dict[Kind, dict[str, str]] = {
     "labels": GAME_COLUMNS | LABEL_COLUMNS,
     "search": GAME_COLUMNS | SEARCH_COLUMNS,
@@ -84,12 +89,14 @@ class ShardError(ValueError):
 class Shard:
     """The games of a file. `positions` are the samples along the games, `branches` those beside them.
 
-    source: what the positions were made from, in words.
+    source: what the positions were made from, in words. annotated_by: SHA-256 of the network whose policy and
+    W D L are in the columns of annotations, empty where there are none.
     """
 
     kind: Kind
     columns: Columns
     source: str = ""
+    annotated_by: str = ""
 
     @property
     def games(self) -> int:
@@ -118,6 +125,11 @@ class Shard:
                 raise ShardError(f"the column {name} is {self.columns[name].dtype}, not {np.dtype(dtype)}")
         self._check_games()
         count = self.positions
+        if self.annotated_by:
+            for name, dtype in ANNOTATION_COLUMNS.items():
+                if name not in self.columns or self.columns[name].dtype != np.dtype(dtype):
+                    raise ShardError(f"the column {name} is missing, or of another type")
+            self._lengths({"prior_wdl": count + self.branches})
         if self.kind == "search":
             self._lengths({"best": count, "visits": count, "visited": count, "plies_left": count})
             self._lengths(dict.fromkeys(("root", "best_child", "played_child", "own", "result"), count))
@@ -172,6 +184,7 @@ def write_shard(path: Path, shard: Shard) -> None:
         "games": shard.games,
         "positions": shard.positions,
         "branches": shard.branches,
+        "annotated_by": shard.annotated_by,
         "columns": entries,
     }
     text = json.dumps(header, ensure_ascii=False).encode()
@@ -209,7 +222,7 @@ def read_shard(path: Path) -> Shard:
         columns = coding.restored(columns)
     except ValueError as error:
         raise ShardError(f"columns do not fit each other: {error}") from None
-    shard = Shard(header["kind"], columns, str(header.get("source", "")))
+    shard = Shard(header["kind"], columns, str(header.get("source", "")), str(header.get("annotated_by", "")))
     shard.check()
     return shard
 

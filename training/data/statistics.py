@@ -28,6 +28,7 @@ class Statistics:
         counts["games"] += shard.games
         counts["positions"] += shard.positions
         counts["branches"] += shard.branches
+        counts["annotated"] += (shard.positions + shard.branches) if shard.annotated_by else 0
         counts["plies"] += int(columns["plies"].sum(dtype=np.int64))
         for number, name in enumerate(RESULTS):
             counts[name] += int((columns["results"] == number).sum())
@@ -47,7 +48,7 @@ class Statistics:
         """All of it as JSON data; shares are of the labelled positions along games."""
         counts = self._counts
         labelled, searched = max(1, counts["labelled"]), max(1, counts["searched"])
-        whole = ("shards", "bytes", "games", "positions", "branches", "labelled", "searched")
+        whole = ("shards", "bytes", "games", "positions", "branches", "labelled", "searched", "annotated")
         return {
             **{name: counts[name] for name in whole},
             "results": {name: counts[name] for name in RESULTS},

@@ -24,7 +24,8 @@ class PositionTable:
     move_start: int64 [n + 1]; the moves of position i are move_start[i] to move_start[i + 1].
     moves: uint16 [m] policy indices. shares: float16 [m] of the visits, of searched positions.
     listed: uint8 [n, 6] places among a position's legal moves, 255 for none, and their scores float32 [n, 6]
-    in comparable centipawns; searched: bool, where shares count instead. best: uint8 place of the best move.
+    in comparable centipawns; prior: uint8 [m], the prior's -log policy in sixteenths of a nat, where
+    annotated (bool) says so; searched: bool, where shares count instead. best: uint8 place of the best move.
     wdl, next_wdl: float32 [n, 3] of the position and of the next plies. plies_left: float32, NaN if unknown.
     taken: float32, the share of the epochs in which the position is taken. early: bool, left out as soon as
     the learning rate falls. held_out: bool, only measured. branch: bool, beside the game. keys: uint64.
@@ -37,6 +38,8 @@ class PositionTable:
     move_start: NDArray[np.int64]
     moves: NDArray[np.uint16]
     shares: NDArray[np.float16]
+    prior: NDArray[np.uint8]
+    annotated: NDArray[np.bool_]
     listed: NDArray[np.uint8]
     listed_score: NDArray[np.float32]
     searched: NDArray[np.bool_]
@@ -78,7 +81,8 @@ class PositionTable:
             for entry in fields(self)
             if entry.name not in _RAGGED
         }
-        columns |= {"move_start": start, "moves": self.moves[flat], "shares": self.shares[flat]}
+        columns |= {"move_start": start}
+        columns |= {name: getattr(self, name)[flat] for name in ("moves", "shares", "prior")}
         return type(self)(**columns)
 
     @classmethod
@@ -96,7 +100,7 @@ class PositionTable:
         return cls(**columns)
 
 
-_RAGGED = ("move_start", "moves", "shares")
+_RAGGED = ("move_start", "moves", "shares", "prior")
 
 
 def without_repeats(table: PositionTable) -> PositionTable:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from training import targets
 from training.config import DataSettings, TargetSettings
+from training.data.annotations import NAT_STEPS
 from training.data.table import NO_PLACE, PositionTable
 from training.errors import TrainingError
 from training.model.losses import Batch, over_moves
@@ -50,6 +51,8 @@ class DeviceTable:
         self.repetitions, self.rule50 = put(table.repetitions), put(table.rule50)
         self.move_start, self.moves = put(table.move_start), put(table.moves, "<i2")
         self.shares = put(table.shares) if table.searched.any() else None
+        self.annotated = put(table.annotated)
+        self.prior = put(table.prior) if table.annotated.any() else None
         self.policy = torch.zeros(len(table.moves), dtype=torch.float16, device=device)
         self.listed, self.listed_score = put(table.listed), put(table.listed_score)
         self.searched, self.best = put(table.searched), put(table.best)
@@ -97,28 +100,41 @@ class DeviceTable:
         legal = flat < stop[:, None]
         return flat.clamp(max=len(self.moves) - 1), legal
 
+    @property
+    def unannotated(self) -> bool:
+        """Whether a prior has to be evaluated for labelled positions."""
+        return bool((~self.annotated & ~self.searched).any())
+
     @torch.no_grad()
     def set_policy(
         self,
         prior: AttentionNetwork | None,
         settings: TargetSettings,
         progress: Callable[[int], None] = lambda done: None,
+        *,
+        annotations: bool = False,
     ) -> None:
         """Make all policy targets: of labelled positions, the prior's policy improved by the engine's scores;
-        of searched ones the shares of the visits. progress: called with the number of positions done."""
+        of searched ones the shares of the visits. progress: called with the number of positions done.
+
+        annotations: where the prior's policy came with the positions, it is taken from there.
+        """
         size = PRIOR_BATCH[self.device.type]
+        stored = self.prior if annotations else None
         for first in range(0, len(self), size):
             rows = torch.arange(first, min(first + size, len(self)), device=self.device)
             flat, legal = self._moves_of(rows)
             log_prior = torch.zeros(flat.shape, device=self.device)
-            batch = None
             if prior is not None:
                 batch = self.batch(rows, None)
                 log_prior = over_moves(prior(batch.tokens).policy, batch)
+            if stored is not None:
+                log_prior = torch.where(
+                    self.annotated[rows][:, None], stored[flat].float() / -NAT_STEPS, log_prior
+                )
             listed, score = self._scores(rows, flat.shape[1])
-            policy = targets.improved_policy(
-                log_prior, score, listed, legal, settings, 0.0 if prior is None else settings.prior_exponent
-            )
+            exponent = 0.0 if prior is None and stored is None else settings.prior_exponent
+            policy = targets.improved_policy(log_prior, score, listed, legal, settings, exponent)
             if self.shares is not None:
                 policy = torch.where(self.searched[rows][:, None], self.shares[flat].float(), policy)
             self.policy[flat[legal]] = policy[legal].half()

@@ -13,7 +13,7 @@ from time import monotonic
 from types import FrameType
 from typing import Any, TextIO
 
-from training.config import RunSettings, TrainConfig
+from training.config import RunSettings, TrainConfig, with_defaults
 from training.data.reading import read_table
 from training.errors import TrainingError
 from training.export import export_network
@@ -61,8 +61,8 @@ class _Run:
         group.agreed([0.0])  # the others wait for what rank 0 has waited for
         saved = load_checkpoint(self.folder)
         identity = self.config.identity()
-        if saved is not None and saved["settings"] != identity:
-            changed = "; ".join(differences(saved["settings"], identity))
+        if saved is not None and (changes := differences(with_defaults(saved["settings"]), identity)):
+            changed = "; ".join(changes)
             raise TrainingError(
                 f"{self.folder} holds a run of other settings ({changed}): choose another "
                 "output, or move it away"

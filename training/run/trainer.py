@@ -71,6 +71,9 @@ class Trainer:
         if self.prior is None and not settings.prior:
             self.table.set_policy(None, settings)
             return
+        if self.prior is None and not self.table.unannotated:
+            self.table.set_policy(None, settings, annotations=True)
+            return
         if self.prior is None:
             prior = AttentionNetwork(network_of(settings.prior))
             ours, theirs = self.network.template.input_format, prior.template.input_format
@@ -83,7 +86,7 @@ class Trainer:
             prior = AttentionNetwork(self.network.template)
             prior.load_state_dict(self.prior)
         prior.use_attention("auto", self.group.device, self.table.dtype)
-        self.table.set_policy(prior.to(self.group.device).eval(), settings)
+        self.table.set_policy(prior.to(self.group.device).eval(), settings, annotations=self.prior is None)
 
     def step(self, progress: float) -> None:
         """One step. progress: the share of the run that is over."""

@@ -1,0 +1,120 @@
+"""A network's policy and W D L come into shards through the evaluator, and training takes them from there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from evaluator.backends.batches import expand_planes
+from evaluator.backends.reference import forward
+from evaluator.network import load_network
+from evaluator.network.random_network import NetworkShape, random_network
+from evaluator.network.writer import write_network
+from tests.training.labels import labelled_shard
+from tests.training.run.runs import run_training
+from training.config import DataSettings, TargetSettings
+from training.data.annotations import NAT_STEPS
+from training.data.packed import unpack_positions
+from training.data.reading import encoded_positions, table_of
+from training.data.shard import Shard, ShardError, read_shard, write_shard
+
+SHAPE = NetworkShape(16, layers=1, heads=2, ffn=16, policy_width=16, value_channels=4, value_hidden=16)
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("network") / "small.pb.gz"
+    write_network(random_network(SHAPE, seed=3), path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def folder(network: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two annotated shards, beside one that is damaged."""
+    folder = tmp_path_factory.mktemp("shards")
+    write_shard(folder / "a.shard", labelled_shard(3, 20, seed=1))
+    write_shard(folder / "b.shard", labelled_shard(2, 20, seed=2))
+    (folder / "c.shard").write_bytes((folder / "a.shard").read_bytes()[:-9])
+    done = run_training(
+        "annotate", folder, "--weights", network, "--backend", "onnx", "--threads", 1, "--json", status=1
+    )
+    summary = json.loads(done.stdout)
+    assert summary["shards"] == 2
+    assert list(summary["broken"]) == [str(folder / "c.shard")]
+    assert "c.shard: " in done.stderr
+    return folder
+
+
+def test_annotations_are_what_the_network_says(network: Path, folder: Path) -> None:
+    shard = read_shard(folder / "a.shard")
+    spec = load_network(network)
+    assert shard.annotated_by == spec.content_hash
+    packed, start, moves = encoded_positions(shard, int(spec.input_format))
+    said = forward(spec, expand_planes(unpack_positions(packed)).astype(np.float32))
+    assert np.allclose(shard.columns["prior_wdl"].T, said.value, atol=2e-3)
+    for row in range(len(packed)):
+        mine = slice(start[row], start[row + 1])
+        logits = said.policy[row, moves[mine]].astype(np.float64)
+        nats = np.log(np.exp(logits).sum()) - logits
+        assert np.allclose(shard.columns["prior"][mine] / NAT_STEPS, nats, atol=0.04)
+
+
+def test_what_was_annotated_is_passed_over_and_another_network_takes_its_place(
+    network: Path, folder: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.shard"
+    path.write_bytes((folder / "a.shard").read_bytes())
+    arguments = ("annotate", path, "--backend", "onnx", "--threads", 1, "--json", "--weights")
+    again = json.loads(run_training(*arguments, network).stdout)
+    assert (again["shards"], again["passed_over"]) == (0, 1)
+    other = tmp_path / "other.pb.gz"
+    write_network(random_network(SHAPE, seed=4), other)
+    assert json.loads(run_training(*arguments, other).stdout)["shards"] == 1
+    assert read_shard(path).annotated_by == load_network(other).content_hash
+
+
+def test_a_table_takes_annotations_of_its_prior_only(folder: Path) -> None:
+    shard = read_shard(folder / "a.shard")
+    settings = TargetSettings(prior_value_share=1.0)
+    mine = table_of(shard, DataSettings(), settings, input_format=1, prior=shard.annotated_by)
+    assert mine.annotated.all()
+    assert np.array_equal(mine.prior, shard.columns["prior"])
+    assert np.allclose(mine.wdl, shard.columns["prior_wdl"].T)
+    other = table_of(shard, DataSettings(), settings, input_format=1, prior="0" * 64)
+    assert not other.annotated.any()
+    assert not np.allclose(other.wdl, mine.wdl)
+
+
+def test_annotations_that_do_not_fit_are_refused(folder: Path) -> None:
+    shard = read_shard(folder / "a.shard")
+    shorter = Shard(
+        shard.kind,
+        {**shard.columns, "prior": shard.columns["prior"][:-1]},
+        annotated_by=shard.annotated_by,
+    )
+    with pytest.raises(ShardError, match="prior does not fit"):
+        table_of(shorter, DataSettings(), TargetSettings(), input_format=1, prior=shard.annotated_by)
+    with pytest.raises(ShardError, match="prior is missing"):
+        Shard(shard.kind, labelled_shard(3, 20).columns, annotated_by="x").check()
+
+
+def test_targets_of_annotations_are_those_of_the_network(network: Path, folder: Path) -> None:
+    torch = pytest.importorskip("torch", reason="needs PyTorch: pip install '.[train]'")
+    from training.model.network import AttentionNetwork
+    from training.run.device_table import DeviceTable
+
+    shard = read_shard(folder / "a.shard")
+    table = table_of(shard, DataSettings(), TargetSettings(), input_format=1, prior=shard.annotated_by)
+    device = DeviceTable(
+        table, DataSettings(), input_format=1, device=torch.device("cpu"), dtype=torch.float32
+    )
+    assert not device.unannotated
+    device.set_policy(AttentionNetwork(load_network(network)).eval(), TargetSettings())
+    evaluated = device.policy.clone()
+    device.set_policy(None, TargetSettings(), annotations=True)
+    assert torch.allclose(device.policy.float(), evaluated.float(), atol=0.02)
+    device.set_policy(None, TargetSettings())
+    assert not torch.allclose(device.policy.float(), evaluated.float(), atol=0.02)

@@ -1,0 +1,18 @@
+"""What a run depends on, and what an earlier version's checkpoint says of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from training.config import TargetSettings, TrainConfig, with_defaults
+
+
+def test_settings_that_a_checkpoint_does_not_know_were_at_their_defaults() -> None:
+    identity = TrainConfig().identity()
+    earlier = {name: dict(part) for name, part in identity.items()}
+    del earlier["targets"]["prior_value_share"]
+    assert earlier != identity
+    assert with_defaults(earlier) == identity
+    changed = replace(TrainConfig(), targets=TargetSettings(prior_value_share=0.4)).identity()
+    assert with_defaults(earlier) != changed
+    assert with_defaults(changed) == changed

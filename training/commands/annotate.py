@@ -1,0 +1,56 @@
+"""`python -m training annotate`: what a network says of positions, into their shards."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+from protocol.host.processes import INTERRUPTED
+
+HELP = "write a network's policy and W D L into shards, so that training need not evaluate its prior"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    from engine.options import add_flags
+
+    parser.add_argument("paths", nargs="+", metavar="PATH", help="shards, and folders of them")
+    add_flags(parser, only=("weights", "backend", "evaluator", "threads"))
+    parser.add_argument("--json", action="store_true", help="print a summary as JSON at the end")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from engine.games.display import shows_tables
+    from engine.options import options_of_arguments
+    from training.annotate import annotate
+    from training.data.reading import shards_of
+    from training.data.shard import ShardError, read_header
+
+    paths = shards_of(arguments.paths)
+    options = options_of_arguments(arguments)
+    total = 0
+    for path in paths:
+        try:
+            header = read_header(path)
+        except (ShardError, OSError):
+            continue  # named when it is read
+        total += int(header["positions"]) + int(header["branches"])
+    console = Console(stderr=arguments.json, markup=False, highlight=False)
+    columns = (TextColumn("positions"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, disable=not shows_tables(console)) as progress:
+        task = progress.add_task("", total=total)
+        try:
+            done = annotate(
+                paths,
+                options,
+                lambda text: console.print(text, soft_wrap=True),
+                lambda count: progress.advance(task, count),
+            )
+        except KeyboardInterrupt:
+            print("interrupted; the same command goes on with the next shard", file=sys.stderr)
+            return INTERRUPTED
+    print(json.dumps(done.data()) if arguments.json else done)
+    return 1 if done.broken else 0
