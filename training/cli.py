@@ -9,7 +9,19 @@ from typing import NoReturn
 from protocol.host import processes
 from training.errors import TrainingError
 
-COMMANDS = ("label", "import", "annotate", "stats", "init", "train", "export", "gate", "loop", "plot")
+COMMANDS = (
+    "label",
+    "import",
+    "annotate",
+    "stats",
+    "init",
+    "train",
+    "export",
+    "gate",
+    "report",
+    "loop",
+    "plot",
+)
 """Modules of training.commands (a keyword with an underscore). Each has HELP, add_arguments(parser) and
 run(arguments) -> exit status."""
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from training.errors import TrainingError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 METRICS = "metrics.jsonl"
 PANELS = (
@@ -42,12 +45,8 @@ def plot_runs(runs: Sequence[Path], output: Path) -> None:
 
     Raises TrainingError.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise TrainingError("drawing needs matplotlib: pip install 'wavefront-chess[plot]'") from None
+    figure = figure_of(12, 10)
     metrics = {run: read_metrics(run) for run in runs}
-    figure = Figure(figsize=(12, 10), layout="constrained")
     axes = figure.subplots(3, 2).ravel()
     for axis, (name, title) in zip(axes, PANELS, strict=True):
         for number, (run, entries) in enumerate(metrics.items()):
@@ -64,6 +63,20 @@ def plot_runs(runs: Sequence[Path], output: Path) -> None:
         axis.set_xlabel("million positions")
         axis.grid(alpha=0.3)
     axes[0].legend()
+    save_figure(figure, output)
+
+
+def figure_of(width: float, height: float) -> Figure:
+    """An empty picture, in inches. Raises TrainingError."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise TrainingError("drawing needs matplotlib: pip install 'wavefront-chess[plot]'") from None
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def save_figure(figure: Figure, output: Path) -> None:
+    """Write a picture, in the format that its name ends in. Raises TrainingError."""
     try:
         figure.savefig(output)
     except (OSError, ValueError) as error:

@@ -33,18 +33,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="leave the run, with a checkpoint, so long after the start; the same command goes on",
     )
+    parser.add_argument(
+        "--plot", action="store_true", help="draw losses.png in the run's folder with every checkpoint"
+    )
     parser.add_argument("--json", action="store_true", help="print a summary as JSON at the end")
 
 
 def run(arguments: argparse.Namespace) -> int:
     require_torch()
     from training.config import train_config
+    from training.plots import METRICS, figure_of
     from training.run.processes import run_group
-    from training.run.run import METRICS, NETWORK, Job, train
+    from training.run.run import NETWORK, Job, train
 
     started = monotonic()
     config = train_config(document_of(arguments), arguments.config)
-    job = Job(config, started, arguments.stop_after, arguments.json)
+    if arguments.plot:
+        figure_of(1, 1)  # says at once where that is not possible
+    job = Job(config, started, arguments.stop_after, arguments.json, arguments.plot)
     status = 0
     try:
         run_group(config.run, train, job)

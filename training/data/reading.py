@@ -27,7 +27,7 @@ NO_BRANCHES = (np.zeros(0, np.uint32), np.zeros(0, np.uint16))
 
 
 @dataclass(frozen=True, slots=True)
-class _Rows:
+class Rows:
     """Where each row of a shard comes from: samples along the games first, then branches."""
 
     game: NDArray[np.int64]  # number of the game
@@ -111,8 +111,8 @@ def table_of(
 
     Raises ShardError, which names the game, for an illegal move or position.
     """
-    asked = _asked(shard)
-    columns, rows = _played(shard, asked, input_format)
+    asked = asked_moves(shard)
+    columns, rows = played_through(shard, asked, input_format)
     count = shard.positions
     branch = np.arange(len(rows.game)) >= count
     if shard.kind == "labels":
@@ -150,7 +150,7 @@ def encoded_positions(
     """The rows of a shard, packed, with the policy indices of their legal moves: those of row i are
     moves[start[i] : start[i + 1]]. Raises ShardError."""
     nothing = np.zeros((shard.positions + shard.branches, 1), np.uint16)
-    columns, _ = _played(shard, nothing, input_format)
+    columns, _ = played_through(shard, nothing, input_format)
     packed = PackedPositions(columns["boards"], columns["masks"], columns["repetitions"], columns["rule50"])
     return packed, columns["move_start"], columns["moves"]
 
@@ -165,7 +165,7 @@ def _held_out(shard: Shard, share: float) -> NDArray[np.bool_]:
     return np.array(hashes, np.uint64) < np.uint64(share * 2**32)
 
 
-def _asked(shard: Shard) -> NDArray[np.uint16]:
+def asked_moves(shard: Shard) -> NDArray[np.uint16]:
     """[rows, k] codes of the moves whose places are wanted, 0 for none: the best, then lines or visited
     ones."""
     columns = shard.columns
@@ -189,10 +189,15 @@ def _ragged(counts: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.in
     return row, np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
 
 
-def _played(
+def played_through(
     shard: Shard, asked: NDArray[np.uint16], input_format: int
-) -> tuple[dict[str, NDArray[Any]], _Rows]:
-    """Play all games through: what every kind of shard has, and where the rows come from."""
+) -> tuple[dict[str, NDArray[Any]], Rows]:
+    """Play all games through: what every kind of shard has, and where the rows come from.
+
+    Raises ShardError, which names the game, for an illegal move or position.
+    """
+    if not shard.games:
+        raise ShardError("there are no games in it")
     columns = shard.columns
     plies, prefix = columns["plies"].astype(np.int64), columns["prefix"].astype(np.int64)
     first_move = np.cumsum(plies) - plies
@@ -238,7 +243,7 @@ def _played(
         "shares": np.zeros(len(policy), np.float16),
         "keys": keys.astype(np.uint64),
     }
-    return made, _Rows(np.concatenate([game_of, branch_game]), ply, places)
+    return made, Rows(np.concatenate([game_of, branch_game]), ply, places)
 
 
 def _piece(line: tuple[Any, ...], start: int, stop: int, start_ply: int) -> tuple[Any, ...]:
@@ -256,7 +261,7 @@ def _piece(line: tuple[Any, ...], start: int, stop: int, start_ply: int) -> tupl
 
 
 def _of_labels(
-    shard: Shard, rows: _Rows, branch: NDArray[np.bool_], target: TargetSettings
+    shard: Shard, rows: Rows, branch: NDArray[np.bool_], target: TargetSettings
 ) -> dict[str, NDArray[Any]]:
     columns = shard.columns
     count = shard.positions
@@ -295,7 +300,7 @@ def _plies_left(shard: Shard, branch: NDArray[np.bool_], game: NDArray[np.int64]
 
 
 def _of_search(
-    shard: Shard, rows: _Rows, move_start: NDArray[np.int64], target: TargetSettings
+    shard: Shard, rows: Rows, move_start: NDArray[np.int64], target: TargetSettings
 ) -> dict[str, NDArray[Any]]:
     columns = shard.columns
     root, result = columns["root"], columns["result"]

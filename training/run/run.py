@@ -18,13 +18,14 @@ from training.data.reading import read_table
 from training.errors import TrainingError
 from training.export import export_network
 from training.model.initial import count_parameters, initial_network
+from training.plots import METRICS, plot_runs
 from training.run.checkpoint import differences, load_checkpoint, save_checkpoint
 from training.run.display import RunView
 from training.run.processes import Group
 from training.run.trainer import Trainer
 
 NETWORK = "network.pb.gz"
-METRICS = "metrics.jsonl"
+PICTURE = "losses.png"
 AGREE_EVERY = 10
 """Steps between two looks at the clock and at signals, at which several processes agree."""
 
@@ -32,12 +33,14 @@ AGREE_EVERY = 10
 @dataclass(frozen=True, slots=True)
 class Job:
     """What a process of a run is told. stop_after_s: seconds from `started` (of `monotonic`) after which the
-    run is left, to be gone on with; 0 is none. as_json: standard output is for something else."""
+    run is left, to be gone on with; 0 is none. as_json: standard output is for something else. plot: draw the
+    losses with every checkpoint."""
 
     config: TrainConfig
     started: float
     stop_after_s: float = 0.0
     as_json: bool = False
+    plot: bool = False
 
 
 def train(group: Group, job: Job) -> None:
@@ -214,6 +217,8 @@ class _Run:
             }
             save_checkpoint(self.folder, state)
             self.note(f"checkpoint after {self.trainer.steps:,} steps")
+            if self.job.plot and (self.folder / METRICS).exists():
+                plot_runs([self.folder], self.folder / PICTURE)
 
     def _finish(self) -> None:
         if self.group.rank == 0:

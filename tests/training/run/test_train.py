@@ -65,7 +65,8 @@ def test_a_run_that_was_killed_ends_as_if_it_had_not_been(tmp_path: Path) -> Non
 
 def test_sigterm_leaves_a_checkpoint_and_says_how_to_go_on(tmp_path: Path) -> None:
     config = write_run(tmp_path, schedule={"positions": 10**9})
-    with start_training("train", config) as process:
+    pytest.importorskip("matplotlib", reason="needs matplotlib: pip install '.[plot]'")
+    with start_training("train", config, "--plot") as process:
         read_until(process, "step ")
         process.send_signal(signal.SIGTERM)
         read_until(process, "the same command goes on")
@@ -73,6 +74,7 @@ def test_sigterm_leaves_a_checkpoint_and_says_how_to_go_on(tmp_path: Path) -> No
     state = load_checkpoint(tmp_path / "run")
     assert state is not None
     assert state["trainer"]["steps"] > 0
+    assert (tmp_path / "run" / "losses.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_run_leaves_when_its_time_is_over_and_the_mean_can_be_exported(tmp_path: Path) -> None:

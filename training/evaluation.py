@@ -1,0 +1,159 @@
+"""What the evaluator's network says of the positions of shards."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.evaluation.errors import NoEvaluatorError, PipelineError
+from engine.evaluation.link import EvaluatorLink
+from engine.evaluation.process import EvaluatorSettings
+from engine.evaluation.requests import Requests
+from engine.options import Options
+from protocol.batch import PositionBatch
+from training.data.packed import PackedPositions, unpack_positions
+from training.errors import TrainingError
+
+if TYPE_CHECKING:
+    from protocol.client import EvaluatorClient
+    from protocol.messages import NetworkInfo
+
+REQUESTS_IN_FLIGHT = 3
+LEAST_BATCH = 64
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedRows:
+    """Positions with their legal moves: those of row i are moves[start[i] : start[i + 1]], as policy
+    indices."""
+
+    positions: PackedPositions
+    start: NDArray[np.int64]
+    moves: NDArray[np.uint16]
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[EncodedRows]) -> EncodedRows:
+        """At least one, in order."""
+        names = ("boards", "masks", "repetitions", "rule50")
+        packed = PackedPositions(
+            *(np.concatenate([getattr(part.positions, name) for part in parts]) for name in names)
+        )
+        before = np.cumsum([0] + [len(part.moves) for part in parts])
+        starts = [part.start[:-1] + first for part, first in zip(parts, before[:-1], strict=True)]
+        moves = np.concatenate([part.moves for part in parts])
+        return cls(packed, np.concatenate([*starts, before[-1:]]).astype(np.int64), moves)
+
+    def rows(self, index: NDArray[np.int64]) -> EncodedRows:
+        """Those of the given numbers."""
+        packed, counts = self.positions, np.diff(self.start)[index]
+        start = np.concatenate([[0], np.cumsum(counts)])
+        flat = np.repeat(self.start[index] - start[:-1], counts) + np.arange(start[-1])
+        chosen = PackedPositions(
+            packed.boards[index], packed.masks[index], packed.repetitions[index], packed.rule50[index]
+        )
+        return EncodedRows(chosen, start, self.moves[flat])
+
+    def batches(self, size: int) -> Iterator[tuple[int, PositionBatch]]:
+        """In order, each with the number of its first row."""
+        packed = self.positions
+        for first in range(0, len(packed), size):
+            rows = slice(first, min(first + size, len(packed)))
+            piece = PackedPositions(
+                packed.boards[rows], packed.masks[rows], packed.repetitions[rows], packed.rule50[rows]
+            )
+            offsets = self.start[first : rows.stop + 1]
+            moves = self.moves[offsets[0] : offsets[-1]]
+            yield (
+                first,
+                PositionBatch(unpack_positions(piece), (offsets - offsets[0]).astype(np.uint32), moves),
+            )
+
+
+class Evaluation:
+    """A connection to the evaluator of some options, found or started; a context manager.
+
+    note takes messages. Belongs to one thread. Methods raise TrainingError where there is no evaluator, or it
+    refuses the positions.
+    """
+
+    def __init__(self, options: Options, note: Callable[[str], None]) -> None:
+        self._link = EvaluatorLink(EvaluatorSettings.of(options), note)
+        self._unsent: deque[tuple[int, PositionBatch]] = deque()
+        self._requests: Requests[tuple[int, PositionBatch]] = Requests(
+            self._link, "selfplay", self._unsent.append
+        )
+
+    def __enter__(self) -> Self:
+        self._link.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._link.close()
+
+    @property
+    def network(self) -> NetworkInfo:
+        """The network. Waits for the evaluator."""
+        return self._connected().network
+
+    def evaluate(
+        self, rows: EncodedRows, step: Callable[[int], None] = lambda count: None
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Logits [m] of all legal moves and W D L [rows, 3]. step: called with the number of positions
+        evaluated since it was last called."""
+        client = self._connected()
+        batches = rows.batches(min(client.max_batch, max(LEAST_BATCH, client.recommended_batch)))
+        logits = np.zeros(len(rows.moves), np.float32)
+        wdl = np.zeros((len(rows), 3), np.float32)
+        left = len(rows)
+        while left:
+            try:
+                self._send(batches)
+                answer = self._requests.receive(None)
+            except PipelineError as error:
+                raise TrainingError(str(error)) from None
+            if answer is None:
+                continue
+            request, completed = answer
+            if request is None:
+                continue
+            if completed.evaluation is None:
+                raise TrainingError(f"the evaluator refuses positions: {completed.error}")
+            first, last = request[0], request[0] + len(request[1])
+            wdl[first:last] = completed.evaluation.wdl
+            logits[rows.start[first] : rows.start[last]] = completed.evaluation.logits
+            left -= last - first
+            step(last - first)
+        return logits, wdl
+
+    def _send(self, batches: Iterator[tuple[int, PositionBatch]]) -> None:
+        """Keep some requests under way."""
+        self._connected()
+        while len(self._requests.sent) < REQUESTS_IN_FLIGHT:
+            if not self._unsent:
+                following = next(batches, None)
+                if following is None:
+                    return
+                self._unsent.append(following)
+            if not self._requests.send(self._unsent[0][1], self._unsent[0]):
+                return
+            self._unsent.popleft()
+
+    def _connected(self) -> EvaluatorClient:
+        """The evaluator, waiting for it as long as there is hope."""
+        try:
+            while (client := self._requests.connect()) is None:
+                self._link.wait(1.0)
+        except NoEvaluatorError as error:
+            raise TrainingError(str(error)) from None
+        return client

@@ -1,0 +1,46 @@
+"""Single positions judged by a UCI engine, several at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from engine._core import Game
+from engine.workers.executor import play_together
+from training.errors import TrainingError
+from training.label.engine import EngineError, Labeller, PositionError
+from training.label.settings import LabelSettings
+
+
+def judge(
+    games: Sequence[Game], settings: LabelSettings, workers: int, log: Callable[[str], None]
+) -> list[int | None]:
+    """The score of each game's current position for the side to move, in centipawns; None where no engine
+    came through. Each is searched with an empty hash. Raises TrainingError where there is no engine."""
+    try:
+        return asyncio.run(_judge(games, replace(settings, multipv=1), workers, log))
+    except EngineError as error:
+        raise TrainingError(str(error)) from None
+
+
+async def _judge(
+    games: Sequence[Game], settings: LabelSettings, workers: int, log: Callable[[str], None]
+) -> list[int | None]:
+    scores: list[int | None] = [None] * len(games)
+    numbers = iter(range(len(games)))
+
+    async def work() -> None:
+        labeller = Labeller(settings, log)
+        try:
+            for number in numbers:
+                await labeller.new_game()
+                try:
+                    scores[number] = (await labeller.label(games[number])).cp
+                except PositionError as error:
+                    log(str(error))
+        finally:
+            await labeller.kill()
+
+    await play_together(work() for _ in range(min(workers, len(games))))
+    return scores

@@ -1,0 +1,1 @@
+"""How well networks do on positions that an engine searched deeply."""

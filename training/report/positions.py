@@ -1,0 +1,167 @@
+"""Deeply labelled positions as networks are held against them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine._core import Game
+from training.config import TargetSettings
+from training.data.packed import PackedPositions
+from training.data.reading import asked_moves, played_through
+from training.data.shard import Shard, ShardError, read_shard
+from training.data.table import NO_PLACE
+from training.errors import TrainingError
+from training.evaluation import EncodedRows
+from training.label.engine import move_code
+from training.targets import label_wdl
+
+LEAST_MOVES = 2
+"""Where there is one legal move, nothing can be found."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeepPositions:
+    """n positions. rows: [n] numbers of their rows in all shards together. best: [n] place of the best move
+    among the legal ones. places: [n, L + 1] of the moves that the engine lists, and of the best; 255 for
+    none. scores: [n, L + 1] their expected scores. value: [n] expected score of the position. branch: [n].
+    ply: [n] of the position in its game."""
+
+    shards: Sequence[Shard]
+    rows: NDArray[np.int64]
+    best: NDArray[np.uint8]
+    places: NDArray[np.uint8]
+    scores: NDArray[np.float32]
+    value: NDArray[np.float32]
+    branch: NDArray[np.bool_]
+    ply: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def encoded(self, input_format: int) -> EncodedRows:
+        """The positions as a network of that input format reads them."""
+        index, first = [], 0
+        for shard in self.shards:
+            count = shard.positions + shard.branches
+            mine = self.rows[(self.rows >= first) & (self.rows < first + count)] - first
+            index.append((shard, mine))
+            first += count
+        parts = []
+        for shard, mine in index:
+            nothing = np.zeros((shard.positions + shard.branches, 1), np.uint16)
+            columns, _ = played_through(shard, nothing, input_format)
+            packed = PackedPositions(
+                columns["boards"], columns["masks"], columns["repetitions"], columns["rule50"]
+            )
+            parts.append(EncodedRows(packed, columns["move_start"], columns["moves"]).rows(mine))
+        return EncodedRows.concatenate(parts)
+
+    def games_after(self, moves: Mapping[int, int]) -> dict[int, Game]:
+        """The games of some of the n positions (by number) after one more move, the place of which among the
+        legal ones is given."""
+        found: dict[int, Game] = {}
+        first = 0
+        for shard in self.shards:
+            wanted = {int(self.rows[number]) - first: number for number in moves}
+            for row, game in _games_at(shard, wanted.keys()):
+                game.push_uci(game.legal_moves()[moves[wanted[row]]])
+                found[wanted[row]] = game
+            first += shard.positions + shard.branches
+        return found
+
+
+def read_positions(paths: Sequence[Path], most: int, seed: int) -> DeepPositions:
+    """The positions of shards of labels with a choice of moves; at most so many, chosen at random.
+
+    Raises TrainingError.
+    """
+    shards = []
+    for path in paths:
+        try:
+            shard = read_shard(path)
+        except (ShardError, OSError) as error:
+            raise TrainingError(f"{path}: {error}") from None
+        if shard.kind != "labels":
+            raise TrainingError(f"{path} holds searched games: positions labelled by an engine are needed")
+        shards.append(shard)
+    parts, first = [], 0
+    for path, shard in zip(paths, shards, strict=True):
+        try:
+            parts.append(_positions(shard, first))
+        except ShardError as error:
+            raise TrainingError(f"{path}: {error}") from None
+        first += shard.positions + shard.branches
+    lines = max((part[2].shape[1] for part in parts), default=1)
+    joined = [
+        np.concatenate([_widened(part[i], lines) if i in (2, 3) else part[i] for part in parts])
+        for i in range(7)
+    ]
+    chosen = np.arange(len(joined[0]))
+    if most and most < len(chosen):
+        chosen = np.sort(np.random.default_rng(seed).choice(chosen, most, replace=False))
+    if not len(chosen):
+        raise TrainingError("there are no labelled positions with a choice of moves")
+    return DeepPositions(shards, *(column[chosen] for column in joined))
+
+
+def _positions(shard: Shard, first: int) -> tuple[NDArray[np.generic], ...]:
+    """The fields of DeepPositions after `shards`, of one."""
+    settings = TargetSettings()
+    columns, rows = played_through(shard, asked_moves(shard), 1)
+    given = shard.columns
+    cp = np.concatenate([given["best_cp"], given["branch_best_cp"]])
+    lines_cp = np.concatenate([given["lines_cp"], given["branch_lines_cp"]], axis=1)
+    best, lines = rows.places[:, 0], rows.places[:, 1:]
+    listed = (lines == best[:, None]).any(axis=1)
+    places = np.concatenate([lines, np.where(listed, NO_PLACE, best)[:, None]], axis=1).astype(np.uint8)
+    scores = np.stack([expected(label_wdl(each, rows.ply, settings)) for each in (*lines_cp, cp)], axis=1)
+    keep = (np.diff(columns["move_start"]) >= LEAST_MOVES) & (best != NO_PLACE)
+    branch = np.arange(len(best)) >= shard.positions
+    row = first + np.arange(len(best))
+    value = scores[:, -1]
+    return tuple(column[keep] for column in (row, best, places, scores, value, branch, rows.ply))
+
+
+def expected(wdl: NDArray[np.float32]) -> NDArray[np.float32]:
+    """[n] expected scores, 0 to 1, of W D L."""
+    return (wdl[:, 0] + wdl[:, 1] / 2).astype(np.float32)
+
+
+def _widened(columns: NDArray[np.generic], width: int) -> NDArray[np.generic]:
+    """[n, k] with copies of the first column before the last one, until there are `width`."""
+    missing = width - columns.shape[1]
+    return np.concatenate([np.repeat(columns[:, :1], missing, axis=1), columns], axis=1)
+
+
+def _games_at(shard: Shard, rows: Collection[int]) -> list[tuple[int, Game]]:
+    """The games at some rows of a shard."""
+    columns = shard.columns
+    found: list[tuple[int, Game]] = []
+    beside: defaultdict[int, list[int]] = defaultdict(list)
+    for number, at in enumerate(columns["branch_at"]):
+        if shard.positions + number in rows:
+            beside[int(at)].append(number)
+    sample = place = 0
+    for fen, chess960, plies, prefix in zip(
+        shard.fens(), columns["chess960"], columns["plies"], columns["prefix"], strict=True
+    ):
+        game = Game(fen, bool(chess960))
+        for ply in range(int(plies)):
+            names = {move_code(move): move for move in game.legal_moves()}
+            if ply >= prefix:
+                if sample in rows:
+                    found.append((sample, game.copy()))
+                for branch in beside.get(sample, ()):
+                    other = game.copy()
+                    other.push_uci(names[int(columns["branch_move"][branch])])
+                    found.append((shard.positions + branch, other))
+                sample += 1
+            game.push_uci(names[int(columns["moves"][place])])
+            place += 1
+    return found
