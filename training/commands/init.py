@@ -6,8 +6,12 @@ import argparse
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from training.errors import TrainingError, require_torch
+
+if TYPE_CHECKING:
+    from training.config import TrainConfig
 
 HELP = "write the settings of a new run, from nothing or from an lc0 network"
 
@@ -21,6 +25,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="what to begin with (default %(default)s)",
     )
     parser.add_argument(
+        "--config",
+        dest="lc0",
+        metavar="FILE",
+        help="translate a configuration of lc0's trainers, .yaml or .textproto, and say what cannot be",
+    )
+    parser.add_argument(
         "--from", dest="start", metavar="NET.pb.gz", help="go on with this network (or shipped)"
     )
     parser.add_argument("--data", nargs="+", default=[], metavar="FOLDER", help="folders of shards")
@@ -31,6 +41,8 @@ def run(arguments: argparse.Namespace) -> int:
     from training.presets import PRESETS, config_text
 
     heading, config = PRESETS[arguments.preset]
+    if arguments.lc0:
+        heading, config = f"Translated from {Path(arguments.lc0).name}.", _translated(Path(arguments.lc0))
     if arguments.start:
         require_torch()
         print(_checked(arguments.start), file=sys.stderr)
@@ -50,6 +62,18 @@ def run(arguments: argparse.Namespace) -> int:
         raise TrainingError(f"{path} is there already: choose another name, or move it away")
     path.write_text(text, "utf-8")
     return 0
+
+
+def _translated(path: Path) -> TrainConfig:
+    """The run of a configuration of lc0's; what cannot be honoured is said. Raises TrainingError."""
+    from training.lc0_config.translate import translated
+
+    config, translation = translated(path)
+    for key, why in translation.refused.items():
+        print(f"not honoured: {key}: {why}", file=sys.stderr)
+    for note in translation.notes:
+        print(note, file=sys.stderr)
+    return config
 
 
 def _checked(start: str) -> str:

@@ -1,0 +1,1 @@
+"""Settings of lc0's trainers, YAML or text protocol buffers, to settings of a run."""
