@@ -30,6 +30,11 @@ class DataSettings:
     holdout: float = setting(0.004, "share of the games that are only measured, never trained on", high=0.5)
     won_share: float = setting(0.65, "share of the positions beyond 600 centipawns taken in an epoch", high=1)
     decided_share: float = setting(0.5, "the same beyond 1500 centipawns", high=1)
+    surprise: float = setting(
+        0.0,
+        "share of how often a position is taken that goes by how far its target is from the prior",
+        high=1,
+    )
     mirror: float = setting(
         0.5, "share of the positions without castling rights seen mirrored (input formats 1 and 2)", high=1
     )
@@ -63,6 +68,9 @@ class TargetSettings:
         0.6, "share of Stockfish's own win rate in a score's W D L; the rest is a wider curve", high=1
     )
     result_share: float = setting(0.08, "share of the game's result in W D L; none beside the game", high=1)
+    tablebases: tuple[str, ...] = setting(
+        (), "folders of Syzygy tables: W D L of the positions that they know is theirs", low=1
+    )
     next_share: float = setting(0.2, "lambda of the mean over the labels of the next plies", high=0.99)
     short_term_decay: float = setting(
         0.85, "the same for the short-term head, without the position's own", high=0.99
@@ -116,6 +124,9 @@ class LossSettings:
     soft_policy: float = setting(4.0, "a second policy for the target at a high temperature", high=100)
     soft_temperature: float = setting(4.0, "that temperature", low=1, high=100)
     short_term: float = setting(0.3, "W D L of the next plies", high=100)
+    value_bins: float = setting(
+        0.0, "expected score as a distribution over 32 bins; 0 leaves that head out", high=100
+    )
     value_error: float = setting(0.1, "Huber loss of the squared error of q", high=100)
 
 

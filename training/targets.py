@@ -102,6 +102,13 @@ def mixed(wdl: Floats, other: Floats, share: float) -> Floats:
     return np.where(np.isnan(other), wdl, (1 - share) * wdl + share * np.nan_to_num(other)).astype(np.float32)
 
 
+def rescored(wdl: Floats, results: NDArray[np.int8]) -> Floats:
+    """W D L with that of tablebases in its place: results [n] 1, 0, -1 for the side to move, -128 unknown. As
+    lc0's rescorer, which corrects the positions of its games by Syzygy tables."""
+    certain = np.stack([results == 1, results == 0, results == -1], axis=1).astype(np.float32)
+    return np.where(certain.any(axis=1, keepdims=True), certain, wdl).astype(np.float32)
+
+
 def deblundered(
     q: Floats, d: Floats, best: Floats, played: Floats, game: NDArray[np.int64], settings: TargetSettings
 ) -> tuple[Floats, Floats]:
@@ -189,3 +196,40 @@ def softened_policy(policy: torch.Tensor, temperature: float) -> torch.Tensor:
     """[n, K] policy^(1/temperature), normalised: KataGo's auxiliary soft policy target (KataGoMethods.md)."""
     soft = policy.clamp(min=1e-12).pow(1 / temperature) * (policy > 0)
     return soft / soft.sum(dim=1, keepdim=True).clamp(min=1e-12)
+
+
+# --- weights and distributions ------------------------------------------------------------------------------
+
+SURPRISE_LIMIT = 4.0
+"""Means of the surprise that count for one position at most."""
+
+VALUE_BINS = 32
+"""Bins of the expected score."""
+
+VALUE_SIGMA = 0.75
+"""Standard deviation of the smoothing, in bins."""
+
+
+def surprise_weights(surprise: torch.Tensor, share: float) -> torch.Tensor:
+    """[n] how often positions are taken: (1 - share) + share min(KL / mean KL, SURPRISE_LIMIT).
+
+    Policy surprise weighting of KataGo (KataGoMethods.md, with share 0.5). surprise: [n] divergence of the
+    policy target from the prior, NaN where there is no prior, which is taken as the mean.
+    """
+    relative = surprise / surprise.nanmean().clamp(min=1e-6)
+    return (1 - share) + share * relative.nan_to_num(1.0).clamp(max=SURPRISE_LIMIT)
+
+
+def binned_value(wdl: torch.Tensor) -> torch.Tensor:
+    """[n, VALUE_BINS] the expected score as a histogram: the mass of a normal distribution around it in each
+    bin, cut off at 0 and 1.
+
+    HL-Gauss (Imani and White 2018; Farebrother et al. 2024, "Stop Regressing", sigma of 0.75 bins).
+    """
+    import torch
+
+    score = (wdl[:, 0] + wdl[:, 1] / 2).unsqueeze(1)
+    edges = torch.linspace(0, 1, VALUE_BINS + 1, device=wdl.device)
+    below = torch.special.ndtr((edges - score) * (VALUE_BINS / VALUE_SIGMA))
+    mass = below[:, 1:] - below[:, :-1]
+    return mass / (below[:, -1:] - below[:, :1])

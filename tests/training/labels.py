@@ -7,8 +7,8 @@ import random
 import numpy as np
 
 from engine._core import Game
+from training.data.moves import move_code
 from training.data.shard import Shard
-from training.label.engine import move_code
 
 LINES = 4
 

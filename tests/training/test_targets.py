@@ -106,3 +106,24 @@ def test_a_softened_policy_keeps_to_the_legal_moves() -> None:
     soft = targets.softened_policy(torch.tensor([[0.81, 0.01, 0.18, 0.0]]), 2.0)[0].tolist()
     roots = [0.9, 0.1, 0.18**0.5]
     assert soft == pytest.approx([*(root / sum(roots) for root in roots), 0])
+
+
+def test_the_binned_value_is_a_distribution_around_the_expected_score() -> None:
+    torch = pytest.importorskip("torch", reason="needs PyTorch: pip install '.[train]'")
+    score = torch.linspace(0, 1, 21)
+    bins = targets.binned_value(torch.stack([score, 0 * score, 1 - score], dim=1))
+    assert bins.shape == (21, targets.VALUE_BINS)
+    assert torch.allclose(bins.sum(1), torch.ones(21))
+    middles = (torch.arange(targets.VALUE_BINS) + 0.5) / targets.VALUE_BINS
+    mean = bins @ middles
+    assert (mean[2:-2] - score[2:-2]).abs().max() < 1e-3
+    assert (mean.diff() > 0).all()
+    assert bins[0].argmax() == 0
+    assert bins[-1].argmax() == targets.VALUE_BINS - 1
+
+
+def test_tablebases_replace_w_d_l_where_they_know_it() -> None:
+    wdl = np.full((4, 3), 1 / 3, np.float32)
+    made = targets.rescored(wdl, np.array([1, 0, -1, -128], np.int8))
+    assert made[:3].tolist() == [[1, 0, 0], [0, 1, 0], [0, 0, 1]]
+    assert np.array_equal(made[3], wdl[3])

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from engine._core import Game, encode_line
+from engine._core import Game, Tablebases, encode_line
 from protocol.batch import POSITION_DTYPE
 from training import targets
 from training.config import DataSettings, TargetSettings
@@ -21,6 +21,7 @@ from training.data.annotations import prior_identity
 from training.data.packed import PackedPositions, pack_positions
 from training.data.shard import SUFFIX, Shard, ShardError, read_header, read_shard
 from training.data.table import LISTED, NO_PLACE, PositionTable, without_repeats
+from training.data.tablebases import open_tablebases, results
 from training.errors import TrainingError
 
 NO_BRANCHES = (np.zeros(0, np.uint32), np.zeros(0, np.uint16))
@@ -73,6 +74,7 @@ def read_table(
     Raises TrainingError if nothing remains.
     """
     prior = prior_identity(target.prior)
+    tables = open_tablebases(target.tablebases, note)
     files = [(path, False) for path in shards_of(data.main, data.window)]
     files += [(path, True) for path in shards_of(data.early, data.window)]
 
@@ -80,7 +82,13 @@ def read_table(
         number, (path, early) = job
         try:
             table = table_of(
-                read_shard(path), data, target, input_format=input_format, early=early, prior=prior
+                read_shard(path),
+                data,
+                target,
+                input_format=input_format,
+                early=early,
+                prior=prior,
+                tables=tables,
             )
         except (ShardError, OSError) as error:
             note(f"{path}: {error}; left out")
@@ -91,10 +99,13 @@ def read_table(
         return table
 
     with ThreadPoolExecutor(max(1, threads)) as pool:
-        tables = [table for table in pool.map(read, enumerate(files)) if table is not None and len(table)]
-    if not tables:
+        parts = [table for table in pool.map(read, enumerate(files)) if table is not None and len(table)]
+    if not parts:
         raise TrainingError("there are no positions to train on: [data] main names folders of shards")
-    table = PositionTable.concatenate(tables)
+    if tables is not None:
+        for complaint in tables.take_complaints():
+            note(complaint)
+    table = PositionTable.concatenate(parts)
     return without_repeats(table) if data.unique else table
 
 
@@ -106,8 +117,10 @@ def table_of(
     input_format: int,
     early: bool = False,
     prior: str = "",
+    tables: Tablebases | None = None,
 ) -> PositionTable:
-    """The positions of a shard. prior: SHA-256 of the network whose annotations are to be taken over.
+    """The positions of a shard. prior: SHA-256 of the network whose annotations are to be taken over. tables:
+    tell the W D L of what they know.
 
     Raises ShardError, which names the game, for an illegal move or position.
     """
@@ -128,6 +141,8 @@ def table_of(
         columns["prior"] = shard.columns["prior"].copy()
         own = shard.columns["prior_wdl"].T.astype(np.float32)
         made["wdl"] = targets.mixed(made["wdl"], own, target.prior_value_share)
+    if tables is not None:
+        made["wdl"] = targets.rescored(made["wdl"], results(shard, columns["boards"], tables))
     held_out = _held_out(shard, data.holdout)[rows.game]
     score = np.abs(made["score"])
     taken = np.where(score > 1500, data.decided_share, np.where(score > 600, data.won_share, 1.0))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from engine._core import Game
 from engine.match.players.uci_client import UciClient, UciError
+from training.data.moves import move_code
 from training.label.lines import Line, parse_lines
 from training.label.settings import LabelSettings
 
@@ -48,16 +49,6 @@ class Label:
     best: int
     cp: int
     lines: tuple[tuple[int, int], ...]
-
-
-def move_code(move: str) -> int:
-    """A UCI move as shards have it: from | to << 6 | promotion << 12."""
-    promotion = " nbrq".index(move[4]) if len(move) > 4 else 0
-    return _square(move[:2]) | _square(move[2:4]) << 6 | promotion << 12
-
-
-def _square(name: str) -> int:
-    return "abcdefgh".index(name[0]) + 8 * "12345678".index(name[1])
 
 
 class Labeller:

@@ -14,7 +14,8 @@ from typing import Any
 
 from engine._core import Game
 from engine.games.openings import Opening
-from training.label.engine import Label, Labeller, PositionError, move_code
+from training.data.moves import move_code
+from training.label.engine import Label, Labeller, PositionError
 from training.label.settings import LabelSettings
 from training.label.starts import draw_start
 

@@ -27,6 +27,7 @@ NAMES = (
     "soft_policy",
     "short_term",
     "value_error",
+    "value_bins",
     "best_move",
     "q_error",
 )
@@ -50,8 +51,8 @@ class Batch(NamedTuple):
 
 class TrainedHeads(nn.Module):
     """The network with the auxiliary heads, which leave it again at export: a policy at a high temperature, W
-    D L of the next plies, the error of q. Calling it gives the loss and the figures NAMES,
-    float32 [10], through which no gradient goes."""
+    D L of the next plies, the error of q, and, where it has a weight, the expected score in bins. Calling it
+    gives the loss and the figures NAMES, float32, through which no gradient goes."""
 
     def __init__(self, network: AttentionNetwork, settings: LossSettings, generator: torch.Generator) -> None:
         super().__init__()
@@ -69,6 +70,7 @@ class TrainedHeads(nn.Module):
         self.soft_policy = PolicyPairs(dense(width, depth), dense(width, depth), promotion)
         self.short_term = Dense(dense(hidden, 3))
         self.value_error = Dense(dense(hidden, 1))
+        self.value_bins = Dense(dense(hidden, targets.VALUE_BINS)) if settings.value_bins else None
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         settings = self.settings
@@ -90,6 +92,10 @@ class TrainedHeads(nn.Module):
         short_term = _cross_entropy(self.short_term(out.value_hidden).log_softmax(1), batch.next_wdl)
         expected = functional.softplus(self.value_error(out.value_hidden).squeeze(1))
         value_error = functional.smooth_l1_loss(expected, error.detach(), beta=0.1)
+        value_bins = q.new_zeros(())
+        if self.value_bins is not None:
+            bins = targets.binned_value(batch.wdl)
+            value_bins = _cross_entropy(self.value_bins(out.value_hidden).log_softmax(1), bins)
         moves_left = q.new_zeros(())
         if out.moves_left is not None:
             known = ~batch.plies_left.isnan()
@@ -103,6 +109,7 @@ class TrainedHeads(nn.Module):
             + settings.soft_policy * soft_policy
             + settings.short_term * short_term
             + settings.value_error * value_error
+            + settings.value_bins * value_bins
         )
         found = (log_policy.argmax(1) == batch.best).float().mean()
         figures = torch.stack(
@@ -115,6 +122,7 @@ class TrainedHeads(nn.Module):
                 soft_policy,
                 short_term,
                 value_error,
+                value_bins,
                 found,
                 error.mean(),
             ]

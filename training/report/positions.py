@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,11 +13,11 @@ from engine._core import Game
 from training.config import TargetSettings
 from training.data.packed import PackedPositions
 from training.data.reading import asked_moves, played_through
+from training.data.replay import games_at
 from training.data.shard import Shard, ShardError, read_shard
 from training.data.table import NO_PLACE
 from training.errors import TrainingError
 from training.evaluation import EncodedRows
-from training.label.engine import move_code
 from training.targets import label_wdl
 
 LEAST_MOVES = 2
@@ -69,7 +68,7 @@ class DeepPositions:
         first = 0
         for shard in self.shards:
             wanted = {int(self.rows[number]) - first: number for number in moves}
-            for row, game in _games_at(shard, wanted.keys()):
+            for row, game in games_at(shard, wanted.keys()):
                 game.push_uci(game.legal_moves()[moves[wanted[row]]])
                 found[wanted[row]] = game
             first += shard.positions + shard.branches
@@ -137,31 +136,3 @@ def _widened(columns: NDArray[np.generic], width: int) -> NDArray[np.generic]:
     """[n, k] with copies of the first column before the last one, until there are `width`."""
     missing = width - columns.shape[1]
     return np.concatenate([np.repeat(columns[:, :1], missing, axis=1), columns], axis=1)
-
-
-def _games_at(shard: Shard, rows: Collection[int]) -> list[tuple[int, Game]]:
-    """The games at some rows of a shard."""
-    columns = shard.columns
-    found: list[tuple[int, Game]] = []
-    beside: defaultdict[int, list[int]] = defaultdict(list)
-    for number, at in enumerate(columns["branch_at"]):
-        if shard.positions + number in rows:
-            beside[int(at)].append(number)
-    sample = place = 0
-    for fen, chess960, plies, prefix in zip(
-        shard.fens(), columns["chess960"], columns["plies"], columns["prefix"], strict=True
-    ):
-        game = Game(fen, bool(chess960))
-        for ply in range(int(plies)):
-            names = {move_code(move): move for move in game.legal_moves()}
-            if ply >= prefix:
-                if sample in rows:
-                    found.append((sample, game.copy()))
-                for branch in beside.get(sample, ()):
-                    other = game.copy()
-                    other.push_uci(names[int(columns["branch_move"][branch])])
-                    found.append((shard.positions + branch, other))
-                sample += 1
-            game.push_uci(names[int(columns["moves"][place])])
-            place += 1
-    return found

@@ -54,6 +54,7 @@ class DeviceTable:
         self.annotated = put(table.annotated)
         self.prior = put(table.prior) if table.annotated.any() else None
         self.policy = torch.zeros(len(table.moves), dtype=torch.float16, device=device)
+        self.surprise = torch.full((len(table),), torch.nan, device=device)
         self.listed, self.listed_score = put(table.listed), put(table.listed_score)
         self.searched, self.best = put(table.searched), put(table.best)
         self.wdl, self.next_wdl, self.plies_left = put(table.wdl), put(table.next_wdl), put(table.plies_left)
@@ -100,6 +101,13 @@ class DeviceTable:
         legal = flat < stop[:, None]
         return flat.clamp(max=len(self.moves) - 1), legal
 
+    def times(self) -> Tensor:
+        """[n] how often each position is taken in an epoch, in the mean."""
+        share = self._data.surprise
+        if not share or self.surprise.isnan().all():
+            return self.taken
+        return self.taken * targets.surprise_weights(self.surprise, share)
+
     @property
     def unannotated(self) -> bool:
         """Whether a prior has to be evaluated for labelled positions."""
@@ -138,6 +146,8 @@ class DeviceTable:
             if self.shares is not None:
                 policy = torch.where(self.searched[rows][:, None], self.shares[flat].float(), policy)
             self.policy[flat[legal]] = policy[legal].half()
+            if exponent and self._data.surprise:
+                self.surprise[rows] = _divergence(policy, log_prior)
             progress(first + len(rows))
 
     def _scores(self, rows: Tensor, width: int) -> tuple[Tensor, Tensor]:
@@ -150,6 +160,12 @@ class DeviceTable:
         listed.scatter_(1, places, there)
         score.scatter_(1, places, scores)
         return listed[:, :width], score[:, :width]
+
+
+def _divergence(policy: Tensor, logarithms: Tensor) -> Tensor:
+    """[B] of policies [B, K] from those of which the logarithms are given."""
+    known = logarithms.clamp(min=-20)
+    return (policy * (policy.clamp(min=1e-12).log() - known)).sum(1)
 
 
 class Sampler:
@@ -179,8 +195,12 @@ class Sampler:
     def leave_early_out(self) -> None:
         """From the next batch on only positions that are not early."""
         if not self.without_early and bool(self._table.early.any()):
-            self.epoch, self.taken, self._order = self.epoch + 1, 0, None
+            self.begin_epoch()
         self.without_early = True
+
+    def begin_epoch(self) -> None:
+        """Take the next batch from a new epoch."""
+        self.epoch, self.taken, self._order = self.epoch + 1, 0, None
 
     @property
     def epoch_size(self) -> int:
@@ -190,10 +210,12 @@ class Sampler:
     def _permutation(self) -> Tensor:
         table, generator = self._table, self._generator(0)
         chances = torch.rand(len(table), generator=generator, device=table.device)
-        let_in = (chances < table.taken) & ~table.held_out
+        times = table.times() * ~table.held_out
         if self.without_early:
-            let_in &= ~table.early
-        rows = let_in.nonzero().squeeze(1)
+            times *= ~table.early
+        whole = times.floor()
+        rows = torch.arange(len(table), device=table.device)
+        rows = rows.repeat_interleave((whole + (chances < times - whole)).long())
         if len(rows) < self._batch:
             raise TrainingError(
                 f"{len(rows):,} positions are less than a batch of {self._batch:,}: import more, or set "

@@ -67,6 +67,11 @@ class Trainer:
 
     def set_targets(self) -> None:
         """Make the policy targets, by the prior that the settings name or by the one of the last refresh."""
+        self._make_policy()
+        if self.config.data.surprise:  # bit by bit the same in all processes: they draw positions by it
+            self.table.surprise = self.group.mean(self.table.surprise)
+
+    def _make_policy(self) -> None:
         settings = self.config.targets
         if self.prior is None and not settings.prior:
             self.table.set_policy(None, settings)
@@ -122,6 +127,8 @@ class Trainer:
         }
         self.optimiser.swap_mean()
         self.set_targets()
+        if self.config.data.surprise:
+            self.sampler.begin_epoch()  # of the new weights; a run that goes on finds no others
 
     def figures(self) -> dict[str, float]:
         """Means since the last call, of NAMES and of the gradient's norm. Waits for the device."""

@@ -8,8 +8,8 @@ import pytest
 from engine._core import Game, encode_line
 from protocol.batch import POSITION_DTYPE
 from tests.training.labels import random_game
+from training.data.moves import move_code
 from training.data.packed import pack_positions, unpack_positions
-from training.label.engine import move_code
 
 NONE = (np.zeros(0, np.uint32), np.zeros(0, np.uint16))
 

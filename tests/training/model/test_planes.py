@@ -11,8 +11,8 @@ from protocol.batch import POSITION_DTYPE
 from tests.evaluator.golden import load_golden
 from tests.training.data.test_packed import NONE, encoded
 from tests.training.labels import random_game
+from training.data.moves import move_code
 from training.data.packed import HISTORY, pack_positions
-from training.label.engine import move_code
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: pip install '.[train]'")
 

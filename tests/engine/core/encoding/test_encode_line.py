@@ -7,7 +7,7 @@ import pytest
 
 from engine._core import Game, encode, encode_line
 from tests.training.labels import random_game
-from training.label.engine import move_code
+from training.data.moves import move_code
 
 FORMATS = (1, 2, 3, 4, 5, 132, 133)
 FILLS = ("no", "fen_only", "always")
