@@ -49,7 +49,15 @@ class Settings(SettingsGroup):
         metavar="ADDRESS",
     )
     max_request: int = setting(4096, "most positions in one request", low=1, metavar="POSITIONS")
-    max_queue: int = setting(65536, "most positions queued per network", low=1, metavar="POSITIONS")
+    max_play_queue: int = setting(
+        65536, "most positions of class play queued per network", low=1, metavar="POSITIONS"
+    )
+    max_analysis_queue: int = setting(
+        65536, "most positions of class analysis queued per network", low=1, metavar="POSITIONS"
+    )
+    max_selfplay_queue: int = setting(
+        65536, "most positions of class self-play queued per network", low=1, metavar="POSITIONS"
+    )
     max_client_queue: int = setting(
         32768, "most positions queued or running per client", low=1, metavar="POSITIONS"
     )

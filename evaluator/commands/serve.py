@@ -109,6 +109,7 @@ def _serve(settings: Settings, embedded: bool) -> int:
 
 def _service(settings: Settings, embedded: bool, on_failed: Callable[[Exception], None]) -> EvaluatorService:
     """The service that the settings describe, not yet listening. Raises ValueError for a wrong backend."""
+    from evaluator.scheduling.admission import QueueLimits
     from evaluator.scheduling.batching import LatencyTargets
     from evaluator.scheduling.loading import Loader, parse_backend
     from evaluator.service.networks import NetworkToLoad
@@ -136,8 +137,12 @@ def _service(settings: Settings, embedded: bool, on_failed: Callable[[Exception]
         loader,
         [NetworkToLoad(path, settings.policy_head, settings.value_head) for path in paths],
         max_request=settings.max_request,
-        max_queue=settings.max_queue,
-        max_client_queue=settings.max_client_queue,
+        limits=QueueLimits(
+            settings.max_play_queue,
+            settings.max_analysis_queue,
+            settings.max_selfplay_queue,
+            settings.max_client_queue,
+        ),
         remote_admin=settings.remote_admin,
         on_ready=lambda networks: _ready(networks, embedded),
         on_failed=on_failed,

@@ -28,6 +28,7 @@ import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
+from typing import NamedTuple
 
 from evaluator.scheduling.latency import LatencyModel
 
@@ -70,14 +71,17 @@ class LatencyTargets:
 
 @dataclass(slots=True)
 class Pending:
-    """A request, or what is left of one, in the order in which requests are taken.
+    """A request, or what is left of one, in the order in which requests are taken; or several small ones that
+    follow each other, described together.
 
-    rank: 0 play, 1 analysis, 2 self-play. arrived_ms: when it was received, on the policy's clock.
+    rank: 0 play, 1 analysis, 2 self-play. arrived_ms: when it was received, on the policy's clock; the first
+    of several. requests: how many.
     """
 
     positions: int
     rank: int
     arrived_ms: float
+    requests: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,12 +293,11 @@ class BatchPolicy:
         return best_until
 
 
-@dataclass(frozen=True, slots=True)
-class _Summary:
+class _Summary(NamedTuple):
     """Some of the queued requests, by class: how many, and when the oldest arrived."""
 
-    requests: tuple[int, int, int]
-    oldest_ms: tuple[float, float, float]
+    requests: tuple[int, ...]
+    oldest_ms: tuple[float, ...]
 
 
 def _summaries(
@@ -314,13 +317,12 @@ def _running(pending: Sequence[Pending], wanted: set[int]) -> dict[int, _Summary
     requests = [0, 0, 0]
     oldest_ms = [math.inf, math.inf, math.inf]
     found = {}
-    for count in range(len(pending) + 1):
+    for count, each in enumerate(pending):
         if count in wanted:
-            found[count] = _Summary(
-                (requests[0], requests[1], requests[2]), (oldest_ms[0], oldest_ms[1], oldest_ms[2])
-            )
-        if count < len(pending):
-            request = pending[count]
-            requests[request.rank] += 1
-            oldest_ms[request.rank] = min(oldest_ms[request.rank], request.arrived_ms)
+            found[count] = _Summary(tuple(requests), tuple(oldest_ms))
+        rank = each.rank
+        requests[rank] += each.requests
+        if each.arrived_ms < oldest_ms[rank]:
+            oldest_ms[rank] = each.arrived_ms
+    found[len(pending)] = _Summary(tuple(requests), tuple(oldest_ms))
     return found

@@ -17,12 +17,13 @@ from collections.abc import Callable, Hashable, Sequence
 
 from evaluator.backends.base import NotFiniteError
 from evaluator.metrics import Metrics
+from evaluator.scheduling.admission import Admission, QueueLimits
 from evaluator.scheduling.batching import Launch
+from evaluator.scheduling.requests import Request, distribute, parts_of
 from evaluator.scheduling.runners import Device, Runner, evaluate_parts, now_ms
-from evaluator.scheduling.scheduler import Request, distribute, parts_of
 from evaluator.scheduling.served_network import Job, ServedNetwork
 from protocol.batch import EvaluationBatch, PositionBatch
-from protocol.errors import DeviceFailed, Overloaded, RemoteError
+from protocol.errors import DeviceFailed, RemoteError
 from protocol.messages import NetworkInfo
 
 log = logging.getLogger("evaluator.dispatcher")
@@ -40,14 +41,13 @@ Post = Callable[[Sequence[tuple[Request, RemoteError | None]]], None]
 class Dispatcher:
     """The served networks and the threads that run them.
 
-    post: see Post. max_queue: positions queued per network; max_client_queue: of one client.
+    post: see Post.
     """
 
-    def __init__(self, post: Post, metrics: Metrics, *, max_queue: int, max_client_queue: int) -> None:
+    def __init__(self, post: Post, metrics: Metrics, limits: QueueLimits) -> None:
         self._post = post
         self._metrics = metrics
-        self._max_queue = max_queue
-        self._max_client_queue = max_client_queue
+        self._admission = Admission(limits)
         self._lock = threading.RLock()
         self._idle = threading.Condition(self._lock)
         """Waited on by who retires a network."""
@@ -55,7 +55,6 @@ class Dispatcher:
         self._threads: list[threading.Thread] = []
         self._news: dict[Device, threading.Condition] = {}
         """Waited on by each device's threads."""
-        self._queued_of: dict[Hashable, int] = {}
         self._unannounced = False
         self._stopping = False
 
@@ -101,16 +100,10 @@ class Dispatcher:
     # -- requests --------------------------------------------------------------------------------------
 
     def submit(self, network: ServedNetwork, request: Request) -> None:
-        """Queue a request; the devices hear of it with the next `announce`. Raises Overloaded when the queue,
-        or the client's share of it, is full."""
+        """Queue a request; the devices hear of it with the next `announce`. Raises Overloaded when its
+        class's queue, or the client's share, is full."""
         with self._lock:
-            queued = network.scheduler.positions
-            if queued + request.count > self._max_queue:
-                raise Overloaded(f"{queued} positions are queued; try again later")
-            mine = self._queued_of.get(request.client, 0)
-            if mine + request.count > self._max_client_queue:
-                raise Overloaded(f"{mine} positions of this client are queued; keep fewer in flight")
-            self._queued_of[request.client] = mine + request.count
+            self._admission.admit(request, network.scheduler)
             network.scheduler.add(request)
             for runner in network.runners:
                 runner.policy.arrived(request.client, request.count, request.rank, request.arrived_ms)
@@ -140,7 +133,7 @@ class Dispatcher:
             if request.closed:
                 return False
             network.scheduler.remove(request)
-            self._release(request)
+            self._admission.release(request)
             self._tell_idle()
             return True
 
@@ -151,7 +144,7 @@ class Dispatcher:
                 network.scheduler.remove_client(client)
                 for runner in network.runners:
                     runner.policy.forget(client)
-            self._queued_of.pop(client, None)
+            self._admission.forget(client)
             self._tell_idle()
 
     def expire(self) -> list[Request]:
@@ -161,7 +154,7 @@ class Dispatcher:
             for network in self._networks:
                 expired += network.scheduler.expire(now_ms())
             for request in expired:
-                self._release(request)
+                self._admission.release(request)
             if expired:
                 self._tell_idle()
         return expired
@@ -299,7 +292,7 @@ class Dispatcher:
                         job.network.scheduler.remove(segment.request)
                         finished.append((segment.request, error))
             for request, _ in finished:
-                self._release(request)
+                self._admission.release(request)
                 for each in job.network.runners:
                     each.policy.replied(request.client, end)
         if evaluation is not None:
@@ -338,10 +331,3 @@ class Dispatcher:
     def _tell_idle(self) -> None:
         if any(network.closing for network in self._networks):
             self._idle.notify_all()
-
-    def _release(self, request: Request) -> None:
-        left = self._queued_of.get(request.client, 0) - request.count
-        if left > 0:
-            self._queued_of[request.client] = left
-        else:
-            self._queued_of.pop(request.client, None)

@@ -10,8 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from evaluator.backends.base import Backend, BackendError
+from evaluator.scheduling.requests import Segment
 from evaluator.scheduling.runners import Device, Runner, evaluate_parts
-from evaluator.scheduling.scheduler import Scheduler, Segment
+from evaluator.scheduling.scheduler import Scheduler
 from protocol.batch import EvaluationBatch, PositionBatch
 from protocol.messages import NetworkInfo
 

@@ -22,7 +22,8 @@ import numpy as np
 
 from evaluator.scheduling.batching import BatchPolicy, LatencyTargets, Launch, Pending, Wait
 from evaluator.scheduling.latency import LatencyModel
-from evaluator.scheduling.scheduler import Request, Scheduler, Segment
+from evaluator.scheduling.requests import Request, Segment
+from evaluator.scheduling.scheduler import Scheduler
 from protocol.batch import PositionBatch
 
 CURVES: dict[str, dict[int, float]] = {

@@ -15,10 +15,11 @@ from typing import Any, get_args
 import zmq
 
 from evaluator.metrics import Metrics, State
+from evaluator.scheduling.admission import QueueLimits
 from evaluator.scheduling.dispatcher import Dispatcher
 from evaluator.scheduling.loading import Loader
+from evaluator.scheduling.requests import Request
 from evaluator.scheduling.runners import now_ms
-from evaluator.scheduling.scheduler import Request
 from evaluator.service.networks import NetworkToLoad, ServedNetworks
 from evaluator.service.sessions import Session, Sessions
 from evaluator.service.sockets import Delivery, ServiceSockets, is_local
@@ -50,8 +51,8 @@ class EvaluatorService:
     """An evaluator on its sockets.
 
     loader: opens networks. initial: networks to load at start; the first is the default. max_request: most
-    positions in one request. on_ready: called from a thread once the initial networks are loaded, with their
-    descriptions; on_failed with the exception when one could not be.
+    positions in one request. limits: of the queues. on_ready: called from a thread once the initial networks
+    are loaded, with their descriptions; on_failed with the exception when one could not be.
 
     `bind` addresses, then `run` until `stop` (from any thread), or until a client drains it.
     """
@@ -62,8 +63,7 @@ class EvaluatorService:
         initial: Sequence[NetworkToLoad],
         *,
         max_request: int = 4096,
-        max_queue: int = 65536,
-        max_client_queue: int = 32768,
+        limits: QueueLimits = QueueLimits(),  # noqa: B008 - it cannot be changed
         remote_admin: bool = False,
         on_ready: Callable[[tuple[NetworkInfo, ...]], None] | None = None,
         on_failed: Callable[[Exception], None] | None = None,
@@ -74,9 +74,7 @@ class EvaluatorService:
         self._remote_admin = remote_admin
         self._on_ready = on_ready
         self._on_failed = on_failed
-        self._dispatcher = Dispatcher(
-            self._post, self.metrics, max_queue=max_queue, max_client_queue=max_client_queue
-        )
+        self._dispatcher = Dispatcher(self._post, self.metrics, limits)
         self._sockets = ServiceSockets(max_message_bytes(max_request) + 65536)
         self._sessions = Sessions()
         self._networks = ServedNetworks(loader, self._dispatcher, self._call)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
-from evaluator.scheduling.scheduler import Request
+from evaluator.scheduling.requests import Request
 from evaluator.scheduling.served_network import ServedNetwork
 
 IDLE_CLIENT_S = 600.0

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evaluator.scheduling.scheduler import Request, Scheduler, distribute, parts_of
+from evaluator.scheduling.requests import Request, distribute, parts_of
+from evaluator.scheduling.scheduler import Scheduler
 from evaluator.scheduling.shares import GUARANTEED_SHARE, REMEMBERED_MS
 from protocol.batch import PositionBatch
 from tests.evaluator.service.harness import expected, numbered_batch, same

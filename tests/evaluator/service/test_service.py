@@ -10,6 +10,7 @@ import msgpack
 import pytest
 import zmq
 
+from evaluator.scheduling.admission import QueueLimits
 from evaluator.service.sockets import is_local
 from protocol.codec import encode
 from protocol.errors import (
@@ -216,7 +217,7 @@ def test_a_request_that_runs_is_cancelled_at_once(harness: Harness) -> None:
 
 
 def test_a_full_queue_is_overloaded_and_recovers(tmp_path: Path) -> None:
-    with running(tmp_path, max_queue=10, max_client_queue=1000) as harness:
+    with running(tmp_path, limits=QueueLimits(play=10)) as harness:
         client = harness.client()
         harness.backend.hold()
         client.submit(numbered_batch(8))
@@ -232,8 +233,30 @@ def test_a_full_queue_is_overloaded_and_recovers(tmp_path: Path) -> None:
         assert len(client.evaluate(numbered_batch(8))) == 8
 
 
+def test_selfplay_that_fills_its_queue_keeps_no_play_out(tmp_path: Path) -> None:
+    with running(tmp_path, limits=QueueLimits(play=16, selfplay=16)) as harness:
+        games, engine = harness.client(), harness.client()
+        harness.backend.hold()
+        games.submit(numbered_batch(8), priority="selfplay")
+        harness.backend.wait_entered()
+        for _ in range(2):
+            games.submit(numbered_batch(8), priority="selfplay")
+        refused = games.submit(numbered_batch(8), priority="selfplay")
+        completed = games.receive(WAIT_S * 1000)
+        assert completed is not None
+        assert completed.id == refused
+        assert isinstance(completed.error, Overloaded)
+        assert "16 positions of class selfplay are queued, of at most 16" in str(completed.error)
+        played = engine.submit(numbered_batch(8))
+        harness.backend.gate.set()
+        completed = engine.receive(WAIT_S * 1000)
+        assert completed is not None
+        assert completed.id == played
+        assert completed.error is None
+
+
 def test_a_client_that_hoards_is_overloaded_alone(tmp_path: Path) -> None:
-    with running(tmp_path, max_client_queue=10) as harness:
+    with running(tmp_path, limits=QueueLimits(client=10)) as harness:
         greedy, modest = harness.client(), harness.client()
         harness.backend.hold()
         greedy.submit(numbered_batch(8))

@@ -1,0 +1,64 @@
+"""Which requests may queue: limits for each class and each client.
+
+A class's limit is its own: self-play that fills its queue keeps no play out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+from evaluator.scheduling.requests import Request
+from evaluator.scheduling.scheduler import Scheduler
+from protocol.errors import Overloaded
+from protocol.messages import PRIORITIES
+
+
+@dataclass(frozen=True, slots=True)
+class QueueLimits:
+    """Positions: of each class, queued per network; of a client, queued or running."""
+
+    play: int = 65536
+    analysis: int = 65536
+    selfplay: int = 65536
+    client: int = 32768
+
+    def of(self, rank: int) -> int:
+        return (self.play, self.analysis, self.selfplay)[rank]
+
+
+class Admission:
+    """Counts what clients have queued or running. Its owner serialises access."""
+
+    def __init__(self, limits: QueueLimits) -> None:
+        self._limits = limits
+        self._positions_of: dict[Hashable, int] = {}
+
+    def admit(self, request: Request, scheduler: Scheduler) -> None:
+        """Count a request that is about to be queued. Raises Overloaded, counting nothing, when its class's
+        queue or its client's share is full."""
+        queued, limit = scheduler.positions_of(request.rank), self._limits.of(request.rank)
+        if queued + request.count > limit:
+            name = PRIORITIES[request.rank]
+            raise Overloaded(
+                f"{queued} positions of class {name} are queued, of at most {limit}; try again later"
+            )
+        mine = self._positions_of.get(request.client, 0)
+        if mine + request.count > self._limits.client:
+            raise Overloaded(
+                f"{mine} positions of this client are queued, of at most {self._limits.client}; "
+                "keep fewer in flight"
+            )
+        self._positions_of[request.client] = mine + request.count
+
+    def release(self, request: Request) -> None:
+        """Count a request no more that has been answered or dropped."""
+        left = self._positions_of.get(request.client, 0) - request.count
+        if left > 0:
+            self._positions_of[request.client] = left
+        else:
+            self._positions_of.pop(request.client, None)
+
+    def forget(self, client: Hashable) -> None:
+        """Drop what is known of a client that is gone."""
+        self._positions_of.pop(client, None)

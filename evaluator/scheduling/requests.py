@@ -1,0 +1,95 @@
+"""A request on its way through the service, and the pieces of it that run in batches.
+
+Plain data, with what puts a request's answers together from the batches that its pieces rode in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocol.batch import EvaluationBatch, PositionBatch
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """An evaluate on its way through the service.
+
+    client: who is answered. id: its own name for the request. rank: 0 play, 1 analysis, 2 self-play. Times
+    are milliseconds on the service's monotonic clock; deadline_ms is None without a deadline. place: in the
+    order of its class (fair_queue.py).
+    """
+
+    client: Hashable
+    id: int
+    batch: PositionBatch
+    rank: int
+    arrived_ms: float
+    deadline_ms: float | None = None
+    count: int = 0
+    taken: int = 0
+    done: int = 0
+    closed: bool = False
+    launched_ms: float = -1.0
+    compute_ms: float = 0.0
+    largest_batch: int = 0
+    parts: EvaluationBatch | None = None
+    place: tuple[float, int] = (0.0, 0)
+
+    def __post_init__(self) -> None:
+        self.count = len(self.batch.positions)
+
+
+class Segment(NamedTuple):
+    """Positions start to stop of a request."""
+
+    request: Request
+    start: int
+    stop: int
+
+
+def parts_of(segments: list[Segment]) -> list[PositionBatch]:
+    """The positions of each segment, without a copy."""
+    return [
+        segment.request.batch
+        if segment.stop - segment.start == segment.request.count
+        else segment.request.batch.slice(segment.start, segment.stop)
+        for segment in segments
+    ]
+
+
+def distribute(segments: list[Segment], evaluation: EvaluationBatch) -> list[Request]:
+    """Give each request its share of a merged evaluation; returns those that are now complete, with
+    `parts` holding their whole evaluation."""
+    complete = []
+    sizes = [(segment.stop - segment.start, _moves(segment)) for segment in segments]
+    for segment, part in zip(segments, evaluation.split(sizes), strict=True):
+        request = segment.request
+        if len(part) == request.count:
+            request.parts = part
+        else:
+            if request.parts is None:
+                request.parts = _empty(len(request.batch.moves), request.count)
+            first = int(request.batch.move_offsets[segment.start])
+            request.parts.logits[first : first + len(part.logits)] = part.logits
+            request.parts.wdl[segment.start : segment.stop] = part.wdl
+            request.parts.moves_left[segment.start : segment.stop] = part.moves_left
+        request.done += len(part)
+        if request.done == request.count and not request.closed:
+            request.closed = True
+            complete.append(request)
+    return complete
+
+
+def _moves(segment: Segment) -> int:
+    offsets = segment.request.batch.move_offsets
+    return int(offsets[segment.stop]) - int(offsets[segment.start])
+
+
+def _empty(moves: int, positions: int) -> EvaluationBatch:
+    logits: NDArray[np.float32] = np.empty(moves, np.float32)
+    return EvaluationBatch(logits, np.empty((positions, 3), np.float32), np.empty(positions, np.float32))
