@@ -1,0 +1,241 @@
+"""What one call of the evaluator costs: wall time, and processor time of both processes, thread by thread.
+
+    python benchmarks/call_latency.py [--device-ms 0.25] [--stages] [--json]
+
+The evaluator is a process of its own whose device sleeps (timed_evaluator.py). Rows "N x K" are calls of a
+bare client with N positions each, K under way; "search" is a search of 2,000 nodes in each of 12 positions, a
+new tree each, with batches filled as on a GPU. --stages adds the way of a call of the search through both
+processes, with what passes between two stages (threads that are woken, sockets).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from time import perf_counter
+
+import checkout  # noqa: F401 -- this checkout is measured, whatever is installed
+from timeline import Entry, Timeline, read, steps
+
+from engine.commands.bench import POSITIONS
+from engine.options import Options
+from engine.search.limits import Limits
+from engine.session import Session
+from evaluator.backends.probe import probe_batch
+from protocol import EvaluatorClient
+
+EVALUATOR = Path(__file__).with_name("timed_evaluator.py")
+
+NODES = 2000
+"""Of a search: a young tree, whose calls come one after the other."""
+
+SIZES, IN_FLIGHT = (1, 8, 64), (1, 2)
+
+STAGES = {
+    "engine.search.driver:Tree.collect": "collect",
+    "engine.evaluation.pipeline:position_batch": "arrays",
+    "protocol.client:EvaluatorClient.submit": "pack, send",
+    "protocol.client:EvaluatorClient.receive": "wait, unpack",
+    "engine.evaluation.late:Tree.apply": "apply",
+}
+"""Functions of the engine that a call goes through."""
+
+WAY = (
+    "collect",
+    "arrays",
+    "pack, send",
+    "receive",
+    "decode, check",
+    "queue",
+    "device",
+    "answer",
+    "send",
+    "apply",
+)
+"""The stages of both processes that follow each other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Microseconds of one call: from its beginning to the next one's, on the device, and of processor time
+    by thread of the engine and of the evaluator."""
+
+    what: str
+    calls: int
+    positions: float
+    wall: float
+    device: float
+    engine: dict[str, float]
+    evaluator: dict[str, float]
+
+    @property
+    def overhead(self) -> float:
+        """Wall time but for the device's."""
+        return self.wall - self.device
+
+
+def thread_times(pid: int) -> Counter[str]:
+    """Nanoseconds of processor time of a process's threads, by name; "main" is the first."""
+    times: Counter[str] = Counter()
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        try:
+            name = "main" if int(task.name) == pid else (task / "comm").read_text().strip()
+            times[name] += int((task / "schedstat").read_text().split()[0])
+        except OSError:  # it has ended meanwhile
+            continue
+    return times
+
+
+class Meter:
+    """Measures spans of calls of one evaluator process from this one."""
+
+    def __init__(self, evaluator: int, address: str) -> None:
+        self._pids = (threading.main_thread().native_id or 0, evaluator)
+        self._status = EvaluatorClient(address, handshake=False)
+
+    def close(self) -> None:
+        self._status.close()
+
+    def measured(self, what: str, work: Iterator[None]) -> Cost:
+        """The cost of the calls of some work, the first step of which is not counted."""
+        next(work)
+        before, seconds = self._counts(), perf_counter()
+        times = [thread_times(pid) for pid in self._pids]
+        for _ in work:
+            pass
+        spent = [thread_times(pid) - earlier for pid, earlier in zip(self._pids, times, strict=True)]
+        wall = 1e6 * (perf_counter() - seconds)
+        calls, positions, device = (now - then for now, then in zip(self._counts(), before, strict=True))
+        own, other = ({name: ns / 1000 / calls for name, ns in each.most_common()} for each in spent)
+        return Cost(what, int(calls), positions / calls, wall / calls, device / calls, own, other)
+
+    def _counts(self) -> tuple[float, float, float]:
+        """Calls, positions and microseconds of the device so far."""
+        metrics = self._status.status().metrics
+        return metrics["batches"], metrics["positions"], 1000 * metrics["compute_ms_total"]
+
+
+def bare_calls(client: EvaluatorClient, size: int, in_flight: int, calls: int) -> Iterator[None]:
+    """Calls of a client that has nothing else to do."""
+    batches = [probe_batch(size, seed) for seed in range(in_flight)]
+    for number in range(100 + calls):
+        if number == 100:
+            while client.in_flight:
+                client.receive()
+            yield
+        client.submit(batches[number % in_flight])
+        if client.in_flight == in_flight:
+            client.receive()
+    while client.in_flight:
+        client.receive()
+
+
+def searches(address: str, rounds: int) -> Iterator[None]:
+    """Searches of NODES nodes in each position. The share of the tree that is under way is that of a search
+    on the clock."""
+    session = Session(Options(evaluator=address, visits_per_position=32, smart_pruning_factor=0.0))
+    try:
+        session.ready(60.0)
+        for number in range(rounds + 1):
+            for fen in POSITIONS:
+                session.new_game()
+                session.clear()
+                session.set_position(None if fen == "startpos" else fen)
+                session.search(Limits(nodes=NODES))
+            if number == 0:
+                yield
+    finally:
+        session.close()
+
+
+@contextmanager
+def evaluator(device_ms: float, timeline: Path | None) -> Iterator[tuple[int, str]]:
+    """An evaluator: its process id and address."""
+    command = [sys.executable, str(EVALUATOR), "--device-ms", str(device_ms)]
+    command += ["--timeline", str(timeline)] if timeline else []
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        bound = json.loads(process.stdout.readline())
+        yield process.pid, bound["address"]
+        assert process.stdin is not None
+        process.stdin.close()
+
+
+def measure(device_ms: float, calls: int, rounds: int) -> list[Cost]:
+    """All rows. calls: of a bare client in each. rounds: searches of all positions."""
+    with evaluator(device_ms, None) as (pid, address), EvaluatorClient(address) as client:
+        meter = Meter(pid, address)
+        costs = [
+            meter.measured(f"{size} x {in_flight}", bare_calls(client, size, in_flight, calls))
+            for size in SIZES
+            for in_flight in IN_FLIGHT
+        ]
+        costs.append(meter.measured("search", searches(address, rounds)))
+        meter.close()
+    return costs
+
+
+def way(device_ms: float) -> None:
+    """Print the way of a call of a search."""
+    timeline = Timeline()
+    timeline.wrap(STAGES)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "evaluator.json")
+        with evaluator(device_ms, file) as (_, address):
+            for _ in searches(address, 1):
+                timeline.entries.clear()
+        entries: list[Entry] = [*timeline.entries, *read(file)]
+    print(f"\n{'stage':16} {'before':>8} {'itself':>8}   µs, medians")
+    found = steps(entries, WAY)
+    for step in found:
+        print(f"{step.stage:16} {step.before_us:8.0f} {step.own_us:8.0f}")
+    print(f"{'sum':16} {sum(s.before_us for s in found):8.0f} {sum(s.own_us for s in found):8.0f}")
+
+
+def show(costs: list[Cost]) -> None:
+    print(f"{'µs a call':10} {'calls':>6} {'positions':>9} {'wall':>7} {'device':>7} {'overhead':>8} "
+          f"{'engine':>7} {'evaluator':>9}   processor time by thread")
+    for cost in costs:
+        threads = ", ".join(
+            f"{owner} {name} {us:.0f}"
+            for owner, each in (("engine", cost.engine), ("evaluator", cost.evaluator))
+            for name, us in each.items()
+            if us >= 1
+        )
+        print(
+            f"{cost.what:10} {cost.calls:6d} {cost.positions:9.1f} {cost.wall:7.0f} {cost.device:7.0f} "
+            f"{cost.overhead:8.0f} {sum(cost.engine.values()):7.0f} {sum(cost.evaluator.values()):9.0f}   "
+            f"{threads}"
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--device-ms", type=float, default=0.25, help="time of a batch (default 0.25)")
+    parser.add_argument("--calls", type=int, default=2000, help="of a bare client, for each row (default 2000)")
+    parser.add_argument("--rounds", type=int, default=4, help="searches of all positions (default 4)")
+    parser.add_argument("--stages", action="store_true", help="also the way of a call through both processes")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    arguments = parser.parse_args()
+    costs = measure(arguments.device_ms, arguments.calls, arguments.rounds)
+    if arguments.json:
+        print(json.dumps([asdict(cost) for cost in costs]))
+        return
+    show(costs)
+    if arguments.stages:
+        way(arguments.device_ms)
+
+
+if __name__ == "__main__":
+    main()

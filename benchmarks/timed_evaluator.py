@@ -1,0 +1,100 @@
+"""An evaluator for benchmarks: the service of this checkout on a device that takes a given time for each batch.
+
+    python benchmarks/timed_evaluator.py --device-ms 0.25 [--timeline FILE]
+
+It talks to the program that starts it as `python -m evaluator serve --embedded` does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from unittest.mock import patch
+
+import checkout  # noqa: F401 -- this checkout is measured, whatever is installed
+import numpy as np
+from timeline import Timeline
+
+from evaluator import backends
+from evaluator.backends.base import Backend
+from evaluator.cli import main as evaluator
+from evaluator.network.spec import NetworkSpec
+from protocol.batch import MAX_LEGAL_MOVES, EvaluationBatch, PositionBatch
+
+NEEDS_NETWORK = False
+
+STAGES = {
+    "evaluator.service.sockets:ServiceSockets.receive": "receive?",
+    "evaluator.service.service:decode_request": "decode, check",
+    "evaluator.service.service:Dispatcher.submit": "queue",
+    "timed_evaluator:TimedBackend.evaluate_parts": "device",
+    "evaluator.service.service:EvaluatorService._post": "answer",
+    "evaluator.service.sockets:ServiceSockets.send": "send",
+}
+"""Functions of the evaluator that a call goes through, with the names of the stages."""
+
+_device_s = 0.0
+
+
+def unavailable() -> str | None:
+    return None
+
+
+def open(network: NetworkSpec | None, *, threads: int | None = None) -> Backend:
+    return TimedBackend(_device_s)
+
+
+class TimedBackend(Backend):
+    """Says what it says to any position at random, and sleeps for the time of a batch."""
+
+    name = "timed"
+    device = "a clock"
+    max_batch = 1024
+    max_in_flight = 2
+    finite = True
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        random = np.random.default_rng(1)
+        self._noise = random.uniform(-2, 2, 2 * self.max_batch * MAX_LEGAL_MOVES).astype(np.float32)
+        self._wdl = random.dirichlet((1, 1, 1), 2 * self.max_batch).astype(np.float32)
+        self._at = 0
+
+    def evaluate(self, batch: PositionBatch) -> EvaluationBatch:
+        return self.evaluate_parts([batch])
+
+    def evaluate_parts(self, parts: Sequence[PositionBatch]) -> EvaluationBatch:
+        """Different answers to each batch, at next to no cost."""
+        count, moves = sum(map(len, parts)), sum(len(part.moves) for part in parts)
+        self._at = (self._at + 1) % self.max_batch
+        time.sleep(self._seconds)
+        return EvaluationBatch(
+            self._noise[self._at : self._at + moves], self._wdl[self._at : self._at + count], self._noise[:count]
+        )
+
+
+def main() -> int:
+    """Serve until standard input ends."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--device-ms", type=float, default=0.25, help="time of a batch (default 0.25)")
+    parser.add_argument("--timeline", type=Path, metavar="FILE", help="when each stage of each call began")
+    arguments = parser.parse_args()
+    import timed_evaluator
+
+    timed_evaluator._device_s = arguments.device_ms / 1000
+    if arguments.timeline:
+        timeline = Timeline()
+        timeline.wrap(STAGES)
+        timeline.save_at_exit(arguments.timeline)
+    with patch.dict(backends._BUILT_IN, timed="timed_evaluator"):
+        return evaluator(
+            ["serve", "--embedded", "--backend", "timed", "--no-latency-cache", "--log-level", "warning"]
+        )
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
