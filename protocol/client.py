@@ -19,7 +19,7 @@ from typing import Self, TypeVar
 import zmq
 
 from protocol.batch import EvaluationBatch, PositionBatch
-from protocol.codec import decode_reply, encode
+from protocol.codec import decode_reply, encode, encode_evaluate
 from protocol.connection import Connection
 from protocol.errors import (
     BadRequest,
@@ -38,7 +38,6 @@ from protocol.messages import (
     Drain,
     Drained,
     Error,
-    Evaluate,
     Hello,
     Load,
     Loaded,
@@ -60,7 +59,7 @@ from protocol.messages import Cancelled as CancelledMessage
 ReplyType = TypeVar("ReplyType", Welcome, Pong, StatusReply, Loaded, Unloaded, Drained)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # Not frozen, as the batches of protocol/batch.py.
 class Completed:
     """The end of a submitted batch: an evaluation or an error, never both.
 
@@ -174,7 +173,7 @@ class EvaluatorClient:
             raise TooLarge(f"{count} positions in one request, this evaluator takes at most {self.max_batch}")
         identity = self._identity()
         chosen = self.network.name if network is None else network
-        self._send(Evaluate(identity, batch, priority, deadline_ms, chosen))
+        self._connected().send(encode_evaluate(identity, batch, priority, deadline_ms, chosen))
         self._in_flight[identity] = (count, len(batch.moves))
         return identity
 
@@ -360,7 +359,7 @@ class EvaluatorClient:
         self._accept(frames, connection)
         return True
 
-    def _accept(self, frames: list[memoryview], connection: Connection) -> None:
+    def _accept(self, frames: list[zmq.Frame], connection: Connection) -> None:
         try:
             reply = decode_reply(frames)
         except BadRequest as error:

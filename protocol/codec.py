@@ -37,6 +37,7 @@ from protocol.messages import (
     NetworkInfo,
     Ping,
     Pong,
+    Priority,
     Reply,
     Request,
     Result,
@@ -48,7 +49,10 @@ from protocol.messages import (
 )
 
 Frame: TypeAlias = "bytes | NDArray[Any]"
-"""One part of a multipart message, as it is sent. Received ones are bytes or memoryview."""
+"""One part of a multipart message, as it is sent."""
+
+Received: TypeAlias = Any
+"""One as it was received: bytes, a memoryview of bytes or a zmq.Frame."""
 
 MAX_REQUEST_HEADER = 64 * 1024
 """Bytes of a request's frame 0; paths are the longest thing in it."""
@@ -61,6 +65,11 @@ MAX_NETWORKS = 1024
 
 WIRE_MAX_POSITIONS = 65536
 """Positions in one request that no evaluator goes beyond; `max_batch` of the welcome is usually smaller."""
+
+_pack: Callable[[dict[str, Any]], bytes] = msgpack.Packer().pack
+"""One packer for all headers: to make one takes longer than to use it."""
+
+_TEXT = frozenset([str])
 
 _OFFSET = np.dtype("<u4")
 _MOVE = np.dtype("<u2")
@@ -95,40 +104,40 @@ def max_message_bytes(max_positions: int) -> int:
 def encode(message: Request | Reply) -> list[Frame]:
     """The frames of a message. Arrays are passed on without a copy."""
     if isinstance(message, Evaluate):
-        return encode_evaluate(message)
+        return encode_evaluate(
+            message.id, message.batch, message.priority, message.deadline_ms, message.network
+        )
     if isinstance(message, Result):
-        return encode_result(message)
+        return encode_result(
+            message.id, message.evaluation, message.queue_ms, message.compute_ms, message.batch
+        )
     header = {"type": _TYPES[type(message)], **asdict(message)}
-    return [msgpack.packb(header)]
+    return [_pack(header)]
 
 
-def encode_evaluate(message: Evaluate) -> list[Frame]:
-    """Frames of an evaluate: header, positions, move offsets, moves."""
+def encode_evaluate(
+    identity: int, batch: PositionBatch, priority: Priority, deadline_ms: float | None, network: str
+) -> list[Frame]:
+    """Frames of an Evaluate with these fields: header, positions, move offsets, moves."""
     header: dict[str, Any] = {
         "type": "evaluate",
-        "id": message.id,
-        "count": len(message.batch.positions),
-        "class": message.priority,
+        "id": identity,
+        "count": len(batch.positions),
+        "class": priority,
     }
-    if message.network:
-        header["network"] = message.network
-    if message.deadline_ms is not None:
-        header["deadline_ms"] = message.deadline_ms
-    batch = message.batch
-    return [msgpack.packb(header), batch.positions, batch.move_offsets, batch.moves]
+    if network:
+        header["network"] = network
+    if deadline_ms is not None:
+        header["deadline_ms"] = deadline_ms
+    return [_pack(header), batch.positions, batch.move_offsets, batch.moves]
 
 
-def encode_result(message: Result) -> list[Frame]:
-    """Frames of a result: header, logits, wdl, moves left."""
-    header = {
-        "type": "result",
-        "id": message.id,
-        "queue_ms": message.queue_ms,
-        "compute_ms": message.compute_ms,
-        "batch": message.batch,
-    }
-    evaluation = message.evaluation
-    return [msgpack.packb(header), evaluation.logits, evaluation.wdl, evaluation.moves_left]
+def encode_result(
+    identity: int, evaluation: EvaluationBatch, queue_ms: float, compute_ms: float, batch: int
+) -> list[Frame]:
+    """Frames of a Result with these fields: header, logits, wdl, moves left."""
+    header = {"type": "result", "id": identity, "queue_ms": queue_ms, "compute_ms": compute_ms, "batch": batch}
+    return [_pack(header), evaluation.logits, evaluation.wdl, evaluation.moves_left]
 
 
 def peek_id(frames: Sequence[Any]) -> int:
@@ -140,7 +149,7 @@ def peek_id(frames: Sequence[Any]) -> int:
     return value if type(value) is int and 0 < value < 2**63 else 0
 
 
-def decode_request(frames: Sequence[bytes | memoryview], max_positions: int = WIRE_MAX_POSITIONS) -> Request:
+def decode_request(frames: Sequence[Received], max_positions: int = WIRE_MAX_POSITIONS) -> Request:
     """What a client sent.
 
     Raises BadRequest when the message breaks the protocol, TooLarge for more than max_positions positions.
@@ -156,7 +165,7 @@ def decode_request(frames: Sequence[bytes | memoryview], max_positions: int = WI
     return decoder(fields)
 
 
-def decode_reply(frames: Sequence[bytes | memoryview]) -> Reply:
+def decode_reply(frames: Sequence[Received]) -> Reply:
     """What an evaluator sent. Raises BadRequest when the message breaks the protocol."""
     fields = Fields(_header(frames, MAX_REPLY_HEADER))
     kind = fields.text("type", 64)
@@ -211,7 +220,7 @@ def _header(frames: Sequence[Any], limit: int) -> dict[str, Any]:
         )
     except (ValueError, TypeError, msgpack.UnpackException) as error:
         raise BadRequest(f"header is not valid msgpack: {str(error)[:200]}") from None
-    if not isinstance(header, dict) or not all(isinstance(key, str) for key in header):
+    if not isinstance(header, dict) or not _TEXT.issuperset(map(type, header)):
         raise BadRequest("header must be a msgpack map with text keys")
     return header
 
@@ -221,7 +230,7 @@ def _expect_frames(frames: Sequence[Any], count: int, kind: str) -> None:
         raise BadRequest(f"{kind}: {len(frames)} frames, expected {count}")
 
 
-def _array(frame: bytes | memoryview, dtype: np.dtype[Any], count: int, name: str) -> NDArray[Any]:
+def _array(frame: Received, dtype: np.dtype[Any], count: int, name: str) -> NDArray[Any]:
     size = len(frame)
     if size != count * dtype.itemsize:
         raise BadRequest(f"{name}: {size} bytes, expected {count * dtype.itemsize} ({count} entries)")
@@ -230,14 +239,14 @@ def _array(frame: bytes | memoryview, dtype: np.dtype[Any], count: int, name: st
     return array if array.flags.aligned else array.copy()
 
 
-def _free_array(frame: bytes | memoryview, dtype: np.dtype[Any], most: int, name: str) -> NDArray[Any]:
+def _free_array(frame: Received, dtype: np.dtype[Any], most: int, name: str) -> NDArray[Any]:
     size = len(frame)
     if size % dtype.itemsize or size > most * dtype.itemsize:
         raise BadRequest(f"{name}: {size} bytes, expected a multiple of {dtype.itemsize} for at most {most}")
     return _array(frame, dtype, size // dtype.itemsize, name)
 
 
-def _decode_evaluate(fields: Fields, frames: Sequence[bytes | memoryview], max_positions: int) -> Evaluate:
+def _decode_evaluate(fields: Fields, frames: Sequence[Received], max_positions: int) -> Evaluate:
     _expect_frames(frames, 4, "evaluate")
     identity = fields.identity()
     count = fields.integer("count", 1)
@@ -261,7 +270,7 @@ def _decode_evaluate(fields: Fields, frames: Sequence[bytes | memoryview], max_p
     )
 
 
-def _decode_result(fields: Fields, frames: Sequence[bytes | memoryview]) -> Result:
+def _decode_result(fields: Fields, frames: Sequence[Received]) -> Result:
     _expect_frames(frames, 4, "result")
     moves_left = _free_array(frames[3], _FLOAT, WIRE_MAX_POSITIONS, "moves_left")
     count = len(moves_left)

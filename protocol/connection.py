@@ -10,12 +10,20 @@ from typing import Any
 import zmq
 from zmq.utils.monitor import parse_monitor_message
 
+from protocol import multipart
 from protocol.codec import MAX_REPLY_HEADER, max_message_bytes
 from protocol.errors import EvaluatorLost
+from protocol.multipart import READABLE
 
 HEARTBEAT_MS = 250
 """How often the transport pings an idle connection; after four missed answers it counts as lost. This is
 for machines that vanish: a process that dies is noticed at once, by its closed connection."""
+
+BRIEF_MS = 20
+"""So long an answer is waited for without looking at whether the connection still stands."""
+
+LONG_MS = 3_600_000
+"""The longest wait between two looks."""
 
 _LOSS_EVENTS = (
     zmq.Event.DISCONNECTED
@@ -39,9 +47,9 @@ class Connection:
         self._socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, 4 * HEARTBEAT_MS)
         self._socket.setsockopt(zmq.MAXMSGSIZE, max(MAX_REPLY_HEADER, max_message_bytes(65536)))
         self._monitor = self._socket.get_monitor_socket(int(_LOSS_EVENTS))
-        self._poller = zmq.Poller()
-        self._poller.register(self._socket, zmq.POLLIN)
-        self._poller.register(self._monitor, zmq.POLLIN)
+        self._patience_ms = -1
+        """RCVTIMEO as it is set."""
+        self._watched = [(self._socket, READABLE), (self._monitor, READABLE)]
         try:
             self._socket.connect(address)
         except zmq.ZMQError as error:
@@ -56,31 +64,33 @@ class Connection:
         if self._lost is not None:
             raise EvaluatorLost(self._lost)
         try:
-            # Frames under 64 KiB are copied all the same (pyzmq's copy_threshold): cheaper than tracking.
-            self._socket.send_multipart(frames, zmq.NOBLOCK, copy=False)
+            multipart.send(self._socket, frames)
         except zmq.Again:
             raise EvaluatorLost(f"the evaluator at {self.address} does not take messages any more") from None
 
-    def receive(self, deadline: float | None, interrupt: int | None = None) -> list[memoryview] | None:
+    def receive(self, deadline: float | None, interrupt: int | None = None) -> list[zmq.Frame] | None:
         """The frames of the next message; None if none came by the deadline (monotonic seconds, None: never),
         or before the file descriptor `interrupt` became readable. Raises EvaluatorLost."""
+        brief = interrupt is None and self._lost is None
         while True:
-            try:
-                frames = self._socket.recv_multipart(zmq.NOBLOCK, copy=False)
-            except zmq.Again:
-                # Only now: answers that arrived before the connection broke are still good.
-                if self._lost is not None:
-                    raise EvaluatorLost(self._lost) from None
-                wait_ms = -1 if deadline is None else math.ceil((deadline - time.monotonic()) * 1000)
-                if deadline is not None and wait_ms <= 0:
-                    return None
-                ready = self._wait(wait_ms, interrupt)
-                if self._monitor in ready and self._socket not in ready:
-                    self._note_loss()
-                elif interrupt in ready and self._socket not in ready:
-                    return None
+            left_ms = LONG_MS if deadline is None else math.ceil((deadline - time.monotonic()) * 1000)
+            if brief and left_ms > 0:
+                # An answer that is about to come is waited for in the one call that takes it.
+                brief = False
+                frames = self._receive_within(min(left_ms, BRIEF_MS))
+                if frames is not None:
+                    return frames
                 continue
-            return [frame.buffer for frame in frames]
+            ready = self._wait(max(0, left_ms) if self._lost is None else 0, interrupt)
+            if self._socket in ready:
+                return multipart.receive(self._socket)
+            # Only now: answers that arrived before the connection broke are still good.
+            if self._lost is not None:
+                raise EvaluatorLost(self._lost)
+            if self._monitor in ready:
+                self._note_loss()
+            elif left_ms <= 0 or interrupt in ready:
+                return None
 
     def broken(self, reason: str) -> EvaluatorLost:
         """Count the connection as lost, because of what came through it; returns the error to raise."""
@@ -94,15 +104,20 @@ class Connection:
         # Not left to the collector: an open socket would keep the context's end waiting for ever.
         self._monitor.close(linger=0)
 
+    def _receive_within(self, milliseconds: int) -> list[zmq.Frame] | None:
+        """The frames of the next message, None if none came in that time. The monitor is not looked at."""
+        if milliseconds != self._patience_ms:
+            self._socket.setsockopt(zmq.RCVTIMEO, milliseconds)
+            self._patience_ms = milliseconds
+        try:
+            return multipart.receive(self._socket, wait=True)
+        except zmq.Again:
+            return None
+
     def _wait(self, wait_ms: int, interrupt: int | None) -> dict[Any, int]:
         """Wait for the socket, the monitor or the descriptor; returns which of them are ready."""
-        if interrupt is None:
-            return dict(self._poller.poll(wait_ms))
-        self._poller.register(interrupt, zmq.POLLIN)
-        try:
-            return dict(self._poller.poll(wait_ms))
-        finally:
-            self._poller.unregister(interrupt)
+        watched = self._watched if interrupt is None else [*self._watched, (interrupt, READABLE)]
+        return dict(multipart.wait(watched, wait_ms))
 
     def _note_loss(self) -> None:
         event: Mapping[str, Any] = parse_monitor_message(self._monitor.recv_multipart())

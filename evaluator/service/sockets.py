@@ -9,7 +9,9 @@ from typing import Any
 import zmq
 
 from evaluator.service.endpoints import bind, unbind
+from protocol import multipart
 from protocol.host.wakeup import Wakeup
+from protocol.multipart import READABLE
 
 HEARTBEAT_MS = 1000
 """How often idle connections are checked by the transport, so that vanished machines are forgotten."""
@@ -45,9 +47,8 @@ class ServiceSockets:
         self._router.setsockopt(zmq.HEARTBEAT_TIMEOUT, 5 * HEARTBEAT_MS)
         self._addresses: list[str] = []
         self.wakeup = Wakeup()
-        self._poller = zmq.Poller()
-        self._poller.register(self._router, zmq.POLLIN)
-        self._poller.register(self.wakeup.fileno(), zmq.POLLIN)
+        self._watched = [(self._router, READABLE), (self.wakeup.fileno(), READABLE)]
+        self._has_message = False
 
     def bind(self, address: str) -> str:
         """Listen at an address; returns it as clients must name it. Raises AddressError."""
@@ -57,26 +58,28 @@ class ServiceSockets:
 
     def wait(self, timeout_ms: int) -> None:
         """Wait for a message or to be woken."""
-        ready = self._poller.poll(timeout_ms if self.wakeup.falls_asleep() else 0)
+        ready = multipart.wait(self._watched, timeout_ms if self.wakeup.falls_asleep() else 0)
         self.wakeup.awake()
-        if (self.wakeup.fileno(), zmq.POLLIN) in ready:
-            self.wakeup.clear()
+        self._has_message = False
+        for each, _ in ready:
+            if each is self._router:
+                self._has_message = True
+            else:
+                self.wakeup.clear()
 
     def receive(self) -> list[zmq.Frame] | None:
-        """The next message, its first frame the client's identity; None if none is there."""
-        try:
-            frames = [self._router.recv(zmq.NOBLOCK, copy=False)]
-        except zmq.Again:
+        """The next message, its first frame the client's identity; None if none was there when `wait` returned
+        or the one before was received."""
+        if not self._has_message:
             return None
-        # recv_multipart would ask the socket after each frame whether another one follows.
-        while frames[-1].more:
-            frames.append(self._router.recv(copy=False))
+        frames = multipart.receive(self._router)
+        self._has_message = multipart.has_message(self._router)
         return frames
 
     def send(self, client: bytes, frames: Sequence[Any]) -> Delivery:
         """Send without waiting: nobody waits for a client that does not read."""
         try:
-            self._router.send_multipart([client, *frames], zmq.NOBLOCK, copy=False)
+            multipart.send(self._router, [client, *frames])
         except zmq.Again:
             return Delivery.DROPPED
         except zmq.ZMQError as error:
