@@ -24,6 +24,10 @@ class Turn:
 
     def __init__(self) -> None: ...
 
+def is_sound(batch: PositionBatch) -> bool:
+    """Whether `protocol.codec.check_batch` would accept a batch. Raises ValueError if there is not one move
+    offset more than there are positions."""
+
 def run_batch(
     parts: Sequence[PositionBatch],
     input: NDArray[np.uint8],

@@ -149,15 +149,19 @@ def peek_id(frames: Sequence[Any]) -> int:
     return value if type(value) is int and 0 < value < 2**63 else 0
 
 
-def decode_request(frames: Sequence[Received], max_positions: int = WIRE_MAX_POSITIONS) -> Request:
-    """What a client sent.
+def decode_request(
+    frames: Sequence[Received],
+    max_positions: int = WIRE_MAX_POSITIONS,
+    check: Callable[[PositionBatch], None] | None = None,
+) -> Request:
+    """What a client sent. check: does what `check_batch` does, which is taken if it is None.
 
     Raises BadRequest when the message breaks the protocol, TooLarge for more than max_positions positions.
     """
     fields = Fields(_header(frames, MAX_REQUEST_HEADER))
     kind = fields.text("type", 64)
     if kind == "evaluate":
-        return _decode_evaluate(fields, frames, max_positions)
+        return _decode_evaluate(fields, frames, max_positions, check or check_batch)
     decoder = _REQUESTS.get(kind)
     if decoder is None:
         raise BadRequest(f"unknown message type {kind!r}; this evaluator knows {', '.join(_REQUEST_TYPES)}")
@@ -246,7 +250,9 @@ def _free_array(frame: Received, dtype: np.dtype[Any], most: int, name: str) -> 
     return _array(frame, dtype, size // dtype.itemsize, name)
 
 
-def _decode_evaluate(fields: Fields, frames: Sequence[Received], max_positions: int) -> Evaluate:
+def _decode_evaluate(
+    fields: Fields, frames: Sequence[Received], max_positions: int, check: Callable[[PositionBatch], None]
+) -> Evaluate:
     _expect_frames(frames, 4, "evaluate")
     identity = fields.identity()
     count = fields.integer("count", 1)
@@ -260,7 +266,7 @@ def _decode_evaluate(fields: Fields, frames: Sequence[Received], max_positions: 
         move_offsets=_array(frames[2], _OFFSET, count + 1, "move_offsets"),
         moves=_free_array(frames[3], _MOVE, count * MAX_LEGAL_MOVES, "moves"),
     )
-    check_batch(batch)
+    check(batch)
     return Evaluate(
         id=identity,
         batch=batch,

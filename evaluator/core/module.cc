@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "device_batch.h"
+#include "request.h"
 
 namespace nb = nanobind;
 
@@ -48,20 +49,27 @@ class Memories {
   std::vector<std::unique_ptr<Memory>> memories_;
 };
 
+Part part_of(nb::handle batch, Memories& memories) {
+  const Memory& positions = memories.of(batch.attr("positions"));
+  const Memory& offsets = memories.of(batch.attr("move_offsets"));
+  const Memory& moves = memories.of(batch.attr("moves"));
+  const Part part{positions.as<std::byte>(), offsets.as<std::uint32_t>(), moves.as<std::uint16_t>(),
+                  positions.count<std::byte>() / kPositionBytes, moves.count<std::uint16_t>()};
+  if (offsets.count<std::uint32_t>() != part.position_count + 1) {
+    throw std::invalid_argument("move_offsets must have one entry more than there are positions");
+  }
+  return part;
+}
+
 std::vector<Part> parts_of(nb::sequence batches, Memories& memories) {
   std::vector<Part> parts;
-  for (nb::handle batch : batches) {
-    const Memory& positions = memories.of(batch.attr("positions"));
-    const Memory& offsets = memories.of(batch.attr("move_offsets"));
-    const Memory& moves = memories.of(batch.attr("moves"));
-    Part part{positions.as<std::byte>(), offsets.as<std::uint32_t>(), moves.as<std::uint16_t>(),
-              positions.count<std::byte>() / kPositionBytes, moves.count<std::uint16_t>()};
-    if (offsets.count<std::uint32_t>() != part.position_count + 1) {
-      throw std::invalid_argument("move_offsets must have one entry more than there are positions");
-    }
-    parts.push_back(part);
-  }
+  for (nb::handle batch : batches) parts.push_back(part_of(batch, memories));
   return parts;
+}
+
+bool is_sound_batch(nb::handle batch) {
+  Memories memories;
+  return is_sound(part_of(batch, memories));
 }
 
 std::vector<Call> calls_of(nb::sequence sequence) {
@@ -123,6 +131,7 @@ NB_MODULE(_core, module) {
   module.doc() = "What the evaluator does without the interpreter.";
   module.attr("CORE_DIGEST") = WAVEFRONT_CORE_DIGEST;
   nb::class_<std::mutex>(module, "Turn", "A lock for `run_batch`.").def(nb::init<>());
+  module.def("is_sound", &wavefront::is_sound_batch, nb::arg("batch"), "See evaluator/_core.pyi.");
   module.def("run_batch", &wavefront::run_batch, nb::arg("parts"), nb::arg("input"), nb::kw_only(),
              nb::arg("offsets_at"), nb::arg("moves_at"), nb::arg("capacity"), nb::arg("turn"),
              nb::arg("before"), nb::arg("in_turn"), nb::arg("after"), nb::arg("outputs"),

@@ -14,6 +14,7 @@ from typing import Any, get_args
 
 import zmq
 
+from evaluator._core import is_sound
 from evaluator.metrics import Metrics, State
 from evaluator.scheduling.admission import QueueLimits
 from evaluator.scheduling.dispatcher import Dispatcher
@@ -24,7 +25,16 @@ from evaluator.service.networks import NetworkToLoad, ServedNetworks
 from evaluator.service.sessions import Session, Sessions
 from evaluator.service.sockets import Delivery, ServiceSockets, is_local
 from protocol import messages
-from protocol.codec import Frame, decode_request, encode, max_message_bytes, peek_id
+from protocol.batch import PositionBatch
+from protocol.codec import (
+    Frame,
+    check_batch,
+    decode_request,
+    encode,
+    encode_result,
+    max_message_bytes,
+    peek_id,
+)
 from protocol.errors import (
     BadRequest,
     DeadlineExceeded,
@@ -165,12 +175,12 @@ class EvaluatorService:
             except Exception:  # a fault of ours with one message must not end the service for everybody
                 log.exception("a message could not be handled")
                 error = BadRequest("the evaluator could not handle this message; its log says more")
-            self._send_error(client, peek_id([part.buffer for part in parts[1:]]), error)
+            self._send_error(client, peek_id(parts[1:]), error)
         # More may be waiting: look again without polling.
         self._sockets.wakeup.wake()
 
     def _handle(self, client: bytes, parts: list[zmq.Frame]) -> None:
-        message = decode_request([part.buffer for part in parts], self._max_request)
+        message = decode_request(parts, self._max_request, _check)
         session = self._sessions.seen(client)
         if isinstance(message, _ADMINISTRATION) and not (self._remote_admin or is_local(parts[0])):
             raise BadRequest("load, unload and drain are allowed from this machine only (see remote_admin)")
@@ -305,11 +315,11 @@ class EvaluatorService:
                 continue
             assert request.parts is not None
             queue_ms = request.launched_ms - request.arrived_ms
-            result = messages.Result(
+            frames = encode_result(
                 request.id, request.parts, queue_ms, request.compute_ms, request.largest_batch
             )
             self.metrics.answered(request.rank, request.count, queue_ms / 1000)
-            self._outbox.append((request.client, request.id, encode(result), ""))
+            self._outbox.append((request.client, request.id, frames, ""))
         self._sockets.wakeup.wake()
 
     def _call(self, task: Callable[[], None]) -> None:
@@ -330,6 +340,12 @@ class EvaluatorService:
         self._waiting_hellos.clear()
         if self._on_ready is not None:
             self._on_ready(self._networks.infos())
+
+
+def _check(batch: PositionBatch) -> None:
+    """Raise BadRequest, naming the field, for a batch that cannot be evaluated."""
+    if not is_sound(batch):
+        check_batch(batch)
 
 
 _HANDLERS: dict[type[Any], Callable[[EvaluatorService, Session, Any], None]] = {
