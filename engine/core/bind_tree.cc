@@ -40,6 +40,11 @@ auto view(const T* data, std::initializer_list<size_t> shape, nb::handle owner) 
 }
 
 template <typename T>
+nb::bytes bytes_of(std::span<const T> values) {
+  return nb::bytes(values.data(), values.size_bytes());
+}
+
+template <typename T>
 auto moved(std::vector<T>&& values, std::initializer_list<size_t> shape) {
   auto* kept = new std::vector<T>(std::move(values));
   nb::capsule owner(kept, [](void* pointer) noexcept { delete static_cast<std::vector<T>*>(pointer); });
@@ -160,7 +165,15 @@ void bind_batch(nb::module_& m) {
             auto indices = nb::cast<const Batch&>(self).policy_indices();
             return view(indices.data(), {indices.size()}, self);
           },
-          "uint16 policy indices of the legal moves.");
+          "uint16 policy indices of the legal moves.")
+      .def(
+          "packed",
+          [](const Batch& batch) {
+            return nb::make_tuple(bytes_of(batch.positions()), bytes_of(batch.move_offsets()),
+                                  bytes_of(batch.policy_indices()));
+          },
+          "Copies of positions, move_offsets and moves: (bytes, bytes, bytes). For a small batch they take "
+          "less time to make than arrays.");
 }
 
 void bind_reports(nb::module_& m) {

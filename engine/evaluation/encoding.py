@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 from engine._core import Batch, Game, encode
 from protocol.batch import POSITION_DTYPE, PositionBatch
 
+COPIED_POSITIONS = 64
+"""Up to so many positions are copied: that takes less time than to show the core's memory to numpy."""
+
 HistoryFill = Literal["no", "fen_only", "always"]
 """What stands in for positions before the start of a game: nothing; the start position, but nothing for the
 initial position of chess; or always the start position (lc0's option HistoryFill, by default fen_only)."""
@@ -30,6 +33,13 @@ def encode_games(
 
 
 def position_batch(batch: Batch) -> PositionBatch:
-    """What a search has collected as the arrays that travel. They are the batch's own memory: valid until it
-    is applied or cancelled."""
-    return PositionBatch(np.frombuffer(batch.positions, POSITION_DTYPE), batch.move_offsets, batch.moves)
+    """What a search has collected as the arrays that travel. Those of a large batch are its own memory: valid
+    until it is applied or cancelled."""
+    if batch.size > COPIED_POSITIONS:
+        return PositionBatch(np.frombuffer(batch.positions, POSITION_DTYPE), batch.move_offsets, batch.moves)
+    positions, move_offsets, moves = batch.packed()
+    return PositionBatch(
+        np.frombuffer(positions, POSITION_DTYPE),
+        np.frombuffer(move_offsets, np.uint32),
+        np.frombuffer(moves, np.uint16),
+    )

@@ -63,8 +63,7 @@ class EvaluatorLink:
     @property
     def client(self) -> EvaluatorClient | None:
         """The connection, None while there is none."""
-        with self._condition:
-            return self._client
+        return self._client  # Without the lock: asked for with each batch.
 
     @property
     def was_connected(self) -> bool:

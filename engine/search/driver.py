@@ -108,15 +108,18 @@ class Search:
         answered = 0  # Visits since `info` that needed no evaluation.
         progressed = False
         while pipeline.in_flight < self._sizes.in_flight:
-            wanted = self._watch.visits_left(info, pipeline.in_flight_visits) - answered
-            if wanted <= 0:
-                break
-            target = self._target(info, now)
+            under_way = pipeline.in_flight_visits
+            target = self._sizes.wanted(info.visits, under_way)
             if target <= 0:
                 break  # More under way would weaken the search.
+            wanted = self._watch.visits_left(info, under_way) - answered
+            if wanted <= 0:
+                break
+            in_time = self._in_time(now)
             batch = pipeline.take()
-            target = min(target, batch.capacity)
-            result = tree.collect(batch, target, wanted, self._ahead(target, now))
+            target = min(target, max(1, in_time), batch.capacity)
+            ahead = max(0, min(self._sizes.filled, in_time) - target)
+            result = tree.collect(batch, target, wanted, ahead)
             answered += result.visits_done
             if not batch.size:
                 self._only_decided = result.visits_done > 0 and not result.cache_hits
@@ -222,16 +225,6 @@ class Search:
             self._log("the tree is full: what matters least is forgotten; RamLimitMb bounds it")
 
     # -- the size of batches -----------------------------------------------------------------------------
-
-    def _target(self, info: RootInfo, now: float) -> int:
-        """Positions to gather: what the tree bears, less when the batch would not be back in time. 0 if
-        enough are under way."""
-        target = self._sizes.wanted(info.visits, self._pipeline.in_flight_visits)
-        return min(target, max(1, self._in_time(now)))
-
-    def _ahead(self, target: int, now: float) -> int:
-        """Positions to look ahead to, in a batch with a target of so many."""
-        return max(0, min(self._sizes.filled, self._in_time(now)) - target)
 
     def _in_time(self, now: float) -> int:
         """The largest batch that comes back before the search must end."""
