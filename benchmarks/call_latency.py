@@ -202,8 +202,10 @@ def way(device_ms: float) -> None:
 
 
 def show(costs: list[Cost]) -> None:
-    print(f"{'µs a call':10} {'calls':>6} {'positions':>9} {'wall':>7} {'device':>7} {'overhead':>8} "
-          f"{'engine':>7} {'evaluator':>9}   processor time by thread")
+    print(
+        f"{'µs a call':10} {'calls':>6} {'positions':>9} {'wall':>7} {'device':>7} {'overhead':>8} "
+        f"{'engine':>7} {'evaluator':>9}   processor time by thread"
+    )
     for cost in costs:
         threads = ", ".join(
             f"{owner} {name} {us:.0f}"
@@ -223,7 +225,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--device-ms", type=float, default=0.25, help="time of a batch (default 0.25)")
-    parser.add_argument("--calls", type=int, default=2000, help="of a bare client, for each row (default 2000)")
+    parser.add_argument(
+        "--calls", type=int, default=2000, help="of a bare client, for each row (default 2000)"
+    )
     parser.add_argument("--rounds", type=int, default=4, help="searches of all positions (default 4)")
     parser.add_argument("--stages", action="store_true", help="also the way of a call through both processes")
     parser.add_argument("--json", action="store_true", help="print JSON")

@@ -1,4 +1,4 @@
-"""An evaluator for benchmarks: the service of this checkout on a device that takes a given time for each batch.
+"""An evaluator for benchmarks: the service of this checkout on a device that takes a given time for a batch.
 
     python benchmarks/timed_evaluator.py --device-ms 0.25 [--timeline FILE]
 
@@ -71,7 +71,9 @@ class TimedBackend(Backend):
         self._at = (self._at + 1) % self.max_batch
         time.sleep(self._seconds)
         return EvaluationBatch(
-            self._noise[self._at : self._at + moves], self._wdl[self._at : self._at + count], self._noise[:count]
+            self._noise[self._at : self._at + moves],
+            self._wdl[self._at : self._at + count],
+            self._noise[:count],
         )
 
 

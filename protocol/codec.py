@@ -136,7 +136,13 @@ def encode_result(
     identity: int, evaluation: EvaluationBatch, queue_ms: float, compute_ms: float, batch: int
 ) -> list[Frame]:
     """Frames of a Result with these fields: header, logits, wdl, moves left."""
-    header = {"type": "result", "id": identity, "queue_ms": queue_ms, "compute_ms": compute_ms, "batch": batch}
+    header = {
+        "type": "result",
+        "id": identity,
+        "queue_ms": queue_ms,
+        "compute_ms": compute_ms,
+        "batch": batch,
+    }
     return [_pack(header), evaluation.logits, evaluation.wdl, evaluation.moves_left]
 
 

@@ -46,7 +46,8 @@ def receive(socket: zmq.Socket[Any], *, wait: bool = False) -> list[zmq.Frame]:
 
 def has_message(socket: zmq.Socket[Any]) -> bool:
     """Whether a message is there. Cheaper than an attempt to receive one that fails."""
-    return bool(_get(socket, _EVENTS) & READABLE)
+    events: Any = _get(socket, _EVENTS)
+    return bool(events & READABLE)
 
 
 def wait(sockets: list[tuple[Any, int]], timeout_ms: int) -> list[tuple[Any, int]]:

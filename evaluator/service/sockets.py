@@ -68,8 +68,8 @@ class ServiceSockets:
                 self.wakeup.clear()
 
     def receive(self) -> list[zmq.Frame] | None:
-        """The next message, its first frame the client's identity; None if none was there when `wait` returned
-        or the one before was received."""
+        """The next message, its first frame the client's identity; None if none was there when `wait`
+        returned or the one before was received."""
         if not self._has_message:
             return None
         frames = multipart.receive(self._router)
