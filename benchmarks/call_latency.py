@@ -3,9 +3,9 @@
     python benchmarks/call_latency.py [--device-ms 0.25] [--stages] [--json]
 
 The evaluator is a process of its own whose device sleeps (timed_evaluator.py). Rows "N x K" are calls of a
-bare client with N positions each, K under way; "search" is a search of 2,000 nodes in each of 12 positions, a
-new tree each, with batches filled as on a GPU. --stages adds the way of a call of the search through both
-processes, with what passes between two stages (threads that are woken, sockets).
+bare client with N positions each, K under way; "nodes" are searches of 2,000 nodes in each of 12 positions,
+"time" of 70 ms, a new tree each, with batches filled as on a GPU. --stages adds the way of a call of the
+search through both processes, with what passes between two stages (threads that are woken, sockets).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import sys
 import tempfile
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -37,6 +37,9 @@ EVALUATOR = Path(__file__).with_name("timed_evaluator.py")
 
 NODES = 2000
 """Of a search: a young tree, whose calls come one after the other."""
+
+MOVETIME_MS = 70
+"""Of a search in a fast game: its calls come two at a time."""
 
 SIZES, IN_FLIGHT = (1, 8, 64), (1, 2)
 
@@ -106,14 +109,14 @@ class Meter:
         self._status.close()
 
     def measured(self, what: str, work: Iterator[None]) -> Cost:
-        """The cost of the calls of some work, the first step of which is not counted."""
+        """The cost of the calls that some work makes between its first step and its second."""
         next(work)
         before, seconds = self._counts(), perf_counter()
         times = [thread_times(pid) for pid in self._pids]
-        for _ in work:
-            pass
+        next(work)
         spent = [thread_times(pid) - earlier for pid, earlier in zip(self._pids, times, strict=True)]
         wall = 1e6 * (perf_counter() - seconds)
+        next(work, None)
         calls, positions, device = (now - then for now, then in zip(self._counts(), before, strict=True))
         own, other = ({name: ns / 1000 / calls for name, ns in each.most_common()} for each in spent)
         return Cost(what, int(calls), positions / calls, wall / calls, device / calls, own, other)
@@ -137,10 +140,11 @@ def bare_calls(client: EvaluatorClient, size: int, in_flight: int, calls: int) -
             client.receive()
     while client.in_flight:
         client.receive()
+    yield
 
 
-def searches(address: str, rounds: int) -> Iterator[None]:
-    """Searches of NODES nodes in each position. The share of the tree that is under way is that of a search
+def searches(address: str, limits: Limits, rounds: int) -> Generator[None]:
+    """Searches of each position, a new tree each. The share of the tree that is under way is that of a search
     on the clock."""
     session = Session(Options(evaluator=address, visits_per_position=32, smart_pruning_factor=0.0))
     try:
@@ -150,8 +154,8 @@ def searches(address: str, rounds: int) -> Iterator[None]:
                 session.new_game()
                 session.clear()
                 session.set_position(None if fen == "startpos" else fen)
-                session.search(Limits(nodes=NODES))
-            if number == 0:
+                session.search(limits)
+            if number in (0, rounds):
                 yield
     finally:
         session.close()
@@ -179,7 +183,8 @@ def measure(device_ms: float, calls: int, rounds: int) -> list[Cost]:
             for size in SIZES
             for in_flight in IN_FLIGHT
         ]
-        costs.append(meter.measured("search", searches(address, rounds)))
+        costs.append(meter.measured("nodes", searches(address, Limits(nodes=NODES), rounds)))
+        costs.append(meter.measured("time", searches(address, Limits(movetime_ms=MOVETIME_MS), rounds)))
         meter.close()
     return costs
 
@@ -191,8 +196,11 @@ def way(device_ms: float) -> None:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "evaluator.json")
         with evaluator(device_ms, file) as (_, address):
-            for _ in searches(address, 1):
-                timeline.entries.clear()
+            work = searches(address, Limits(nodes=NODES), 1)
+            next(work)
+            timeline.entries.clear()
+            next(work)
+            work.close()
         entries: list[Entry] = [*timeline.entries, *read(file)]
     print(f"\n{'stage':16} {'before':>8} {'itself':>8}   µs, medians")
     found = steps(entries, WAY)

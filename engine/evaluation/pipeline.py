@@ -125,16 +125,17 @@ class RemotePipeline(SpareBatches):
         self._input_format = input_format
         self._unsent: list[Batch] = []
         self._requests = Requests(link, priority, self._unsent.append)
+        self._sent = self._requests.sent
         self._late = late or LateAnswers()
         self._take_late()
 
     @property
     def in_flight(self) -> int:
-        return len(self._requests.sent) + len(self._unsent)
+        return len(self._sent) + len(self._unsent)
 
     @property
     def in_flight_visits(self) -> int:
-        return sum(batch.wanted for batch in (*self._requests.sent, *self._unsent))
+        return sum(batch.wanted for batch in (*self._sent, *self._unsent))
 
     def submit(self, batch: Batch) -> None:
         self.evaluations += batch.size
@@ -166,7 +167,7 @@ class RemotePipeline(SpareBatches):
             self._tree.cancel(batch)
         self._unsent.clear()
         # The arrays may still be on their way out, so these batches are not filled again.
-        for batch in self._requests.sent:
+        for batch in self._sent:
             self._tree.abandon(batch)
         self._late.expect(self._requests.client, self._tree, self._requests.release())
 

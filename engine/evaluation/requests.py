@@ -49,7 +49,7 @@ class Requests(Generic[R]):
 
     @property
     def sent(self) -> Collection[R]:
-        """The requests that have been sent and not answered."""
+        """The requests that have been sent and not answered: always those of the moment."""
         return self._sent.values()
 
     @property
@@ -123,7 +123,8 @@ class Requests(Generic[R]):
 
     def release(self) -> dict[int, R]:
         """Give up all requests and return them by number. Their answers come with no request."""
-        released, self._sent = self._sent, {}
+        released = dict(self._sent)
+        self._sent.clear()
         return released
 
     def _take_back(self) -> None:

@@ -167,10 +167,11 @@ class BatchSizes:
 
     def fitting(self, milliseconds: float) -> int:
         """The largest batch that is computed in that time; at least 1."""
-        if not self.curve:
-            return self.capacity
+        capacity = self.capacity
+        if not self.curve or (self.curve[-1][0] >= capacity and self.curve[-1][1] <= milliseconds):
+            return capacity
         sizes = [size for size, ms in self.curve if ms <= milliseconds]
-        return max(1, min(self.capacity, max(sizes, default=1)))
+        return max(1, min(capacity, max(sizes, default=1)))
 
     @classmethod
     def alone(cls, device: Device, options: Options, limits: Limits) -> BatchSizes:

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <stdexcept>
 #include <vector>
@@ -18,7 +19,7 @@ class Batch {
   // Throws std::invalid_argument unless 1 <= capacity <= 65536.
   explicit Batch(int capacity) : capacity_(capacity) {
     if (capacity < 1 || capacity > 65536) throw std::invalid_argument("a batch holds 1 to 65536 positions");
-    positions_.resize(capacity);
+    positions_ = std::make_unique_for_overwrite<EncodedPosition[]>(capacity);
     offsets_.reserve(capacity + 1);
     clear();
   }
@@ -28,7 +29,7 @@ class Batch {
   int wanted() const { return static_cast<int>(wanted_); }
 
   // What goes to the evaluator: positions [size], offsets [size + 1], policy indices of the legal moves.
-  std::span<const EncodedPosition> positions() const { return {positions_.data(), leaves_.size()}; }
+  std::span<const EncodedPosition> positions() const { return {positions_.get(), leaves_.size()}; }
   std::span<const uint32_t> move_offsets() const { return offsets_; }
   std::span<const uint16_t> policy_indices() const { return policy_indices_; }
 
@@ -74,7 +75,8 @@ class Batch {
   const void* tree_ = nullptr;  // the tree it was collected from; null when it has been applied or cancelled
   bool late_ = false;           // abandoned: its evaluations are for the cache alone
   uint64_t cache_generation_ = 0;  // then: the tree's when it was abandoned
-  std::vector<EncodedPosition> positions_;
+  // Not a vector, which would write zeros first: each search makes its batches anew, and fills few of them.
+  std::unique_ptr<EncodedPosition[]> positions_;
   std::vector<uint32_t> offsets_;
   std::vector<uint16_t> policy_indices_;
   std::vector<Move> moves_;
