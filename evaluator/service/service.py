@@ -1,8 +1,9 @@
 """The service: what each message does. One I/O thread owns the sockets; devices compute on threads of theirs.
 
 The I/O thread decodes requests and queues them with the dispatcher; worker threads hand finished requests to
-`_post`, which encodes the answers there and wakes the I/O thread to send them. Loading and unloading run on
-threads of their own (evaluator/service/networks.py), so that clients of other networks notice nothing.
+`_post`, which encodes and sends the answers there, or has the I/O thread send them if that one is awake.
+Loading and unloading run on threads of their own (evaluator/service/networks.py), so that clients of other
+networks notice nothing.
 """
 
 from __future__ import annotations
@@ -108,13 +109,15 @@ class EvaluatorService:
         self._networks.load_initial(self._initial, self._become_ready, self._fail_to_start)
         try:
             while not self._stopping:
-                self._sockets.wait(self._poll_timeout())
+                deadline = self._dispatcher.next_deadline_ms()
+                self._sockets.wait(self._poll_timeout(deadline))
                 while self._tasks:
                     self._tasks.popleft()()
                 self._send_outbox()
                 self._receive()
                 self._dispatcher.announce()
-                self._expire()
+                if deadline is not None and deadline <= now_ms():
+                    self._expire()
                 for client in self._sessions.idle():
                     self._forget(client)
                 if self._draining and not self._stopping:
@@ -151,10 +154,9 @@ class EvaluatorService:
 
     # -- the I/O thread --------------------------------------------------------------------------------
 
-    def _poll_timeout(self) -> int:
+    def _poll_timeout(self, deadline: float | None) -> int:
         if self._outbox or self._tasks:
             return 0
-        deadline = self._dispatcher.next_deadline_ms()
         if deadline is None:
             return 1000
         return max(0, min(1000, int(deadline - now_ms()) + 1))
@@ -297,21 +299,26 @@ class EvaluatorService:
 
     def _send_outbox(self) -> None:
         while self._outbox:
-            client, identity, frames, code = self._outbox.popleft()
-            if self._sessions.finish(client, identity):
-                if code:
-                    self.metrics.error(code)
-                self._send_frames(client, frames)
+            self._answer(*self._outbox.popleft())
+
+    def _answer(self, client: bytes, identity: int, frames: list[Frame], code: str) -> None:
+        """Send the end of a request, unless nobody waits for it any more. code: of an error."""
+        if self._sessions.finish(client, identity):
+            if code:
+                self.metrics.error(code)
+            self._send_frames(client, frames)
 
     # -- other threads ---------------------------------------------------------------------------------
 
     def _post(self, finished: Sequence[tuple[Request, RemoteError | None]]) -> None:
-        """Take finished requests from a worker thread: encode their answers and have them sent."""
+        """Take finished requests from a worker thread: encode their answers, and send them if the I/O thread
+        sleeps; else that one does."""
+        answers: list[tuple[bytes, int, list[Frame], str]] = []
         for request, error in finished:
             assert isinstance(request.client, bytes)
             if error is not None:
                 frames = encode(messages.Error(request.id, error.code, error.message))
-                self._outbox.append((request.client, request.id, frames, error.code))
+                answers.append((request.client, request.id, frames, error.code))
                 continue
             assert request.parts is not None
             queue_ms = request.launched_ms - request.arrived_ms
@@ -319,8 +326,18 @@ class EvaluatorService:
                 request.id, request.parts, queue_ms, request.compute_ms, request.largest_batch
             )
             self.metrics.answered(request.rank, request.count, queue_ms / 1000)
-            self._outbox.append((request.client, request.id, frames, ""))
-        self._sockets.wakeup.wake()
+            answers.append((request.client, request.id, frames, ""))
+        if not self._sockets.borrow():
+            self._outbox += answers
+            self._sockets.wakeup.wake()
+            return
+        try:
+            for answer in answers:
+                self._answer(*answer)
+        finally:
+            self._sockets.give_back()
+        if self._draining:  # It may have been the last one.
+            self._sockets.wakeup.wake()
 
     def _call(self, task: Callable[[], None]) -> None:
         self._tasks.append(task)

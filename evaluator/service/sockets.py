@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from enum import Enum
 from typing import Any
@@ -30,7 +31,12 @@ class Delivery(Enum):
 
 
 class ServiceSockets:
-    """Belongs to one thread; any other may call what `wakeup` has for others.
+    """Belongs to one thread; any other may call what `wakeup` has for others, and use `send` between `borrow`
+    and `give_back`.
+
+    A worker thread that has an answer sends it itself while the owner sleeps: to wake the owner for it would
+    take both longer than to send it. ZeroMQ allows that for sockets that one thread at a time uses. The owner
+    therefore sleeps on file descriptors only, and not inside of ZeroMQ.
 
     wakeup: ends a `wait`.
     """
@@ -47,8 +53,14 @@ class ServiceSockets:
         self._router.setsockopt(zmq.HEARTBEAT_TIMEOUT, 5 * HEARTBEAT_MS)
         self._addresses: list[str] = []
         self.wakeup = Wakeup()
-        self._watched = [(self._router, READABLE), (self.wakeup.fileno(), READABLE)]
+        self._watched: list[tuple[Any, int]] = [
+            (int(self._router.getsockopt(zmq.FD)), READABLE),
+            (self.wakeup.fileno(), READABLE),
+        ]
         self._has_message = False
+        self._in_use = threading.Lock()
+        """Held by the owner but while it sleeps, and by who has borrowed the sockets."""
+        self._in_use.acquire()
 
     def bind(self, address: str) -> str:
         """Listen at an address; returns it as clients must name it. Raises AddressError."""
@@ -58,14 +70,32 @@ class ServiceSockets:
 
     def wait(self, timeout_ms: int) -> None:
         """Wait for a message or to be woken."""
-        ready = multipart.wait(self._watched, timeout_ms if self.wakeup.falls_asleep() else 0)
-        self.wakeup.awake()
-        self._has_message = False
-        for each, _ in ready:
-            if each is self._router:
-                self._has_message = True
-            else:
+        # The descriptor tells of news only: of what there is already, the socket must be asked.
+        if self.wakeup.falls_asleep() and timeout_ms and not multipart.has_message(self._router):
+            self._in_use.release()
+            try:
+                ready = multipart.wait(self._watched, timeout_ms)
+            finally:
+                self._in_use.acquire()
+            self.wakeup.awake()
+            if any(each == self.wakeup.fileno() for each, _ in ready):
                 self.wakeup.clear()
+        else:
+            self.wakeup.awake()
+        self._has_message = multipart.has_message(self._router)
+
+    def borrow(self) -> bool:
+        """Take the sockets from their owner while it sleeps; False if it does not. Any thread; does not
+        wait."""
+        return self._in_use.acquire(blocking=False)
+
+    def give_back(self) -> None:
+        """Let the owner have its sockets again."""
+        # Whoever uses a socket takes the news from its descriptor, by which the owner would have woken.
+        news = multipart.has_message(self._router)
+        self._in_use.release()
+        if news:
+            self.wakeup.wake()
 
     def receive(self) -> list[zmq.Frame] | None:
         """The next message, its first frame the client's identity; None if none was there when `wait`
