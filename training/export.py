@@ -50,12 +50,12 @@ def export_network(network: AttentionNetwork, path: Path, *, policy_temperature:
     reference does not compute what PyTorch does.
     """
     spec = network.spec(policy_scale=policy_temperature)
+    off = compared(network, spec, policy_temperature)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_network(spec, path)
     except OSError as error:
         raise TrainingError(f"cannot write {path}: {error.strerror}") from None
-    off = compared(network, spec, policy_temperature)
     planes = probe_planes()
     written, expected = forward(load_network(path), planes).policy, forward(spec, planes).policy
     return Exported(path, path.stat().st_size, off, float(np.abs(written - expected).max()))

@@ -30,10 +30,6 @@ SHARE, LEAST = 32, 2
 SHARE_BY_NODES = 64
 """The same where visits are limited and time is not: trees with fewer under way grow slowly, and better."""
 
-PARTS_BY_TIME = 2
-"""Where time counts, what is wanted is spread over so many batches: the processes of the engine and of the
-evaluator work at one while the other is with the device, and a call costs more of their time than of its."""
-
 SHARE_UNFILLED, LEAST_UNFILLED = 4, 4
 """The same, for each batch, where they are not filled."""
 
@@ -125,8 +121,8 @@ class BatchSizes:
     best: what the device computes efficiently. curve: measured (batch, ms), ascending. largest: for large
     trees, which have `large_tree` visits for each of `best`; best if 0. filled: a batch that would have fewer
     looks ahead for the others (Tree.collect). share, least: one position is wanted for each `share` visits of
-    the tree, at least `least`: in all batches together if `together`, else in each. parts: batches that what
-    is wanted together is spread over. in_flight: batches sent before the first is awaited, at most.
+    the tree, at least `least`: in all batches together if `together`, else in each. in_flight: batches
+    sent before the first is awaited, at most.
     """
 
     best: int
@@ -137,7 +133,6 @@ class BatchSizes:
     share: int = SHARE_UNFILLED
     least: int = LEAST_UNFILLED
     together: bool = False
-    parts: int = 1
     in_flight: int = 2
 
     @property
@@ -157,13 +152,11 @@ class BatchSizes:
         under_way: visits whose evaluations are awaited. 0: none, until some are there.
         """
         best = self.in_tree(visits)
-        borne = max(self.parts * self.least, visits // self.share)
-        part = min(best, borne // self.parts)
+        borne = max(self.least, visits // self.share)
         if not self.together or not under_way:
-            return part
-        # Beside the parts another batch is worth its cost only if the device computes it efficiently.
-        enough = part if under_way < self.parts * part else best
-        return enough if borne - under_way >= enough else 0
+            return min(best, borne)
+        # Another batch beside those under way is worth its cost only if the device computes it efficiently.
+        return best if borne - under_way >= best else 0
 
     def fitting(self, milliseconds: float) -> int:
         """The largest batch that is computed in that time; at least 1."""
@@ -210,8 +203,7 @@ class BatchSizes:
             sizes = replace(sizes, filled=min(options.look_ahead, device.most))
         if sizes.filled or options.visits_per_position:
             share = options.visits_per_position or (SHARE_BY_NODES if limits.by_nodes else SHARE)
-            parts = 1 if limits.by_nodes else min(PARTS_BY_TIME, sizes.in_flight)
-            sizes = replace(sizes, share=share, least=LEAST, together=True, parts=parts)
+            sizes = replace(sizes, share=share, least=LEAST, together=True)
         return sizes
 
 

@@ -155,7 +155,8 @@ class Attention(nn.Module):
         weights = self.qkv_weights.flatten(0, 1).to(x.dtype)
         y = functional.linear(x, weights, self.qkv_biases.flatten().to(x.dtype))
         bias = x.new_empty(0) if self.smolgen is None else self.smolgen(x, position_weights)
-        mixed = (self._kernel or self._mixed)(y, bias, self.heads)
+        kernel = self._kernel if y.dtype.itemsize == 2 else None
+        mixed = (kernel or self._mixed)(y, bias, self.heads)
         result: Tensor = self.output(mixed)
         return result
 

@@ -55,23 +55,12 @@ def test_a_flat_curve_is_filled_and_a_proportional_one_is_not() -> None:
 
 
 def test_on_a_flat_device_positions_under_way_are_a_small_part_of_the_tree() -> None:
-    sizes = BatchSizes.alone(FAST, Options(batches_in_flight=1), TIMED)
+    sizes = BatchSizes.alone(FAST, DEFAULTS, TIMED)
     wanted = {0: 2, 63: 2, 96: 3, 1600: 50, 33_792: 1056, 60_000: 1056}
     assert {visits: sizes.wanted(visits, 0) for visits in wanted} == wanted
     for visits in (0, 1600, 33_792):
         assert sizes.wanted(visits, 50) == 0  # a second batch would be a crumb, or too much
     assert sizes.wanted(32 * 1056 + 32 * 50, 50) == 1056
-
-
-def test_where_time_counts_two_batches_share_what_is_wanted() -> None:
-    sizes = BatchSizes.alone(FAST, DEFAULTS, TIMED)
-    wanted = {0: 2, 128: 2, 192: 3, 1600: 25, 67_584: 1056, 90_000: 1406}
-    assert {visits: sizes.wanted(visits, 0) for visits in wanted} == wanted
-    assert {visits: sizes.wanted(visits, part) for visits, part in wanted.items()} == wanted
-    for visits, part in wanted.items():
-        assert sizes.wanted(visits, 2 * part) == 0
-        assert 2 * part <= max(4, visits // 32)
-    assert sizes.wanted(6 * 32 * 1056, 4 * 1056) == 2112  # the tree bears a third one
 
 
 @pytest.mark.parametrize("limits", [Limits(nodes=400), Limits(nodes=400, depth=5)])
@@ -93,7 +82,7 @@ def test_a_size_that_the_user_has_fixed_is_kept(device: Device) -> None:
 
 
 def test_options_set_the_part_of_the_tree_and_what_is_filled() -> None:
-    options = Options(visits_per_position=100, look_ahead=20, batches_in_flight=1)
+    options = Options(visits_per_position=100, look_ahead=20)
     for device in (FAST, CPU):
         for sizes in (
             BatchSizes.alone(device, options, TIMED),
@@ -112,7 +101,7 @@ def test_options_set_the_part_of_the_tree_and_what_is_filled() -> None:
 def test_one_of_many_searches_wants_no_larger_part_of_its_tree_than_one_alone(
     device: Device, visits: int, searches: int, limits: Limits
 ) -> None:
-    alone = BatchSizes.alone(device, Options(batches_in_flight=1), limits)
+    alone = BatchSizes.alone(device, DEFAULTS, limits)
     pooled = BatchSizes.pooled(device, DEFAULTS, limits, searches, 1)
     assert pooled.wanted(visits, 0) <= alone.wanted(visits, 0)
     if searches > 1:
