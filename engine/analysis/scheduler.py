@@ -17,6 +17,7 @@ from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 from itertools import count
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from engine.analysis import answers
@@ -24,6 +25,7 @@ from engine.analysis.actions import perform
 from engine.analysis.clients import Account, Asked, Client, Task, next_account
 from engine.analysis.errors import QueryError
 from engine.analysis.messages import read_id, read_object
+from engine.analysis.pace import Reporter, ReportPace
 from engine.analysis.query import Query, read_query
 from engine.analysis.restrictions import core_rules, root_moves
 from engine.analysis.settings import AnalysisSettings
@@ -35,14 +37,12 @@ from protocol.settings.spec import shown
 
 if TYPE_CHECKING:
     from engine._core import Game, Tree
+    from engine.search.driver import Search
     from engine.search.report import Report
     from protocol.messages import NetworkInfo
 
 LEAST_TREE_MEGABYTES, LEAST_HASH_MEGABYTES = 16, 1
 """Of one search, however many there are."""
-
-LEAST_REPORT_SECONDS = 0.05
-"""Between two reports of a search: each costs the thread of all searches some time."""
 
 
 class Scheduler:
@@ -72,6 +72,7 @@ class Scheduler:
         self._searches = 0  # At a time; 0 while there is no evaluator.
         self._last_options: tuple[tuple[Query, str, int, int], Options] | None = None
         self._hashes: dict[str, str] = {}  # Of the evaluator's networks, by name and hash.
+        self._pace = ReportPace()
         self._asking = False  # For the evaluator, in a thread of its own.
         self._running = 0
         self._thread = threading.Thread(target=self._work, name="analysis", daemon=True)
@@ -253,8 +254,8 @@ class Scheduler:
         seen: list[answers.Seen] = []
         observer = None
         if query.fields.report_every:
-            seconds = max(LEAST_REPORT_SECONDS, query.fields.report_every)
-            observer = Observer(seconds, partial(self._observed, task, game))
+            reporter = Reporter(self._pace, query.fields.report_every, partial(self._report, task, game))
+            observer = Observer(reporter.seconds, reporter.look)
         future = player.search(
             game,
             replace(query.limits, search_moves=moves if query.restrictions else ()),
@@ -297,15 +298,18 @@ class Scheduler:
             )
         return self._hashes[wanted]
 
-    def _observed(self, task: Task, game: Game, report: Report, tree: Tree) -> None:
+    def _report(self, task: Task, game: Game, search: Search, tree: Tree) -> None:
         """In the pool's thread: a search as it stands."""
-        seen = answers.Seen.of(tree, task.query)
-        self._inbox.put(partial(self._tell, task, game, report, seen))
+        began = perf_counter()
+        report, seen = search.report(), answers.Seen.of(tree, task.query)
+        self._inbox.put(partial(self._tell, task, game, report, seen, perf_counter() - began))
 
-    def _tell(self, task: Task, game: Game, report: Report, seen: answers.Seen) -> None:
-        client = task.account.client
+    def _tell(self, task: Task, game: Game, report: Report, seen: answers.Seen, seconds: float) -> None:
+        """Answer during a search. seconds: spent on it so far."""
+        client, began = task.account.client, perf_counter()
         if client in self._accounts and task in task.account.running and not client.congested:
             client.send(answers.analysis(task.query, task.turn, game, report, seen, during_search=True))
+        self._pace.took(seconds + perf_counter() - began)
 
     def _finished(self, task: Task, game: Game, future: Future[Report], seen: list[answers.Seen]) -> None:
         self._running -= 1

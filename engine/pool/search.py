@@ -23,12 +23,12 @@ from engine.search.tree import SearchTree
 class Observer:
     """Who looks at a search while it goes on.
 
-    seconds: between two looks, and before the first one. look: called in the pool's thread with the search as
-    it stands and its tree; it must be quick.
+    seconds: from its beginning to the first look. look: called in the pool's thread with the search and its
+    tree, and quick; returns when to look next, in perf_counter seconds.
     """
 
     seconds: float
-    look: Callable[[Report, Tree], None]
+    look: Callable[[Search, Tree], float]
 
 
 class PooledSearch:
@@ -57,7 +57,7 @@ class PooledSearch:
         self._prepare = prepare
         self._inspect = inspect
         self._observer = observer
-        self._next_observation = float("inf") if observer is None else task.started + observer.seconds
+        self._next_look = float("inf") if observer is None else task.started + observer.seconds
         self._prepared: Tree | None = None
         self._pipeline: SharedPipeline[PooledSearch] | None = None
         self._search: Search | None = None
@@ -79,7 +79,7 @@ class PooledSearch:
     def must_be_looked_at(self, now: float) -> bool:
         """Whether an evaluator may have come up, the clock may end it or it is to be looked at. now:
         perf_counter seconds."""
-        if self._search is None or self.control.stopped or now >= self._next_observation:
+        if self._search is None or self.control.stopped or now >= self._next_look:
             return True
         wakes_at = self._search.wakes_at
         return wakes_at is not None and now >= wakes_at
@@ -124,17 +124,10 @@ class PooledSearch:
         return True
 
     def _let_observe(self) -> None:
-        """Let the observer look, if it is time and there is something to see."""
-        now = perf_counter()
-        if self._observer is None or now < self._next_observation:
-            return
-        assert self._search is not None and self._prepared is not None
-        # Looks that were missed are not made up for.
-        self._next_observation = max(self._next_observation, now - self._observer.seconds)
-        self._next_observation += self._observer.seconds
-        report = self._search.report()
-        if report.nodes:
-            self._observer.look(report, self._prepared)
+        """Let the observer look, if it is time."""
+        if self._observer is not None and perf_counter() >= self._next_look:
+            assert self._search is not None and self._prepared is not None
+            self._next_look = self._observer.look(self._search, self._prepared)
 
     def _end(self) -> None:
         search = self._search
