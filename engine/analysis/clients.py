@@ -104,13 +104,15 @@ class Account:
             self.waiting_bytes -= task.asked.size
 
 
-def next_account(accounts: Iterable[Account], room: bool) -> Account | None:
+def next_account(accounts: Iterable[Account], room: bool, most: int) -> Account | None:
     """The client whose position is begun next: of those with the fewest under way the one that has waited
     longest. room: whether there is a free place; a client with nothing under way gets one all the same, so
-    that nobody waits for others' searches without end."""
+    that nobody waits for others' searches without end. most: that one client may have under way."""
     ready = [
         account
         for account in accounts
-        if account.waiting and not account.client.congested and (room or not account.running)
+        if account.waiting
+        and not account.client.congested
+        and (len(account.running) < most if room else not account.running)
     ]
     return min(ready, key=lambda account: (len(account.running), account.served), default=None)

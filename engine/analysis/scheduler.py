@@ -218,8 +218,9 @@ class Scheduler:
             if any(account.waiting for account in self._accounts.values()):
                 self._ask_for_evaluator()
             return
+        most = self.settings.client_searches or self._searches
         while True:
-            account = next_account(self._accounts.values(), self._running < self._searches)
+            account = next_account(self._accounts.values(), self._running < self._searches, most)
             if account is None:
                 return
             task = account.take()

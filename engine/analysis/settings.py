@@ -14,6 +14,9 @@ class AnalysisSettings(SettingsGroup):
     searches: int = setting(
         0, "positions searched at a time; 0 takes as many as keep the evaluator busy", low=0, high=4096
     )
+    client_searches: int = setting(
+        0, "of these, for one client at most; 0 lets one have all that no other wants", low=0, high=4096
+    )
     nodes: int = setting(800, "nodes of a query that names no limit", low=1, high=4_000_000_000)
     max_queued: int = setting(
         100_000, "positions of one client that may wait; a query that would add more is refused", low=1

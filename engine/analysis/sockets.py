@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
+from websockets.protocol import State
 from websockets.typing import Subprotocol
 
 from engine.analysis.access import SUBPROTOCOL, Gate, ListenAddress
@@ -72,6 +73,10 @@ class SocketClient:
     def done(self) -> None:
         """The client decides when the connection ends."""
 
+    def abort(self) -> None:
+        """End the connection at once."""
+        self._connection.transport.abort()
+
     async def write(self) -> None:
         """Write answers until the connection ends, or nobody reads them."""
         with contextlib.suppress(ConnectionClosed):
@@ -81,7 +86,7 @@ class SocketClient:
                     # The library's own pings wait behind what is not read.
                     await asyncio.wait_for(self._connection.send(text), self._patience)
                 except TimeoutError:
-                    self._connection.transport.abort()
+                    self.abort()
                     return
                 congested = self.congested
                 self._unread -= len(text)
@@ -91,7 +96,7 @@ class SocketClient:
     def _put(self, text: str) -> None:
         self._unread += len(text)
         if self._unread > self._most:
-            self._connection.transport.abort()
+            self.abort()
         else:
             self._answers.put_nowait(text)
 
@@ -133,6 +138,12 @@ class AnalysisServer:
         ) as server:
             on_listening(self._url(server))
             await self._stopped.wait()
+            server.close()
+            try:
+                await asyncio.wait_for(server.wait_closed(), CLOSE_SECONDS)
+            except TimeoutError:
+                for client in self._clients:  # They read nothing, not even a goodbye.
+                    client.abort()
 
     def stop(self) -> None:
         """End the service. For any thread, once clients may come."""
@@ -167,6 +178,8 @@ class AnalysisServer:
         writing = asyncio.create_task(client.write())
         try:
             async for message in connection:
+                if connection.state is not State.OPEN:
+                    break  # What came in before the end is nobody's query any more.
                 await self._hand_over(client, message)
         except ConnectionClosed:
             pass  # Without a goodbye.

@@ -47,22 +47,27 @@ def test_withdrawn_positions_are_named_by_query_and_turn() -> None:
 
 def test_the_client_with_the_fewest_under_way_is_served_next() -> None:
     busy, idle = account(100, 3), account(1, 1)
-    assert next_account([busy, idle], room=True) is idle
+    assert next_account([busy, idle], room=True, most=9) is idle
 
 
 def test_equals_take_turns() -> None:
     lately, long_ago = account(1, 2, served=9), account(1, 2, served=4)
-    assert next_account([lately, long_ago], room=True) is long_ago
+    assert next_account([lately, long_ago], room=True, most=9) is long_ago
 
 
 def test_without_room_a_client_gets_its_first_search_all_the_same() -> None:
     busy, new = account(10, 4), account(10, 0)
-    assert next_account([busy, new], room=False) is new
-    assert next_account([busy], room=False) is None
+    assert next_account([busy, new], room=False, most=9) is new
+    assert next_account([busy], room=False, most=9) is None
+
+
+def test_a_client_has_so_many_under_way_at_most() -> None:
+    assert next_account([account(10, 9)], room=True, most=9) is None
+    assert next_account([account(10, 8)], room=True, most=9) is not None
 
 
 def test_nothing_is_begun_for_who_does_not_read() -> None:
-    assert next_account([account(5, 0, congested=True), account(0, 0)], room=True) is None
+    assert next_account([account(5, 0, congested=True), account(0, 0)], room=True, most=9) is None
 
 
 def test_the_bytes_of_a_query_count_until_nothing_of_it_waits() -> None:
