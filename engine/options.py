@@ -161,7 +161,7 @@ class Options(SettingsGroup):
         (0, 1),
     )
     deviation_prior: float = _advanced(
-        "DeviationPrior", 0.25, "deviation of values at which exploration is CPuct's", (0.001, 1)
+        "DeviationPrior", 0.2, "deviation of values at which exploration is CPuct's", (0.001, 1)
     )
     deviation_prior_visits: float = _advanced(
         "DeviationPriorVisits", 4.0, "visits that DeviationPrior counts for in a position's own", (0, 1000)

@@ -27,7 +27,7 @@ struct SearchParams {
   // Exploration is multiplied with 1 + scale (deviation / prior - 1), deviation being that of the node's
   // values, in which the prior one counts as some visits (tree/spread.h); 0 leaves it.
   float cpuct_deviation_scale = 0.0f;
-  float deviation_prior = 0.25f;
+  float deviation_prior = 0.2f;
   float deviation_prior_visits = 4.0f;
 
   // First-play urgency: Q of an unvisited move. Reduction: the parent's Q less fpu_value times the square

@@ -18,7 +18,7 @@ class Rules:
 
     cpuct: float = 1.745
     cpuct_deviation_scale: float = 0.0
-    deviation_prior: float = 0.25
+    deviation_prior: float = 0.2
     deviation_prior_visits: float = 4.0
     noise_pruning_scale: float = 0.0
     known_draws: str = "off"

@@ -67,11 +67,11 @@ def test_many_visits_leave_the_deviation_right() -> None:
 
 
 def bound(tree: Tree, deviations: float) -> dict[str, float]:
-    """The confidence bounds of the root's moves with a prior of 0.25 in 4 visits."""
+    """The confidence bounds of the root's moves with a prior of 0.2 in 4 visits."""
     return {
         child.move: child.evaluation.q
         - deviations
-        * math.sqrt((4 * 0.25**2 + child.visits * child.deviation**2) / (4 + child.visits) / child.visits)
+        * math.sqrt((4 * 0.2**2 + child.visits * child.deviation**2) / (4 + child.visits) / child.visits)
         for child in tree.children()
         if child.visits
     }
