@@ -48,10 +48,10 @@ void Tree::apply(Batch& batch, std::span<const float> logits, std::span<const fl
     }
 
     Node& evaluated = *node(path.back());
-    evaluated.set_own_q(value.q);
     give_edges(evaluated, moves, priors_);
     const Color side = leaf.path_length % 2 == 1 ? root_side : ~root_side;
     const Value used = rescaled(value, side, params_);
+    evaluated.set_own_q(params_.adjusts_values() ? used.q : value.q);
     back_up(path, {-used.q, used.d, used.m}, 1);
   }
   finish(batch);

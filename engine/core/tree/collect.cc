@@ -224,9 +224,10 @@ Tree::Expansion Tree::expand(Batch& batch, Node& leaf) {
   if (auto priors = cache_.find(key, legal.size(), value); !priors.empty()) {
     if (looking_ahead_) return Expansion::kKnown;
     give_edges(leaf, legal, priors);
-    leaf.set_own_q(value.q);
+    const float network_q = value.q;
     value = rescaled(value, history_.current().side_to_move(), params_);
     if (params_.transposition_visits > 0) take_searched_value(key, legal.size(), value);
+    leaf.set_own_q(params_.adjusts_values() ? value.q : network_q);
     back_up(path_, {-value.q, value.d, value.m}, 1);
     ++result_.visits_done;
     ++result_.cache_hits;

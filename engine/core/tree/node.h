@@ -7,7 +7,8 @@
 //   +16 visits      finished visits           +20 in_flight   visits on their way through the node
 //   +24 edges       legal moves and priors    +28 children    node of each edge, for a prefix of the edges
 //   +32 edge_count  +33 child_slots  +34 state and epoch  +35 bounds
-//   +36 own         16 bits: the network's W - L, from the view of the side to move
+//   +36 own         16 bits: the network's W - L, from the view of the side to move; where values are derived
+//                   from the children (values.cc), what its first visit brought
 //   +38 spread      16 bits: variance of W - L over the visits, where the search asks for it
 //
 //   Edge, 4 bytes: a legal move and its prior, 16 bits each. Edges are sorted by prior, best first.

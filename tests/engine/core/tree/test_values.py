@@ -52,6 +52,10 @@ def test_both_together() -> None:
     assert_the_same_search(DRAW_BY_CAPTURE, 400, rules)
 
 
+def test_what_a_position_s_first_visit_brought_counts_with_its_moves() -> None:
+    assert_the_same_search(PAWNS, 600, Rules(cpuct=0.2, noise_pruning_scale=0.1, transposition_visits=4))
+
+
 def test_what_values_count_is_a_matter_of_the_whole_tree() -> None:
     tree = new_tree(game(MIDDLEGAME))
     search(tree, 200)
