@@ -205,7 +205,7 @@ SearchParams random_params(Random& random) {
   params.draw_score = static_cast<float>(random() % 5) * 0.25f - 0.5f;
   if (random() % 3 == 0) params.cpuct_deviation_scale = static_cast<float>(1 + random() % 4) * 0.25f;
   if (random() % 4 == 0) params.noise_pruning_scale = 0.1f;
-  if (random() % 4 == 0) params.transposition_visits = static_cast<int>(1 + random() % 20);
+  if (random() % 2 == 0) params.transposition_visits = static_cast<int>(1 + random() % 20);
   if (random() % 4 == 0) params.policy_temperature_at_root = 2.0f;
   params.known_draws = static_cast<KnownDraws>(random() % 3);
   return params;
