@@ -158,6 +158,11 @@ class ScheduleSettings:
     positions: int = setting(
         100_000_000, "length of the run in positions, where minutes is 0", low=1, high=10**14
     )
+    quantise_last: float = setting(
+        0.0,
+        "last share of the run, in which encoders are computed as in 8 bits, for int8 on processors",
+        high=1,
+    )
     warmup_steps: int = setting(300, "steps in which the rate rises", high=UNREACHED)
     decay: float = setting(0.3, "last share of the run, in which the rate falls", high=1)
 

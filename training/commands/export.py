@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
+from typing import Any
 
 from training.errors import TrainingError, require_torch
 
@@ -21,6 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="T",
         help="make priors what was trained at this PolicyTemperature of the search (default %(default)g)",
     )
+    parser.add_argument("--int8", action="store_true", help="tell what an int8 pass on the processor changes")
     parser.add_argument("--last", action="store_true", help="the last weights, not their mean")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
@@ -29,7 +31,7 @@ def run(arguments: argparse.Namespace) -> int:
     require_torch()
     if arguments.policy_temperature <= 0:
         raise TrainingError("--policy-temperature must be above 0")
-    from training.export import export_network
+    from training.export import export_network, int8_told
     from training.run.run import NETWORK
     from training.run.saved import network_of_run
 
@@ -37,9 +39,14 @@ def run(arguments: argparse.Namespace) -> int:
     network = network_of_run(folder, last=arguments.last)
     output = Path(arguments.output) if arguments.output else folder / NETWORK
     exported = export_network(network, output, policy_temperature=arguments.policy_temperature)
+    int8 = int8_told(output) if arguments.int8 else None
     if arguments.json:
-        facts = {"logits": exported.logits, "encoding": exported.encoding, "bytes": exported.bytes}
-        print(json.dumps({"file": str(exported.path), **facts}))
+        facts: dict[str, Any] = {
+            "logits": exported.logits,
+            "encoding": exported.encoding,
+            "bytes": exported.bytes,
+        }
+        print(json.dumps({"file": str(exported.path), **facts, **({"int8": int8} if int8 else {})}))
     else:
-        print(exported)
+        print(exported if int8 is None else f"{exported}\n{int8}")
     return 0

@@ -17,6 +17,7 @@ from torch.nn import functional
 
 from evaluator.network import spec
 from evaluator.network.spec import Activation, FloatArray
+from training.model.quantisation import quantised_inputs, quantised_weights
 
 
 def parameter(values: FloatArray) -> nn.Parameter:
@@ -48,17 +49,25 @@ def activate(activation: Activation, x: Tensor) -> Tensor:
             return torch.sigmoid(x)
 
 
+def product(x: Tensor, weights: Tensor, biases: Tensor | None, *, quantised: bool) -> Tensor:
+    """weights @ x + biases in the type of x; quantised: rounded as `quantisation` says."""
+    if quantised:
+        x, weights = quantised_inputs(x), quantised_weights(weights)
+    return functional.linear(x, weights.to(x.dtype), None if biases is None else biases.to(x.dtype))
+
+
 class Dense(nn.Module):
-    """weights @ x + biases, then the activation."""
+    """weights @ x + biases, then the activation. quantised: the product is as in 8 bits."""
 
     def __init__(self, layer: spec.Dense) -> None:
         super().__init__()
         self.weights = parameter(layer.weights)
         self.biases = parameter(layer.biases)
         self.activation = layer.activation
+        self.quantised = False
 
     def forward(self, x: Tensor) -> Tensor:
-        y = functional.linear(x, self.weights.to(x.dtype), self.biases.to(x.dtype))
+        y = product(x, self.weights, self.biases, quantised=self.quantised)
         return activate(self.activation, y)
 
     def spec(self) -> spec.Dense:
@@ -104,6 +113,7 @@ class Smolgen(nn.Module):
         self.dense1, self.norm1 = Dense(layer.dense1), LayerNorm(layer.norm1)
         self.dense2, self.norm2 = Dense(layer.dense2), LayerNorm(layer.norm2)
         self.heads = heads
+        self.quantised = False
 
     def forward(self, x: Tensor, position_weights: Tensor) -> Tensor:
         """[n, heads, 64 query squares, 64 key squares]."""
@@ -111,7 +121,8 @@ class Smolgen(nn.Module):
         hidden = functional.linear(x, self.compress.to(x.dtype)).reshape(n, -1)
         hidden = self.norm1(self.dense1(hidden))
         generated = self.norm2(self.dense2(hidden)).reshape(n, self.heads, -1)
-        return functional.linear(generated, position_weights.to(x.dtype)).reshape(n, self.heads, 64, 64)
+        logits = product(generated, position_weights, None, quantised=self.quantised)
+        return logits.reshape(n, self.heads, 64, 64)
 
     def spec(self, position_weights: FloatArray) -> spec.Smolgen:
         return spec.Smolgen(
@@ -139,6 +150,7 @@ class Attention(nn.Module):
         self.output = Dense(layer.output)
         self.smolgen = None if layer.smolgen is None else Smolgen(layer.smolgen, layer.heads)
         self.heads = layer.heads
+        self.quantised = False
         self._kernel: Callable[[Tensor, Tensor, int], Tensor] | None = None
 
     def use_kernel(self) -> None:
@@ -152,8 +164,8 @@ class Attention(nn.Module):
         return self.qkv_weights.shape[1] // self.heads
 
     def forward(self, x: Tensor, position_weights: Tensor | None) -> Tensor:
-        weights = self.qkv_weights.flatten(0, 1).to(x.dtype)
-        y = functional.linear(x, weights, self.qkv_biases.flatten().to(x.dtype))
+        weights, biases = self.qkv_weights.flatten(0, 1), self.qkv_biases.flatten()
+        y = product(x, weights, biases, quantised=self.quantised)
         bias = x.new_empty(0) if self.smolgen is None else self.smolgen(x, position_weights)
         kernel = self._kernel if y.dtype.itemsize == 2 else None
         mixed = (kernel or self._mixed)(y, bias, self.heads)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from importlib.util import find_spec
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -154,6 +154,17 @@ class AttentionNetwork(nn.Module):
         if method == "kernel" or (method == "auto" and can):
             for attention in attentions:
                 attention.use_kernel()
+
+    def quantise(self, on: bool = True) -> None:
+        """Compute what an int8 pass on the processor does in 8 bits as if in 8 bits, or exactly again: the
+        products of all encoders."""
+        quantised: list[Any] = [] if self.tail_ffn is None else [self.tail_ffn.dense1, self.tail_ffn.dense2]
+        for layer in (*self.encoders, *self.policy_encoders):
+            attention = layer.attention
+            quantised += [attention, attention.output, layer.ffn.dense1, layer.ffn.dense2]
+            quantised += [] if attention.smolgen is None else [attention.smolgen]
+        for module in quantised:
+            module.quantised = on
 
     def spec(self, *, policy_scale: float = 1.0) -> NetworkSpec:
         """What the network is now. policy_scale: multiplies all policy logits."""

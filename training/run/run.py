@@ -16,7 +16,7 @@ from typing import Any, TextIO
 from training.config import RunSettings, TrainConfig, with_defaults
 from training.data.reading import read_table
 from training.errors import TrainingError
-from training.export import export_network
+from training.export import export_network, int8_told
 from training.model.initial import count_parameters, initial_network
 from training.plots import METRICS, plot_runs
 from training.run.checkpoint import differences, load_checkpoint, save_checkpoint
@@ -226,6 +226,8 @@ class _Run:
             exported = export_network(self.trainer.network, self.folder / NETWORK)
             self.trainer.optimiser.swap_mean()
             self.note(str(exported))
+            if self.config.schedule.quantise_last:
+                self.note(int8_told(exported.path))
 
 
 class _Clock:

@@ -100,6 +100,8 @@ class Trainer:
             self.sampler.leave_early_out()
         if refreshes_due(schedule, self.config.targets.prior_refreshes, progress) > self.refreshes:
             self._refresh()
+        if schedule.quantise_last and progress >= 1 - schedule.quantise_last:
+            self.network.quantise()
         rows, chances = self.sampler.next()
         share = len(rows) // self.group.size
         mine = slice(self.group.rank * share, (self.group.rank + 1) * share)
