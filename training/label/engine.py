@@ -173,7 +173,8 @@ class Labeller:
         try:
             async with asyncio.timeout(self._settings.patience_s):
                 if count != self._multipv:
-                    client.configure({"MultiPV": count})
+                    # In one write with the search: each wakes the engine.
+                    position = f"setoption name MultiPV value {count}\n{position}"
                     self._multipv = count
                 output = await client.search_output(position, f"go nodes {nodes} depth {DEPTH_LIMIT}")
         except TimeoutError:

@@ -22,7 +22,7 @@ from training.label.game import LabelledGame, play_game
 from training.label.settings import SHIPPED, LabelSettings
 
 ENGINES_PER_PROCESS = 8
-"""Engines that one process drives: it takes a tenth of a millisecond of each position's time."""
+"""Engines that one process drives: a position takes it 0.4 ms, and Stockfish 6 at 4,000 nodes."""
 
 
 @dataclass(frozen=True, slots=True)

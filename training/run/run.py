@@ -156,9 +156,9 @@ class _Run:
         leaves = self.signalled or bool(limit and now - self.job.started >= limit)
         due = [clock.due(now) for clock in (clocks.report, clocks.validate, clocks.checkpoint)]
         passed, *said = self.group.agreed([now - clocks.last, float(leaves), *map(float, due)])
-        # The first steps compile; that is no training.
-        self.seconds += 0.0 if clocks.compiling else passed
-        clocks.compiling = False
+        # The first steps compile, and those after a change of the step; that is no training.
+        self.seconds += 0.0 if clocks.compiling or self.trainer.compiles_anew else passed
+        clocks.compiling = self.trainer.compiles_anew = False
         if said[1]:
             self._report(clocks)
         if said[2]:

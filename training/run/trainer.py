@@ -22,7 +22,10 @@ VALIDATION_BATCH = 2048
 
 
 class Trainer:
-    """Takes steps. Equal settings and progress give equal weights, on one device bit by bit."""
+    """Takes steps. Equal settings and progress give equal weights, on one device bit by bit.
+
+    compiles_anew: the step was compiled again since this was last made false.
+    """
 
     def __init__(self, config: TrainConfig, table: PositionTable, group: Group) -> None:
         """Raises TrainingError."""
@@ -50,6 +53,7 @@ class Trainer:
         )
         self.sampler = Sampler(self.table, config.optimiser.batch, config.run.seed)
         self.steps = self.refreshes = 0
+        self.quantised = self.compiles_anew = False
         self.prior: dict[str, Tensor] | None = None
         self._figures = torch.zeros(len(NAMES) + 1, device=group.device)
         self._counted = 0
@@ -100,8 +104,9 @@ class Trainer:
             self.sampler.leave_early_out()
         if refreshes_due(schedule, self.config.targets.prior_refreshes, progress) > self.refreshes:
             self._refresh()
-        if schedule.quantise_last and progress >= 1 - schedule.quantise_last:
+        if schedule.quantise_last and progress >= 1 - schedule.quantise_last and not self.quantised:
             self.network.quantise()
+            self.quantised, self.compiles_anew = True, self._compiled is not None
         rows, chances = self.sampler.next()
         share = len(rows) // self.group.size
         mine = slice(self.group.rank * share, (self.group.rank + 1) * share)
