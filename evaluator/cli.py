@@ -11,6 +11,12 @@ from protocol.host import processes
 COMMANDS = (
     "serve",
     "status",
+    "clients",
+    "load",
+    "unload",
+    "reload",
+    "alias",
+    "drain",
     "bench",
     "devices",
     "verify",

@@ -11,7 +11,7 @@ import time
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from protocol.messages import PRIORITIES
@@ -19,8 +19,8 @@ from protocol.messages import PRIORITIES
 BATCH_EDGES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
 """Upper edges of the histogram of batch sizes, in positions."""
 
-QUEUE_EDGES = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)
-"""Upper edges of the histogram of times in the queue, in seconds."""
+TIME_EDGES = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0, 30.0)
+"""Upper edges of the histograms of times, in seconds."""
 
 RATE_WINDOW_S = 5.0
 """positions_per_second is the mean over this long."""
@@ -63,9 +63,13 @@ class Histogram:
     def copy(self) -> Histogram:
         """The histogram as it is now."""
         copied = Histogram(self.edges)
-        copied.counts[:] = self.counts
-        copied.sum = self.sum
+        copied.add(self)
         return copied
+
+    def add(self, other: Histogram) -> None:
+        """Count another histogram's observations, too. It has the same edges."""
+        self.counts[:] = [mine + its for mine, its in zip(self.counts, other.counts, strict=True)]
+        self.sum += other.sum
 
     def status(self, unit: float = 1.0) -> dict[str, Any]:
         """As part of a status reply. unit: what one of the reply's units is worth in the histogram's."""
@@ -78,42 +82,80 @@ class Histogram:
 class State:
     """The service at a moment.
 
-    ready: evaluations are taken. clients: seen lately. queued_positions: waiting to be launched.
-    device_memory: by device, bytes "used", by whomever, and "total"; of those that say it.
+    ready: evaluations are taken. clients: connected. connections: theirs, and those of others. queued: the
+    positions waiting to be launched, by network and class. running: batches on each device. in_use: whether
+    each device is given work. device_memory: by device, bytes "used", by whomever, and "total"; of those that
+    say it. state: loading, ready, degraded (a device is left out) or draining; since: when it began, in
+    seconds of the Unix epoch; reason: why it is not ready, else empty.
     """
 
     ready: bool
     clients: int
-    queued_positions: int
+    connections: int
+    queued: Mapping[str, Mapping[str, int]]
+    running: Mapping[str, int]
+    in_use: Mapping[str, bool]
     device_memory: Mapping[str, Mapping[str, int]]
+    state: str = "ready"
+    since: float = 0.0
+    reason: str = ""
+
+    @property
+    def queued_positions(self) -> int:
+        """Positions waiting to be launched, of all networks and classes."""
+        return sum(count for classes in self.queued.values() for count in classes.values())
+
+
+@dataclass(slots=True)
+class Batches:
+    """Batches of one network that one device has evaluated. seconds: that each took."""
+
+    batches: int = 0
+    positions: int = 0
+    sizes: Histogram = field(default_factory=lambda: Histogram(BATCH_EDGES))
+    seconds: Histogram = field(default_factory=lambda: Histogram(TIME_EDGES))
+
+    def copy(self) -> Batches:
+        """The numbers as they are now."""
+        return Batches(self.batches, self.positions, self.sizes.copy(), self.seconds.copy())
+
+
+@dataclass(slots=True)
+class Requests:
+    """Requests of one class for one network that were answered with a result. queue_seconds: from the receipt
+    of each to its launch. seconds: to its answer."""
+
+    requests: int = 0
+    positions: int = 0
+    queue_seconds: Histogram = field(default_factory=lambda: Histogram(TIME_EDGES))
+    seconds: Histogram = field(default_factory=lambda: Histogram(TIME_EDGES))
+
+    def copy(self) -> Requests:
+        """The numbers as they are now."""
+        return Requests(self.requests, self.positions, self.queue_seconds.copy(), self.seconds.copy())
 
 
 class Metrics:
     """The numbers of one service.
 
-    positions, batches: evaluated on devices or by the fallback. requests, request_positions: answered with a
-    result, by class. bad_messages: that broke the protocol. dropped_replies: whose client was gone or did not
-    read. device_failures: batches that a device failed on. fallback_batches: run by the fallback backend.
-    not_finite: batches with NaN or infinity in the output. cancelled: requests.
+    bad_messages: that broke the protocol. dropped_replies: whose client was gone or did not read.
+    fallback_batches: run by a standby. not_finite: batches with NaN or infinity in the output. cancelled:
+    requests.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._started = time.monotonic()
-        self.positions = Counter(self._lock)
-        self.batches = Counter(self._lock)
-        self.requests = {name: Counter(self._lock) for name in PRIORITIES}
-        self.request_positions = {name: Counter(self._lock) for name in PRIORITIES}
         self.bad_messages = Counter(self._lock)
         self.dropped_replies = Counter(self._lock)
-        self.device_failures = Counter(self._lock)
         self.fallback_batches = Counter(self._lock)
         self.not_finite = Counter(self._lock)
         self.cancelled = Counter(self._lock)
         self._errors: dict[str, int] = {}
-        self._compute_seconds = 0.0
-        self._batch_sizes = Histogram(BATCH_EDGES)
-        self._queue_seconds = Histogram(QUEUE_EDGES)
+        self._failures: dict[str, int] = {}
+        self._hangs: dict[str, int] = {}
+        self._batches: dict[tuple[str, str], Batches] = {}
+        self._requests: dict[tuple[str, str], Requests] = {}
         self._recent: deque[tuple[float, int]] = deque()
 
     def error(self, code: str) -> None:
@@ -121,35 +163,48 @@ class Metrics:
         with self._lock:
             self._errors[code] = self._errors.get(code, 0) + 1
 
-    def batch(self, positions: int, seconds: float) -> None:
+    def device_failed(self, device: str) -> None:
+        """A device failed on a batch."""
+        with self._lock:
+            self._failures[device] = self._failures.get(device, 0) + 1
+
+    def device_hung(self, device: str) -> None:
+        """A device did not come back from a batch in time."""
+        with self._lock:
+            self._hangs[device] = self._hangs.get(device, 0) + 1
+
+    def batch(self, network: str, device: str, positions: int, seconds: float) -> None:
         """A batch has been evaluated, in that many seconds."""
         now = time.monotonic()
         with self._lock:
-            self.batches.value += 1
-            self.positions.value += positions
-            self._compute_seconds += seconds
-            self._batch_sizes.observe(positions)
+            counted = self._batches.get((network, device))
+            if counted is None:
+                counted = self._batches[network, device] = Batches()
+            counted.batches += 1
+            counted.positions += positions
+            counted.sizes.observe(positions)
+            counted.seconds.observe(seconds)
             self._recent.append((now, positions))
             while self._recent and self._recent[0][0] < now - RATE_WINDOW_S:
                 self._recent.popleft()
 
-    def answered(self, rank: int, positions: int, queue_seconds: float) -> None:
-        """A request has its result. rank: the index of its class in PRIORITIES."""
-        name = PRIORITIES[rank]
+    def answered(self, network: str, rank: int, positions: int, queue_seconds: float, seconds: float) -> None:
+        """A request has its result. rank: the index of its class in PRIORITIES. queue_seconds: from its
+        receipt to its launch; seconds: to its answer."""
+        key = PRIORITIES[rank], network
         with self._lock:
-            self.requests[name].value += 1
-            self.request_positions[name].value += positions
-            self._queue_seconds.observe(queue_seconds)
+            counted = self._requests.get(key)
+            if counted is None:
+                counted = self._requests[key] = Requests()
+            counted.requests += 1
+            counted.positions += positions
+            counted.queue_seconds.observe(queue_seconds)
+            counted.seconds.observe(seconds)
 
     @property
     def uptime_seconds(self) -> float:
         """Seconds since the start."""
         return time.monotonic() - self._started
-
-    @property
-    def compute_seconds(self) -> float:
-        """Seconds in which batches were evaluated, added up: two at a time count twice."""
-        return self._compute_seconds
 
     @property
     def positions_per_second(self) -> float:
@@ -160,16 +215,16 @@ class Metrics:
         return recent / max(1e-3, min(now - self._started, RATE_WINDOW_S))
 
     @property
-    def batch_sizes(self) -> Histogram:
-        """Positions in each batch."""
+    def batches(self) -> dict[tuple[str, str], Batches]:
+        """What was evaluated, by network and device."""
         with self._lock:
-            return self._batch_sizes.copy()
+            return {key: counted.copy() for key, counted in self._batches.items()}
 
     @property
-    def queue_seconds(self) -> Histogram:
-        """Seconds from the receipt of each answered request to its launch."""
+    def requests(self) -> dict[tuple[str, str], Requests]:
+        """What was answered, by class and network."""
         with self._lock:
-            return self._queue_seconds.copy()
+            return {key: counted.copy() for key, counted in self._requests.items()}
 
     @property
     def errors(self) -> dict[str, int]:
@@ -177,28 +232,52 @@ class Metrics:
         with self._lock:
             return dict(self._errors)
 
+    @property
+    def device_failures(self) -> dict[str, int]:
+        """Batches that each device failed on."""
+        with self._lock:
+            return dict(self._failures)
+
+    @property
+    def device_hangs(self) -> dict[str, int]:
+        """Batches that each device did not come back from in time."""
+        with self._lock:
+            return dict(self._hangs)
+
     def status(self, state: State) -> dict[str, Any]:
         """Everything, as the `metrics` of a status reply."""
-        positions, batches = self.positions.value, self.batches.value
+        batches, requests = self.batches, self.requests
+        sizes, queue = Histogram(BATCH_EDGES), Histogram(TIME_EDGES)
+        for ran in batches.values():
+            sizes.add(ran.sizes)
+        for answered in requests.values():
+            queue.add(answered.queue_seconds)
+        count, positions = sum(sizes.counts), sum(ran.positions for ran in batches.values())
+        of_class = {name: [each for key, each in requests.items() if key[0] == name] for name in PRIORITIES}
         return {
             "uptime_s": round(self.uptime_seconds, 3),
             "positions": positions,
-            "batches": batches,
-            "mean_batch": round(positions / batches, 2) if batches else 0.0,
+            "batches": count,
+            "mean_batch": round(positions / count, 2) if count else 0.0,
             "positions_per_second": round(self.positions_per_second, 1),
-            "compute_ms_total": round(1000 * self.compute_seconds, 3),
+            "compute_ms_total": round(1000 * sum(ran.seconds.sum for ran in batches.values()), 3),
             "classes": {
-                name: {"requests": self.requests[name].value, "positions": self.request_positions[name].value}
-                for name in PRIORITIES
+                name: {
+                    "requests": sum(each.requests for each in found),
+                    "positions": sum(each.positions for each in found),
+                }
+                for name, found in of_class.items()
             },
-            "batch_size": self.batch_sizes.status(),
-            "queue_ms": self.queue_seconds.status(unit=0.001),
+            "batch_size": sizes.status(),
+            "queue_ms": queue.status(unit=0.001),
             "errors": self.errors,
             "bad_messages": self.bad_messages.value,
             "dropped_replies": self.dropped_replies.value,
-            "device_failures": self.device_failures.value,
+            "device_failures": sum(self.device_failures.values()),
+            "device_hangs": sum(self.device_hangs.values()),
             "fallback_batches": self.fallback_batches.value,
             "not_finite": self.not_finite.value,
             "cancelled": self.cancelled.value,
+            "queued_positions": state.queued_positions,
             **asdict(state),
         }

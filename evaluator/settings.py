@@ -14,6 +14,7 @@ from protocol.settings import sources
 from protocol.settings.spec import Setting, SettingsGroup, setting, settings_of
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
+LOG_FORMATS = ("text", "json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,12 @@ class Settings(SettingsGroup):
     max_client_queue: int = setting(
         32768, "most positions queued or running per client", low=1, metavar="POSITIONS"
     )
+    max_connections: int = setting(
+        4096,
+        "most connections at a time, as far as the system's limit of open files allows",
+        low=1,
+        metavar="N",
+    )
     play_latency_ms: float = setting(
         50.0, "latency to keep for requests of class play", low=0.1, metavar="MS"
     )
@@ -69,6 +76,24 @@ class Settings(SettingsGroup):
     )
     selfplay_latency_ms: float = setting(
         1000.0, "latency to keep for requests of class self-play", low=0.1, metavar="MS"
+    )
+    exit_timeout: float = setting(
+        30.0,
+        "seconds after SIGTERM or Ctrl-C to finish what is queued; a second signal ends the service at once",
+        low=0.0,
+        metavar="S",
+    )
+    hang_factor: float = setting(
+        8.0,
+        "a batch that takes longer than this many times its expected time and hang_s is given up: its "
+        "requests go to another device, or are answered with an error, and the device is left out until it "
+        "comes back",
+        low=1.0,
+        metavar="TIMES",
+    )
+    hang_s: float = setting(4.0, "see hang_factor", low=0.01, metavar="S")
+    retry_s: float = setting(
+        30.0, "seconds until a device that was left out is tried again", low=0.01, metavar="S"
     )
     calibration_s: float = setting(
         0.4, "seconds to measure a latency curve in, where none is cached", low=0.01, metavar="S"
@@ -79,12 +104,23 @@ class Settings(SettingsGroup):
     )
     metrics_port: int = setting(
         0,
-        "port on 127.0.0.1 for Prometheus (/metrics) and health checks (/live, /ready); 0 for none",
+        "port for Prometheus (/metrics) and health checks (/live, /ready); 0 for none",
         high=65535,
         metavar="PORT",
     )
+    metrics_address: str = setting(
+        "127.0.0.1",
+        "IPv4 or IPv6 address for that port, 0.0.0.0 or :: for all; whoever reaches it can read the metrics",
+        metavar="ADDRESS",
+    )
     log_level: str = setting(
         "info", "what is written to stderr", choices=LOG_LEVELS, metavar="|".join(LOG_LEVELS)
+    )
+    log_format: str = setting(
+        "text",
+        "lines for people, or a JSON object a line",
+        choices=LOG_FORMATS,
+        metavar="|".join(LOG_FORMATS),
     )
 
 

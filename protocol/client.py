@@ -12,9 +12,10 @@ A client belongs to one thread: none of its methods may be called from two threa
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import zmq
 
@@ -24,6 +25,7 @@ from protocol.connection import Connection
 from protocol.errors import (
     BadRequest,
     Cancelled,
+    Draining,
     EvaluatorLost,
     EvaluatorTimeout,
     RemoteError,
@@ -33,7 +35,11 @@ from protocol.errors import (
 )
 from protocol.messages import (
     SUPPORTED_VERSIONS,
+    Alias,
+    Aliased,
     Cancel,
+    Clients,
+    ClientsReply,
     Curve,
     Drain,
     Drained,
@@ -45,6 +51,8 @@ from protocol.messages import (
     Ping,
     Pong,
     Priority,
+    Reload,
+    ReloadReply,
     Reply,
     Request,
     Result,
@@ -56,7 +64,18 @@ from protocol.messages import (
 )
 from protocol.messages import Cancelled as CancelledMessage
 
-ReplyType = TypeVar("ReplyType", Welcome, Pong, StatusReply, Loaded, Unloaded, Drained)
+ReplyType = TypeVar(
+    "ReplyType",
+    Welcome,
+    Pong,
+    StatusReply,
+    Loaded,
+    Unloaded,
+    Aliased,
+    ReloadReply,
+    ClientsReply,
+    Drained,
+)
 
 
 @dataclass(slots=True)  # Not frozen, as the batches of protocol/batch.py.
@@ -99,7 +118,8 @@ class EvaluatorClient:
 
     Attributes: networks (all NetworkInfo of the evaluator), network (the chosen one), max_batch (most
     positions per request), recommended_batch, curve, server, version, in_flight (number of batches submitted
-    and not received).
+    and not received), draining (the evaluator has said that it is about to end: what is in flight is still
+    answered, and nothing new is taken).
 
     Raises EvaluatorLost if nobody listens there, EvaluatorTimeout, UnsupportedVersion, UnknownNetwork.
     """
@@ -124,10 +144,12 @@ class EvaluatorClient:
         self._in_flight: dict[int, tuple[int, int]] = {}
         self._completed: list[Completed] = []
         self._answers: dict[int, Reply] = {}
+        self.draining = False
         self.version = 0
         self.server = ""
         self.max_batch = 0
         self.networks: tuple[NetworkInfo, ...] = ()
+        self.aliases: Mapping[str, str] = {}
         self.network: NetworkInfo
         try:
             self._connect(handshake)
@@ -181,13 +203,15 @@ class EvaluatorClient:
         """The next batch that is done, in the order of the evaluator's answers.
 
         Waits at most timeout_ms (0: not at all; None: as long as it takes), or until `interrupt_by` says
-        otherwise, and returns None if nothing is done by then, or nothing is in flight. Raises EvaluatorLost
-        when the connection breaks; the batches in flight are then gone (`reconnect` and submit them again).
+        otherwise or the evaluator that it is `draining`, and returns None if nothing is done by then, or
+        nothing is in flight. Raises EvaluatorLost when the connection breaks; the batches in flight are then
+        gone (`reconnect` and submit them again).
         """
         if self._completed:
             return self._completed.pop(0)
         deadline = None if timeout_ms is None else time.monotonic() + timeout_ms / 1000
-        while self._in_flight:
+        known = self.draining
+        while self._in_flight and self.draining is known:
             if not self._pump(deadline, self._interrupt):
                 return None
             if self._completed:
@@ -261,14 +285,31 @@ class EvaluatorClient:
         self._ask(Unload(self._identity(), network), Unloaded)
         self.networks = tuple(n for n in self.networks if network not in (n.name, n.content_hash))
 
+    def alias(self, alias: str, network: str) -> str:
+        """Have an alias mean a network, or nothing any more if `network` is empty; returns the network's
+        name. The alias `default` is the network of clients that connect from then on and name none. Raises
+        UnknownNetwork, BadRequest."""
+        return self._ask(Alias(self._identity(), alias, network), Aliased).network
+
+    def reload(self, network: str = "", *, timeout: float | None = None) -> ReloadReply:
+        """Have the evaluator look at a network's file again, or at all files, and serve what is there now
+        under the same name. Raises LoadFailed, UnknownNetwork."""
+        return self._ask(Reload(self._identity(), network), ReloadReply, timeout)
+
+    def clients(self) -> tuple[Mapping[str, Any], ...]:
+        """Who is connected: one map for each client, see docs/protocol.md."""
+        return self._ask(Clients(self._identity()), ClientsReply).clients
+
     def drain(self, timeout: float | None = None) -> None:
         """Tell the evaluator to finish what it has and exit; returns when nothing is queued or running."""
         self._ask(Drain(self._identity()), Drained, timeout)
 
     def use(self, network: str) -> NetworkInfo:
-        """Choose the network for the batches to come, by name or content hash. Raises UnknownNetwork."""
+        """Choose the network for the batches to come, by name, alias or content hash. Raises
+        UnknownNetwork."""
+        meant = self.aliases.get(network, network)
         for candidate in self.networks:
-            if network in (candidate.name, candidate.content_hash):
+            if meant in (candidate.name, candidate.content_hash):
                 self.network = candidate
                 return candidate
         known = ", ".join(candidate.name for candidate in self.networks) or "none"
@@ -300,6 +341,7 @@ class EvaluatorClient:
 
     def _connect(self, handshake: bool = True) -> None:
         self._connection = Connection(self._context, self.address)
+        self.draining = False
         if not handshake:
             return
         welcome = self._ask(Hello(self._identity(), SUPPORTED_VERSIONS, self.name), Welcome)
@@ -307,12 +349,18 @@ class EvaluatorClient:
         self.server = welcome.server
         self.max_batch = welcome.max_batch
         self.networks = welcome.networks
+        self.aliases = welcome.aliases
         if self._wanted is not None:
             self.use(self._wanted)
-        elif welcome.networks:
+        elif welcome.default:
+            self.use(welcome.default)
+        elif welcome.networks and welcome.default is None:
             self.network = welcome.networks[0]
         else:
-            raise UnknownNetwork(f"the evaluator at {self.address} holds no network")
+            known = ", ".join(network.name for network in welcome.networks) or "none"
+            raise UnknownNetwork(
+                f"the evaluator at {self.address} has no default network; name one of: {known}"
+            )
 
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
@@ -365,12 +413,13 @@ class EvaluatorClient:
         except BadRequest as error:
             raise connection.broken(f"{self.address} sent an unreadable answer: {error}") from None
         expected = self._in_flight.pop(reply.id, None)
-        if expected is None:
+        if expected is None and reply.id == 0 and isinstance(reply, Error) and reply.code == Draining.code:
+            self.draining = True
+        elif expected is None:
             # An answer to something given up on (a timeout) is dropped when nobody asks for it.
             if not isinstance(reply, Result | CancelledMessage):
                 self._answers[reply.id] = reply
-            return
-        if isinstance(reply, Result):
+        elif isinstance(reply, Result):
             if (len(reply.evaluation), len(reply.evaluation.logits)) != expected:
                 raise connection.broken(f"{self.address} answered with a batch of another size")
             self._completed.append(

@@ -25,8 +25,12 @@ from protocol.errors import BadRequest, TooLarge
 from protocol.fields import Fields
 from protocol.messages import (
     PRIORITIES,
+    Alias,
+    Aliased,
     Cancel,
     Cancelled,
+    Clients,
+    ClientsReply,
     Drain,
     Drained,
     Error,
@@ -38,6 +42,8 @@ from protocol.messages import (
     Ping,
     Pong,
     Priority,
+    Reload,
+    ReloadReply,
     Reply,
     Request,
     Result,
@@ -62,6 +68,9 @@ MAX_REPLY_HEADER = 4 * 1024 * 1024
 
 MAX_NETWORKS = 1024
 """Networks in a welcome or a status."""
+
+MAX_CLIENTS = 65536
+"""Clients in a list of them."""
 
 WIRE_MAX_POSITIONS = 65536
 """Positions in one request that no evaluator goes beyond; `max_batch` of the welcome is usually smaller."""
@@ -90,6 +99,12 @@ _TYPES: dict[type[Any], str] = {
     Loaded: "loaded",
     Unload: "unload",
     Unloaded: "unloaded",
+    Alias: "alias",
+    Aliased: "aliased",
+    Reload: "reload",
+    ReloadReply: "reloaded",
+    Clients: "clients",
+    ClientsReply: "clients_reply",
     Drain: "drain",
     Drained: "drained",
     Error: "error",
@@ -330,6 +345,20 @@ def _networks(fields: Fields) -> tuple[NetworkInfo, ...]:
     return tuple(_network(value) for value in fields.items("networks", MAX_NETWORKS))
 
 
+def _maps(fields: Fields, name: str) -> tuple[dict[str, Any], ...]:
+    values = fields.items(name, MAX_CLIENTS)
+    if not all(isinstance(value, dict) for value in values):
+        raise BadRequest(f"{name}: must be a list of maps")
+    return tuple(values)
+
+
+def _aliases(fields: Fields) -> dict[str, str]:
+    aliases = fields.mapping("aliases") if fields.has("aliases") else {}
+    if not all(isinstance(name, str) for name in aliases.values()):
+        raise BadRequest("aliases: must be a map of text")
+    return aliases
+
+
 _REQUESTS: dict[str, Callable[[Fields], Request]] = {
     "hello": lambda f: Hello(
         f.identity(), versions=f.integers("versions", 64), client=f.optional_text("client", 256, "")
@@ -344,6 +373,9 @@ _REQUESTS: dict[str, Callable[[Fields], Request]] = {
         value_head=f.optional_text("value_head", 256, ""),
     ),
     "unload": lambda f: Unload(f.identity(), network=f.text("network", 1024)),
+    "alias": lambda f: Alias(f.identity(), alias=f.text("alias", 256), network=f.text("network", 1024)),
+    "reload": lambda f: Reload(f.identity(), network=f.optional_text("network", 1024, "")),
+    "clients": lambda f: Clients(f.identity()),
     "drain": lambda f: Drain(f.identity()),
 }
 
@@ -356,6 +388,10 @@ _REPLIES: dict[str, Callable[[Fields], Reply]] = {
         server=f.text("server", 1024),
         max_batch=f.integer("max_batch", 1),
         networks=_networks(f),
+        state=f.optional_text("state", 64, ""),
+        reason=f.optional_text("reason", 32768, ""),
+        default=f.text("default", 1024) if f.has("default") else None,
+        aliases=_aliases(f),
     ),
     "cancelled": lambda f: Cancelled(f.identity()),
     "pong": lambda f: Pong(f.identity()),
@@ -366,9 +402,18 @@ _REPLIES: dict[str, Callable[[Fields], Reply]] = {
         draining=f.boolean("draining"),
         networks=_networks(f),
         metrics=f.mapping("metrics"),
+        state=f.optional_text("state", 64, ""),
+        since=f.optional_number("since") or 0.0,
+        reason=f.optional_text("reason", 32768, ""),
+        aliases=_aliases(f),
     ),
     "loaded": lambda f: Loaded(f.identity(), network=_network(f.mapping("network"))),
     "unloaded": lambda f: Unloaded(f.identity()),
+    "aliased": lambda f: Aliased(f.identity(), network=f.text("network", 1024)),
+    "reloaded": lambda f: ReloadReply(
+        f.identity(), networks=_networks(f), changed=f.texts("changed", MAX_NETWORKS, 1024)
+    ),
+    "clients_reply": lambda f: ClientsReply(f.identity(), clients=_maps(f, "clients")),
     "drained": lambda f: Drained(f.identity()),
     "error": lambda f: Error(f.identity(0), code=f.text("code", 64), message=f.text("message", 32768)),
 }

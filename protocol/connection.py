@@ -43,6 +43,7 @@ class Connection:
         self._lost: str | None = None
         self._socket = context.socket(zmq.DEALER)
         self._socket.linger = 0
+        self._socket.setsockopt(zmq.IPV6, int("[" in address))
         self._socket.setsockopt(zmq.HEARTBEAT_IVL, HEARTBEAT_MS)
         self._socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, 4 * HEARTBEAT_MS)
         self._socket.setsockopt(zmq.MAXMSGSIZE, max(MAX_REPLY_HEADER, max_message_bytes(65536)))

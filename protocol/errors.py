@@ -52,6 +52,18 @@ class UnknownNetwork(RemoteError):
     code = "unknown_network"
 
 
+class NotReady(RemoteError):
+    """The evaluator still loads its networks. A hello is answered when they are there."""
+
+    code = "not_ready"
+
+
+class DuplicateId(RemoteError):
+    """The id is that of another request in flight, which this error does not concern."""
+
+    code = "duplicate_id"
+
+
 class TooLarge(RemoteError):
     """More positions in one request than the `max_batch` of the welcome."""
 
@@ -100,6 +112,8 @@ ERRORS: dict[str, type[RemoteError]] = {
         BadRequest,
         UnsupportedVersion,
         UnknownNetwork,
+        NotReady,
+        DuplicateId,
         TooLarge,
         Overloaded,
         DeadlineExceeded,

@@ -40,6 +40,9 @@ class Fields:
             raise BadRequest(f"{name}: must be a list of integers")
         return tuple(values)
 
+    def has(self, name: str) -> bool:
+        return self._values.get(name) is not None
+
     def number(self, name: str) -> float:
         value = self._values.get(name)
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):

@@ -16,6 +16,9 @@ from protocol.batch import EvaluationBatch, PositionBatch
 PROTOCOL_VERSION = 1
 SUPPORTED_VERSIONS: tuple[int, ...] = (1,)
 
+DEFAULT_ALIAS = "default"
+"""The alias of the network that is meant by who names none."""
+
 Priority: TypeAlias = Literal["play", "analysis", "selfplay"]
 """Request classes: play is served before analysis, analysis before self-play."""
 
@@ -74,7 +77,10 @@ class Hello:
 class Welcome:
     """Answer to hello, sent once the evaluator is ready. version: the highest both speak.
 
-    max_batch: most positions in one request. The first network is the default one.
+    max_batch: most positions in one request. state, reason: as in StatusReply; empty from an evaluator that
+    does not say. default: the name of the network that is meant, from now on, by a request of this client
+    that names none; "" if there is none, None from an evaluator that does not say: then it is the first.
+    aliases: further names, to the networks' own.
     """
 
     id: int
@@ -82,12 +88,16 @@ class Welcome:
     server: str
     max_batch: int
     networks: tuple[NetworkInfo, ...]
+    state: str = ""
+    reason: str = ""
+    default: str | None = None
+    aliases: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluate:
-    """Evaluate a batch. network: name or content hash, "" for the default. deadline_ms: give up when still
-    queued that many milliseconds after the evaluator received it; None never.
+    """Evaluate a batch. network: name, alias or content hash, "" for the default. deadline_ms: give up when
+    still queued that many milliseconds after the evaluator received it; None never.
 
     Answered by exactly one of result, error and cancelled.
     """
@@ -149,7 +159,9 @@ class Status:
 @dataclass(frozen=True, slots=True)
 class StatusReply:
     """Answer to status. live: the process answers. ready: it takes evaluations. metrics: see
-    docs/protocol.md."""
+    docs/protocol.md. state: loading, ready, degraded or draining; since: when that began, in seconds of the
+    Unix epoch; reason: why it is not ready, in words. An evaluator that does not say leaves these empty.
+    aliases: further names, to the networks' own."""
 
     id: int
     live: bool
@@ -157,6 +169,10 @@ class StatusReply:
     draining: bool
     networks: tuple[NetworkInfo, ...]
     metrics: Mapping[str, Any] = field(default_factory=dict)
+    state: str = ""
+    since: float = 0.0
+    reason: str = ""
+    aliases: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +210,57 @@ class Unloaded:
 
 
 @dataclass(frozen=True, slots=True)
+class Alias:
+    """Have an alias mean a network (name, alias or content hash), or nothing any more if that is empty. The
+    alias `default` is meant by clients that say hello from then on and name no network."""
+
+    id: int
+    alias: str
+    network: str
+
+
+@dataclass(frozen=True, slots=True)
+class Aliased:
+    """Answer to alias. network: the network's name."""
+
+    id: int
+    network: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reload:
+    """Look at a network's file again (all for ""), and serve what is there now under the same name."""
+
+    id: int
+    network: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ReloadReply:
+    """Answer to reload. networks: those looked at, as they are now. changed: names of those whose file had
+    another content."""
+
+    id: int
+    networks: tuple[NetworkInfo, ...]
+    changed: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Clients:
+    """Ask who is connected."""
+
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClientsReply:
+    """Answer to clients: one map for each, see docs/protocol.md."""
+
+    id: int
+    clients: tuple[Mapping[str, Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Drain:
     """Take nothing new, finish what is queued, then exit."""
 
@@ -216,8 +283,23 @@ class Error:
     message: str
 
 
-Request: TypeAlias = Hello | Evaluate | Cancel | Ping | Status | Load | Unload | Drain
+Request: TypeAlias = (
+    Hello | Evaluate | Cancel | Ping | Status | Load | Unload | Alias | Reload | Clients | Drain
+)
 """What a client sends."""
 
-Reply: TypeAlias = Welcome | Result | Cancelled | Pong | StatusReply | Loaded | Unloaded | Drained | Error
+Reply: TypeAlias = (
+    Welcome
+    | Result
+    | Cancelled
+    | Pong
+    | StatusReply
+    | Loaded
+    | Unloaded
+    | Aliased
+    | ReloadReply
+    | ClientsReply
+    | Drained
+    | Error
+)
 """What an evaluator sends."""

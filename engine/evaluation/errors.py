@@ -11,6 +11,10 @@ class EvaluatorLateError(NoEvaluatorError):
     """The evaluator was not there before the limits ended the search. It may come yet."""
 
 
+class EvaluatorDrainingError(NoEvaluatorError):
+    """The evaluator is there and about to end: another one is needed."""
+
+
 class EvaluatorRefusalError(NoEvaluatorError):
     """The evaluator gave a reason that trying again will not change, such as a damaged network file."""
 

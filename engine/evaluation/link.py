@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.evaluation.errors import EvaluatorRefusalError, NoEvaluatorError
+from engine.evaluation.errors import EvaluatorDrainingError, EvaluatorRefusalError, NoEvaluatorError
 from engine.evaluation.process import EvaluatorProcess, EvaluatorSettings, NetworkKey, evaluator_command
 
 if TYPE_CHECKING:
@@ -24,6 +24,10 @@ RECONNECT_SECONDS = 10.0
 
 RETRY_SECONDS = (0.05, 0.2, 0.5, 1.0, 2.0)
 """Waits before each new attempt; the last one repeats."""
+
+STEADY_SECONDS = 10.0
+"""An evaluator that refuses work after having served for this long is asked again at once; one that refuses
+earlier after longer and longer waits."""
 
 MAX_FAILED_STARTS = 3
 """Starts in a row that may fail without a reason given before the engine stops trying."""
@@ -58,6 +62,9 @@ class EvaluatorLink:
         self._retired: list[EvaluatorClient] = []
         self._idle_restarts = 0
         self._was_connected = False
+        self._connected_at = 0.0
+        self._refusals = 0
+        """In a row, of an evaluator that had welcomed the engine."""
         self._closed = False
 
     @property
@@ -107,12 +114,17 @@ class EvaluatorLink:
                 raise self._error
             return self._client
 
-    def lost(self, client: EvaluatorClient, reason: str) -> None:
-        """Tell that `client` has failed: it is closed and a new connection is made in the background."""
+    def lost(self, client: EvaluatorClient, reason: str, *, refused: bool = False) -> None:
+        """Tell that `client` has failed: it is closed and a new connection is made in the background.
+
+        refused: the evaluator is there and does not serve, because it is about to end or its devices failed.
+        """
         with self._condition:
             if client is not self._client:  # Its process was seen to end, and another is being started.
                 return
             self._client = None
+            steady = time.monotonic() - self._connected_at >= STEADY_SECONDS
+            self._refusals = (0 if steady else self._refusals) + 1 if refused else 0
         self._log(f"evaluator lost: {reason}; reconnecting")
         client.close()
         self.start()
@@ -148,6 +160,12 @@ class EvaluatorLink:
         reported = ""
         failed_starts = attempt = 0
         embedded = not self.settings.address
+        if self._refusals and self._fallback and not embedded:
+            self._log("starting an evaluator of its own instead")
+            embedded = True
+        elif self._refusals:
+            # It would welcome the engine and refuse again, as fast as messages go to and fro.
+            self._pause(self._refusals - 1)
         while not self._closed:
             try:
                 client = self._start_embedded() if embedded else self._connect_to(self.settings.address)
@@ -162,6 +180,8 @@ class EvaluatorLink:
                 failed_starts += embedded
                 waited = time.monotonic() - began
                 patience = FALLBACK_SECONDS if self._fallback else RECONNECT_SECONDS * self._was_connected
+                if self._fallback and isinstance(failure, EvaluatorDrainingError):
+                    patience = 0.0  # It will not be back before it has ended.
                 if failed_starts >= MAX_FAILED_STARTS or (
                     not embedded and not self._fallback and waited >= patience
                 ):
@@ -171,10 +191,7 @@ class EvaluatorLink:
                     self._log("starting an evaluator of its own instead")
                     embedded = True
                     continue
-            with self._condition:
-                self._condition.wait_for(
-                    lambda: self._closed, RETRY_SECONDS[min(attempt, len(RETRY_SECONDS) - 1)]
-                )
+            self._pause(attempt)
             attempt += 1
         with self._condition:
             self._thread = None
@@ -184,21 +201,33 @@ class EvaluatorLink:
             else:
                 self._client, self._error = client, error
                 self._was_connected = self._was_connected or client is not None
+                self._connected_at = time.monotonic()
             self._condition.notify_all()
+
+    def _pause(self, attempt: int) -> None:
+        """Wait before the next attempt, or until the link is closed."""
+        seconds = RETRY_SECONDS[min(attempt, len(RETRY_SECONDS) - 1)]
+        with self._condition:
+            self._condition.wait_for(lambda: self._closed, seconds)
 
     def _connect_to(self, address: str) -> EvaluatorClient:
         """Connect to an evaluator that runs, and have it load the network if one is asked for."""
         from protocol.client import EvaluatorClient
-        from protocol.errors import EvaluatorError, RemoteError
+        from protocol.errors import Draining, EvaluatorError, RemoteError
 
         try:
             client = EvaluatorClient(address, timeout=30.0, name=f"engine {os.getpid()}")
+        except Draining as error:
+            raise EvaluatorDrainingError(f"the evaluator at {address} refuses: {error}") from None
         except RemoteError as error:
             raise EvaluatorRefusalError(f"the evaluator at {address} refuses: {error}") from None
         except EvaluatorError as error:
             raise NoEvaluatorError(str(error)) from None
         try:
             self._choose_network(client)
+        except Draining as error:
+            client.close()
+            raise EvaluatorDrainingError(f"the evaluator at {address} refuses: {error}") from None
         except EvaluatorError as error:
             client.close()
             raise EvaluatorRefusalError(

@@ -101,6 +101,8 @@ class Requests(Generic[R]):
             self.lost(str(error))
             return None
         if completed is None:
+            if client.draining:  # Its queue may be long; another evaluator is better than the wait for it.
+                self.lost("it is about to end", refused=True)
             return None
         request = self._sent.pop(completed.id, None)
         if request is None or completed.evaluation is not None:
@@ -110,16 +112,17 @@ class Requests(Generic[R]):
             if isinstance(completed.error, Overloaded):
                 sleep(OVERLOADED_SECONDS)
             else:
-                self.lost(str(completed.error))
+                self.lost(str(completed.error), refused=True)
             return None, completed
         return request, completed
 
-    def lost(self, reason: str) -> None:
-        """Have the link find or start another evaluator; what this one has not answered is sent again."""
+    def lost(self, reason: str, *, refused: bool = False) -> None:
+        """Have the link find or start another evaluator; what this one has not answered is sent again.
+        refused: as of `EvaluatorLink.lost`."""
         client, self._client = self._client, None
         self._take_back()
         if client is not None:
-            self._link.lost(client, reason)
+            self._link.lost(client, reason, refused=refused)
 
     def release(self) -> dict[int, R]:
         """Give up all requests and return them by number. Their answers come with no request."""

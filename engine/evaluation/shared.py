@@ -25,7 +25,7 @@ from engine.evaluation.pipeline import SpareBatches
 from engine.evaluation.process import EvaluatorSettings, NetworkKey
 from engine.evaluation.requests import Requests, refusal
 from protocol.batch import EvaluationBatch, PositionBatch
-from protocol.errors import EvaluatorError, EvaluatorLost
+from protocol.errors import Draining, EvaluatorError, EvaluatorLost
 
 if TYPE_CHECKING:
     from protocol.client import Completed, EvaluatorClient
@@ -207,8 +207,8 @@ class SharedEvaluator(Generic[S]):
             own = key == self.link.settings.network
             try:
                 network = client.network if own else served_network(client, key)
-            except EvaluatorLost as error:
-                self._requests.lost(str(error))
+            except (EvaluatorLost, Draining) as error:
+                self._requests.lost(str(error), refused=isinstance(error, Draining))
                 return None
             except EvaluatorError as error:
                 raise NoEvaluatorError(f"the evaluator cannot serve {key[0]!r}: {error}") from None

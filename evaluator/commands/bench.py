@@ -170,7 +170,9 @@ def _pipelined_ms(client: Any, batch: Any, seconds: float) -> float:
 
 
 def _default_network(loader: Any) -> Path | None:
-    if not loader.needs_network:
+    from evaluator.scheduling.loading import needs_network
+
+    if not needs_network(loader.backends):
         return None
     from evaluator.network import SHIPPED_NETWORK
 

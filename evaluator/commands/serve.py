@@ -23,11 +23,13 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from evaluator import logs
 from evaluator.progress import listen
 from evaluator.settings import Settings, add_flags, from_arguments
 from protocol.settings.spec import SettingsError
 
 if TYPE_CHECKING:
+    from evaluator.service.networks import NetworkToLoad
     from evaluator.service.service import EvaluatorService
     from protocol.messages import NetworkInfo
 
@@ -36,6 +38,11 @@ HELP = "run the service until it is interrupted, drained or, with --embedded, it
 SWITCH_INTERVAL_S = 0.0005
 """Seconds a Python thread may keep the interpreter while another wants it: with Python's own 5 ms the I/O
 thread would answer late whenever a backend computes in Python."""
+
+KEPT_DESCRIPTORS = 64
+"""Descriptors for everything but connections of clients: network files, drivers, health checks."""
+
+MOST_DESCRIPTORS = 65536
 
 log = logging.getLogger("evaluator.serve")
 
@@ -56,17 +63,13 @@ def run(arguments: argparse.Namespace) -> int:
     embedded: bool = arguments.embedded
     try:
         settings = from_arguments(arguments)
-        logging.basicConfig(
-            level=settings.log_level.upper(),
-            stream=sys.stderr,
-            format="%(asctime)s %(levelname)s %(message)s",
-        )
-        return _serve(settings, embedded)
+        logs.configure(settings.log_level, settings.log_format)
+        return _serve(settings, embedded, lambda: from_arguments(arguments))
     except SettingsError as error:
         return _fail(embedded, str(error), 2)
 
 
-def _serve(settings: Settings, embedded: bool) -> int:
+def _serve(settings: Settings, embedded: bool, again: Callable[[], Settings]) -> int:
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     # Imported here: `--help` need not wait for ZeroMQ and numpy.
     from evaluator.service.endpoints import AddressError
@@ -76,7 +79,7 @@ def _serve(settings: Settings, embedded: bool) -> int:
         service = _service(settings, embedded, failure.append)
     except ValueError as error:
         return _fail(embedded, str(error), 2)
-    _stop_on_signals(service.stop)  # before there is a folder that must be removed
+    _handle_signals(service, settings, again)  # before there is a folder that must be removed
     if embedded:
         listen(lambda text: _tell({"event": "progress", "message": text}))
     with _addresses(settings, embedded) as addresses, contextlib.ExitStack() as stack:
@@ -89,10 +92,11 @@ def _serve(settings: Settings, embedded: bool) -> int:
             from evaluator.service.health import serve_health
 
             try:
-                stack.enter_context(serve_health(settings.metrics_port, service))
+                stack.enter_context(serve_health(settings.metrics_address, settings.metrics_port, service))
             except OSError as error:
                 service.close()
-                return _fail(embedded, f"metrics_port {settings.metrics_port}: {error.strerror}", 1)
+                where = f"{settings.metrics_address} port {settings.metrics_port}"
+                return _fail(embedded, f"metrics on {where}: {error.strerror}", 1)
         if embedded:
             _tell({"event": "bound", "address": bound[0], "pid": os.getpid(), "version": 1})
             threading.Thread(target=_watch_stdin, args=(service.stop,), daemon=True).start()
@@ -109,10 +113,8 @@ def _serve(settings: Settings, embedded: bool) -> int:
 
 def _service(settings: Settings, embedded: bool, on_failed: Callable[[Exception], None]) -> EvaluatorService:
     """The service that the settings describe, not yet listening. Raises ValueError for a wrong backend."""
-    from evaluator.scheduling.admission import QueueLimits
-    from evaluator.scheduling.batching import LatencyTargets
     from evaluator.scheduling.loading import Loader, parse_backend
-    from evaluator.service.networks import NetworkToLoad
+    from evaluator.service.reconfiguration import latency_targets, patience, queue_limits
     from evaluator.service.service import EvaluatorService
 
     for backend in settings.backend:
@@ -122,31 +124,49 @@ def _service(settings: Settings, embedded: bool, on_failed: Callable[[Exception]
         threads=settings.threads or None,
         calibration_s=settings.calibration_s,
         cache=settings.latency_cache,
-        targets=LatencyTargets(
-            settings.play_latency_ms, settings.analysis_latency_ms, settings.selfplay_latency_ms
-        ),
+        targets=latency_targets(settings),
     )
+    return EvaluatorService(
+        loader,
+        _networks(settings),
+        max_request=settings.max_request,
+        limits=queue_limits(settings),
+        max_connections=min(settings.max_connections, _descriptors() - KEPT_DESCRIPTORS),
+        remote_admin=settings.remote_admin,
+        patience=patience(settings),
+        on_ready=lambda networks: _ready(networks, embedded),
+        on_failed=on_failed,
+    )
+
+
+def _networks(settings: Settings) -> list[NetworkToLoad]:
+    """The networks that the settings ask for."""
+    from evaluator.scheduling.loading import needs_network
+    from evaluator.service.networks import NetworkToLoad
+
     paths: list[str | None] = list(settings.network)
-    if not paths and loader.needs_network:
+    if not paths and needs_network(settings.backend):
         from evaluator.network import SHIPPED_NETWORK
 
         paths = [str(SHIPPED_NETWORK)]
     elif not paths:
         paths = [None]
-    return EvaluatorService(
-        loader,
-        [NetworkToLoad(path, settings.policy_head, settings.value_head) for path in paths],
-        max_request=settings.max_request,
-        limits=QueueLimits(
-            settings.max_play_queue,
-            settings.max_analysis_queue,
-            settings.max_selfplay_queue,
-            settings.max_client_queue,
-        ),
-        remote_admin=settings.remote_admin,
-        on_ready=lambda networks: _ready(networks, embedded),
-        on_failed=on_failed,
-    )
+    return [NetworkToLoad(path, settings.policy_head, settings.value_head) for path in paths]
+
+
+def _descriptors() -> int:
+    """How many descriptors this process may have: its limit is raised as far as it may be."""
+    try:
+        import resource
+    except ImportError:  # Windows, which has no such limit
+        return MOST_DESCRIPTORS
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MOST_DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+            return most
+    return most if soft == resource.RLIM_INFINITY else soft
 
 
 def _ready(networks: Sequence[NetworkInfo], embedded: bool) -> None:
@@ -192,14 +212,40 @@ def _addresses(settings: Settings, embedded: bool) -> Iterator[list[str]]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _stop_on_signals(stop: Any) -> None:
-    def handle(number: int, frame: FrameType | None) -> None:
-        stop()
+def _handle_signals(service: EvaluatorService, settings: Settings, again: Callable[[], Settings]) -> None:
+    """Have the first signal drain the service, and the second end it at once; SIGHUP apply the settings as
+    `again` reads them, and SIGUSR1 tell the state. In a terminal SIGHUP says that this is closed."""
+    received: list[int] = []
+    current = [settings]
 
-    for name in ("SIGINT", "SIGTERM", "SIGBREAK"):
+    def end(number: int, frame: FrameType | None) -> None:
+        if received or service.stopping:
+            service.stop_at_once()
+        received.append(number)
+        service.drain(signal.Signals(number).name, current[-1].exit_timeout)
+
+    def reload(number: int, frame: FrameType | None) -> None:
+        try:
+            changed = again()
+        except SettingsError as error:
+            log.error("the settings stay as they are: %s", error)
+            return
+        before, current[-1] = current[-1], changed
+        service.reconfigure(before, changed, _networks(changed))
+
+    def tell(number: int, frame: FrameType | None) -> None:
+        service.tell_state()
+
+    for name, handler in (
+        ("SIGINT", end),
+        ("SIGTERM", end),
+        ("SIGBREAK", end),
+        ("SIGHUP", end if sys.stderr is not None and sys.stderr.isatty() else reload),
+        ("SIGUSR1", tell),
+    ):
         number = getattr(signal, name, None)
         if number is not None:
-            signal.signal(number, handle)
+            signal.signal(number, handler)
 
 
 def _watch_stdin(stop: Any) -> None:

@@ -28,25 +28,25 @@ class QueueLimits:
 
 
 class Admission:
-    """Counts what clients have queued or running. Its owner serialises access."""
+    """Counts what clients have queued or running. Its owner serialises access, and may change `limits`."""
 
     def __init__(self, limits: QueueLimits) -> None:
-        self._limits = limits
+        self.limits = limits
         self._positions_of: dict[Hashable, int] = {}
 
     def admit(self, request: Request, scheduler: Scheduler) -> None:
         """Count a request that is about to be queued. Raises Overloaded, counting nothing, when its class's
         queue or its client's share is full."""
-        queued, limit = scheduler.positions_of(request.rank), self._limits.of(request.rank)
+        queued, limit = scheduler.positions_of(request.rank), self.limits.of(request.rank)
         if queued + request.count > limit:
             name = PRIORITIES[request.rank]
             raise Overloaded(
                 f"{queued} positions of class {name} are queued, of at most {limit}; try again later"
             )
         mine = self._positions_of.get(request.client, 0)
-        if mine + request.count > self._limits.client:
+        if mine + request.count > self.limits.client:
             raise Overloaded(
-                f"{mine} positions of this client are queued, of at most {self._limits.client}; "
+                f"{mine} positions of this client are queued, of at most {self.limits.client}; "
                 "keep fewer in flight"
             )
         self._positions_of[request.client] = mine + request.count

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from evaluator.backends.base import Backend
+from evaluator.backends.base import Backend, BackendError
 from evaluator.scheduling.batching import LatencyTargets
 from evaluator.scheduling.calibration import latency_model
 from evaluator.scheduling.latency import LatencyModel
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from evaluator.network import NetworkSpec
 
 log = logging.getLogger("evaluator.loading")
+
+STANDBYS = ("onnx", "reference")
+"""What runs a network while none of its devices works, the first of them that opens. numpy is some hundred
+times slower than onnxruntime."""
 
 WITHOUT_NETWORK = ("random", "uniform")
 """Backends that need no network file."""
@@ -62,49 +66,94 @@ class Loader:
     open_backend: OpenBackend = default_open_backend
     progress: Callable[[str], None] = log.info
     _devices: list[Device] = field(default_factory=list)
-    _names: set[str] = field(default_factory=set)
+    _served: list[ServedNetwork] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    @property
-    def needs_network(self) -> bool:
-        """Whether any of the backends wants a network file."""
-        return any(spec.partition(":")[0] not in WITHOUT_NETWORK for spec in self.backends)
-
     def load(self, path: str | Path | None, policy_head: str = "", value_head: str = "") -> ServedNetwork:
-        """Load a file (None: none, for the backends without) and open it on every device.
+        """Load a file (None: none, for the backends without) and open it on every device. For a file with the
+        content and heads of one that is open, that one is returned.
 
         Raises NetworkError, BackendError or OSError with a message for the user.
         """
         with self._lock:
-            return self._load(path, policy_head, value_head)
+            network = self._read(path, policy_head, value_head)
+            for served in self._served:
+                if network is not None and not served.closing and _same(served.info, network):
+                    log.info("%s is served already, as network %s", path, served.info.name)
+                    return served
+            served = self._open_everywhere(network)
+            self._served.append(served)
+            return served
+
+    def reload(
+        self, old: ServedNetwork, path: str | Path | None, policy_head: str = "", value_head: str = ""
+    ) -> ServedNetwork | None:
+        """Load the file of a served network again, under the same name; None if it is as it was.
+
+        Raises as `load` does, and NetworkError for a network that clients would have to encode positions
+        for in another way.
+        """
+        from evaluator.network import NetworkError
+
+        with self._lock:
+            network = self._read(path, policy_head, value_head)
+            if network is None or _same(old.info, network):
+                return None
+            if int(network.input_format) != old.info.input_format:
+                raise NetworkError(
+                    f"{path}: its input format is {int(network.input_format)}, that of network "
+                    f"{old.info.name} was {old.info.input_format}; load it under another name"
+                )
+            served = self._open_everywhere(network, old.info.name)
+            self._served[self._served.index(old)] = served
+            return served
 
     def forget(self, network: ServedNetwork) -> None:
         """Let the name of an unloaded network be used again."""
         with self._lock:
-            self._names.discard(network.info.name)
+            self._served.remove(network)
 
-    def _load(self, path: str | Path | None, policy_head: str, value_head: str) -> ServedNetwork:
-        network: NetworkSpec | None = None
-        if path is not None:
-            from evaluator.network import load_network
+    def _read(self, path: str | Path | None, policy_head: str, value_head: str) -> NetworkSpec | None:
+        if path is None:
+            return None
+        from evaluator.network import load_network
 
-            self.progress(f"loading {path}")
-            preparing = self._prepare()
-            network = load_network(Path(path), policy_head=policy_head or None, value_head=value_head or None)
-            preparing.join()
+        self.progress(f"loading {path}")
+        preparing = self._prepare()
+        network = load_network(Path(path), policy_head=policy_head or None, value_head=value_head or None)
+        preparing.join()
+        return network
+
+    def _open_everywhere(self, network: NetworkSpec | None, name: str = "") -> ServedNetwork:
+        """Open a network on every device. name: what to call it, empty for a name that is not used yet."""
         runners: list[Runner] = []
         try:
-            for index, (name, options) in enumerate(self._named_backends()):
-                runners.append(self._open(index, name, options, network))
+            for index, (backend, options) in enumerate(self._named_backends()):
+                runners.append(self._open(index, backend, options, network))
         except BaseException:
             for runner in runners:
                 runner.backend.close()
             raise
         first = runners[0]
-        info = self._describe(network, first.backend, first.model)
-        self._names.add(info.name)
-        fallback = None if network is None else partial(self.open_backend, "reference", network)
-        return ServedNetwork(info, runners, fallback)
+        name = name or self._free_name(first.backend.name if network is None else network.name)
+        info = _described(name, network, first.backend, first.model)
+        standby = None if network is None else partial(self._open_standby, network, first.backend.name)
+        return ServedNetwork(info, runners, standby)
+
+    def _open_standby(self, network: NetworkSpec, failed: str) -> Runner:
+        """Open what stands in for a network's devices; `failed` is the backend of the first of these. Raises
+        BackendError."""
+        reasons = []
+        for name in STANDBYS:
+            if name == failed:
+                continue
+            try:
+                backend = self.open_backend(name, network, threads=self.threads)
+            except BackendError as error:
+                reasons.append(f"{name}: {error}")
+                continue
+            return self._measured(Device(f"standby:{name}"), backend, network)
+        raise BackendError("; ".join(reasons))
 
     def _prepare(self) -> threading.Thread:
         """Find the devices while the file is read: a large one takes seconds, and a driver one."""
@@ -128,9 +177,22 @@ class Loader:
         return [(name, each) for name, options in parsed for each in for_each_device(name, options)]
 
     def _open(self, index: int, name: str, options: dict[str, Any], network: NetworkSpec | None) -> Runner:
-        content_hash = "" if network is None else network.content_hash
         self.progress(f"opening the {name} backend")
-        backend = self.open_backend(name, network, threads=self.threads, **options)
+        reopen = partial(self.open_backend, name, network, threads=self.threads, **options)
+        backend = reopen()
+        if index == len(self._devices):
+            self._devices.append(Device(f"{index}:{name}"))
+        return self._measured(self._devices[index], backend, network, reopen)
+
+    def _measured(
+        self,
+        device: Device,
+        backend: Backend,
+        network: NetworkSpec | None,
+        reopen: Callable[[], Backend] | None = None,
+    ) -> Runner:
+        """An opened backend with its latency curve. Closes it if that cannot be had."""
+        content_hash = "" if network is None else network.content_hash
         try:
             self.progress(f"latency curve of {backend.device}: from the cache, or measured now")
             model, save = latency_model(
@@ -139,39 +201,50 @@ class Loader:
         except BaseException:
             backend.close()
             raise
-        if index == len(self._devices):
-            self._devices.append(Device(f"{index}:{name}"))
-        return new_runner(self._devices[index], backend, model, self.targets, save)
+        return new_runner(device, backend, model, self.targets, save, reopen)
 
-    def _describe(self, network: NetworkSpec | None, backend: Backend, model: LatencyModel) -> NetworkInfo:
-        base = backend.name if network is None else network.name
+    def _free_name(self, base: str) -> str:
+        names = {served.info.name for served in self._served}
         name, serial = base, 2
-        while name in self._names:
+        while name in names:
             name, serial = f"{base}-{serial}", serial + 1
-        if network is None:
-            # What a backend without a network says does not depend on the input format.
-            return NetworkInfo(
-                name,
-                backend.name,
-                1,
-                backend=backend.name,
-                device=backend.device,
-                recommended_batch=model.knee,
-            )
+        return name
+
+
+def _same(info: NetworkInfo, network: NetworkSpec) -> bool:
+    """Whether a file is what is served: its content, and the heads chosen."""
+    return (info.content_hash, info.policy_head, info.value_head) == (
+        network.content_hash,
+        network.policy_head,
+        network.value_head,
+    )
+
+
+def _described(name: str, network: NetworkSpec | None, backend: Backend, model: LatencyModel) -> NetworkInfo:
+    if network is None:
+        # What a backend without a network says does not depend on the input format.
         return NetworkInfo(
-            name=name,
-            content_hash=network.content_hash,
-            input_format=int(network.input_format),
-            policy_head=network.policy_head,
-            value_head=network.value_head,
-            policy_heads=network.policy_heads,
-            value_heads=network.value_heads,
-            has_wdl=network.value.wdl,
-            has_moves_left=network.moves_left is not None,
-            backend=backend.name,
-            device=backend.device,
-            recommended_batch=model.knee,
+            name, backend.name, 1, backend=backend.name, device=backend.device, recommended_batch=model.knee
         )
+    return NetworkInfo(
+        name=name,
+        content_hash=network.content_hash,
+        input_format=int(network.input_format),
+        policy_head=network.policy_head,
+        value_head=network.value_head,
+        policy_heads=network.policy_heads,
+        value_heads=network.value_heads,
+        has_wdl=network.value.wdl,
+        has_moves_left=network.moves_left is not None,
+        backend=backend.name,
+        device=backend.device,
+        recommended_batch=model.knee,
+    )
+
+
+def needs_network(backends: Sequence[str]) -> bool:
+    """Whether any of the backends wants a network file."""
+    return any(spec.partition(":")[0] not in WITHOUT_NETWORK for spec in backends)
 
 
 def parse_backend(spec: str) -> tuple[str, dict[str, Any]]:

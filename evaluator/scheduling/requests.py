@@ -5,7 +5,7 @@ Plain data, with what puts a request's answers together from the batches that it
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -62,10 +62,9 @@ def parts_of(segments: list[Segment]) -> list[PositionBatch]:
     ]
 
 
-def distribute(segments: list[Segment], evaluation: EvaluationBatch) -> list[Request]:
-    """Give each request its share of a merged evaluation; returns those that are now complete, with
+def distribute(segments: list[Segment], evaluation: EvaluationBatch) -> Iterator[Request]:
+    """Give each request its share of a merged evaluation; gives those that are now complete, one by one, with
     `parts` holding their whole evaluation."""
-    complete = []
     sizes = [(segment.stop - segment.start, _moves(segment)) for segment in segments]
     for segment, part in zip(segments, evaluation.split(sizes), strict=True):
         request = segment.request
@@ -81,8 +80,7 @@ def distribute(segments: list[Segment], evaluation: EvaluationBatch) -> list[Req
         request.done += len(part)
         if request.done == request.count and not request.closed:
             request.closed = True
-            complete.append(request)
-    return complete
+            yield request
 
 
 def _moves(segment: Segment) -> int:

@@ -31,7 +31,8 @@ class Device:
     """One device: its threads run one batch each at a time.
 
     expected_end_ms: when the batches now running should end. last_end_ms: when the last one did. looks_at_ms:
-    when a thread that waits will look at the queue again by itself.
+    when a thread that waits will look at the queue again by itself. stuck: calls that were given up and have
+    not returned, of all networks.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Device:
     expected_end_ms: list[float] = field(default_factory=list)
     last_end_ms: float = 0.0
     looks_at_ms: float | None = None
+    stuck: int = 0
     _shares_ms: float = 0.0
     _shares_at_ms: float = 0.0
 
@@ -52,19 +54,51 @@ class Device:
 
 @dataclass(slots=True, eq=False)
 class Runner:
-    """One network on one device. save_curve: keeps its latency curve for the next start."""
+    """One network on one device.
+
+    save_curve: keeps its latency curve for the next start. reopen: opens the backend anew, None where that is
+    not possible. running: batches under way. stuck: calls that were given up and have not returned. failures:
+    in a row. out_reason: why it is left out, empty while it is in use; out_since: since when, in seconds of
+    the Unix epoch. probe_at_ms: when it is tried again.
+    """
 
     device: Device
     backend: Backend
     policy: BatchPolicy
     save_curve: Callable[[], None]
+    reopen: Callable[[], Backend] | None = None
     running: int = 0
+    stuck: int = 0
     failures: int = 0
-    left_out_until_ms: float = -1.0
+    out_reason: str = ""
+    out_since: float = 0.0
+    probe_at_ms: float = 0.0
 
     @property
     def model(self) -> LatencyModel:
         return self.policy.model
+
+    @property
+    def in_use(self) -> bool:
+        """Whether it is given work."""
+        return not self.out_reason
+
+    @property
+    def free(self) -> bool:
+        """Whether nothing is inside the backend."""
+        return not self.running and not self.stuck
+
+    def leave_out(self, reason: str, probe_at_ms: float) -> None:
+        """Give it no work until `take_back`. reason: the rest of a sentence about the device."""
+        if self.in_use:
+            self.out_since = time.time()
+        self.out_reason = reason
+        self.probe_at_ms = probe_at_ms
+
+    def take_back(self) -> None:
+        """Give it work again."""
+        self.failures = 0
+        self.out_reason = ""
 
     def knows_enough(self, queued: int) -> bool:
         """Whether it is no news for the device that so many positions are queued: it has its hands full, or a
@@ -95,6 +129,17 @@ def evaluate_parts(backend: Backend, parts: Sequence[PositionBatch]) -> Evaluati
     return evaluation
 
 
+def evaluate_in_pieces(backend: Backend, parts: Sequence[PositionBatch]) -> EvaluationBatch:
+    """The same for a batch that was cut for another backend, and may be larger than this one takes."""
+    most = backend.max_batch
+    count = sum(len(part.positions) for part in parts)
+    if count <= most:
+        return evaluate_parts(backend, parts)
+    whole = PositionBatch.concatenate(parts)
+    pieces = [whole.slice(start, min(start + most, count)) for start in range(0, count, most)]
+    return EvaluationBatch.concatenate([evaluate_parts(backend, [piece]) for piece in pieces])
+
+
 def _finite(evaluation: EvaluationBatch) -> bool:
     # A sum with a NaN or an infinity in it is not finite; summing is cheaper than looking at each.
     with np.errstate(all="ignore"):
@@ -108,7 +153,8 @@ def new_runner(
     model: LatencyModel,
     targets: LatencyTargets,
     save_curve: Callable[[], None],
+    reopen: Callable[[], Backend] | None = None,
 ) -> Runner:
     """A network's backend on a device, with a policy of its own."""
     device.threads = max(device.threads, backend.max_in_flight)
-    return Runner(device, backend, BatchPolicy(model, targets, backend.side_by_side), save_curve)
+    return Runner(device, backend, BatchPolicy(model, targets, backend.side_by_side), save_curve, reopen)

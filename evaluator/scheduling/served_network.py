@@ -1,26 +1,27 @@
-"""A network that takes requests: where it runs, what is queued for it, and what becomes of failures.
+"""A network that takes requests: where it runs, what is queued for it, and what runs it when devices fail.
 
-Plain data with the rules that follow from it; the threads are the dispatcher's (dispatcher.py).
+Plain data with the rules that follow from it; the threads are those of workers.py.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from evaluator.backends.base import Backend, BackendError
+from evaluator.backends.base import Backend
 from evaluator.scheduling.requests import Segment
-from evaluator.scheduling.runners import Device, Runner, evaluate_parts
+from evaluator.scheduling.runners import Device, Runner
 from evaluator.scheduling.scheduler import Scheduler
-from protocol.batch import EvaluationBatch, PositionBatch
 from protocol.messages import NetworkInfo
 
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """Positions on their way through a device. tried: the devices that failed on them. began_share_ms: the
-    device's share_ms when it began."""
+    """Positions on their way through a device.
+
+    tried: the devices that failed on them. began_share_ms: the device's share_ms when it began. A job without
+    positions is a probe: a try whether a device that is left out works again.
+    """
 
     network: ServedNetwork
     segments: list[Segment]
@@ -28,73 +29,87 @@ class Job:
     tried: list[Device] = field(default_factory=list)
     began_share_ms: float = 0.0
 
+    @property
+    def is_probe(self) -> bool:
+        return not self.positions
+
 
 @dataclass(slots=True, eq=False)
 class ServedNetwork:
     """A network that takes requests, on one or more devices.
 
-    fallback: opens the backend of last resort; None if there is none. targets: of its policies.
+    open_standby: opens a backend to run it while no device does, None if there is none. standby: what that
+    returned; standby_failed: why it could not. retries: jobs that a device failed on, for another one.
+    closing: it is being unloaded. closed: it has been.
     """
 
     info: NetworkInfo
     runners: list[Runner]
-    fallback: Callable[[], Backend] | None = None
+    open_standby: Callable[[], Runner] | None = None
     scheduler: Scheduler = field(default_factory=Scheduler)
     retries: list[Job] = field(default_factory=list)
     closing: bool = False
-    _fallback_backend: Backend | None = None
-    _fallback_lock: threading.Lock = field(default_factory=threading.Lock)
+    closed: bool = False
+    standby: Runner | None = None
+    standby_opening: bool = False
+    standby_failed: str = ""
 
     @property
     def idle(self) -> bool:
         """Whether nothing is queued or running."""
-        running = any(runner.running for runner in self.runners)
+        running = any(runner.running for runner in self.all_runners)
         return not len(self.scheduler) and not self.retries and not running
 
-    def runner_on(self, device: Device, now: float) -> Runner | None:
-        """What runs the network on a device: None while that device is left out and another is not."""
-        own = None
-        others = False
-        for runner in self.runners:
-            if runner.device is device:
-                own = runner
-            elif runner.left_out_until_ms <= now:
-                others = True
-        if own is not None and own.left_out_until_ms > now and others:
-            return None
-        return own
+    @property
+    def all_runners(self) -> list[Runner]:
+        """What runs the network, the standby last if it is open."""
+        return self.runners if self.standby is None else [*self.runners, self.standby]
 
-    def next_to_try(self, job: Job, now: float) -> Runner | None:
-        """The runner of a device in use that has not failed on the job yet."""
-        for runner in self.runners:
-            if runner.device not in job.tried and runner.left_out_until_ms <= now:
+    @property
+    def in_use(self) -> list[Runner]:
+        """What is given the network's requests: all devices that work, or the standby while none does."""
+        working = [runner for runner in self.runners if runner.in_use]
+        if not working and self.standby is not None and self.standby.in_use:
+            return [self.standby]
+        return working
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether no request could be answered: no device works, and no standby does or is on its way."""
+        return not self.in_use and not self.standby_opening
+
+    def runner_on(self, device: Device) -> Runner | None:
+        """What runs the network on a device: None while that device is left out, or a standby not needed."""
+        return next((runner for runner in self.in_use if runner.device is device), None)
+
+    def next_to_try(self, job: Job) -> Runner | None:
+        """Where a job that failed goes: to a device in use that has not failed on it, else the standby."""
+        for runner in self.all_runners:
+            if runner.in_use and runner.device not in job.tried:
                 return runner
         return None
 
     def current_info(self) -> NetworkInfo:
-        """The network's description with the curve as corrected since it was measured. The recommended batch
-        does not follow other work on the machine: see LatencyModel.knee."""
-        model = self.runners[0].model
-        return replace(self.info, recommended_batch=model.knee, curve=model.curve())
+        """The network's description as it runs at present, with the curve as corrected since it was measured.
+        The recommended batch does not follow other work on the machine: see LatencyModel.knee."""
+        runner = (self.in_use or self.runners)[0]
+        return replace(
+            self.info,
+            backend=runner.backend.name,
+            device=runner.backend.device,
+            recommended_batch=runner.model.knee,
+            curve=runner.model.curve(),
+        )
 
-    def evaluate_by_fallback(self, batch: PositionBatch) -> EvaluationBatch:
-        """Evaluate with the backend of last resort. Raises BackendError when there is none or it fails."""
-        with self._fallback_lock:
-            if self._fallback_backend is None:
-                if self.fallback is None:
-                    raise BackendError(f"network {self.info.name} has no fallback backend")
-                self._fallback_backend = self.fallback()
-            most = self._fallback_backend.max_batch
-            pieces = [
-                evaluate_parts(self._fallback_backend, [batch.slice(start, min(start + most, len(batch)))])
-                for start in range(0, len(batch), most)
-            ]
-        return EvaluationBatch.concatenate(pieces)
+    def give_up(self) -> list[Backend]:
+        """Serve no more; returns the backends to close. Whoever is still inside another one, because its call
+        hangs or is a probe, closes that when it comes back."""
+        self.closed = True
+        for runner in self.all_runners:
+            runner.save_curve()
+        return [runner.backend for runner in self.all_runners if runner.free]
 
     def close(self) -> None:
-        """Free the devices."""
-        for runner in self.runners:
-            runner.save_curve()
-            runner.backend.close()
-        if self._fallback_backend is not None:
-            self._fallback_backend.close()
+        """Free the devices of a network that no thread runs."""
+        for backend in self.give_up():
+            backend.close()

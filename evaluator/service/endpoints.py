@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import re
 import secrets
@@ -34,9 +33,13 @@ def bind(router: zmq.Socket[bytes], address: str) -> str:
     else:
         host, _, port = address.removeprefix("tcp://").rpartition(":")
         if not host or not (port == "*" or (port.isdecimal() and int(port) < 65536)):
-            raise AddressError(f"{address}: must be tcp://HOST:PORT with a port from 0 (any) to 65535")
+            raise AddressError(
+                f"{address}: must be tcp://HOST:PORT or tcp://[IPV6]:PORT with a port from 0 (any) to 65535"
+            )
         if port == "0":
             address = f"tcp://{host}:*"
+    # IPv4 addresses would be named as IPv6 ones otherwise, which not every client understands.
+    router.setsockopt(zmq.IPV6, int("[" in address))
     try:
         router.bind(address)
     except zmq.ZMQError as error:
@@ -50,10 +53,8 @@ def bind(router: zmq.Socket[bytes], address: str) -> str:
     return bound.decode().rstrip("\0") if isinstance(bound, bytes) else address
 
 
-def unbind(router: zmq.Socket[bytes], address: str) -> None:
-    """Stop listening at a bound address, removing the socket file of an ipc one."""
-    with contextlib.suppress(zmq.ZMQError):
-        router.unbind(address)
+def remove_socket(address: str) -> None:
+    """Remove the socket file of a bound ipc address: who is connected stays so, and nobody else comes."""
     if address.startswith("ipc://"):
         Path(address.removeprefix("ipc://")).unlink(missing_ok=True)
 

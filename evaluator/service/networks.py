@@ -1,4 +1,4 @@
-"""The networks that a service has: found by name, loaded and unloaded while others are served.
+"""The networks that a service has: found by name or alias, and changed while others are served.
 
 Loading takes seconds and unloading waits for what is queued, so both have threads of their own; the list
 itself belongs to the service's I/O thread, to which `call` takes what is to be done there.
@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from evaluator.scheduling.dispatcher import Dispatcher
 from evaluator.scheduling.loading import Loader
 from evaluator.scheduling.served_network import ServedNetwork
-from protocol.errors import BadRequest, UnknownNetwork
-from protocol.messages import NetworkInfo
+from protocol.errors import BadRequest, NotReady, UnknownNetwork
+from protocol.messages import DEFAULT_ALIAS, NetworkInfo
 
 log = logging.getLogger("evaluator.service")
+
+Failed = Callable[[Exception], None]
+"""Called in the I/O thread with what is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +32,28 @@ class NetworkToLoad:
     value_head: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Reloaded:
+    """A network whose file was looked at again. changed: it has another content, which is served now."""
+
+    info: NetworkInfo
+    changed: bool
+
+
+@dataclass(slots=True)
+class _Entry:
+    served: ServedNetwork
+    source: NetworkToLoad
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    """Held by who reloads or unloads it."""
+
+
 class ServedNetworks:
-    """The networks of a service, the first one being the default. Belongs to the I/O thread."""
+    """The networks of a service. Belongs to the I/O thread.
+
+    An alias is a further name for a network; the one called `default` is meant by who names none. Whoever
+    unloads a network ends its aliases: no other network takes its place by itself.
+    """
 
     def __init__(
         self, loader: Loader, dispatcher: Dispatcher, call: Callable[[Callable[[], None]], None]
@@ -38,58 +61,86 @@ class ServedNetworks:
         self._loader = loader
         self._dispatcher = dispatcher
         self._call = call
-        self._networks: list[ServedNetwork] = []
+        self._entries: list[_Entry] = []
+        self._aliases: dict[str, str] = {}
 
-    def find(self, wanted: str) -> ServedNetwork:
-        """The network of that name or content hash; the default one for "". Raises UnknownNetwork."""
-        if not wanted and self._networks:
-            return self._networks[0]
-        for network in self._networks:
-            if wanted in (network.info.content_hash, network.info.name):
-                return network
-        known = ", ".join(network.info.name for network in self._networks) or "none yet"
-        raise UnknownNetwork(f"no network {wanted!r} here; there is: {known}")
+    # -- finding ---------------------------------------------------------------------------------------
+
+    @property
+    def default(self) -> str:
+        """The name of the default network, empty if there is none."""
+        return self._aliases.get(DEFAULT_ALIAS, "")
+
+    @property
+    def aliases(self) -> Mapping[str, str]:
+        """Alias to name."""
+        return dict(self._aliases)
+
+    def find(self, wanted: str, bound: str = "") -> ServedNetwork:
+        """The network of that name, alias or content hash; for "" the one named `bound`, or the default one.
+
+        Raises UnknownNetwork, and NotReady before the first networks are there.
+        """
+        return self._entry(wanted, bound).served
 
     def infos(self) -> tuple[NetworkInfo, ...]:
-        """The descriptions of the networks that clients are told."""
-        return tuple(self._dispatcher.info(network) for network in self._networks)
+        """The descriptions of the networks that clients are told, the default one first."""
+        entries = sorted(self._entries, key=lambda entry: entry.served.info.name != self.default)
+        return tuple(self._dispatcher.info(entry.served) for entry in entries)
+
+    def _entry(self, wanted: str, bound: str = "") -> _Entry:
+        if not self._entries:
+            raise NotReady("the networks are still being loaded; say hello, and wait for the welcome")
+        name = wanted or bound or DEFAULT_ALIAS
+        for entry in self._entries:
+            if name == entry.served.info.name:
+                return entry
+        if wanted or not bound:
+            meant = self._aliases.get(name)
+            for entry in self._entries:
+                if meant == entry.served.info.name or wanted == entry.served.info.content_hash:
+                    return entry
+        known = ", ".join([*(entry.served.info.name for entry in self._entries), *self._aliases])
+        if not wanted:
+            raise UnknownNetwork(f"the default network was unloaded; name one of: {known}")
+        raise UnknownNetwork(f"no network {wanted!r} here; there is: {known}")
+
+    # -- changing --------------------------------------------------------------------------------------
 
     def load_initial(
-        self,
-        initial: Sequence[NetworkToLoad],
-        on_ready: Callable[[], None],
-        on_failed: Callable[[Exception], None],
+        self, initial: Sequence[NetworkToLoad], on_ready: Callable[[], None], on_failed: Failed
     ) -> None:
         """Begin to load the first networks. on_ready is called in the I/O thread once all are there,
         on_failed in another one."""
 
         def work() -> None:
-            loaded: list[ServedNetwork] = []
+            loaded: list[_Entry] = []
             try:
-                for network in initial:
-                    loaded.append(self._loaded(network.path, network.policy_head, network.value_head))
+                for source in initial:
+                    served = self._loaded(source)
+                    if all(entry.served is not served for entry in loaded):
+                        loaded.append(_Entry(served, source))
             except Exception as error:  # reported to the owner, who knows whom to tell
                 on_failed(error)
                 return
             self._call(lambda: publish(loaded))
 
-        def publish(loaded: list[ServedNetwork]) -> None:
-            self._networks = loaded
+        def publish(loaded: list[_Entry]) -> None:
+            self._entries = loaded
+            self._aliases[DEFAULT_ALIAS] = loaded[0].served.info.name
             on_ready()
 
         threading.Thread(target=work, name="load", daemon=True).start()
 
     def load(
-        self,
-        wanted: NetworkToLoad,
-        on_loaded: Callable[[NetworkInfo], None],
-        on_failed: Callable[[Exception], None],
+        self, wanted: NetworkToLoad, on_loaded: Callable[[NetworkInfo], None], on_failed: Failed
     ) -> None:
-        """Begin to load one more. on_loaded or on_failed is called in the I/O thread."""
+        """Begin to load one more. on_loaded or on_failed is called in the I/O thread. A file with the content
+        and heads of one that is served is not loaded again: on_loaded gets that one."""
 
         def work() -> None:
             try:
-                served = self._loaded(wanted.path, wanted.policy_head, wanted.value_head)
+                served = self._loaded(wanted)
             except Exception as error:  # whatever is wrong with the file, it is the client's to know
                 failure = error
                 self._call(lambda: on_failed(failure))
@@ -97,7 +148,8 @@ class ServedNetworks:
             self._call(lambda: publish(served))
 
         def publish(served: ServedNetwork) -> None:
-            self._networks.append(served)
+            if all(entry.served is not served for entry in self._entries):
+                self._entries.append(_Entry(served, wanted))
             on_loaded(self._dispatcher.info(served))
 
         threading.Thread(target=work, name="load", daemon=True).start()
@@ -107,19 +159,117 @@ class ServedNetworks:
 
         Raises UnknownNetwork, and BadRequest for the last one.
         """
-        network = self.find(wanted)
-        if len(self._networks) == 1:
+        entry = self._entry(wanted)
+        if len(self._entries) == 1:
             raise BadRequest("the last network cannot be unloaded; drain the evaluator instead")
-        self._networks.remove(network)
+        self._entries.remove(entry)
+        name = entry.served.info.name
+        self._aliases = {alias: meant for alias, meant in self._aliases.items() if meant != name}
+        entry.served.closing = True  # Nobody is given it for another file of the same content.
 
         def work() -> None:
-            self._dispatcher.retire(network)
-            self._loader.forget(network)
+            with entry.lock:
+                self._dispatcher.retire(entry.served)
+                self._loader.forget(entry.served)
             self._call(on_unloaded)
 
         threading.Thread(target=work, name="unload", daemon=True).start()
 
-    def _loaded(self, path: str | None, policy_head: str, value_head: str) -> ServedNetwork:
-        served = self._loader.load(path, policy_head, value_head)
+    def alias(self, alias: str, wanted: str) -> str:
+        """Have an alias mean a network, or nothing for an empty `wanted`; returns the network's name.
+
+        Raises UnknownNetwork, and BadRequest for an alias that a network is named.
+        """
+        if any(alias in (entry.served.info.name, entry.served.info.content_hash) for entry in self._entries):
+            raise BadRequest(f"a network is named {alias!r}; choose another alias")
+        if not wanted:
+            if self._aliases.pop(alias, None) is None:
+                raise UnknownNetwork(f"there is no alias {alias!r}")
+            return ""
+        name = self._entry(wanted).served.info.name
+        self._aliases[alias] = name
+        return name
+
+    def reload(self, wanted: str, on_reloaded: Callable[[list[Reloaded]], None], on_failed: Failed) -> None:
+        """Look at the file of a network again, or of all for "", and serve what is there now under the same
+        name. What is queued is still evaluated by the network that it was sent to.
+
+        on_reloaded or on_failed is called in the I/O thread; networks before one that failed are reloaded.
+        Raises UnknownNetwork.
+        """
+        entries = [self._entry(wanted)] if wanted else [each for each in self._entries if each.source.path]
+
+        def work() -> None:
+            done = []
+            try:
+                for entry in entries:
+                    with entry.lock:
+                        done.append(self._reload(entry))
+            except Exception as error:  # the file is the client's, who must hear what is wrong with it
+                failure = error
+                self._call(lambda: on_failed(failure))
+                return
+            self._call(lambda: on_reloaded(done))
+
+        threading.Thread(target=work, name="reload", daemon=True).start()
+
+    def configure(self, before: Sequence[NetworkToLoad], wanted: Sequence[NetworkToLoad]) -> None:
+        """Load and unload what other settings ask for, and look at all files again. What goes wrong is
+        logged.
+
+        before: what the settings asked for until now. Networks that clients had loaded stay.
+        """
+        first = wanted[0] if wanted[:1] != before[:1] else None
+
+        def failed(error: Exception) -> None:
+            log.error("a network could not be loaded, what was served before is served on: %s", error)
+
+        def loaded(source: NetworkToLoad, info: NetworkInfo) -> None:
+            log.info("network %s is loaded", info.name)
+            if source == first:
+                self._aliases[DEFAULT_ALIAS] = info.name
+            if source == missing[-1]:
+                unload()
+
+        def unload() -> None:
+            for entry in [entry for entry in self._entries if entry.source in gone]:
+                if len(self._entries) > 1:
+                    name = entry.served.info.name
+                    self.unload(name, lambda name=name: log.info("network %s is unloaded", name))  # type: ignore[misc]
+
+        gone = [source for source in before if source not in wanted]
+        known = [entry.source for entry in self._entries]
+        missing = [source for source in wanted if source not in known]
+        for entry in self._entries:
+            if entry.source == first:
+                self._aliases[DEFAULT_ALIAS] = entry.served.info.name
+        for source in missing:
+            self.load(source, lambda info, source=source: loaded(source, info), failed)  # type: ignore[misc]
+        if not missing:
+            unload()
+        self.reload("", lambda done: None, failed)
+
+    def _reload(self, entry: _Entry) -> Reloaded:
+        old = entry.served
+        source = entry.source
+        new = self._loader.reload(old, source.path, source.policy_head, source.value_head)
+        if new is None:
+            return Reloaded(self._dispatcher.info(old), changed=False)
+        self._dispatcher.add(new)
+        swapped = threading.Event()
+
+        def swap() -> None:
+            entry.served = new
+            old.closing = True
+            swapped.set()
+
+        self._call(swap)
+        swapped.wait()
+        log.info("network %s is now %s", new.info.name, new.info.content_hash)
+        self._dispatcher.retire(old)
+        return Reloaded(self._dispatcher.info(new), changed=True)
+
+    def _loaded(self, wanted: NetworkToLoad) -> ServedNetwork:
+        served = self._loader.load(wanted.path, wanted.policy_head, wanted.value_head)
         self._dispatcher.add(served)
         return served

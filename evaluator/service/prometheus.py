@@ -1,11 +1,11 @@
-"""The service's metrics for Prometheus: names, types and units as docs/metrics.md lists them.
+"""The service's metrics for Prometheus: names, types, labels and units as docs/metrics.md lists them.
 
 Imported only where they are served: prometheus_client costs the start a tenth of a second.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import (
@@ -16,6 +16,10 @@ from prometheus_client.metrics_core import (
 )
 
 from evaluator.metrics import RATE_WINDOW_S, Histogram, Metrics, State
+from evaluator.service.lifecycle import STATES
+from protocol.host.version import __version__
+
+Labels = tuple[str, ...]
 
 
 def registry(metrics: Metrics, state: Callable[[], State]) -> CollectorRegistry:
@@ -32,91 +36,157 @@ class _ServiceCollector:
 
     def collect(self) -> Iterator[Metric]:
         """Every metric as it is now."""
-        yield from self._gauges()
-        yield from self._counters()
-        yield _histogram("wavefront_batch_size", "Positions in each batch.", self._metrics.batch_sizes)
+        yield _gauge("build_info", "What runs.", {(__version__,): 1}, ("version",))
+        state = self._state()
+        yield from self._service(state)
+        yield from _devices(state)
+        yield from self._batches()
+        yield from self._requests()
+        yield from self._faults()
+
+    def _service(self, state: State) -> Iterator[Metric]:
+        yield _gauge("ready", "1 when evaluations are taken, else 0.", {(): state.ready})
+        yield _gauge(
+            "state",
+            "1 for the state that the service is in.",
+            {(name,): name == state.state for name in STATES},
+            ("state",),
+        )
+        yield _gauge(
+            "state_since_seconds", "When the present state began, as a Unix time.", {(): state.since}
+        )
+        yield _gauge("uptime_seconds", "Time since the start.", {(): self._metrics.uptime_seconds})
+        yield _gauge("clients", "Clients that are connected.", {(): state.clients})
+        yield _gauge("connections", "Connections, of clients and of others.", {(): state.connections})
+        yield _gauge(
+            "queued_positions",
+            "Positions waiting to be launched.",
+            {
+                (network, name): count
+                for network, each in state.queued.items()
+                for name, count in each.items()
+            },
+            ("network", "class"),
+        )
+        yield _gauge(
+            "positions_per_second",
+            f"Positions evaluated, mean of the last {RATE_WINDOW_S:g} seconds.",
+            {(): self._metrics.positions_per_second},
+        )
+
+    def _batches(self) -> Iterator[Metric]:
+        batches, labels = self._metrics.batches, ("network", "device")
+        yield _counter(
+            "positions", "Positions evaluated.", {k: v.positions for k, v in batches.items()}, labels
+        )
+        yield _counter("batches", "Batches evaluated.", {k: v.batches for k, v in batches.items()}, labels)
         yield _histogram(
-            "wavefront_queue_seconds",
+            "batch_size", "Positions in each batch.", {k: v.sizes for k, v in batches.items()}, labels
+        )
+        yield _histogram(
+            "batch_seconds",
+            "Time in which each batch was evaluated: two at a time count twice.",
+            {k: v.seconds for k, v in batches.items()},
+            labels,
+        )
+
+    def _requests(self) -> Iterator[Metric]:
+        requests, labels = self._metrics.requests, ("class", "network")
+        yield _counter(
+            "requests",
+            "Requests answered with a result.",
+            {k: v.requests for k, v in requests.items()},
+            labels,
+        )
+        yield _counter(
+            "request_positions",
+            "Positions of the requests answered with a result.",
+            {k: v.positions for k, v in requests.items()},
+            labels,
+        )
+        yield _histogram(
+            "queue_seconds",
             "Time from the receipt of each answered request to its launch.",
-            self._metrics.queue_seconds,
-            "seconds",
+            {k: v.queue_seconds for k, v in requests.items()},
+            labels,
+        )
+        yield _histogram(
+            "request_seconds",
+            "Time from the receipt of each request to its result.",
+            {k: v.seconds for k, v in requests.items()},
+            labels,
         )
 
-    def _gauges(self) -> Iterator[Metric]:
-        metrics, state = self._metrics, self._state()
-        for name, text, value in (
-            ("ready", "1 when evaluations are taken, else 0.", float(state.ready)),
-            ("clients", "Clients seen lately.", state.clients),
-            ("queued_positions", "Positions waiting to be launched.", state.queued_positions),
-            (
-                "positions_per_second",
-                f"Positions evaluated, mean of the last {RATE_WINDOW_S:g} seconds.",
-                metrics.positions_per_second,
-            ),
-        ):
-            yield GaugeMetricFamily(f"wavefront_{name}", text, value)
-        yield GaugeMetricFamily(
-            "wavefront_uptime_seconds", "Time since the start.", metrics.uptime_seconds, unit="seconds"
-        )
-        memory = GaugeMetricFamily(
-            "wavefront_device_memory_bytes",
-            "Memory of each device that says so: in use, by whomever, and in all.",
-            labels=["device", "what"],
-            unit="bytes",
-        )
-        for device, sizes in state.device_memory.items():
-            for what, size in sizes.items():
-                memory.add_metric([device, what], size)
-        yield memory
-
-    def _counters(self) -> Iterator[Metric]:
+    def _faults(self) -> Iterator[Metric]:
         metrics = self._metrics
+        yield _counter("errors", "Error messages sent.", _keyed(metrics.errors), ("code",))
+        yield _counter(
+            "device_failures",
+            "Batches that a device failed on.",
+            _keyed(metrics.device_failures),
+            ("device",),
+        )
+        yield _counter(
+            "device_hangs",
+            "Batches that a device did not come back from in time.",
+            _keyed(metrics.device_hangs),
+            ("device",),
+        )
         for name, text, counter in (
-            ("positions", "Positions evaluated.", metrics.positions),
-            ("batches", "Batches evaluated.", metrics.batches),
             ("bad_messages", "Messages that broke the protocol.", metrics.bad_messages),
             (
                 "dropped_replies",
                 "Answers whose client was gone or did not read them.",
                 metrics.dropped_replies,
             ),
-            ("device_failures", "Batches that a device failed on.", metrics.device_failures),
-            ("fallback_batches", "Batches run by the fallback backend.", metrics.fallback_batches),
+            ("fallback_batches", "Batches run by a standby in place of devices.", metrics.fallback_batches),
             ("not_finite", "Batches with NaN or infinity in a device's output.", metrics.not_finite),
             ("cancelled", "Requests cancelled.", metrics.cancelled),
         ):
-            yield CounterMetricFamily(f"wavefront_{name}", text, counter.value)
-        yield CounterMetricFamily(
-            "wavefront_compute_seconds",
-            "Time in which batches were evaluated, added up: two at a time count twice.",
-            metrics.compute_seconds,
-            unit="seconds",
-        )
-        for name, text, label, values in (
-            ("requests", "Requests answered with a result, by class.", "class", metrics.requests),
-            (
-                "request_positions",
-                "Positions of the requests answered with a result, by class.",
-                "class",
-                metrics.request_positions,
-            ),
-        ):
-            family = CounterMetricFamily(f"wavefront_{name}", text, labels=[label])
-            for key, each in values.items():
-                family.add_metric([key], each.value)
-            yield family
-        errors = CounterMetricFamily(
-            "wavefront_errors", "Error messages sent, by the protocol's code.", labels=["code"]
-        )
-        for code, count in metrics.errors.items():
-            errors.add_metric([code], count)
-        yield errors
+            yield _counter(name, text, {(): counter.value})
 
 
-def _histogram(name: str, text: str, histogram: Histogram, unit: str = "") -> Metric:
-    buckets: list[tuple[str, float]] = []
-    below = 0
-    for edge, count in zip([*map(str, histogram.edges), "+Inf"], histogram.counts, strict=True):
-        below += count
-        buckets.append((edge, below))
-    return HistogramMetricFamily(name, text, buckets, histogram.sum, unit=unit)
+def _devices(state: State) -> Iterator[Metric]:
+    yield _gauge(
+        "device_in_use",
+        "1 for a device that is given work, 0 for one that is left out.",
+        _keyed(state.in_use),
+        ("device",),
+    )
+    yield _gauge("running_batches", "Batches on each device.", _keyed(state.running), ("device",))
+    yield _gauge(
+        "device_memory_bytes",
+        "Memory of each device that says so: in use, by whomever, and in all.",
+        {(device, what): size for device, each in state.device_memory.items() for what, size in each.items()},
+        ("device", "what"),
+    )
+
+
+def _keyed(values: Mapping[str, float]) -> dict[Labels, float]:
+    return {(key,): value for key, value in values.items()}
+
+
+def _gauge(name: str, text: str, values: Mapping[Labels, float], labels: Labels = ()) -> Metric:
+    family = GaugeMetricFamily(f"wavefront_{name}", text, labels=labels)
+    for key, value in values.items():
+        family.add_metric(key, float(value))
+    return family
+
+
+def _counter(name: str, text: str, values: Mapping[Labels, float], labels: Labels = ()) -> Metric:
+    family = CounterMetricFamily(f"wavefront_{name}", text, labels=labels)
+    for key, value in values.items():
+        family.add_metric(key, value)
+    return family
+
+
+def _histogram(name: str, text: str, values: Mapping[Labels, Histogram], labels: Labels) -> Metric:
+    family = HistogramMetricFamily(f"wavefront_{name}", text, labels=labels)
+    for key, histogram in values.items():
+        buckets: list[tuple[str, float]] = []
+        total = 0
+        for edge, count in zip((*histogram.edges, float("inf")), histogram.counts, strict=True):
+            total += count
+            buckets.append(("+Inf" if edge == float("inf") else f"{edge:g}", total))
+        family.add_metric(key, buckets, histogram.sum)
+    return family

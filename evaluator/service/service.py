@@ -9,6 +9,7 @@ networks notice nothing.
 from __future__ import annotations
 
 import logging
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, get_args
@@ -22,9 +23,16 @@ from evaluator.scheduling.dispatcher import Dispatcher
 from evaluator.scheduling.loading import Loader
 from evaluator.scheduling.requests import Request
 from evaluator.scheduling.runners import now_ms
+from evaluator.scheduling.watchdog import Patience
+from evaluator.service import administration
+from evaluator.service.administration import Administration
+from evaluator.service.lifecycle import LifeCycle
 from evaluator.service.networks import NetworkToLoad, ServedNetworks
+from evaluator.service.notify import ServiceManager
+from evaluator.service.reconfiguration import reconfigure
 from evaluator.service.sessions import Session, Sessions
 from evaluator.service.sockets import Delivery, ServiceSockets, is_local
+from evaluator.settings import Settings
 from protocol import messages
 from protocol.batch import PositionBatch
 from protocol.codec import (
@@ -39,8 +47,9 @@ from protocol.codec import (
 from protocol.errors import (
     BadRequest,
     DeadlineExceeded,
+    DeviceFailed,
     Draining,
-    LoadFailed,
+    DuplicateId,
     RemoteError,
     UnsupportedVersion,
 )
@@ -54,16 +63,21 @@ SERVER = f"wavefront-evaluator {__version__}"
 MESSAGES_PER_ROUND = 64
 """Messages taken in before answers are sent, so that a flood of requests does not hold answers up."""
 
-_ADMINISTRATION = (messages.Load, messages.Unload, messages.Drain)
-"""Requests that change the service for everybody."""
+FAULT_PAUSE_S = 0.1
+"""Pause after a fault of the service's own loop: it must not spin."""
+
+ROUND_MS = 1.0
+"""No further message is taken in after this long in a round: a status takes the time of twenty pings, and the
+devices hear of new requests after the round. ZeroMQ takes one message of each client in turn."""
 
 
 class EvaluatorService:
     """An evaluator on its sockets.
 
     loader: opens networks. initial: networks to load at start; the first is the default. max_request: most
-    positions in one request. limits: of the queues. on_ready: called from a thread once the initial networks
-    are loaded, with their descriptions; on_failed with the exception when one could not be.
+    positions in one request. limits: of the queues. max_connections: of clients, and of whoever else finds an
+    address. patience: with devices. on_ready: called from a thread once the initial networks are loaded, with
+    their descriptions; on_failed with the exception when one could not be.
 
     `bind` addresses, then `run` until `stop` (from any thread), or until a client drains it.
     """
@@ -75,27 +89,39 @@ class EvaluatorService:
         *,
         max_request: int = 4096,
         limits: QueueLimits = QueueLimits(),  # noqa: B008 - it cannot be changed
+        max_connections: int = 4096,
         remote_admin: bool = False,
+        patience: Patience = Patience(),  # noqa: B008 - immutable
         on_ready: Callable[[tuple[NetworkInfo, ...]], None] | None = None,
         on_failed: Callable[[Exception], None] | None = None,
     ) -> None:
         self.metrics = Metrics()
         self._initial = initial
+        self._loader = loader
         self._max_request = max_request
-        self._remote_admin = remote_admin
         self._on_ready = on_ready
         self._on_failed = on_failed
-        self._dispatcher = Dispatcher(self._post, self.metrics, limits)
-        self._sockets = ServiceSockets(max_message_bytes(max_request) + 65536)
+        self._dispatcher = Dispatcher(self._post, self.metrics, limits, patience)
+        self._sockets = ServiceSockets(max_message_bytes(max_request) + 65536, max_connections)
         self._sessions = Sessions()
         self._networks = ServedNetworks(loader, self._dispatcher, self._call)
-        self._waiting_hellos: list[tuple[bytes, int]] = []
+        self._life = LifeCycle()
+        self._administration = Administration(
+            self._networks,
+            self._sessions,
+            self._life,
+            self._send,
+            self._send_error,
+            self._drain,
+            remote_allowed=remote_admin,
+        )
+        self._waiting_hellos: list[tuple[Session, int]] = []
         self._drain_waiters: list[tuple[bytes, int]] = []
-        self._draining = False
-        self._ready = False
+        self._drained_by_ms: float | None = None
+        self._manager = ServiceManager()
         self._stopping = False
         # Filled by other threads, emptied by the I/O thread: answers, and things to do there.
-        self._outbox: deque[tuple[bytes, int, list[Frame], str]] = deque()
+        self._outbox: deque[tuple[bytes, int, list[Frame] | RemoteError]] = deque()
         self._tasks: deque[Callable[[], None]] = deque()
 
     # -- for the owner ---------------------------------------------------------------------------------
@@ -109,24 +135,32 @@ class EvaluatorService:
         self._networks.load_initial(self._initial, self._become_ready, self._fail_to_start)
         try:
             while not self._stopping:
-                deadline = self._dispatcher.next_deadline_ms()
-                self._sockets.wait(self._poll_timeout(deadline))
-                while self._tasks:
-                    self._tasks.popleft()()
-                self._send_outbox()
-                self._receive()
-                self._dispatcher.announce()
-                if deadline is not None and deadline <= now_ms():
-                    self._expire()
-                for client in self._sessions.idle():
-                    self._forget(client)
-                if self._draining and not self._stopping:
-                    self._finish_drain()
+                try:
+                    self._round()
+                except Exception:  # memory, most likely: the next round may find some
+                    log.exception("a round of the service was not finished")
+                    time.sleep(FAULT_PAUSE_S)
         finally:
             self.close()
 
+    def _round(self) -> None:
+        deadline = self._dispatcher.next_deadline_ms()
+        self._sockets.wait(self._poll_timeout(deadline))
+        self._manager.alive()
+        while self._tasks:
+            self._tasks.popleft()()
+        self._send_outbox()
+        self._forget_the_gone()
+        self._receive()
+        self._dispatcher.announce()
+        if deadline is not None and deadline <= now_ms():
+            self._expire()
+        if self._life.draining and not self._stopping:
+            self._finish_drain()
+
     def stop(self) -> None:
-        """Make `run` return soon. May be called from any thread or a signal handler, any number of times."""
+        """Make `run` return after the batches under way; what is queued is answered with `draining`. May be
+        called from any thread or a signal handler, any number of times."""
         self._stopping = True
         self._sockets.wakeup.wake_from_signal_handler()
 
@@ -134,21 +168,75 @@ class EvaluatorService:
         """Free everything; `run` does so itself when it ends. Idempotent."""
         if self._sockets.closed:
             return
-        self._sockets.unbind()
         self._stopping = True
         self._dispatcher.stop()
+        self._send_outbox()
+        for client, identity in self._sessions.unanswered():
+            self._send_error(client, identity, Draining("this evaluator has ended; connect to another one"))
         self._sockets.close()
 
-    def drain(self) -> None:
-        """Take nothing new, finish what is queued, then make `run` return. Any thread may call this."""
-        self._call(self._start_drain)
+    def stop_at_once(self) -> None:
+        """The same without waiting for the batches under way."""
+        self._dispatcher.hurry()
+        self.stop()
+
+    def drain(self, reason: str = "it was asked to", timeout_s: float | None = None) -> None:
+        """Take nothing new, finish what is queued, then make `run` return, after timeout_s seconds whatever
+        is left. May be called from any thread or a signal handler."""
+        self._tasks.append(lambda: self._start_drain(reason, timeout_s))
+        self._sockets.wakeup.wake_from_signal_handler()
+
+    def reconfigure(self, before: Settings, settings: Settings, networks: Sequence[NetworkToLoad]) -> None:
+        """Go by other settings than before, as far as that is possible while serving, and look at the
+        networks' files again. May be called from any thread or a signal handler."""
+
+        def work() -> None:
+            self._manager.reloading()
+            reconfigure(before, settings, self._dispatcher, self._loader, self._administration)
+            if not self._life.draining and self._life.loaded:
+                known, self._initial = self._initial, networks
+                self._networks.configure(known, networks)
+            self._manager.ready("ready")
+
+        self._tasks.append(work)
+        self._sockets.wakeup.wake_from_signal_handler()
+
+    def tell_state(self) -> None:
+        """Have the state logged. May be called from any thread or a signal handler."""
+
+        def work() -> None:
+            state = self.state()
+            log.info(
+                "%s: %d clients, %d positions queued, %g positions/s%s",
+                state.state,
+                state.clients,
+                state.queued_positions,
+                round(self.metrics.positions_per_second, 1),
+                f"; {state.reason}" if state.reason else "",
+            )
+
+        self._tasks.append(work)
+        self._sockets.wakeup.wake_from_signal_handler()
+
+    @property
+    def stopping(self) -> bool:
+        """Whether `run` is about to return."""
+        return self._stopping
 
     def state(self) -> State:
         """The state of the service at the moment. Any thread may ask for it."""
+        condition = self._life.condition(*self._dispatcher.troubles())
+        devices = self._dispatcher.devices()
         return State(
-            ready=self._ready,
+            state=condition.state,
+            since=condition.since,
+            reason=condition.reason,
+            ready=condition.ready,
             clients=len(self._sessions),
-            queued_positions=self._dispatcher.queued_positions(),
+            connections=self._sockets.open_connections,
+            queued=self._dispatcher.queued(),
+            running={name: running for name, (running, _) in devices.items()},
+            in_use={name: in_use for name, (_, in_use) in devices.items()},
             device_memory=self._dispatcher.device_memory(),
         )
 
@@ -157,12 +245,18 @@ class EvaluatorService:
     def _poll_timeout(self, deadline: float | None) -> int:
         if self._outbox or self._tasks:
             return 0
+        if self._drained_by_ms is not None:
+            deadline = min(deadline or self._drained_by_ms, self._drained_by_ms)
+        longest = min(1000.0, self._manager.every_ms)
         if deadline is None:
-            return 1000
-        return max(0, min(1000, int(deadline - now_ms()) + 1))
+            return int(longest)
+        return int(max(0, min(longest, deadline - now_ms() + 1)))
 
     def _receive(self) -> None:
-        for _ in range(MESSAGES_PER_ROUND):
+        end = now_ms() + ROUND_MS
+        for number in range(MESSAGES_PER_ROUND):
+            if number and now_ms() >= end:
+                break
             parts = self._sockets.receive()
             if parts is None:
                 return
@@ -183,19 +277,23 @@ class EvaluatorService:
 
     def _handle(self, client: bytes, parts: list[zmq.Frame]) -> None:
         message = decode_request(parts, self._max_request, _check)
-        session = self._sessions.seen(client)
-        if isinstance(message, _ADMINISTRATION) and not (self._remote_admin or is_local(parts[0])):
-            raise BadRequest("load, unload and drain are allowed from this machine only (see remote_admin)")
-        _HANDLERS[type(message)](self, session, message)
+        session = self._sessions.of(client)
+        if session is None:
+            self._forget_the_gone()  # whose descriptor may be this one's now
+            session = self._sessions.add(client, *self._sockets.origin(parts[0]))
+        if isinstance(message, administration.Request):
+            self._administration.handle(client, message, local=is_local(parts[0]))
+        else:
+            _HANDLERS[type(message)](self, session, message)
 
     # -- one method for each kind of message -----------------------------------------------------------
 
     def _evaluate(self, session: Session, message: messages.Evaluate) -> None:
-        if self._draining:
+        if self._life.draining:
             raise Draining("this evaluator is shutting down; connect to another one")
         if message.id in session.requests:
-            raise BadRequest(f"id {message.id} is in flight already")
-        network = self._networks.find(message.network)
+            raise DuplicateId(f"another request with id {message.id} is in flight, and goes on")
+        network = self._networks.find(message.network, session.network)
         now = now_ms()
         deadline = None if message.deadline_ms is None else now + message.deadline_ms
         if deadline is not None and deadline <= now:
@@ -213,71 +311,94 @@ class EvaluatorService:
             self._send(session.client, messages.Cancelled(message.id))
 
     def _hello(self, session: Session, message: messages.Hello) -> None:
+        if self._life.draining:
+            raise Draining("this evaluator is shutting down; connect to another one")
         if not set(message.versions) & set(SUPPORTED_VERSIONS):
             ours = ", ".join(map(str, SUPPORTED_VERSIONS))
             raise UnsupportedVersion(
                 f"client speaks versions {list(message.versions)}, this evaluator {ours}: update one"
             )
-        session.name = message.client
-        if self._ready:
-            self._send(session.client, self._welcome(message.id))
+        session.name, session.greeted = message.client, True
+        if self._life.loaded:
+            self._welcome(session, message.id)
         else:
-            self._waiting_hellos.append((session.client, message.id))
+            self._waiting_hellos.append((session, message.id))
 
-    def _welcome(self, identity: int) -> messages.Welcome:
-        infos = self._networks.infos()
-        return messages.Welcome(identity, SUPPORTED_VERSIONS[-1], SERVER, self._max_request, infos)
+    def _welcome(self, session: Session, identity: int) -> None:
+        state = self.state()
+        session.network = self._networks.default
+        welcome = messages.Welcome(
+            identity,
+            version=SUPPORTED_VERSIONS[-1],
+            server=SERVER,
+            max_batch=self._max_request,
+            networks=self._networks.infos(),
+            state=state.state,
+            reason=state.reason,
+            default=session.network,
+            aliases=self._networks.aliases,
+        )
+        self._send(session.client, welcome)
 
     def _ping(self, session: Session, message: messages.Ping) -> None:
         self._send(session.client, messages.Pong(message.id))
 
     def _status(self, session: Session, message: messages.Status) -> None:
-        metrics, infos = self.metrics.status(self.state()), self._networks.infos()
-        reply = messages.StatusReply(message.id, True, self._ready, self._draining, infos, metrics)
+        state, infos = self.state(), self._networks.infos()
+        reply = messages.StatusReply(
+            message.id,
+            live=True,
+            ready=state.ready,
+            draining=self._life.draining,
+            networks=infos,
+            metrics=self.metrics.status(state),
+            state=state.state,
+            since=state.since,
+            reason=state.reason,
+            aliases=self._networks.aliases,
+        )
         self._send(session.client, reply)
-
-    def _load(self, session: Session, message: messages.Load) -> None:
-        if self._draining:
-            raise Draining("this evaluator is shutting down")
-
-        def fail(error: Exception) -> None:
-            self._send_error(session.client, message.id, LoadFailed(f"{message.path}: {error}"))
-
-        self._networks.load(
-            NetworkToLoad(message.path, message.policy_head, message.value_head),
-            lambda info: self._send(session.client, messages.Loaded(message.id, info)),
-            fail,
-        )
-
-    def _unload(self, session: Session, message: messages.Unload) -> None:
-        self._networks.unload(
-            message.network, lambda: self._send(session.client, messages.Unloaded(message.id))
-        )
-
-    def _drain(self, session: Session, message: messages.Drain) -> None:
-        self._drain_waiters.append((session.client, message.id))
-        self._start_drain()
 
     # -- what is done without being asked --------------------------------------------------------------
 
     def _expire(self) -> None:
         for request in self._dispatcher.expire():
             assert isinstance(request.client, bytes)
-            self._sessions.finish(request.client, request.id)
+            self._sessions.finish(request.client, request.id, answered=False)
             error = DeadlineExceeded("still queued when its deadline passed")
             self._send_error(request.client, request.id, error)
 
-    def _start_drain(self) -> None:
-        if not self._draining:
-            log.info("draining")
-        self._draining = True
+    def _start_drain(self, reason: str, timeout_s: float | None = None) -> None:
+        if self._life.drain(reason):
+            log.info("draining: %s", reason)
+            self._manager.stopping()
+        if timeout_s is not None:
+            self._drained_by_ms = now_ms() + 1000 * timeout_s
+        for session, identity in self._waiting_hellos:
+            self._send_error(session.client, identity, Draining("this evaluator is shutting down"))
+        self._waiting_hellos.clear()
+        for client in self._sessions.greeted():
+            self._send_error(client, 0, Draining("this evaluator is shutting down; connect to another one"))
 
     def _finish_drain(self) -> None:
         if self._sessions.busy or self._outbox:
+            if self._drained_by_ms is not None and now_ms() >= self._drained_by_ms:
+                log.warning("the time to finish is over: what is left is answered with an error")
+                self.stop_at_once()
             return
         for client, identity in self._drain_waiters:
             self._send(client, messages.Drained(identity))
         self._stopping = True
+
+    def _drain(self, client: bytes, identity: int) -> None:
+        self._drain_waiters.append((client, identity))
+        self._start_drain("a client asked for it")
+
+    def _forget_the_gone(self) -> None:
+        for descriptor in self._sockets.connections():
+            session = self._sessions.on(descriptor)
+            if session is not None:
+                self._forget(session.client)
 
     def _forget(self, client: bytes) -> None:
         self._sessions.forget(client)
@@ -285,6 +406,9 @@ class EvaluatorService:
 
     def _send_error(self, client: bytes, identity: int, error: RemoteError) -> None:
         self.metrics.error(error.code)
+        session = self._sessions.of(client)
+        if session is not None:
+            session.errors += 1
         self._send(client, messages.Error(identity, error.code, error.message))
 
     def _send(self, client: bytes, message: messages.Reply) -> None:
@@ -301,42 +425,38 @@ class EvaluatorService:
         while self._outbox:
             self._answer(*self._outbox.popleft())
 
-    def _answer(self, client: bytes, identity: int, frames: list[Frame], code: str) -> None:
-        """Send the end of a request, unless nobody waits for it any more. code: of an error."""
-        if self._sessions.finish(client, identity):
-            if code:
-                self.metrics.error(code)
-            self._send_frames(client, frames)
+    def _answer(self, client: bytes, identity: int, answer: list[Frame] | RemoteError) -> None:
+        """Send the end of a request, unless nobody waits for it any more."""
+        entry = self._sessions.finish(client, identity, answered=not isinstance(answer, RemoteError))
+        if entry is None:
+            return
+        if isinstance(answer, RemoteError):
+            self._send_error(client, identity, answer)
+            return
+        request, network = entry
+        queue_s = (request.launched_ms - request.arrived_ms) / 1000
+        whole_s = (now_ms() - request.arrived_ms) / 1000
+        self.metrics.answered(network.info.name, request.rank, request.count, queue_s, whole_s)
+        self._send_frames(client, answer)
 
     # -- other threads ---------------------------------------------------------------------------------
 
     def _post(self, finished: Sequence[tuple[Request, RemoteError | None]]) -> None:
         """Take finished requests from a worker thread: encode their answers, and send them if the I/O thread
-        sleeps; else that one does."""
-        answers: list[tuple[bytes, int, list[Frame], str]] = []
-        for request, error in finished:
-            assert isinstance(request.client, bytes)
-            if error is not None:
-                frames = encode(messages.Error(request.id, error.code, error.message))
-                answers.append((request.client, request.id, frames, error.code))
-                continue
-            assert request.parts is not None
-            queue_ms = request.launched_ms - request.arrived_ms
-            frames = encode_result(
-                request.id, request.parts, queue_ms, request.compute_ms, request.largest_batch
-            )
-            self.metrics.answered(request.rank, request.count, queue_ms / 1000)
-            answers.append((request.client, request.id, frames, ""))
+        sleeps; else that one does. Does not raise: whatever happens, the client hears of it."""
+        if not finished:
+            return
+        answers = [(request.client, request.id, error or _encoded(request)) for request, error in finished]
         if not self._sockets.borrow():
-            self._outbox += answers
+            self._outbox += answers  # type: ignore[arg-type]  # clients are bytes
             self._sockets.wakeup.wake()
             return
         try:
             for answer in answers:
-                self._answer(*answer)
+                self._answer(*answer)  # type: ignore[arg-type]
         finally:
             self._sockets.give_back()
-        if self._draining:  # It may have been the last one.
+        if self._life.draining:  # It may have been the last one.
             self._sockets.wakeup.wake()
 
     def _call(self, task: Callable[[], None]) -> None:
@@ -351,9 +471,10 @@ class EvaluatorService:
         self.stop()
 
     def _become_ready(self) -> None:
-        self._ready = True
-        for client, identity in self._waiting_hellos:
-            self._send(client, self._welcome(identity))
+        self._life.load()
+        self._manager.ready("ready")
+        for session, identity in self._waiting_hellos:
+            self._welcome(session, identity)
         self._waiting_hellos.clear()
         if self._on_ready is not None:
             self._on_ready(self._networks.infos())
@@ -365,15 +486,23 @@ def _check(batch: PositionBatch) -> None:
         check_batch(batch)
 
 
+def _encoded(request: Request) -> list[Frame] | RemoteError:
+    """The answer to a request that has been evaluated."""
+    assert request.parts is not None
+    queue_ms = request.launched_ms - request.arrived_ms
+    try:
+        return encode_result(request.id, request.parts, queue_ms, request.compute_ms, request.largest_batch)
+    except Exception as fault:  # memory, most likely, of which an error takes next to none
+        log.exception("an answer could not be encoded")
+        return DeviceFailed(f"the evaluator could not put the answer together: {fault!r}")
+
+
 _HANDLERS: dict[type[Any], Callable[[EvaluatorService, Session, Any], None]] = {
     messages.Evaluate: EvaluatorService._evaluate,
     messages.Cancel: EvaluatorService._cancel,
     messages.Hello: EvaluatorService._hello,
     messages.Ping: EvaluatorService._ping,
     messages.Status: EvaluatorService._status,
-    messages.Load: EvaluatorService._load,
-    messages.Unload: EvaluatorService._unload,
-    messages.Drain: EvaluatorService._drain,
 }
 
-assert set(_HANDLERS) == set(get_args(messages.Request)), "every request has a handler"
+assert {*_HANDLERS, *get_args(administration.Request)} == {*get_args(messages.Request)}, "all have a handler"

@@ -4,30 +4,59 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from typing import Any
 
 from evaluator.scheduling.requests import Request
 from evaluator.scheduling.served_network import ServedNetwork
-
-IDLE_CLIENT_S = 600.0
-"""A client without requests in flight is forgotten after this long; it may come back at any time."""
+from protocol.messages import PRIORITIES
 
 
 @dataclass(slots=True, eq=False)
 class Session:
-    """A client. last_seen: monotonic seconds. requests: in flight by id, with the network that has each."""
+    """A client.
+
+    descriptor: of its connection, -1 if unknown. address: where it comes from, as the transport names it.
+    since: when it came, in seconds of the Unix epoch. name: what it calls itself. greeted: it has said hello.
+    network: the name of the default network that it was told of. requests: in flight by id, with the network
+    that has each. answered, positions, errors: requests answered with a result, their positions, and errors.
+    """
 
     client: bytes
-    last_seen: float
+    descriptor: int = -1
+    address: str = ""
+    since: float = field(default_factory=time.time)
     name: str = ""
+    greeted: bool = False
+    network: str = ""
     requests: dict[int, tuple[Request, ServedNetwork]] = field(default_factory=dict)
+    answered: int = 0
+    positions: int = 0
+    errors: int = 0
+
+    def description(self) -> dict[str, Any]:
+        """As part of a list of clients."""
+        in_flight = dict.fromkeys(PRIORITIES, 0)
+        for request, _ in self.requests.values():
+            in_flight[PRIORITIES[request.rank]] += request.count
+        return {
+            "name": self.name,
+            "address": self.address,
+            "since": self.since,
+            "network": self.network,
+            "requests_in_flight": len(self.requests),
+            "positions_in_flight": in_flight,
+            "requests": self.answered,
+            "positions": self.positions,
+            "errors": self.errors,
+        }
 
 
 class Sessions:
-    """All clients seen lately. Belongs to the I/O thread, but for `len`."""
+    """All clients that are connected and have sent something. Belongs to the I/O thread, but for `len`."""
 
     def __init__(self) -> None:
         self._sessions: dict[bytes, Session] = {}
-        self._next_sweep = time.monotonic() + IDLE_CLIENT_S / 4
+        self._by_descriptor: dict[int, Session] = {}
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -37,32 +66,45 @@ class Sessions:
         """Whether any request is in flight."""
         return any(session.requests for session in self._sessions.values())
 
-    def seen(self, client: bytes) -> Session:
-        """The session of a client that has sent something, a new one for a new client."""
-        now = time.monotonic()
-        session = self._sessions.get(client)
-        if session is None:
-            session = self._sessions[client] = Session(client, now)
-        session.last_seen = now
+    def greeted(self) -> list[bytes]:
+        """The clients that have said hello."""
+        return [client for client, session in self._sessions.items() if session.greeted]
+
+    def unanswered(self) -> list[tuple[bytes, int]]:
+        """Client and id of every request in flight."""
+        return [(client, identity) for client, each in self._sessions.items() for identity in each.requests]
+
+    def descriptions(self) -> list[dict[str, Any]]:
+        """All clients, as a list of clients has them, in the order in which they came."""
+        return [session.description() for session in self._sessions.values()]
+
+    def add(self, client: bytes, descriptor: int, address: str) -> Session:
+        """A session for a new client. descriptor: of its connection, -1 if unknown."""
+        session = self._sessions[client] = Session(client, descriptor, address)
+        if descriptor >= 0:
+            self._by_descriptor[descriptor] = session
         return session
 
-    def finish(self, client: bytes, identity: int) -> bool:
-        """Take a request out; False if nobody waits for it any more."""
+    def of(self, client: bytes) -> Session | None:
+        """The session of a client, if there is one."""
+        return self._sessions.get(client)
+
+    def on(self, descriptor: int) -> Session | None:
+        """The session whose connection has this descriptor."""
+        return self._by_descriptor.get(descriptor)
+
+    def finish(self, client: bytes, identity: int, *, answered: bool) -> tuple[Request, ServedNetwork] | None:
+        """Take a request out, and return it with its network; None if nobody waits for it any more.
+        answered: with a result."""
         session = self._sessions.get(client)
-        return session is not None and session.requests.pop(identity, None) is not None
+        entry = None if session is None else session.requests.pop(identity, None)
+        if session is not None and entry is not None and answered:
+            session.answered += 1
+            session.positions += entry[0].count
+        return entry
 
     def forget(self, client: bytes) -> None:
         """Remove a client, whom nothing can be sent to any more."""
-        self._sessions.pop(client, None)
-
-    def idle(self) -> list[bytes]:
-        """The clients to forget, looked for a few times within IDLE_CLIENT_S: most calls cost nothing."""
-        now = time.monotonic()
-        if now < self._next_sweep:
-            return []
-        self._next_sweep = now + IDLE_CLIENT_S / 4
-        return [
-            client
-            for client, session in self._sessions.items()
-            if not session.requests and now - session.last_seen > IDLE_CLIENT_S
-        ]
+        session = self._sessions.pop(client, None)
+        if session is not None and self._by_descriptor.get(session.descriptor) is session:
+            del self._by_descriptor[session.descriptor]

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import Any
 
 import zmq
+from zmq.utils.monitor import parse_monitor_message
 
-from evaluator.service.endpoints import bind, unbind
+from evaluator.service.endpoints import bind, remove_socket
 from protocol import multipart
 from protocol.host.wakeup import Wakeup
 from protocol.multipart import READABLE
 
 HEARTBEAT_MS = 1000
 """How often idle connections are checked by the transport, so that vanished machines are forgotten."""
+
+HANDSHAKE_MS = 10_000
+"""A connection that has not said by then that it speaks ZeroMQ is closed."""
+
+LINGER_MS = 1000
+"""How long the last answers may take to leave when the service ends."""
 
 SEND_LIMIT = 1024
 """Answers waiting for one client that does not read; more are dropped."""
@@ -41,21 +50,30 @@ class ServiceSockets:
     wakeup: ends a `wait`.
     """
 
-    def __init__(self, largest_message: int) -> None:
-        """largest_message: bytes; the transport cuts off who sends more."""
+    def __init__(self, largest_message: int, max_connections: int) -> None:
+        """largest_message: bytes; the transport cuts off who sends more. max_connections: one more is closed
+        as soon as it is there."""
         self._context = zmq.Context()
         self._router = self._context.socket(zmq.ROUTER)
-        self._router.linger = 200
+        self._router.linger = LINGER_MS
         self._router.setsockopt(zmq.ROUTER_MANDATORY, 1)
         self._router.setsockopt(zmq.MAXMSGSIZE, largest_message)
         self._router.setsockopt(zmq.SNDHWM, SEND_LIMIT)
+        self._router.setsockopt(zmq.HANDSHAKE_IVL, HANDSHAKE_MS)
         self._router.setsockopt(zmq.HEARTBEAT_IVL, HEARTBEAT_MS)
         self._router.setsockopt(zmq.HEARTBEAT_TIMEOUT, 5 * HEARTBEAT_MS)
+        self._max_connections = max_connections
+        self._open: set[int] = set()
+        self._router.monitor("inproc://connections", zmq.Event.ACCEPTED | zmq.Event.DISCONNECTED)
+        self._monitor = self._context.socket(zmq.PAIR)
+        self._monitor.rcvhwm = 0  # ZeroMQ's own thread would wait for us.
+        self._monitor.connect("inproc://connections")
         self._addresses: list[str] = []
         self.wakeup = Wakeup()
         self._watched: list[tuple[Any, int]] = [
             (int(self._router.getsockopt(zmq.FD)), READABLE),
             (self.wakeup.fileno(), READABLE),
+            (int(self._monitor.getsockopt(zmq.FD)), READABLE),
         ]
         self._has_message = False
         self._in_use = threading.Lock()
@@ -97,6 +115,34 @@ class ServiceSockets:
         if news:
             self.wakeup.wake()
 
+    def connections(self) -> Iterator[int]:
+        """The connections that have ended since the last call, by descriptor. Their numbers may be those of
+        new connections by now: whoever hears of a client for the first time must ask here before."""
+        while multipart.has_message(self._monitor):
+            event = parse_monitor_message(self._monitor.recv_multipart(zmq.NOBLOCK))
+            descriptor = int(event["value"])
+            if event["event"] == zmq.Event.ACCEPTED:
+                self._open.add(descriptor)
+                if len(self._open) > self._max_connections:
+                    _hang_up(descriptor)
+            elif descriptor in self._open:
+                self._open.discard(descriptor)
+                yield descriptor
+
+    def origin(self, frame: zmq.Frame) -> tuple[int, str]:
+        """The descriptor and the address of the connection that a message came by; -1 for one that has
+        ended since, or is not known."""
+        try:
+            descriptor, address = int(frame.get(zmq.SRCFD)), str(frame.get("Peer-Address"))
+        except (zmq.ZMQError, ValueError):
+            return -1, ""  # ipc where ZeroMQ knows no peer credentials
+        return (descriptor if descriptor in self._open else -1), address
+
+    @property
+    def open_connections(self) -> int:
+        """Connections at present, of clients and of others that found the address."""
+        return len(self._open)
+
     def receive(self) -> list[zmq.Frame] | None:
         """The next message, its first frame the client's identity; None if none was there when `wait`
         returned or the one before was received."""
@@ -118,21 +164,32 @@ class ServiceSockets:
             return Delivery.GONE
         return Delivery.SENT
 
-    def unbind(self) -> None:
-        """Stop listening, so that nobody connects any more."""
-        for address in self._addresses:
-            unbind(self._router, address)
-        self._addresses.clear()
-
     @property
     def closed(self) -> bool:
         return bool(self._router.closed)
 
     def close(self) -> None:
-        """Free the sockets."""
+        """Free the sockets, once what has been sent is on its way or LINGER_MS have passed."""
+        # Before the address is free for the next evaluator. Unbinding would cut the connections off, and lose
+        # the last answers.
+        for address in self._addresses:
+            remove_socket(address)
+        self._addresses.clear()
+        self._router.disable_monitor()
+        self._monitor.close(linger=0)
         self._router.close()
         self._context.term()
         self.wakeup.close()
+
+
+def _hang_up(descriptor: int) -> None:
+    """Shut a connection down. The descriptor stays ZeroMQ's, which closes it when it finds the end."""
+    with contextlib.suppress(OSError):
+        connection = socket.socket(fileno=descriptor)  # Without a copy, for which there may be no room.
+        try:
+            connection.shutdown(socket.SHUT_RDWR)
+        finally:
+            connection.detach()
 
 
 def is_local(frame: zmq.Frame) -> bool:

@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 
 from evaluator.metrics import BATCH_EDGES, Histogram, Metrics, State
 
-STATE = State(ready=True, clients=2, queued_positions=7, device_memory={"0:gpu": {"used": 3, "total": 5}})
+STATE = State(
+    ready=True,
+    clients=2,
+    connections=3,
+    queued={"t82": {"play": 5, "analysis": 0, "selfplay": 2}},
+    running={"0:gpu": 1},
+    in_use={"0:gpu": True},
+    device_memory={"0:gpu": {"used": 3, "total": 5}},
+)
 
 
 @given(st.lists(st.integers(1, 5000)))
@@ -31,8 +39,8 @@ def test_nothing_is_lost_between_threads() -> None:
     def work() -> None:
         for _ in range(rounds):
             metrics.cancelled.add()
-            metrics.batch(3, 0.001)
-            metrics.answered(0, 2, 0.5)
+            metrics.batch("t82", "0:gpu", 3, 0.001)
+            metrics.answered("t82", 0, 2, 0.5, 0.6)
             metrics.error("overloaded")
 
     workers = [threading.Thread(target=work) for _ in range(threads)]
@@ -51,9 +59,9 @@ def test_nothing_is_lost_between_threads() -> None:
 
 def test_the_status_is_in_milliseconds_and_holds_the_state() -> None:
     metrics = Metrics()
-    metrics.batch(4, 0.0125)
-    metrics.batch(2, 0.0025)
-    metrics.answered(2, 6, 0.0004)
+    metrics.batch("t82", "0:gpu", 4, 0.0125)
+    metrics.batch("t82", "0:gpu", 2, 0.0025)
+    metrics.answered("t82", 2, 6, 0.0004, 0.1)
     status = metrics.status(STATE)
     assert status["compute_ms_total"] == pytest.approx(15)
     assert status["mean_batch"] == 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import queue
 import subprocess
@@ -15,17 +16,23 @@ from typing import TYPE_CHECKING, cast
 import chess
 import psutil
 import pytest
+import zmq
 
+from engine._core import Game
+from engine.evaluation.encoding import encode_games
 from engine.evaluation.errors import EvaluatorRefusalError, NoEvaluatorError
 from engine.evaluation.link import MAX_IDLE_RESTARTS, EvaluatorLink, served_network
 from engine.evaluation.process import EvaluatorProcess, EvaluatorSettings, evaluator_command
+from engine.evaluation.requests import Requests
 from engine.options import Options
 from engine.search.limits import Limits
 from engine.search.report import Report
 from engine.session import Session
+from protocol.codec import decode_request, encode
 from protocol.errors import UnknownNetwork
-from protocol.messages import NetworkInfo
+from protocol.messages import Error, Hello, NetworkInfo, Reply, Welcome
 from tests.engine.uci.uci_process import UciProcess, eventually, sockets_of
+from tests.evaluator.service.plugin import Plugin
 from tests.paths import REPOSITORY
 
 if TYPE_CHECKING:
@@ -218,6 +225,118 @@ def test_a_missing_evaluator_is_replaced_under_uci() -> None:
         engine.send("position startpos")
         assert engine.best_move("go nodes 10")
         assert len(evaluators_of(engine.pid)) == 1
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a drain needs SIGTERM")
+def test_an_engine_leaves_an_evaluator_that_drains_for_one_of_its_own(tmp_path: Path) -> None:
+    """The evaluator has work for ever, as its device hangs: it drains, and does not end."""
+    plugin = Plugin(tmp_path / "plugin")
+    environment = {"PYTHONPATH": f"{REPOSITORY}{os.pathsep}{tmp_path / 'plugin'}", **plugin.environment}
+    serve = [
+        sys.executable,
+        "-m",
+        "evaluator",
+        "serve",
+        "--embedded",
+        "--backend",
+        "plugin",
+        "--hang-s",
+        "1000",
+    ]
+    serving = subprocess.Popen(
+        serve, env={**os.environ, **environment}, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    try:
+        assert serving.stdout is not None
+        address = json.loads(serving.stdout.readline())["address"]
+        with UciProcess(f"Evaluator {address}", "Backend random") as engine:
+            engine.send("position startpos")
+            engine.send("go infinite")
+            engine.until("info depth")
+            plugin.hang()
+            serving.terminate()
+            said = engine.until("info string starting an evaluator of its own instead")
+            nodes = max(
+                int(line.split(" nodes ")[1].split()[0])
+                for line in [*said, *engine.heard]
+                if " nodes " in line
+            )
+            while True:
+                line = engine.until("info depth")[-1]
+                if int(line.split(" nodes ")[1].split()[0]) > nodes + 2000:
+                    break
+            assert serving.poll() is None or serving.returncode == 0
+            lost = [line for line in engine.heard if "evaluator lost" in line]
+            assert len(lost) == 1
+            engine.ask("stop", "bestmove")
+    finally:
+        serving.kill()
+        serving.communicate()
+
+
+class Refusing:
+    """An evaluator that welcomes everybody and refuses every request."""
+
+    def __init__(self) -> None:
+        self.hellos = 0
+        self._context = zmq.Context()
+        self._router = self._context.socket(zmq.ROUTER)
+        self.address = f"tcp://127.0.0.1:{self._router.bind_to_random_port('tcp://127.0.0.1')}"
+
+    def answer(self) -> str:
+        """Answer the next message; returns its type."""
+        client, *frames = self._router.recv_multipart()
+        request = decode_request(frames)
+        reply: Reply
+        if isinstance(request, Hello):
+            self.hellos += 1
+            reply = Welcome(request.id, 1, "refusing", 64, (NetworkInfo("none", "none", 1),))
+        else:
+            reply = Error(request.id, "draining", "this evaluator is shutting down")
+        header = encode(reply)[0]
+        assert isinstance(header, bytes)
+        self._router.send_multipart([client, header])
+        return type(request).__name__
+
+    def close(self) -> None:
+        self._router.close(linger=0)
+        self._context.term()
+
+
+def test_an_evaluator_that_welcomes_and_refuses_is_asked_again_after_longer_and_longer_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    waits: list[int] = []
+    pause = EvaluatorLink._pause
+
+    def note(link: EvaluatorLink, attempt: int) -> None:
+        waits.append(attempt)
+        pause(link, 0)
+
+    monkeypatch.setattr(EvaluatorLink, "_pause", note)
+    evaluator = Refusing()
+    link = EvaluatorLink(
+        EvaluatorSettings.of(Options().changed(evaluator=evaluator.address)), lambda text: None
+    )
+    batch, _ = encode_games([Game()], input_format=1)
+    again: list[str] = []
+    requests: Requests[str] = Requests(link, "play", again.append)
+    try:
+        for round_ in range(4):
+            link.start()
+            while evaluator.answer() != "Hello":
+                pass
+            assert link.wait(60) is not None
+            assert requests.connect() is not None
+            assert requests.send(batch, "a")
+            evaluator.answer()
+            assert requests.receive(60_000) is not None
+            assert len(again) == round_ + 1
+        assert evaluator.hellos == 4
+        assert waits[:3] == [0, 1, 2]
+    finally:
+        link.close()
+        evaluator.close()
 
 
 def test_a_missing_evaluator_is_an_error_elsewhere() -> None:

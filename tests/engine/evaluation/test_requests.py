@@ -114,7 +114,8 @@ class _Refusing:
     def receive(self, timeout_ms: float | None) -> Completed:
         return Completed(self._sent, None, self._error)
 
-    def lost(self, client: EvaluatorClient, reason: str) -> None:
+    def lost(self, client: EvaluatorClient, reason: str, *, refused: bool) -> None:
+        assert refused
         self.client = None
 
     def close_retired(self) -> None:

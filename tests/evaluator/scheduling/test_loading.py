@@ -6,7 +6,10 @@ import json
 import os
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -63,3 +66,87 @@ def test_backends_are_written_with_their_options() -> None:
     )
     with pytest.raises(ValueError, match="key=value"):
         parse_backend("onnx:int8")
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[tuple[EvaluatorClient, Path]]:
+    """A client of a process that serves a copy of a network, and the copy."""
+    path = tmp_path / "net.pb.gz"
+    path.write_bytes(NETWORKS[0].read_bytes())
+    process = subprocess.Popen(
+        [*SERVE, "--network", str(path), "--backend", "onnx", "--threads", "1", "--calibration-s", "0.05"],
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY), "XDG_CACHE_HOME": str(tmp_path)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        address = json.loads(process.stdout.readline())["address"]
+        with EvaluatorClient(address, timeout=60.0) as client:
+            yield client, path
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def logits_of(path: Path) -> np.ndarray[Any, Any]:
+    with open_backend("reference", load_network(path)) as reference:
+        return reference.evaluate(probe_batch(7)).logits
+
+
+def test_a_file_that_is_served_is_not_loaded_again(
+    served: tuple[EvaluatorClient, Path], tmp_path: Path
+) -> None:
+    client, path = served
+    copy = tmp_path / "copy.pb.gz"
+    copy.write_bytes(path.read_bytes())
+    assert client.load(str(copy)) == client.status().networks[0]
+    assert len(client.status().networks) == 1
+    assert client.load(str(NETWORKS[1])).name == client.load(str(NETWORKS[1])).name != client.network.name
+    assert len(client.status().networks) == 2
+
+
+def test_a_file_that_has_changed_is_reloaded_without_dropping_a_request(
+    served: tuple[EvaluatorClient, Path],
+) -> None:
+    client, path = served
+    other = next(
+        each
+        for each in NETWORKS[1:]
+        if load_network(each).input_format == load_network(path).input_format
+        and not np.allclose(logits_of(each), logits_of(path), atol=0.1)
+    )
+    before, after = logits_of(path), logits_of(other)
+    reply = client.reload()
+    assert (reply.changed, [network.name for network in reply.networks]) == ((), [client.network.name])
+    path.write_bytes(other.read_bytes())
+    with EvaluatorClient(client.address, timeout=60.0) as busy:
+        stop = threading.Event()
+        seen: list[np.ndarray[Any, Any]] = []
+
+        def ask() -> None:
+            while not stop.is_set():
+                seen.append(busy.evaluate(probe_batch(7)).logits)
+            seen.append(busy.evaluate(probe_batch(7)).logits)
+
+        asking = threading.Thread(target=ask)
+        asking.start()
+        reply = client.reload(client.network.name)
+        stop.set()
+        asking.join()
+    assert reply.changed == (client.network.name,)
+    assert reply.networks[0].content_hash != client.network.content_hash
+    assert all(np.allclose(each, before, atol=1e-3) or np.allclose(each, after, atol=1e-3) for each in seen)
+    np.testing.assert_allclose(seen[-1], after, atol=1e-3)
+    assert len(client.status().networks) == 1
+
+
+def test_a_damaged_file_is_not_reloaded(served: tuple[EvaluatorClient, Path]) -> None:
+    client, path = served
+    before = logits_of(path)
+    path.write_bytes(b"this is no network")
+    with pytest.raises(LoadFailed, match=r"net\.pb\.gz"):
+        client.reload()
+    np.testing.assert_allclose(client.evaluate(probe_batch(7)).logits, before, atol=1e-3)

@@ -63,7 +63,7 @@ class EchoBackend(Backend):
         self.gate = threading.Event()
         self.gate.set()
         self.entered = threading.Semaphore(0)
-        self.closed = False
+        self.was_closed = threading.Event()
         self.answer: Callable[[PositionBatch], EvaluationBatch] = expected
 
     def evaluate(self, batch: PositionBatch) -> EvaluationBatch:
@@ -74,7 +74,11 @@ class EchoBackend(Backend):
         return self.answer(batch)
 
     def close(self) -> None:
-        self.closed = True
+        self.was_closed.set()
+
+    @property
+    def closed(self) -> bool:
+        return self.was_closed.is_set()
 
     def hold(self) -> None:
         """Keep batches inside from now on, forgetting those before."""
@@ -117,9 +121,12 @@ def running(
     backends: tuple[str, ...] = ("echo",),
     make: Callable[[str], EchoBackend] = lambda name: EchoBackend(),
     networks: int = 1,
+    address: str = "tcp://127.0.0.1:0",
+    before_ready: Callable[[str], None] = lambda address: None,
     **options: Any,
 ) -> Iterator[Harness]:
-    """A service on an address of its own whose devices are EchoBackends."""
+    """A service on an address of its own whose devices are EchoBackends. before_ready: called with the
+    address while the networks are loaded."""
     opened: list[EchoBackend] = []
 
     def open_backend(name: str, network: Any, *, threads: int | None = None, **more: Any) -> Backend:
@@ -136,12 +143,13 @@ def running(
     initial = [NetworkToLoad(None)] * networks
     ready = threading.Event()
     service = EvaluatorService(loader, initial, on_ready=lambda infos: ready.set(), **options)
-    address = service.bind("tcp://127.0.0.1:0")
+    address = service.bind(address)
     thread = threading.Thread(target=service.run)
     # Measured on a busy machine, the few microseconds of an EchoBackend make curves of any shape.
     curve = patch("evaluator.scheduling.calibration.time_batches", even_curve)
     curve.start()
     thread.start()
+    before_ready(address)
     assert ready.wait(WAIT_S), "the service did not get ready"
     harness = Harness(address, service, loader, opened, thread)
     try:
@@ -155,4 +163,5 @@ def running(
         service.stop()
         thread.join(WAIT_S)
     assert not thread.is_alive(), "the service did not stop"
-    assert all(backend.closed for backend in opened), "a backend was left open"
+    # A call that was given up closes its backend when it returns.
+    assert all(backend.was_closed.wait(WAIT_S) for backend in opened), "a backend was left open"

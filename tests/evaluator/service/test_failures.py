@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 
 from evaluator.backends.base import BackendError
-from evaluator.scheduling.dispatcher import MAX_FAILURES
+from evaluator.scheduling.batching import LatencyTargets
+from evaluator.scheduling.latency import LatencyModel
+from evaluator.scheduling.runners import Device, Runner, new_runner
+from evaluator.scheduling.workers import MAX_FAILURES
 from protocol.batch import EvaluationBatch, PositionBatch
 from protocol.errors import DeviceFailed
 from tests.evaluator.service.harness import EchoBackend, Harness, expected, numbered_batch, running, same
@@ -29,12 +32,17 @@ def wrong_size(batch: PositionBatch) -> EvaluationBatch:
     return EvaluationBatch(evaluation.logits[:-1], evaluation.wdl, evaluation.moves_left)
 
 
-def with_fallback(harness: Harness) -> EchoBackend:
-    """Give the only network a fallback that works."""
-    fallback = EchoBackend(max_batch=4)
-    harness.backends.append(fallback)
-    harness.service._networks.find("").fallback = lambda: fallback
-    return fallback
+def with_standby(harness: Harness) -> EchoBackend:
+    """Give the only network a standby that works."""
+    standby = EchoBackend(max_batch=4)
+    harness.backends.append(standby)
+    model = LatencyModel({1: 1.0, 4: 2.0}, standby.max_batch)
+
+    def open_standby() -> Runner:
+        return new_runner(Device("standby:echo"), standby, model, LatencyTargets(), lambda: None)
+
+    harness.service._networks.find("").open_standby = open_standby
+    return standby
 
 
 @pytest.mark.parametrize("fault", [failing, wrong_size])
@@ -68,18 +76,19 @@ def test_a_device_that_keeps_failing_is_left_out(tmp_path: Path) -> None:
         assert client.status().metrics["device_failures"] <= MAX_FAILURES
 
 
-def test_the_only_device_is_replaced_by_the_fallback(tmp_path: Path) -> None:
+def test_the_only_device_is_replaced_by_the_standby(tmp_path: Path) -> None:
     with running(tmp_path) as harness:
         client = harness.client()
-        fallback = with_fallback(harness)
+        standby = with_standby(harness)
         harness.backend.answer = failing
         for _ in range(MAX_FAILURES + 2):
             batch = numbered_batch(10)
             assert same(client.evaluate(batch), expected(batch))
         metrics = client.status().metrics
         assert metrics["device_failures"] == MAX_FAILURES
-        assert metrics["fallback_batches"] == MAX_FAILURES + 2
-        assert max(fallback.sizes) <= fallback.max_batch
+        assert metrics["fallback_batches"] > MAX_FAILURES
+        assert sum(standby.sizes) == 10 * (MAX_FAILURES + 2)
+        assert max(standby.sizes) <= standby.max_batch
 
 
 def test_when_everything_fails_the_client_is_told_and_the_service_lives(tmp_path: Path) -> None:
@@ -103,7 +112,7 @@ def test_output_that_is_not_finite_never_leaves(tmp_path: Path) -> None:
         harness.backend.answer = not_finite
         with pytest.raises(DeviceFailed):
             client.evaluate(numbered_batch(4))
-        with_fallback(harness)
+        with_standby(harness)
         batch = numbered_batch(4)
         assert same(client.evaluate(batch), expected(batch))
         assert client.status().metrics["not_finite"] == 2

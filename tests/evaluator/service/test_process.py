@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -15,15 +17,21 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psutil
 import pytest
 import zmq
 
+from evaluator.backends import open_backend
 from evaluator.backends.probe import probe_batch
+from evaluator.commands.serve import KEPT_DESCRIPTORS
+from evaluator.network import load_network
+from evaluator.scheduling.workers import MAX_FAILURES
 from evaluator.service.endpoints import AddressError, bind, sweep
 from protocol import EvaluatorClient
-from protocol.errors import EvaluatorLost
-from tests.paths import REPOSITORY
+from protocol.errors import DeviceFailed, Draining, EvaluatorLost, Overloaded
+from tests.evaluator.service.plugin import Plugin
+from tests.paths import DATA, REPOSITORY
 
 WAIT_S = 60.0
 
@@ -154,6 +162,212 @@ def test_sigterm_ends_it_cleanly(environment: dict[str, str]) -> None:
     assert sockets(environment) == []
 
 
+@pytest.fixture
+def plugin(environment: dict[str, str], tmp_path: Path) -> Plugin:
+    """The backend `plugin` in the environment."""
+    installed = Plugin(tmp_path / "plugin")
+    environment.update(installed.environment)
+    environment["PYTHONPATH"] += os.pathsep + str(tmp_path / "plugin")
+    return installed
+
+
+@needs_posix
+def test_sigterm_drains(environment: dict[str, str], plugin: Plugin) -> None:
+    health = free_port()
+    flags = ("--backend", "plugin", "--hang-s", "1000", "--metrics-port", str(health))
+    with serving(environment, "--embedded", *flags) as process:
+        address = event(process, "bound")["address"]
+        event(process, "ready")
+        with EvaluatorClient(address, timeout=WAIT_S) as client:
+            plugin.hang()
+            for _ in range(20):
+                client.submit(probe_batch(40))
+            client.ping()
+            process.send_signal(signal.SIGTERM)
+            assert client.receive() is None
+            assert client.draining
+            status = client.status()
+            assert (status.state, status.ready, status.draining) == ("draining", False, True)
+            assert "SIGTERM" in status.reason
+            with pytest.raises(urllib.error.HTTPError, match="503"):
+                urllib.request.urlopen(f"http://127.0.0.1:{health}/ready", timeout=WAIT_S)
+            with pytest.raises(Draining):
+                EvaluatorClient(address, timeout=WAIT_S)
+            plugin.work()
+            for _ in range(20):
+                completed = client.receive()
+                assert completed is not None
+                assert len(completed.result()) == 40
+            assert process.wait(WAIT_S) == 0
+
+
+@needs_posix
+def test_what_is_not_done_when_the_time_to_exit_is_over_is_answered_with_an_error(
+    environment: dict[str, str], plugin: Plugin
+) -> None:
+    flags = ("--backend", "plugin", "--hang-s", "1000", "--exit-timeout", "0.05")
+    with serving(environment, "--embedded", *flags) as process:
+        address = event(process, "bound")["address"]
+        event(process, "ready")
+        with EvaluatorClient(address, timeout=WAIT_S) as client:
+            plugin.hang()
+            client.submit(probe_batch(4))
+            client.ping()
+            process.send_signal(signal.SIGTERM)
+            assert client.receive() is None
+            completed = client.receive()
+            assert completed is not None
+            assert isinstance(completed.error, Draining)
+            assert process.wait(WAIT_S) == 0
+
+
+@needs_posix
+def test_a_second_signal_ends_it_at_once(environment: dict[str, str], plugin: Plugin) -> None:
+    flags = ("--backend", "plugin", "--hang-s", "1000", "--exit-timeout", "1000")
+    with serving(environment, "--embedded", *flags) as process:
+        address = event(process, "bound")["address"]
+        event(process, "ready")
+        with EvaluatorClient(address, timeout=WAIT_S) as client:
+            plugin.hang()
+            client.submit(probe_batch(4))
+            client.ping()
+            process.send_signal(signal.SIGTERM)
+            assert client.receive() is None
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(WAIT_S) == 0
+    assert sockets(environment) == []
+
+
+@needs_posix
+def test_without_descriptors_for_more_it_serves_those_it_has(environment: dict[str, str]) -> None:
+    """It keeps some for itself: health checks are answered, and there is no accepting without end."""
+    port, health = free_port(), free_port()
+    address = f"tcp://127.0.0.1:{port}"
+    limited = "import resource\nresource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))\n"
+    process = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            limited + "from evaluator.cli import console; console()",
+            *("serve", "--backend", "random", "--address", address, "--metrics-port", str(health)),
+        ],
+        env=environment,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    idle: list[socket.socket] = []
+    try:
+        wait_for_line(process, "ready")
+        with EvaluatorClient(address, timeout=WAIT_S) as client:
+            for _ in range(200):
+                with contextlib.suppress(OSError):
+                    idle.append(socket.create_connection(("127.0.0.1", port), timeout=WAIT_S))
+            while client.status().metrics["connections"] > 128 - KEPT_DESCRIPTORS:
+                pass
+            assert psutil.Process(process.pid).num_fds() < 128
+            with urllib.request.urlopen(f"http://127.0.0.1:{health}/live", timeout=WAIT_S) as reply:
+                assert reply.read() == b"live\n"
+            assert len(client.evaluate(probe_batch(8))) == 8
+            for connection in idle:
+                connection.close()
+            while client.status().metrics["connections"] > 1:
+                pass
+            with EvaluatorClient(address, timeout=WAIT_S) as late:
+                assert len(late.evaluate(probe_batch(8))) == 8
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_the_log_can_be_json(environment: dict[str, str]) -> None:
+    flags = ("--backend", "random", "--address", f"tcp://127.0.0.1:{free_port()}", "--log-format", "json")
+    with serving(environment, *flags) as process:
+        assert json.loads(wait_for_line(process, "listening on"))["level"] == "info"
+
+
+@needs_posix
+def test_sighup_reads_the_settings_and_networks_again(environment: dict[str, str], tmp_path: Path) -> None:
+    first, second = sorted((DATA / "lc0" / "nets").glob("*.pb.gz"))[:2]
+    address = f"tcp://127.0.0.1:{free_port()}"
+    config = tmp_path / "evaluator.toml"
+
+    def write(networks: list[Path], **settings: object) -> None:
+        lines = [f"network = {json.dumps([str(network) for network in networks])}"]
+        lines += [f"{name} = {value}" for name, value in settings.items()]
+        config.write_text("\n".join(lines))
+
+    write([first], max_play_queue=1000)
+    flags = ("--config", str(config), "--backend", "random", "--address", address)
+    with serving(environment, *flags) as process:
+        wait_for_line(process, "ready")
+        with EvaluatorClient(address, timeout=WAIT_S) as client:
+            before = client.network.name
+            write([second, first], max_play_queue=7, threads=3)
+            process.send_signal(signal.SIGHUP)
+            assert "restart" in wait_for_line(process, "threads")
+            assert "7" in wait_for_line(process, "max_play_queue is now")
+            wait_for_line(process, "is loaded")
+            status = client.status()
+            assert [network.name for network in status.networks][1:] == [before]
+            assert status.aliases["default"] == status.networks[0].name != before
+            with pytest.raises(Overloaded):
+                client.evaluate(probe_batch(8))
+            assert len(client.evaluate(probe_batch(7))) == 7
+            config.write_text("max_play_queue = nonsense")
+            process.send_signal(signal.SIGHUP)
+            wait_for_line(process, "the settings stay as they are")
+            write([second], max_play_queue=1000)
+            process.send_signal(signal.SIGHUP)
+            wait_for_line(process, f"network {before} is unloaded")
+            assert len(client.status().networks) == 1
+            process.send_signal(signal.SIGUSR1)
+            assert "1 clients" in wait_for_line(process, "ready:")
+            assert client.ping() > 0
+
+
+@needs_posix
+def test_sigterm_ends_one_whose_device_hangs(environment: dict[str, str], plugin: Plugin) -> None:
+    flags = ("--embedded", "--backend", "plugin", "--hang-factor", "1", "--hang-s", "0.05")
+    with serving(environment, *flags) as process:
+        address = event(process, "bound")["address"]
+        event(process, "ready")
+        with EvaluatorClient(address, timeout=WAIT_S) as client:
+            client.evaluate(probe_batch(4))
+            plugin.hang()
+            with pytest.raises(DeviceFailed, match="hangs"):
+                client.evaluate(probe_batch(4))
+            assert client.status().state == "degraded"
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(WAIT_S) == 0
+
+
+def test_onnx_stands_in_for_a_lost_device_until_it_is_back(
+    environment: dict[str, str], plugin: Plugin
+) -> None:
+    network = sorted((DATA / "lc0" / "nets").glob("*.pb.gz"))[0]
+    flags = ("--network", str(network), "--backend", "plugin", "--retry-s", "0.05", "--threads", "1")
+    with serving(environment, "--embedded", *flags, "--calibration-s", "0.05") as process:
+        address = event(process, "bound")["address"]
+        event(process, "ready")
+        with EvaluatorClient(address, timeout=WAIT_S) as client:
+            assert client.network.backend == "plugin"
+            plugin.fail()
+            batch = probe_batch(4)
+            with open_backend("reference", load_network(network)) as reference:
+                wanted = reference.evaluate(batch)
+            for _ in range(MAX_FAILURES + 1):
+                np.testing.assert_allclose(client.evaluate(batch).logits, wanted.logits, atol=1e-3)
+            status = client.status()
+            assert (status.state, status.ready) == ("degraded", True)
+            assert "fell off the bus" in status.reason
+            with EvaluatorClient(address, timeout=WAIT_S) as late:
+                assert late.network.backend == "onnx"
+            plugin.work()
+            while client.status().state != "ready":
+                pass
+            assert not client.evaluate(batch).logits.any()  # what the plug-in answers
+
+
 @needs_posix
 def test_a_killed_evaluator_is_lost_not_slow(environment: dict[str, str]) -> None:
     with serving(environment, "--embedded", "--backend", "random") as process:
@@ -215,7 +429,7 @@ def test_alone_it_says_where_it_listens_and_answers_health_checks(environment: d
         for path, text in (
             ("live", "live"),
             ("ready", "ready"),
-            ("metrics", "wavefront_positions_total 5.0\n"),
+            ("metrics", 'wavefront_positions_total{device="0:random",network="random"} 5.0\n'),
         ):
             with urllib.request.urlopen(f"http://127.0.0.1:{health}/{path}", timeout=WAIT_S) as reply:
                 assert text in reply.read().decode()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-import subprocess
-import sys
+import socket
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -14,12 +14,24 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from evaluator.metrics import Metrics, State
-from evaluator.service.health import serve_health
+from evaluator.service.health import MOST_CONNECTIONS, serve_health
 from evaluator.service.prometheus import registry
 from tests.evaluator.service.harness import WAIT_S, numbered_batch, running
 from tests.paths import REPOSITORY
 
-STATE = State(ready=True, clients=2, queued_positions=7, device_memory={"0:gpu": {"used": 3, "total": 5}})
+STATE = State(
+    ready=True,
+    clients=2,
+    connections=3,
+    queued={"t82": {"play": 5, "analysis": 0, "selfplay": 2}},
+    running={"0:gpu": 1},
+    in_use={"0:gpu": True},
+    device_memory={"0:gpu": {"used": 3, "total": 5}},
+)
+
+
+BATCHES = (("device", "0:gpu"), ("network", "t82"))
+ANALYSIS = (("class", "analysis"), ("network", "t82"))
 
 
 def samples(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
@@ -38,24 +50,37 @@ def exposed(metrics: Metrics, state: State = STATE) -> str:
 
 def test_counts_of_any_size_are_exact() -> None:
     metrics = Metrics()
-    metrics.positions.add(123_456_789_012)
-    metrics.positions.add()
-    assert samples(exposed(metrics))["wavefront_positions_total", ()] == 123_456_789_013
+    metrics.batch("t82", "0:gpu", 123_456_789_012, 0.1)
+    metrics.batch("t82", "0:gpu", 1, 0.1)
+    found = samples(exposed(metrics))
+    assert found["wavefront_positions_total", BATCHES] == 123_456_789_013
 
 
 def test_times_are_in_seconds_and_memory_in_bytes() -> None:
     metrics = Metrics()
-    metrics.batch(4, 0.25)
-    metrics.answered(1, 4, 0.015)
+    metrics.batch("t82", "0:gpu", 4, 0.25)
+    metrics.answered("t82", 1, 4, 0.015, 0.3)
     found = samples(exposed(metrics))
-    assert found["wavefront_compute_seconds_total", ()] == 0.25
-    assert found["wavefront_queue_seconds_sum", ()] == 0.015
-    assert found["wavefront_queue_seconds_bucket", (("le", "0.01"),)] == 0
-    assert found["wavefront_queue_seconds_bucket", (("le", "0.02"),)] == 1
-    assert found["wavefront_queue_seconds_bucket", (("le", "+Inf"),)] == 1
+    assert found["wavefront_batch_seconds_sum", BATCHES] == 0.25
+    assert found["wavefront_queue_seconds_sum", ANALYSIS] == 0.015
+    assert found["wavefront_request_seconds_sum", ANALYSIS] == 0.3
+    first, *others = ANALYSIS
+    for edge, count in (("0.01", 0), ("0.02", 1), ("+Inf", 1)):
+        assert found["wavefront_queue_seconds_bucket", (first, ("le", edge), *others)] == count
     assert found["wavefront_device_memory_bytes", (("device", "0:gpu"), ("what", "total"))] == 5
-    assert found["wavefront_requests_total", (("class", "analysis"),)] == 1
-    assert found["wavefront_request_positions_total", (("class", "analysis"),)] == 4
+    assert found["wavefront_requests_total", ANALYSIS] == 1
+    assert found["wavefront_request_positions_total", ANALYSIS] == 4
+    assert found["wavefront_queued_positions", (("class", "play"), ("network", "t82"))] == 5
+
+
+def test_devices_that_fail_are_named() -> None:
+    metrics = Metrics()
+    metrics.device_failed("0:gpu")
+    metrics.device_hung("1:gpu")
+    found = samples(exposed(metrics))
+    assert found["wavefront_device_failures_total", (("device", "0:gpu"),)] == 1
+    assert found["wavefront_device_hangs_total", (("device", "1:gpu"),)] == 1
+    assert found["wavefront_device_in_use", (("device", "0:gpu"),)] == 1
 
 
 def test_every_metric_is_documented_with_its_type() -> None:
@@ -64,6 +89,10 @@ def test_every_metric_is_documented_with_its_type() -> None:
     )
     metrics = Metrics()
     metrics.error("overloaded")
+    metrics.device_failed("0:gpu")
+    metrics.device_hung("0:gpu")
+    metrics.batch("t82", "0:gpu", 4, 0.25)
+    metrics.answered("t82", 1, 4, 0.015, 0.3)
     families = {
         family.name + "_total" * (family.type == "counter"): (
             family.type,
@@ -80,14 +109,15 @@ def test_a_request_a_position_and_a_batch_are_counted_once(tmp_path: Path) -> No
         for count in (3, 5):
             client.evaluate(numbered_batch(count))
         found = samples(exposed(harness.service.metrics, harness.service.state()))
-        assert found["wavefront_requests_total", (("class", "play"),)] == 2
-        assert found["wavefront_positions_total", ()] == 8
-        assert found["wavefront_batch_size_sum", ()] == 8
-        assert found["wavefront_batches_total", ()] == found["wavefront_batch_size_count", ()] == 2
+        batches = (("device", "0:echo"), ("network", "echo"))
+        assert found["wavefront_requests_total", (("class", "play"), ("network", "echo"))] == 2
+        assert found["wavefront_positions_total", batches] == 8
+        assert found["wavefront_batch_size_sum", batches] == 8
+        assert found["wavefront_batches_total", batches] == found["wavefront_batch_size_count", batches] == 2
 
 
 def test_the_endpoint_says_live_ready_and_the_metrics(tmp_path: Path) -> None:
-    with running(tmp_path) as harness, serve_health(0, harness.service) as port:
+    with running(tmp_path) as harness, serve_health("127.0.0.1", 0, harness.service) as port:
 
         def get(path: str) -> str:
             with urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}", timeout=WAIT_S) as reply:
@@ -97,10 +127,41 @@ def test_the_endpoint_says_live_ready_and_the_metrics(tmp_path: Path) -> None:
         assert get("ready") == "ready\n"
         assert "wavefront_ready 1.0\n" in get("metrics")
         assert get("metrics?name[]=wavefront_ready").splitlines()[-1] == "wavefront_ready 1.0"
+        assert get("ready?verbose") == "ready\n"
+        assert "process_open_fds" in get("metrics")
         with pytest.raises(urllib.error.HTTPError, match="404"):
             get("nothing")
+        head = urllib.request.Request(f"http://127.0.0.1:{port}/ready", method="HEAD")
+        with urllib.request.urlopen(head, timeout=WAIT_S) as reply:
+            assert reply.status == 200
+            assert reply.read() == b""
 
 
-def test_a_service_without_a_metrics_port_does_not_wait_for_the_library() -> None:
-    code = "import sys, evaluator.service.service; print('prometheus_client' in sys.modules)"
-    assert subprocess.check_output([sys.executable, "-c", code], text=True, cwd=REPOSITORY) == "False\n"
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
+def test_the_endpoint_is_where_it_is_asked_for(tmp_path: Path) -> None:
+    with running(tmp_path) as harness, serve_health("::1", 0, harness.service) as port:
+        with urllib.request.urlopen(f"http://[::1]:{port}/live", timeout=WAIT_S) as reply:
+            assert reply.read() == b"live\n"
+        with pytest.raises(OSError):  # noqa: PT011 - which one depends on the system
+            socket.create_connection(("127.0.0.1", port), timeout=WAIT_S)
+
+
+def test_connections_that_say_nothing_do_not_keep_a_health_check_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evaluator.service.health.IDLE_S", 0.05)
+    with (
+        running(tmp_path) as harness,
+        serve_health("127.0.0.1", 0, harness.service) as port,
+        contextlib.ExitStack() as stack,
+    ):
+        for _ in range(MOST_CONNECTIONS):
+            stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=WAIT_S))
+        answer = b""
+        while not answer:  # Turned away as long as all places are taken.
+            with (
+                contextlib.suppress(OSError),
+                urllib.request.urlopen(f"http://127.0.0.1:{port}/live", timeout=WAIT_S) as reply,
+            ):
+                answer = reply.read()
+        assert answer == b"live\n"

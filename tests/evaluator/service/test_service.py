@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import socket
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgpack
 import pytest
 import zmq
 
 from evaluator.scheduling.admission import QueueLimits
+from evaluator.scheduling.runners import now_ms
+from evaluator.service import service as service_module
 from evaluator.service.sockets import is_local
+from protocol import EvaluatorClient
 from protocol.codec import encode
 from protocol.errors import (
     BadRequest,
@@ -19,12 +25,13 @@ from protocol.errors import (
     Draining,
     EvaluatorLost,
     LoadFailed,
+    NotReady,
     Overloaded,
     RemoteError,
     TooLarge,
     UnknownNetwork,
 )
-from protocol.messages import Evaluate
+from protocol.messages import Evaluate, Ping
 from tests.evaluator.service.harness import (
     WAIT_S,
     EchoBackend,
@@ -298,7 +305,12 @@ def test_an_id_may_not_be_in_flight_twice(harness: Harness) -> None:
         dealer.send_multipart(frames)
         dealer.send_multipart(frames)
         assert dealer.poll(int(WAIT_S * 1000))
-        assert msgpack.unpackb(dealer.recv_multipart()[0])["code"] == "bad_request"
+        # Another code than any failure of the request that goes on: its own answer comes, too.
+        assert msgpack.unpackb(dealer.recv_multipart()[0])["code"] == "duplicate_id"
+        harness.backend.gate.set()
+        assert dealer.poll(int(WAIT_S * 1000))
+        answer = msgpack.unpackb(dealer.recv_multipart()[0])
+        assert (answer["type"], answer["id"]) == ("result", 5)
 
 
 @pytest.mark.parametrize(
@@ -366,6 +378,135 @@ def test_an_unloaded_network_is_gone_and_its_device_freed(tmp_path: Path) -> Non
             client.unload("echo")
 
 
+def test_no_other_network_takes_the_place_of_an_unloaded_default(tmp_path: Path) -> None:
+    with running(tmp_path, networks=2) as harness:
+        client, admin = harness.client(), harness.client()
+        assert client.network.name == "echo"
+        admin.unload("echo")
+        for unnamed in ("", "default"):
+            with pytest.raises(UnknownNetwork):
+                client.evaluate(numbered_batch(1), network=unnamed)
+        with pytest.raises(UnknownNetwork, match="echo-2"):
+            harness.client()
+        assert harness.client(network="echo-2").evaluate(numbered_batch(3)) is not None
+
+
+def test_the_default_is_that_of_the_hello_until_it_is_unloaded(tmp_path: Path) -> None:
+    with running(tmp_path, networks=2) as harness:
+        before, admin = harness.client(), harness.client()
+        assert admin.alias("default", "echo-2") == "echo-2"
+        after = harness.client()
+        assert (before.network.name, after.network.name) == ("echo", "echo-2")
+        for backend in harness.backends:
+            backend.sizes.clear()
+        before.evaluate(numbered_batch(3), network="")
+        after.evaluate(numbered_batch(4), network="")
+        assert [backend.sizes for backend in harness.backends] == [[3], [4]]
+        admin.unload("echo")
+        with pytest.raises(UnknownNetwork, match="default network was unloaded"):
+            before.evaluate(numbered_batch(1), network="")
+        after.evaluate(numbered_batch(5), network="")
+
+
+def test_an_alias_is_a_further_name(tmp_path: Path) -> None:
+    with running(tmp_path, networks=2) as harness:
+        client = harness.client()
+        client.alias("best", "echo-2")
+        assert harness.client(network="best").network.name == "echo-2"
+        harness.backends[1].sizes.clear()
+        client.evaluate(numbered_batch(3), network="best")
+        assert harness.backends[1].sizes == [3]
+        assert client.status().aliases == {"default": "echo", "best": "echo-2"}
+        client.alias("best", "echo")
+        assert client.status().aliases["best"] == "echo"
+        with pytest.raises(BadRequest, match="named"):
+            client.alias("echo", "echo-2")
+        with pytest.raises(UnknownNetwork):
+            client.alias("best", "nothing like it")
+        client.alias("best", "")
+        with pytest.raises(UnknownNetwork):
+            client.evaluate(numbered_batch(1), network="best")
+
+
+def test_before_the_networks_are_there_evaluations_are_not_ready(tmp_path: Path) -> None:
+    gate = threading.Event()
+
+    def slow(name: str) -> EchoBackend:
+        assert gate.wait(WAIT_S)
+        return EchoBackend()
+
+    def ask(address: str) -> None:
+        with EvaluatorClient(address, timeout=WAIT_S, handshake=False) as client:
+            assert client.status().state == "loading"
+            client.max_batch = 64
+            with pytest.raises(NotReady):
+                client.evaluate(numbered_batch(1), network="")
+        gate.set()
+
+    with running(tmp_path, make=slow, before_ready=ask) as harness:
+        assert harness.client().status().state == "ready"
+
+
+def test_who_is_connected_is_shown_by_name_and_who_is_gone_is_not(harness: Harness) -> None:
+    admin, other = harness.client(name="admin"), harness.client(name="other")
+    other.evaluate(numbered_batch(3))
+    harness.backend.hold()
+    other.submit(numbered_batch(5), priority="analysis")
+    other.ping()
+    found = {client["name"]: client for client in admin.clients()}
+    assert set(found) == {"admin", "other"}
+    assert found["other"]["requests"] == 1
+    assert found["other"]["positions"] == 3
+    assert found["other"]["requests_in_flight"] == 1
+    assert found["other"]["positions_in_flight"] == {"play": 0, "analysis": 5, "selfplay": 0}
+    assert "127.0.0.1" in found["other"]["address"]
+    other.close()
+    while len(admin.clients()) > 1:
+        pass
+    assert admin.status().metrics["clients"] == 1
+    harness.backend.gate.set()
+
+
+def test_connections_beyond_the_limit_are_closed_and_the_others_served(tmp_path: Path) -> None:
+    with running(tmp_path, max_connections=3) as harness:
+        client = harness.client()
+        port = int(harness.address.rpartition(":")[2])
+        idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(8)]
+        closed = 0
+        for connection in idle:
+            connection.settimeout(0.0)
+        while closed < 6:
+            client.ping()
+            closed = sum(ended(connection) for connection in idle)
+        for connection in idle:
+            connection.close()
+        assert len(client.evaluate(numbered_batch(2))) == 2
+        # Those that are gone do not count.
+        while client.status().metrics["connections"] > 1:
+            pass
+        assert len(harness.client().evaluate(numbered_batch(2))) == 2
+
+
+def ended(connection: socket.socket) -> bool:
+    """Whether the other side has closed a connection that says nothing but its greeting."""
+    try:
+        while connection.recv(4096):
+            pass
+    except BlockingIOError:
+        return False
+    except OSError:
+        pass
+    return True
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
+def test_it_listens_on_ipv6(tmp_path: Path) -> None:
+    with running(tmp_path, address="tcp://[::1]:0") as harness:
+        assert harness.address.startswith("tcp://[::1]:")
+        assert len(harness.client().evaluate(numbered_batch(2))) == 2
+        assert harness.client().clients()[0]["address"] == "::1"
+
+
 def test_draining_finishes_what_is_there_and_takes_nothing_new(harness: Harness) -> None:
     client, other = harness.client(), harness.client()
     harness.backend.hold()
@@ -376,8 +517,13 @@ def test_draining_finishes_what_is_there_and_takes_nothing_new(harness: Harness)
     deadline = time.monotonic() + WAIT_S
     while not other.status().draining:
         assert time.monotonic() < deadline
+    assert not other.status().ready
     with pytest.raises(Draining):
         other.evaluate(numbered_batch(1))
+    with pytest.raises(Draining):
+        harness.client()
+    assert client.receive() is None
+    assert client.draining
     harness.backend.gate.set()
     completed = client.receive(WAIT_S * 1000)
     assert completed is not None
@@ -434,6 +580,42 @@ def test_blocking_evaluate_leaves_other_batches_to_receive(harness: Harness) -> 
     completed = client.receive(WAIT_S * 1000)
     assert completed is not None
     assert completed.id == first
+
+
+def test_messages_that_take_long_do_not_keep_the_devices_waiting(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After each millisecond of messages the devices are told of new requests, and answers are sent."""
+    client, dispatcher = harness.client(), harness.service._dispatcher
+    blocked, go = threading.Event(), threading.Event()
+    taken_in: list[int] = [0]
+    announce, pong = dispatcher.announce, service_module._HANDLERS[Ping]
+    late_ms = [0.0]
+
+    def slow(*arguments: Any) -> None:
+        late_ms[0] += 0.6
+        taken_in[-1] += 1
+        pong(*arguments)
+
+    def note() -> None:
+        announce()
+        taken_in.append(0)
+
+    def block() -> None:
+        blocked.set()
+        assert go.wait(WAIT_S)
+
+    monkeypatch.setattr(service_module, "now_ms", lambda: now_ms() + late_ms[0])
+    monkeypatch.setitem(service_module._HANDLERS, Ping, slow)
+    monkeypatch.setattr(dispatcher, "announce", note)
+    harness.service._call(block)
+    assert blocked.wait(WAIT_S)
+    for identity in range(1, 101):
+        client._send(Ping(10**6 + identity))
+    go.set()
+    client.status()
+    assert sum(taken_in) == 100
+    assert max(taken_in) <= 2
 
 
 def test_errors_have_the_protocols_codes(harness: Harness) -> None:

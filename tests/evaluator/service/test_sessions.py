@@ -4,54 +4,36 @@ from __future__ import annotations
 
 from unittest.mock import Mock
 
-import pytest
-
-from evaluator.service import sessions
-from evaluator.service.sessions import IDLE_CLIENT_S, Sessions
-
-
-class Clock:
-    """Stands in for the module `time`."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """The clock of the sessions."""
-    made = Clock()
-    monkeypatch.setattr(sessions, "time", made)
-    return made
-
-
-def test_a_client_is_idle_after_a_while_unless_it_waits_for_an_answer(clock: Clock) -> None:
-    known = Sessions()
-    known.seen(b"idle")
-    known.seen(b"waiting").requests[1] = Mock(), Mock()
-    clock.now += IDLE_CLIENT_S / 2
-    known.seen(b"late")
-    assert known.idle() == []
-    clock.now += IDLE_CLIENT_S / 2 + 1
-    assert known.idle() == [b"idle"]
-    known.forget(b"idle")
-    assert len(known) == 2
+from evaluator.service.sessions import Sessions
 
 
 def test_a_request_is_finished_once() -> None:
     known = Sessions()
-    known.seen(b"client").requests[1] = Mock(), Mock()
-    assert known.busy
-    assert known.finish(b"client", 1)
-    assert not known.finish(b"client", 1)
-    assert not known.finish(b"nobody", 1)
+    session = known.add(b"client", 7, "127.0.0.1")
+    session.requests[1] = Mock(count=3), Mock()
+    session.requests[2] = Mock(count=5), Mock()
+    assert known.unanswered() == [(b"client", 1), (b"client", 2)]
+    assert known.finish(b"client", 1, answered=True)
+    assert not known.finish(b"client", 1, answered=True)
+    assert not known.finish(b"nobody", 1, answered=True)
+    assert known.finish(b"client", 2, answered=False)
     assert not known.busy
+    assert (session.answered, session.positions) == (1, 3)
 
 
-def test_a_client_that_comes_back_keeps_its_session() -> None:
+def test_a_descriptor_that_is_used_again_is_that_of_the_last_client() -> None:
     known = Sessions()
-    first = known.seen(b"client")
-    assert known.seen(b"client") is first
+    known.add(b"gone", 7, "")
+    new = known.add(b"new", 7, "")
+    known.forget(b"gone")
+    assert known.on(7) is new
+    known.forget(b"new")
+    assert known.on(7) is None
+
+
+def test_a_client_without_a_known_connection_is_found_by_its_identity_alone() -> None:
+    known = Sessions()
+    session = known.add(b"client", -1, "")
+    assert known.on(-1) is None
+    assert known.of(b"client") is session
+    assert len(known) == 1

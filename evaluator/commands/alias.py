@@ -1,0 +1,30 @@
+"""`python -m evaluator alias`: further names for the networks of a running evaluator."""
+
+from __future__ import annotations
+
+import argparse
+
+from evaluator.commands import connection
+
+HELP = "give a network of a running service a further name; `default` is meant by clients that name none"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The alias, the network, and where the evaluator is."""
+    parser.add_argument("alias", metavar="ALIAS", help="the further name")
+    parser.add_argument(
+        "network", nargs="?", default="", metavar="NETWORK", help="name, alias or hash; none ends the alias"
+    )
+    connection.add_arguments(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print what the alias means; returns 1 if there is no such network."""
+    from protocol.client import EvaluatorClient
+
+    def alias(client: EvaluatorClient) -> int:
+        name = client.alias(arguments.alias, arguments.network)
+        text = f"{arguments.alias} means {name}" if name else f"{arguments.alias} means nothing any more"
+        return connection.show(arguments, {"alias": arguments.alias, "network": name}, text)
+
+    return connection.ask(arguments, alias)

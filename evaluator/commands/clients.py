@@ -1,0 +1,38 @@
+"""`python -m evaluator clients`: who is connected to a running evaluator."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from evaluator.commands import connection
+
+HELP = "show who is connected to a running service"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Where the evaluator is."""
+    connection.add_arguments(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print a line for each client."""
+    from protocol.client import EvaluatorClient
+
+    def clients(client: EvaluatorClient) -> int:
+        found = client.clients()
+        return connection.show(arguments, list(found), "\n".join(map(_line, found)))
+
+    return connection.ask(arguments, clients)
+
+
+def _line(client: Mapping[str, Any]) -> str:
+    in_flight = ", ".join(f"{count} {name}" for name, count in client["positions_in_flight"].items() if count)
+    return (
+        f"{client['name'] or '(no name)'} at {client['address'] or '(unknown)'} "
+        f"since {datetime.fromtimestamp(client['since']):%Y-%m-%d %H:%M:%S}: "
+        f"{client['requests']} requests, {client['positions']} positions, {client['errors']} errors, "
+        f"in flight: {in_flight or 'nothing'}"
+    )

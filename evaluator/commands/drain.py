@@ -1,0 +1,25 @@
+"""`python -m evaluator drain`: the end of a running evaluator, once it has finished what it has."""
+
+from __future__ import annotations
+
+import argparse
+
+from evaluator.commands import connection
+
+HELP = "have a running service take nothing new, finish what is queued, and end"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Where the evaluator is."""
+    connection.add_arguments(parser, timeout=600.0)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Returns when nothing is queued or running any more, 1 if that took too long."""
+    from protocol.client import EvaluatorClient
+
+    def drain(client: EvaluatorClient) -> int:
+        client.drain()
+        return connection.show(arguments, {"drained": client.address}, "drained")
+
+    return connection.ask(arguments, drain)

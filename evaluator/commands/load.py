@@ -1,0 +1,38 @@
+"""`python -m evaluator load`: a network beside those that a running evaluator serves."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+from pathlib import Path
+
+from evaluator.commands import connection
+
+HELP = "have a running service load a network file beside its others"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The file, its heads, an alias, and where the evaluator is."""
+    parser.add_argument("file", metavar="FILE", help="network file, as the service's machine sees it")
+    parser.add_argument("--policy-head", default="", metavar="NAME", help="empty for the file's own choice")
+    parser.add_argument("--value-head", default="", metavar="NAME", help="empty for the file's own choice")
+    parser.add_argument("--alias", default="", metavar="ALIAS", help="a further name to give it; see `alias`")
+    connection.add_arguments(parser, timeout=600.0)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the network's name; returns 1 if it could not be loaded."""
+    from protocol.client import EvaluatorClient
+
+    def load(client: EvaluatorClient) -> int:
+        path = Path(arguments.file).expanduser()
+        network = client.load(
+            str(path.resolve() if path.exists() else path),
+            policy_head=arguments.policy_head,
+            value_head=arguments.value_head,
+        )
+        if arguments.alias:
+            client.alias(arguments.alias, network.name)
+        return connection.show(arguments, asdict(network), f"{network.name} on {network.device}")
+
+    return connection.ask(arguments, load)

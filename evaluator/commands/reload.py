@@ -1,0 +1,33 @@
+"""`python -m evaluator reload`: network files that have changed, in a running evaluator."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+
+from evaluator.commands import connection
+
+HELP = "have a running service look at its network files again, without dropping a request"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The network, and where the evaluator is."""
+    parser.add_argument(
+        "network", nargs="?", default="", metavar="NETWORK", help="name, alias or hash (default: all)"
+    )
+    connection.add_arguments(parser, timeout=600.0)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print what has changed; returns 1 if a file could not be loaded: what it held before is served on."""
+    from protocol.client import EvaluatorClient
+
+    def reload(client: EvaluatorClient) -> int:
+        reply = client.reload(arguments.network)
+        lines = [
+            f"{network.name}: {network.content_hash if network.name in reply.changed else 'unchanged'}"
+            for network in reply.networks
+        ]
+        return connection.show(arguments, asdict(reply), "\n".join(lines))
+
+    return connection.ask(arguments, reload)

@@ -1,0 +1,26 @@
+"""`python -m evaluator unload`: a network less in a running evaluator."""
+
+from __future__ import annotations
+
+import argparse
+
+from evaluator.commands import connection
+
+HELP = "have a running service finish what is queued for a network and free its memory"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The network, and where the evaluator is."""
+    parser.add_argument("network", metavar="NETWORK", help="name, alias or content hash")
+    connection.add_arguments(parser, timeout=600.0)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Returns 1 if there is no such network, or it is the last one."""
+    from protocol.client import EvaluatorClient
+
+    def unload(client: EvaluatorClient) -> int:
+        client.unload(arguments.network)
+        return connection.show(arguments, {"unloaded": arguments.network}, f"unloaded {arguments.network}")
+
+    return connection.ask(arguments, unload)

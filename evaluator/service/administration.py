@@ -1,0 +1,99 @@
+"""The requests that change the service for everybody, or tell about everybody: who may make them, and the
+answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, get_args
+
+from evaluator.service.lifecycle import LifeCycle
+from evaluator.service.networks import NetworkToLoad, Reloaded, ServedNetworks
+from evaluator.service.sessions import Sessions
+from protocol import messages
+from protocol.errors import BadRequest, Draining, LoadFailed, RemoteError
+
+Request = (
+    messages.Load | messages.Unload | messages.Alias | messages.Reload | messages.Clients | messages.Drain
+)
+
+
+class Administration:
+    """Belongs to the I/O thread.
+
+    send, fail: answer a client with a message, or a request of his by its id with an error. drain: begins to
+    drain, and has the request answered in the end. remote_allowed: whether other machines may ask, too.
+    """
+
+    def __init__(
+        self,
+        networks: ServedNetworks,
+        sessions: Sessions,
+        life: LifeCycle,
+        send: Callable[[bytes, messages.Reply], None],
+        fail: Callable[[bytes, int, RemoteError], None],
+        drain: Callable[[bytes, int], None],
+        *,
+        remote_allowed: bool,
+    ) -> None:
+        self.remote_allowed = remote_allowed
+        self._networks = networks
+        self._sessions = sessions
+        self._life = life
+        self._send = send
+        self._fail = fail
+        self._drain = drain
+
+    def handle(self, client: bytes, message: Request, *, local: bool) -> None:
+        """Do what a client asks for. local: whether it is on this machine. Raises RemoteError."""
+        if not (local or self.remote_allowed):
+            name = type(message).__name__.lower()
+            raise BadRequest(f"{name} is allowed from this machine only (see remote_admin)")
+        _HANDLERS[type(message)](self, client, message)
+
+    def _load(self, client: bytes, message: messages.Load) -> None:
+        if self._life.draining:
+            raise Draining("this evaluator is shutting down")
+        self._networks.load(
+            NetworkToLoad(message.path, message.policy_head, message.value_head),
+            lambda info: self._send(client, messages.Loaded(message.id, info)),
+            lambda error: self._fail(client, message.id, LoadFailed(f"{message.path}: {error}")),
+        )
+
+    def _reload(self, client: bytes, message: messages.Reload) -> None:
+        if self._life.draining:
+            raise Draining("this evaluator is shutting down")
+
+        def reloaded(done: list[Reloaded]) -> None:
+            infos = tuple(each.info for each in done)
+            changed = tuple(each.info.name for each in done if each.changed)
+            self._send(client, messages.ReloadReply(message.id, infos, changed))
+
+        self._networks.reload(
+            message.network, reloaded, lambda error: self._fail(client, message.id, LoadFailed(str(error)))
+        )
+
+    def _unload(self, client: bytes, message: messages.Unload) -> None:
+        self._networks.unload(message.network, lambda: self._send(client, messages.Unloaded(message.id)))
+
+    def _alias(self, client: bytes, message: messages.Alias) -> None:
+        if not message.alias:
+            raise BadRequest("alias: must not be empty")
+        self._send(client, messages.Aliased(message.id, self._networks.alias(message.alias, message.network)))
+
+    def _clients(self, client: bytes, message: messages.Clients) -> None:
+        self._send(client, messages.ClientsReply(message.id, tuple(self._sessions.descriptions())))
+
+    def _start_drain(self, client: bytes, message: messages.Drain) -> None:
+        self._drain(client, message.id)
+
+
+_HANDLERS: dict[type[Any], Callable[[Administration, bytes, Any], None]] = {
+    messages.Load: Administration._load,
+    messages.Reload: Administration._reload,
+    messages.Unload: Administration._unload,
+    messages.Alias: Administration._alias,
+    messages.Clients: Administration._clients,
+    messages.Drain: Administration._start_drain,
+}
+
+assert set(_HANDLERS) == set(get_args(Request)), "every request has a handler"

@@ -1,0 +1,77 @@
+"""New settings for a service that runs (SIGHUP): what can be changed is, what cannot is said."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import fields
+
+from evaluator.scheduling.admission import QueueLimits
+from evaluator.scheduling.batching import LatencyTargets
+from evaluator.scheduling.dispatcher import Dispatcher
+from evaluator.scheduling.loading import Loader
+from evaluator.scheduling.watchdog import Patience
+from evaluator.service.administration import Administration
+from evaluator.settings import Settings
+
+log = logging.getLogger("evaluator.service")
+
+AT_START = (
+    "policy_head",
+    "value_head",
+    "backend",
+    "threads",
+    "address",
+    "max_request",
+    "max_connections",
+    "metrics_port",
+    "metrics_address",
+    "log_format",
+)
+"""Settings that a new value of needs a restart."""
+
+
+def latency_targets(settings: Settings) -> LatencyTargets:
+    """The latencies to keep, by class."""
+    return LatencyTargets(
+        settings.play_latency_ms, settings.analysis_latency_ms, settings.selfplay_latency_ms
+    )
+
+
+def queue_limits(settings: Settings) -> QueueLimits:
+    """How many positions may be queued."""
+    return QueueLimits(
+        settings.max_play_queue,
+        settings.max_analysis_queue,
+        settings.max_selfplay_queue,
+        settings.max_client_queue,
+    )
+
+
+def patience(settings: Settings) -> Patience:
+    """How long devices are waited for."""
+    return Patience(settings.hang_factor, settings.hang_s, settings.retry_s)
+
+
+def reconfigure(
+    before: Settings,
+    settings: Settings,
+    dispatcher: Dispatcher,
+    loader: Loader,
+    administration: Administration,
+) -> None:
+    """Apply everything but the networks, and say what has changed."""
+    changed = [
+        each.name for each in fields(Settings) if getattr(before, each.name) != getattr(settings, each.name)
+    ]
+    for name in changed:
+        if name in AT_START:
+            log.warning("%s is not changed before a restart", name)
+        else:
+            log.info("%s is now %s", name, getattr(settings, name))
+    targets = latency_targets(settings)
+    dispatcher.configure(queue_limits(settings), patience(settings), targets)
+    loader.targets = targets
+    loader.calibration_s = settings.calibration_s
+    loader.cache = settings.latency_cache
+    administration.remote_allowed = settings.remote_admin
+    logging.getLogger().setLevel(settings.log_level.upper())

@@ -1,0 +1,274 @@
+"""Devices that hang and faults in the service's own threads: all is answered, and the state is true."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evaluator.backends.base import BackendError
+from evaluator.scheduling.batching import BatchPolicy
+from evaluator.scheduling.watchdog import Patience
+from evaluator.scheduling.workers import MAX_FAILURES
+from protocol import EvaluatorClient
+from protocol.batch import EvaluationBatch, PositionBatch
+from protocol.errors import DeviceFailed
+from protocol.messages import StatusReply
+from tests.evaluator.service.harness import (
+    WAIT_S,
+    expected,
+    numbered_batch,
+    running,
+    same,
+)
+from tests.evaluator.service.test_failures import with_standby
+
+IMPATIENT = Patience(hang_factor=1.0, hang_s=0.05, retry_s=0.01)
+
+
+class OutOfMemory(EvaluationBatch):
+    """An evaluation that cannot be cut."""
+
+    def split(self, sizes: Any) -> Any:
+        raise MemoryError("no room for the answers")
+
+
+class HangOnce:
+    """Lets the first batch hang, whichever device it is on, until `release`."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._taken = False
+        self._released = threading.Event()
+
+    def __call__(self, batch: PositionBatch) -> EvaluationBatch:
+        with self._lock:
+            mine, self._taken = not self._taken, True
+        if mine:
+            assert self._released.wait(WAIT_S)
+        return expected(batch)
+
+    def release(self) -> None:
+        self._released.set()
+
+
+def status_when(client: EvaluatorClient, wanted: Callable[[StatusReply], bool]) -> StatusReply:
+    """The first status of that kind."""
+    while True:
+        status = client.status()
+        if wanted(status):
+            return status
+
+
+def fails(client: EvaluatorClient) -> None:
+    with pytest.raises(DeviceFailed):
+        client.evaluate(numbered_batch(4))
+
+
+def test_another_device_answers_for_one_that_hangs(tmp_path: Path) -> None:
+    with running(tmp_path, backends=("first", "second"), patience=IMPATIENT) as harness:
+        client = harness.client()
+        assert client.status().state == "ready"
+        hang = HangOnce()
+        for backend in harness.backends:
+            backend.answer = hang
+        batch = numbered_batch(4)
+        assert same(client.evaluate(batch), expected(batch))
+        status = client.status()
+        assert status.state == "degraded"
+        assert status.ready
+        assert "hangs" in status.reason
+        assert status.metrics["device_hangs"] == 1
+        hang.release()
+        assert status_when(client, lambda status: status.state == "ready").since >= status.since
+
+
+def test_the_only_device_hangs_and_its_request_is_answered(tmp_path: Path) -> None:
+    with running(tmp_path, patience=IMPATIENT) as harness:
+        client = harness.client()
+        harness.backend.hold()
+        with pytest.raises(DeviceFailed, match="hangs"):
+            client.evaluate(numbered_batch(4))
+        status = client.status()
+        assert (status.state, status.ready) == ("degraded", False)
+        with pytest.raises(DeviceFailed, match="no device"):
+            client.evaluate(numbered_batch(4))
+        harness.backend.gate.set()
+        assert status_when(client, lambda status: status.ready).state == "ready"
+        batch = numbered_batch(4)
+        assert same(client.evaluate(batch), expected(batch))
+
+
+def test_what_is_queued_behind_a_device_that_hangs_is_answered_too(tmp_path: Path) -> None:
+    with running(tmp_path, patience=IMPATIENT) as harness:
+        client = harness.client()
+        harness.backend.hold()
+        client.submit(numbered_batch(4))
+        harness.backend.wait_entered()
+        for _ in range(3):
+            client.submit(numbered_batch(4))
+        for _ in range(4):
+            completed = client.receive(WAIT_S * 1000)
+            assert completed is not None
+            assert isinstance(completed.error, DeviceFailed)
+
+
+def test_a_standby_takes_over_and_clients_are_told_what_runs(tmp_path: Path) -> None:
+    with running(tmp_path, patience=IMPATIENT) as harness:
+        client = harness.client()
+        standby = with_standby(harness)
+        standby.device = "the slow one"
+        harness.backend.hold()
+        with pytest.raises(DeviceFailed):
+            client.evaluate(numbered_batch(4))
+        status = status_when(client, lambda status: status.ready)
+        assert status.state == "degraded"
+        batch = numbered_batch(4)
+        assert same(client.evaluate(batch), expected(batch))
+        late = harness.client()
+        assert late.network.device == "the slow one"
+        assert [size for size, _ in late.curve] == [1, 4]
+        harness.backend.gate.set()
+        status_when(client, lambda status: status.state == "ready")
+        assert harness.client().network.device == "test"
+
+
+def test_a_device_that_failed_is_tried_again_and_comes_back(tmp_path: Path) -> None:
+    def broken(batch: PositionBatch) -> EvaluationBatch:
+        raise BackendError("the device fell off the bus")
+
+    with running(tmp_path, patience=IMPATIENT) as harness:
+        client = harness.client()
+        # A backend opened anew works, and until then each probe fails.
+        harness.backend.answer = broken
+        for _ in range(MAX_FAILURES):
+            fails(client)
+        status_when(client, lambda status: status.state == "ready")
+        assert harness.backend.closed
+        batch = numbered_batch(4)
+        assert same(client.evaluate(batch), expected(batch))
+
+
+def test_a_service_with_a_device_that_hangs_can_be_stopped(tmp_path: Path) -> None:
+    with running(tmp_path, patience=IMPATIENT) as harness:
+        client = harness.client()
+        harness.backend.hold()
+        client.submit(numbered_batch(4))
+        harness.backend.wait_entered()
+        harness.service.stop()
+        harness.thread.join(WAIT_S)
+        assert not harness.thread.is_alive()
+        assert not harness.backend.closed
+
+
+def test_a_service_with_a_device_that_hangs_can_be_drained(tmp_path: Path) -> None:
+    with running(tmp_path, patience=IMPATIENT) as harness:
+        client, other = harness.client(), harness.client()
+        harness.backend.hold()
+        client.submit(numbered_batch(4))
+        harness.backend.wait_entered()
+        other.drain(WAIT_S)
+        assert client.receive() is None  # It is told of the drain.
+        completed = client.receive(WAIT_S * 1000)
+        assert completed is not None
+        assert isinstance(completed.error, DeviceFailed)
+        harness.thread.join(WAIT_S)
+        assert not harness.thread.is_alive()
+
+
+def test_without_patience_a_service_stops_while_a_batch_is_under_way(tmp_path: Path) -> None:
+    with running(tmp_path) as harness:
+        client = harness.client()
+        harness.backend.hold()
+        client.submit(numbered_batch(4))
+        harness.backend.wait_entered()
+        harness.service.stop_at_once()
+        harness.thread.join(WAIT_S)
+        assert not harness.thread.is_alive()
+
+
+def test_memory_that_lacks_for_an_answer_costs_that_answer_alone(tmp_path: Path) -> None:
+    def answer(batch: PositionBatch) -> EvaluationBatch:
+        good = expected(batch)
+        return OutOfMemory(good.logits, good.wdl, good.moves_left)
+
+    with running(tmp_path) as harness:
+        client = harness.client()
+        harness.backend.answer = answer
+        for _ in range(3):  # more often than the device has threads
+            with pytest.raises(DeviceFailed, match="no room for the answers"):
+                client.evaluate(numbered_batch(4))
+        harness.backend.answer = expected
+        batch = numbered_batch(4)
+        assert same(client.evaluate(batch), expected(batch))
+
+
+def test_memory_that_lacks_for_encoding_an_answer_costs_that_answer_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def scarce(*arguments: Any) -> Any:
+        raise MemoryError("no room for the frames")
+
+    with running(tmp_path) as harness:
+        client = harness.client()
+        monkeypatch.setattr("evaluator.service.service.encode_result", scarce)
+        with pytest.raises(DeviceFailed, match="no room for the frames"):
+            client.evaluate(numbered_batch(4))
+        monkeypatch.undo()
+        batch = numbered_batch(4)
+        assert same(client.evaluate(batch), expected(batch))
+
+
+def test_a_fault_in_choosing_a_batch_does_not_end_the_devices_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with running(tmp_path) as harness:
+        client = harness.client()
+        decide = BatchPolicy.decide
+        faults: list[int] = []
+
+        def faulty(*arguments: Any) -> Any:
+            if not faults:
+                faults.append(1)
+                raise ZeroDivisionError("a fault of the policy")
+            return decide(*arguments)
+
+        monkeypatch.setattr(BatchPolicy, "decide", faulty)
+        batch = numbered_batch(4)
+        assert same(client.evaluate(batch), expected(batch))
+        assert faults
+
+
+def test_an_exception_that_is_no_exception_costs_one_batch(tmp_path: Path) -> None:
+    def leave(batch: PositionBatch) -> EvaluationBatch:
+        raise SystemExit("a library wants to end the process")
+
+    with running(tmp_path) as harness:
+        client = harness.client()
+        harness.backend.answer = leave
+        fails(client)
+        harness.backend.answer = expected
+        batch = numbered_batch(4)
+        assert same(client.evaluate(batch), expected(batch))
+
+
+def test_a_backend_whose_standby_cannot_open_says_so(tmp_path: Path) -> None:
+    def missing() -> Any:
+        raise BackendError("there is no other library")
+
+    with running(tmp_path, patience=Patience(retry_s=WAIT_S)) as harness:
+        client = harness.client()
+        harness.service._networks.find("").open_standby = missing
+
+        def broken(batch: PositionBatch) -> EvaluationBatch:
+            raise BackendError("the device fell off the bus")
+
+        harness.backend.answer = broken
+        for _ in range(MAX_FAILURES):
+            fails(client)
+        status = client.status()
+        assert (status.state, status.ready) == ("degraded", False)
+        assert "fell off the bus" in status.reason

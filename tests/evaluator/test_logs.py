@@ -1,0 +1,38 @@
+"""The log as programs read it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+
+from evaluator.logs import JsonFormatter
+
+
+def record(message: str, *arguments: object, fault: bool = False) -> logging.LogRecord:
+    made = logging.LogRecord(
+        "evaluator.test", logging.WARNING, __file__, 1, message, arguments, sys.exc_info() if fault else None
+    )
+    made.created = 1767225600.25
+    return made
+
+
+def test_a_line_is_one_json_object() -> None:
+    line = JsonFormatter().format(record("two\nlines of %s, größer", "text"))
+    assert "\n" not in line
+    assert json.loads(line) == {
+        "time": "2026-01-01T00:00:00.250+00:00",
+        "level": "warning",
+        "logger": "evaluator.test",
+        "thread": "MainThread",
+        "message": "two\nlines of text, größer",
+    }
+
+
+def test_an_exception_is_part_of_its_line() -> None:
+    try:
+        raise ZeroDivisionError("for nothing")
+    except ZeroDivisionError:
+        line = JsonFormatter().format(record("failed", fault=True))
+    assert "\n" not in line
+    assert json.loads(line)["exception"].splitlines()[-1] == "ZeroDivisionError: for nothing"
