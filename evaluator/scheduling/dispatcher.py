@@ -12,13 +12,14 @@ from collections.abc import Hashable
 
 from evaluator.metrics import Metrics
 from evaluator.scheduling.admission import Admission, QueueLimits
-from evaluator.scheduling.batching import LatencyTargets, Launch
+from evaluator.scheduling.batching import LatencyTargets
+from evaluator.scheduling.choosing import expected_wait_ms, next_job, to_tell
 from evaluator.scheduling.requests import Request
-from evaluator.scheduling.runners import Device, Runner, now_ms
-from evaluator.scheduling.served_network import Job, ServedNetwork
+from evaluator.scheduling.runners import Device, now_ms
+from evaluator.scheduling.served_network import ServedNetwork
 from evaluator.scheduling.watchdog import Patience
 from evaluator.scheduling.workers import Choice, Post, Trouble, Workers
-from protocol.errors import DeviceFailed
+from protocol.errors import DeadlineExceeded, DeviceFailed
 from protocol.messages import PRIORITIES, NetworkInfo
 
 
@@ -99,10 +100,18 @@ class Dispatcher:
 
     def submit(self, network: ServedNetwork, request: Request) -> None:
         """Queue a request; the devices hear of it with the next `announce`. Raises Overloaded when its
-        class's queue, or the client's share, is full, and DeviceFailed when no device could run it."""
+        class's queue, or the client's share, is full, DeadlineExceeded when it would wait for too long, and
+        DeviceFailed when no device could run it."""
         with self._lock:
             if network.hopeless:
                 raise DeviceFailed(f"network {network.info.name} has no device that works; try again later")
+            if request.deadline_ms is not None:
+                now = now_ms()
+                wait_ms = expected_wait_ms(network, request, now)
+                if now + wait_ms > request.deadline_ms:
+                    raise DeadlineExceeded(
+                        f"it would wait {wait_ms:.0f} ms, which is longer than its deadline"
+                    )
             self._admission.admit(request, network.scheduler)
             network.scheduler.add(request)
             for runner in network.all_runners:
@@ -116,13 +125,8 @@ class Dispatcher:
             return
         with self._lock:
             self._unannounced = False
-            told = {
-                runner.device
-                for network in self._networks
-                if network.scheduler.positions
-                for runner in network.in_use
-                if not runner.knows_enough(network.scheduler.positions)
-            }
+            now = now_ms()
+            told = {runner.device for network in self._networks for runner in to_tell(network, now)}
             for device in told:
                 self._workers.tell(device)
 
@@ -201,33 +205,7 @@ class Dispatcher:
 
     def _choose(self, device: Device) -> Choice:
         """The next job for a device, with its runner; if there is none, when to look again."""
-        now = now_ms()
-        again: float | None = None
-        waiting: list[tuple[tuple[int, float], int, ServedNetwork, Runner]] = []
-        for index, network in enumerate(self._networks):
-            runner = network.runner_on(device)
-            if runner is None or runner.running >= runner.backend.max_in_flight:
-                continue
-            urgency = network.scheduler.urgency()
-            if urgency is not None:
-                waiting.append((urgency, index, network, runner))
-        waiting.sort(key=lambda entry: entry[:2])
-        busy_until = max(device.expected_end_ms, default=None)
-        for _, _, network, runner in waiting:
-            pending = network.scheduler.pending(runner.policy.largest_batch)
-            # Side by side, a batch does not wait for the one under way to end: there is a part left for it.
-            busy = None if runner.backend.side_by_side else busy_until
-            decision = runner.policy.decide(pending, now, busy)
-            if isinstance(decision, Launch):
-                segments = network.scheduler.take(decision.positions, now)
-                job = Job(network, segments, sum(s.stop - s.start for s in segments))
-                for each in self._networks:
-                    each.scheduler.ran(
-                        runner.model.milliseconds(job.positions), segments if each is network else ()
-                    )
-                return job, runner, None
-            again = decision.until_ms if again is None else min(again, decision.until_ms)
-        return None, None, again
+        return next_job(self._networks, device, now_ms())
 
     def _closed(self, request: Request, network: ServedNetwork) -> None:
         """Note that a request is about to be answered."""

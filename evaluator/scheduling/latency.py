@@ -90,6 +90,16 @@ class LatencyModel:
         whole, rest = divmod(positions, self._best_batch)
         return whole * (self.milliseconds(self._best_batch) + self.launch_ms) + self._drain[rest]
 
+    def within(self, milliseconds: float) -> int:
+        """How many positions can be drained in that time: the most whose drain_ms is not longer, but for
+        one launch."""
+        whole, rest = 0, milliseconds
+        if milliseconds >= self._drain[self.max_batch]:
+            each_ms = self.milliseconds(self._best_batch) + self.launch_ms
+            whole = int(milliseconds / each_ms)
+            rest -= whole * each_ms
+        return whole * self._best_batch + bisect.bisect_right(self._drain, rest) - 1
+
     def throughput(self, batch: int) -> float:
         """Positions per second in batches of that size."""
         return 1000.0 * batch / self.milliseconds(batch)

@@ -134,6 +134,12 @@ class Scheduler:
                 break
         return segments
 
+    def ahead_of(self, request: Request) -> int:
+        """How many queued positions would be taken before a request if it were queued now."""
+        own = self._queues[request.rank]
+        higher = sum([queue.positions for queue in self._queues[: request.rank]])
+        return higher + own.ahead_of(own.tag_of(request.client))
+
     def ran(self, milliseconds: float, segments: Sequence[Segment] = ()) -> None:
         """Account for a batch that takes so long on a device of this network: of these positions of its own,
         none if another network's run there."""

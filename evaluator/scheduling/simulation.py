@@ -14,7 +14,7 @@ import math
 import statistics
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -22,6 +22,7 @@ import numpy as np
 
 from evaluator.scheduling.batching import BatchPolicy, LatencyTargets, Launch, Pending, Wait
 from evaluator.scheduling.latency import LatencyModel
+from evaluator.scheduling.placement import Station, free_at_ms, place
 from evaluator.scheduling.requests import Request, Segment
 from evaluator.scheduling.scheduler import Scheduler
 from protocol.batch import PositionBatch
@@ -36,6 +37,9 @@ CURVES: dict[str, dict[int, float]] = {
 """Measured milliseconds per batch: lc0 0.33-dev on an H200 (cuda-fp16; T82, BT4 and T80 shapes) and on two
 CPU cores (128x4 attention, 64x4 residual)."""
 
+MORE = 1.1
+"""A busy device that waits looks at the queue before its time when so many times as much is queued."""
+
 NOISE = 0.03
 """Standard deviation of a batch's time, relative."""
 
@@ -48,6 +52,7 @@ class Policy(Protocol):
     def decide(
         self, pending: Sequence[Pending], now_ms: float, busy_until_ms: float | None = None
     ) -> Launch | Wait: ...
+    def second_at_ms(self, total: int, busy_until_ms: float) -> float | None: ...
 
 
 class TakeQueued:
@@ -61,6 +66,10 @@ class TakeQueued:
 
     def replied(self, client: int, now_ms: float) -> None:
         """This policy learns nothing from it."""
+
+    def second_at_ms(self, total: int, busy_until_ms: float) -> float | None:
+        """This policy launches a second batch at once."""
+        return None
 
     def decide(
         self, pending: Sequence[Pending], now_ms: float, busy_until_ms: float | None = None
@@ -199,13 +208,15 @@ def simulate(
     duration_ms: float = 4000.0,
     seed: int = 1,
     in_flight: int = 1,
+    beside: Sequence[tuple[LatencyModel, Policy]] = (),
 ) -> Outcome:
     """Run one policy under one load on a device with that latency, which takes so many batches at a time and
     computes them one after the other. Deterministic for a seed.
 
-    The first tenth of the time does not count.
+    beside: other devices, each with its policy. The first tenth of the time does not count.
     """
-    return _Simulation(model, policy, loads, duration_ms, seed, in_flight).run()
+    devices = [_Device(*each) for each in ((model, policy), *beside)]
+    return _Simulation(devices, loads, duration_ms, seed, in_flight).run()
 
 
 @dataclass(slots=True)
@@ -217,33 +228,47 @@ class _Batch:
     expected_ms: float
 
 
+@dataclass(slots=True)
+class _Device:
+    """A simulated device. free_ms: when it ends the last of its batches. looks_ms: when it looks at the queue
+    again by itself. seen: the positions that were queued when it last looked."""
+
+    model: LatencyModel
+    policy: Policy
+    running: deque[_Batch] = field(default_factory=deque)
+    free_ms: float = 0.0
+    looks_ms: float = -1.0
+    seen: int = 0
+
+    def station(self, now: float) -> Station:
+        free_ms = free_at_ms(self.running[-1].expected_ms, now) if self.running else now
+        return Station(self.model, free_ms)
+
+
 class _Simulation:
-    """The state of a run: the clients, the queue, the device, and the events to come."""
+    """The state of a run: the clients, the queue, the devices, and the events to come."""
 
     def __init__(
         self,
-        model: LatencyModel,
-        policy: Policy,
+        devices: Sequence[_Device],
         loads: Sequence[Load],
         duration_ms: float,
         seed: int,
         in_flight: int,
     ) -> None:
-        self.model = model
-        self.policy = policy
+        self.devices = devices
         self.duration_ms = duration_ms
         self.warm_ms = duration_ms / 10
         self.in_flight = in_flight
         self.random = np.random.default_rng(seed)
         self.scheduler = Scheduler()
         self.kinds = [load for load in loads for _ in range(load.count)]
+        self.turns = np.random.default_rng((seed, len(self.kinds)))
         # Of their own, so that open clients send the same whatever the others do.
         self.arrivals = [np.random.default_rng((seed, client)) for client in range(len(self.kinds))]
         self.batches = {load.positions: _positions(load.positions) for load in loads}
         self.events: list[tuple[float, int, str, int]] = []
         self.serial = 0
-        self.running: deque[_Batch] = deque()
-        self.free_ms = 0.0
         self.done = [0, 0, 0]
         self.launched = 0
         self.latencies: dict[int, list[float]] = {load.rank: [] for load in loads}
@@ -259,15 +284,16 @@ class _Simulation:
             if what == "send":
                 self.send(client, now)
             elif what == "done":
-                self.finish(now)
+                self.finish(self.devices[client], now)
             self.look(now)
         seconds = (self.duration_ms - self.warm_ms) / 1000
         rates = [count / seconds for count in self.done]
         return Outcome(sum(rates), sum(self.done) / max(1, self.launched), self.latencies, rates)
 
-    def at(self, time_ms: float, what: str, client: int = -1) -> None:
+    def at(self, time_ms: float, what: str, which: int = -1) -> None:
+        """Let a client send, or a device end a batch, or all devices look at the queue."""
         self.serial += 1
-        heapq.heappush(self.events, (time_ms, self.serial, what, client))
+        heapq.heappush(self.events, (time_ms, self.serial, what, which))
 
     def pause(self, client: int) -> float:
         """Milliseconds until a client's next request."""
@@ -284,41 +310,63 @@ class _Simulation:
             return
         self.serial += 1
         self.scheduler.add(Request(client, self.serial, self.batches[load.positions], load.rank, now))
-        self.policy.arrived(client, load.positions, load.rank, now)
+        for device in self.devices:
+            device.policy.arrived(client, load.positions, load.rank, now)
         if load.per_second:
             self.at(now + self.pause(client), "send", client)
 
     def look(self, now: float) -> None:
-        """Launch what the policy wants launched."""
-        while self.scheduler.positions and len(self.running) < self.in_flight:
-            busy_until = self.running[-1].expected_ms if self.running else None
-            decision = self.policy.decide(self.scheduler.pending(self.model.max_batch), now, busy_until)
-            if isinstance(decision, Wait):
-                self.at(max(decision.until_ms, now + 1e-3), "look")
-                return
-            segments = self.scheduler.take(decision.positions, now)
-            positions = sum(segment.stop - segment.start for segment in segments)
-            batch_ms = self.model.milliseconds(positions)
-            self.scheduler.ran(batch_ms, segments)
-            begin_ms = max(now, busy_until or now)
-            self.running.append(_Batch(segments, positions, begin_ms + batch_ms))
-            noise = float(np.exp(self.random.normal(0.0, NOISE)))
-            self.free_ms = max(now, self.free_ms) + batch_ms * noise
-            self.at(self.free_ms, "done")
+        """Launch what the policies want launched."""
+        launched = True
+        while launched:
+            # The device that looks first is another one each time, as threads wake up in any order.
+            order = self.turns.permutation(len(self.devices)) if len(self.devices) > 1 else (0,)
+            launched = sum([self.launch(int(index), now) for index in order]) > 0
 
-    def finish(self, now: float) -> None:
-        batch = self.running.popleft()
+    def launch(self, index: int, now: float) -> bool:
+        """Launch what a device's policy wants launched, if anything."""
+        device = self.devices[index]
+        if not self.scheduler.positions or len(device.running) >= self.in_flight:
+            return False
+        queued = self.scheduler.positions
+        busy_until = device.running[-1].expected_ms if device.running else None
+        if busy_until is not None and now < device.looks_ms and queued < MORE * device.seen:
+            return False  # As in the service, it is not woken for each request.
+        others = [each.station(now) for each in self.devices if each is not device]
+        most = device.model.max_batch
+        own = device.station(now)
+        decision, skip = place(self.scheduler, device.policy, most, own, others, now, busy_until)
+        if isinstance(decision, Wait):
+            if not now < device.looks_ms <= decision.until_ms:
+                device.looks_ms = max(decision.until_ms, now + 1e-3)
+                self.at(device.looks_ms, "look")
+            device.seen = queued
+            return False
+        segments = self.scheduler.take(decision.positions, now, skip)
+        positions = sum(segment.stop - segment.start for segment in segments)
+        batch_ms = device.model.milliseconds(positions)
+        self.scheduler.ran(batch_ms, segments)
+        device.running.append(_Batch(segments, positions, max(now, busy_until or now) + batch_ms))
+        noise = float(np.exp(self.random.normal(0.0, NOISE)))
+        device.free_ms = max(now, device.free_ms) + batch_ms * noise
+        self.at(device.free_ms, "done", index)
+        return True
+
+    def finish(self, device: _Device, now: float) -> None:
+        batch = device.running.popleft()
         counts = now > self.warm_ms
         self.launched += counts
         for segment in batch.segments:
             request = segment.request
             if counts:
                 self.done[request.rank] += segment.stop - segment.start
-            if segment.stop < request.count:
+            request.done += segment.stop - segment.start
+            if request.done < request.count:
                 continue
             client = int(str(request.client))
             load = self.kinds[client]
-            self.policy.replied(client, now)
+            for each in self.devices:
+                each.policy.replied(client, now)
             if not load.per_second:
                 self.at(now + self.pause(client), "send", client)
             if counts:

@@ -235,7 +235,7 @@ class Workers:
         ms = runner.model.drain_ms(max(1, job.positions))
         # What runs already may have to end first.
         latest_ms = max(now, max(device.expected_end_ms, default=now))
-        attempt = Attempt(job, runner, max(now, device.last_end_ms) + ms)
+        attempt = Attempt(job, runner, (now if runner.backend.side_by_side else latest_ms) + ms)
         device.expected_end_ms.append(attempt.expected_end_ms)
         if job.is_probe:
             self._watchdog.watch(attempt, now + 1000 * self.patience.open_s)

@@ -240,6 +240,28 @@ def test_a_full_queue_is_overloaded_and_recovers(tmp_path: Path) -> None:
         assert len(client.evaluate(numbered_batch(8))) == 8
 
 
+def test_a_request_that_would_wait_beyond_its_deadline_is_refused_at_once(tmp_path: Path) -> None:
+    with running(tmp_path, limits=QueueLimits(selfplay=10**6, client=10**6)) as harness:
+        games = harness.client()
+        harness.backend.hold()
+        for _ in range(16):  # 65,536 positions: 0.13 s by the curve.
+            games.submit(numbered_batch(4096), priority="selfplay")
+        patient = games.submit(numbered_batch(8), priority="selfplay", deadline_ms=60_000)
+        hasty = games.submit(numbered_batch(8), priority="selfplay", deadline_ms=50)
+        completed = games.receive(WAIT_S * 1000)
+        assert completed is not None
+        assert completed.id == hasty
+        assert isinstance(completed.error, DeadlineExceeded)
+        assert "longer than its deadline" in str(completed.error)
+        played = games.submit(numbered_batch(8), deadline_ms=60_000)  # Play goes before all that.
+        harness.backend.gate.set()
+        answers = [games.receive(WAIT_S * 1000) for _ in range(18)]
+        assert {answer.id for answer in answers if answer is not None and answer.error is None} >= {
+            patient,
+            played,
+        }
+
+
 def test_selfplay_that_fills_its_queue_keeps_no_play_out(tmp_path: Path) -> None:
     with running(tmp_path, limits=QueueLimits(play=16, selfplay=16)) as harness:
         games, engine = harness.client(), harness.client()
