@@ -338,6 +338,8 @@ def _network(value: Any) -> NetworkInfo:
         device=fields.text("device", 1024),
         recommended_batch=fields.integer("recommended_batch", 1),
         curve=tuple(curve),
+        batches_in_flight=fields.integer("batches_in_flight", 1) if fields.has("batches_in_flight") else 2,
+        devices=fields.integer("devices", 1) if fields.has("devices") else 1,
     )
 
 

@@ -17,7 +17,7 @@ HELP = "compare the batch policy with others in a discrete-event simulation"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """--curve, --padded, --seconds, --seed, --json and --plot."""
+    """--curve, --padded, --devices, --in-flight, --seconds, --seed, --json and --plot."""
     parser.add_argument(
         "--curve",
         default="h200-t82",
@@ -25,6 +25,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"one of {', '.join(CURVES)}, or a file with what bench --json prints (default: %(default)s)",
     )
     parser.add_argument("--padded", action="store_true", help="the device pads batches to the measured sizes")
+    parser.add_argument("--devices", type=int, default=1, help="devices of this curve (default: %(default)d)")
+    parser.add_argument(
+        "--in-flight",
+        type=int,
+        default=1,
+        help="batches that a device takes at a time (default: %(default)d)",
+    )
     parser.add_argument("--seconds", type=float, default=4.0, help="simulated seconds (default: %(default)g)")
     parser.add_argument("--seed", type=int, default=1, help="of the random numbers (default: %(default)d)")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
@@ -36,6 +43,9 @@ def run(arguments: argparse.Namespace) -> int:
     if not 0.1 <= arguments.seconds <= 3600:
         print("error: --seconds must be from 0.1 to 3600", file=sys.stderr)
         return 2
+    if not (1 <= arguments.devices <= 64 and 1 <= arguments.in_flight <= 64):
+        print("error: --devices and --in-flight must be from 1 to 64", file=sys.stderr)
+        return 2
     try:
         model = curve_model(arguments.curve, padded=arguments.padded)
     except ValueError as error:
@@ -44,7 +54,13 @@ def run(arguments: argparse.Namespace) -> int:
     results = {
         pattern: {
             name: simulate(
-                model, make(model), loads, duration_ms=1000 * arguments.seconds, seed=arguments.seed
+                model,
+                make(model),
+                loads,
+                duration_ms=1000 * arguments.seconds,
+                seed=arguments.seed,
+                in_flight=arguments.in_flight,
+                beside=[(model, make(model)) for _ in range(arguments.devices - 1)],
             )
             for name, make in POLICIES.items()
         }

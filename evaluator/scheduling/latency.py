@@ -105,6 +105,11 @@ class LatencyModel:
         return 1000.0 * batch / self.milliseconds(batch)
 
     @property
+    def version(self) -> int:
+        """Another number whenever the times that it gives have changed."""
+        return self.observations // REBUILD_OBSERVATIONS
+
+    @property
     def ladder(self) -> tuple[int, ...]:
         """Sizes worth considering as a cut: the measured ones and the device's own, within max_batch."""
         return self._cuts

@@ -5,14 +5,16 @@ Plain data with the rules that follow from it; the threads are those of workers.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from evaluator.backends.base import Backend
+from evaluator.scheduling.capacity import together
 from evaluator.scheduling.requests import Segment
 from evaluator.scheduling.runners import Device, Runner
 from evaluator.scheduling.scheduler import Scheduler
-from protocol.messages import NetworkInfo
+from protocol.messages import Curve, NetworkInfo
 
 
 @dataclass(slots=True, eq=False)
@@ -53,6 +55,8 @@ class ServedNetwork:
     standby: Runner | None = None
     standby_opening: bool = False
     standby_failed: str = ""
+    _described: tuple[object, tuple[int, Curve]] | None = None
+    """What was last told of the devices together, and of which state of them."""
 
     @property
     def idle(self) -> bool:
@@ -90,15 +94,21 @@ class ServedNetwork:
         return None
 
     def current_info(self) -> NetworkInfo:
-        """The network's description as it runs at present, with the curve as corrected since it was measured.
-        The recommended batch does not follow other work on the machine: see LatencyModel.knee."""
-        runner = (self.in_use or self.runners)[0]
+        """The network's description as it runs at present, on all devices that work together, with the curve
+        as corrected since it was measured. The recommended batch does not follow other work on the machine:
+        see LatencyModel.knee."""
+        runners = self.in_use or self.runners[:1]
+        state = tuple((id(runner), runner.model.version) for runner in runners)
+        if self._described is None or self._described[0] != state:
+            self._described = (state, together([runner.model for runner in runners]))
+        batch, curve = self._described[1]
         return replace(
             self.info,
-            backend=runner.backend.name,
-            device=runner.backend.device,
-            recommended_batch=runner.model.knee,
-            curve=runner.model.curve(),
+            backend=" + ".join(dict.fromkeys(runner.backend.name for runner in runners)),
+            device=_listed([runner.backend.device for runner in runners]),
+            devices=len(runners),
+            recommended_batch=batch,
+            curve=curve,
         )
 
     def give_up(self) -> list[Backend]:
@@ -113,3 +123,9 @@ class ServedNetwork:
         """Free the devices of a network that no thread runs."""
         for backend in self.give_up():
             backend.close()
+
+
+def _listed(names: list[str]) -> str:
+    """Names with how often each occurs: "2 x NVIDIA H200 + CPU"."""
+    counts = Counter(names)
+    return " + ".join(name if count == 1 else f"{count} x {name}" for name, count in counts.items())

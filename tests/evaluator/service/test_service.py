@@ -31,7 +31,7 @@ from protocol.errors import (
     TooLarge,
     UnknownNetwork,
 )
-from protocol.messages import Evaluate, Ping
+from protocol.messages import Evaluate, Ping, best_rate
 from tests.evaluator.service.harness import (
     WAIT_S,
     EchoBackend,
@@ -243,23 +243,57 @@ def test_a_full_queue_is_overloaded_and_recovers(tmp_path: Path) -> None:
 def test_a_request_that_would_wait_beyond_its_deadline_is_refused_at_once(tmp_path: Path) -> None:
     with running(tmp_path, limits=QueueLimits(selfplay=10**6, client=10**6)) as harness:
         games = harness.client()
+        large, small = numbered_batch(4096), numbered_batch(8)
         harness.backend.hold()
         for _ in range(16):  # 65,536 positions: 0.13 s by the curve.
-            games.submit(numbered_batch(4096), priority="selfplay")
-        patient = games.submit(numbered_batch(8), priority="selfplay", deadline_ms=60_000)
-        hasty = games.submit(numbered_batch(8), priority="selfplay", deadline_ms=50)
+            games.submit(large, priority="selfplay")
+        patient = games.submit(small, priority="selfplay", deadline_ms=60_000)
+        hasty = games.submit(small, priority="selfplay", deadline_ms=50)
         completed = games.receive(WAIT_S * 1000)
         assert completed is not None
         assert completed.id == hasty
         assert isinstance(completed.error, DeadlineExceeded)
         assert "longer than its deadline" in str(completed.error)
-        played = games.submit(numbered_batch(8), deadline_ms=60_000)  # Play goes before all that.
+        played = games.submit(small, deadline_ms=60_000)  # Play goes before all that.
         harness.backend.gate.set()
         answers = [games.receive(WAIT_S * 1000) for _ in range(18)]
         assert {answer.id for answer in answers if answer is not None and answer.error is None} >= {
             patient,
             played,
         }
+
+
+def test_clients_are_told_of_all_devices_together(tmp_path: Path) -> None:
+    with running(tmp_path) as alone:
+        one = alone.client().network
+    with running(tmp_path, backends=("first", "second")) as both:
+        client = both.client()
+        two = client.network
+        assert (one.devices, two.devices) == (1, 2)
+        assert two.recommended_batch == 2 * one.recommended_batch
+        assert best_rate(two.curve) > 1.8 * best_rate(one.curve)
+        assert two.device == "2 x test"
+        assert client.status().networks[0].devices == 2
+
+
+def test_one_request_is_cut_over_devices_that_are_idle(tmp_path: Path) -> None:
+    with running(tmp_path, backends=("first", "second")) as harness:
+        client = harness.client()
+        for backend in harness.backends:
+            backend.hold()
+        batch = numbered_batch(1000)
+        client.submit(batch)
+        for backend in harness.backends:
+            backend.wait_entered()
+        sizes = [size for backend in harness.backends for size in backend.sizes]
+        assert sum(sizes) == 1000
+        assert min(sizes) > 400
+        for backend in harness.backends:
+            backend.gate.set()
+        completed = client.receive(WAIT_S * 1000)
+        assert completed is not None
+        assert completed.evaluation is not None
+        assert same(completed.evaluation, expected(batch))
 
 
 def test_selfplay_that_fills_its_queue_keeps_no_play_out(tmp_path: Path) -> None:
