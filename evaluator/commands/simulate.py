@@ -9,8 +9,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from evaluator.scheduling.compared_policies import POLICIES
 from evaluator.scheduling.latency import LatencyModel
-from evaluator.scheduling.simulation import CURVES, POLICIES, Outcome, curve_model, patterns, simulate
+from evaluator.scheduling.simulation import CURVES, Outcome, curve_model, patterns, simulate
 from protocol.messages import PRIORITIES
 
 HELP = "compare the batch policy with others in a discrete-event simulation"

@@ -1,8 +1,8 @@
-"""A discrete-event simulation of one device and many clients, to compare batch policies.
+"""A discrete-event simulation of devices and many clients, to compare batch policies.
 
 Clients are closed loops, as engines and self-play are: each keeps some batches in flight and sends the next
 one a while after an answer. Or they are open: requests come at random, whatever became of those before.
-Queues, fairness and our own policy are the service's code; only the device and the clients are simulated.
+Queues, fairness and our own policy are the service's code; only the devices and the clients are simulated.
 `python -m evaluator simulate` prints the comparison, docs/batching.md discusses it.
 """
 
@@ -13,14 +13,14 @@ import json
 import math
 import statistics
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 
-from evaluator.scheduling.batching import BatchPolicy, LatencyTargets, Launch, Pending, Wait
+from evaluator.scheduling.batching import Wait
+from evaluator.scheduling.compared_policies import Policy
 from evaluator.scheduling.latency import LatencyModel
 from evaluator.scheduling.placement import Station, free_at_ms, place
 from evaluator.scheduling.requests import Request, Segment
@@ -42,92 +42,6 @@ MORE = 1.1
 
 NOISE = 0.03
 """Standard deviation of a batch's time, relative."""
-
-
-class Policy(Protocol):
-    """What the simulation asks of a batch policy; BatchPolicy is one."""
-
-    def arrived(self, client: int, positions: int, rank: int, now_ms: float) -> None: ...
-    def replied(self, client: int, now_ms: float) -> None: ...
-    def decide(
-        self, pending: Sequence[Pending], now_ms: float, busy_until_ms: float | None = None
-    ) -> Launch | Wait: ...
-    def second_at_ms(self, total: int, busy_until_ms: float) -> float | None: ...
-
-
-class TakeQueued:
-    """Takes whatever is queued, up to max_batch, as soon as the device is free."""
-
-    def __init__(self, model: LatencyModel) -> None:
-        self.max_batch = model.max_batch
-
-    def arrived(self, client: int, positions: int, rank: int, now_ms: float) -> None:
-        """This policy learns nothing from it."""
-
-    def replied(self, client: int, now_ms: float) -> None:
-        """This policy learns nothing from it."""
-
-    def second_at_ms(self, total: int, busy_until_ms: float) -> float | None:
-        """This policy launches a second batch at once."""
-        return None
-
-    def decide(
-        self, pending: Sequence[Pending], now_ms: float, busy_until_ms: float | None = None
-    ) -> Launch | Wait:
-        return Launch(min(self.max_batch, sum(request.positions for request in pending)))
-
-
-class FixedBatch(TakeQueued):
-    """Waits for a batch of the knee's size, or until the oldest request has waited for the time that such a
-    batch takes; as in inference servers with a preferred batch size and a maximum delay."""
-
-    def __init__(self, model: LatencyModel) -> None:
-        super().__init__(model)
-        self.size = model.knee
-        self.timeout_ms = model.milliseconds(model.knee)
-
-    def decide(
-        self, pending: Sequence[Pending], now_ms: float, busy_until_ms: float | None = None
-    ) -> Launch | Wait:
-        total = sum(request.positions for request in pending)
-        until = min(request.arrived_ms for request in pending) + self.timeout_ms
-        if total < self.size and until > now_ms + 1e-9:
-            return Wait(until)
-        return Launch(min(self.size, total))
-
-
-class AdditiveIncrease(TakeQueued):
-    """A limit on the batch that grows by a little after every batch inside the play target and is halved
-    after one beyond it (AIMD; Crankshaw et al.: "Clipper", 2017)."""
-
-    def __init__(self, model: LatencyModel) -> None:
-        super().__init__(model)
-        self.limit = 1.0
-        self.step = 4.0
-        self.target_ms = LatencyTargets().play
-        self._launched = 0
-        self._launched_ms = 0.0
-        self._model = model
-
-    def decide(
-        self, pending: Sequence[Pending], now_ms: float, busy_until_ms: float | None = None
-    ) -> Launch | Wait:
-        if self._launched:
-            if self._model.milliseconds(self._launched) > self.target_ms:
-                self.limit = max(1.0, self.limit / 2)
-            elif self._launched >= int(self.limit):
-                self.limit = min(self.max_batch, self.limit + self.step)
-        self._launched = min(int(self.limit), sum(request.positions for request in pending))
-        return Launch(self._launched)
-
-
-POLICIES: dict[str, Callable[[LatencyModel], Policy]] = {
-    "wavefront": BatchPolicy,
-    "take-queued": TakeQueued,
-    "fixed+timeout": FixedBatch,
-    "aimd": AdditiveIncrease,
-}
-"""Ours, and those it is compared with."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from evaluator import cli
-from evaluator.scheduling.simulation import POLICIES, curve_model
+from evaluator.scheduling.compared_policies import POLICIES
+from evaluator.scheduling.simulation import curve_model
 from tests.evaluator.service.harness import numbered_batch, running
 
 
