@@ -70,8 +70,8 @@ class Loader:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def load(self, path: str | Path | None, policy_head: str = "", value_head: str = "") -> ServedNetwork:
-        """Load a file (None: none, for the backends without) and open it on every device. For a file with the
-        content and heads of one that is open, that one is returned.
+        """Load a file ("": the shipped one; None: none, for the backends without) and open it on every device.
+        For a file with the content and heads of one that is open, that one is returned.
 
         Raises NetworkError, BackendError or OSError with a message for the user.
         """
@@ -116,11 +116,12 @@ class Loader:
     def _read(self, path: str | Path | None, policy_head: str, value_head: str) -> NetworkSpec | None:
         if path is None:
             return None
-        from evaluator.network import load_network
+        from evaluator.network import SHIPPED_NETWORK, load_network
 
+        path = Path(path or SHIPPED_NETWORK)
         self.progress(f"loading {path}")
         preparing = self._prepare()
-        network = load_network(Path(path), policy_head=policy_head or None, value_head=value_head or None)
+        network = load_network(path, policy_head=policy_head or None, value_head=value_head or None)
         preparing.join()
         return network
 

@@ -134,6 +134,13 @@ def test_players_with_other_networks_and_backends_are_served_in_all_processes(tm
     assert own_processes() == []
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_network_plays_the_shipped_one(tmp_path: Path, workers: int) -> None:
+    players = [engine("a", weights=str(DATA / "lc0" / "nets" / "attn_128x4_smolgen.pb.gz")), engine("b")]
+    ending, _, view = play(match(tmp_path, players, games=2, concurrency=2, workers=workers))
+    assert ending == "finished", view.notes
+
+
 def test_an_evaluator_that_runs_is_used_by_all_and_loads_each_network_once(tmp_path: Path) -> None:
     nets = [str(DATA / "lc0" / "nets" / name) for name in ("enc_mixed.pb.gz", "attn_128x4_smolgen.pb.gz")]
     with Engine(backend="random") as running:
