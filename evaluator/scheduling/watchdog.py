@@ -57,12 +57,15 @@ class Watchdog(Generic[W]):
         self._news = threading.Condition(lock)
         self._due_ms: dict[W, float] = {}
         self._wakes_ms = float("inf")
+        self._used = False
+        """Whether something was watched since the last look at the clock."""
         self._thread: threading.Thread | None = None
         self._stopping = False
 
     def watch(self, work: W, due_ms: float) -> None:
         """Begin to watch. due_ms: when it is given up, on the clock of now_ms."""
         self._due_ms[work] = due_ms
+        self._used = True
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
             self._thread.start()
@@ -88,8 +91,11 @@ class Watchdog(Generic[W]):
                 now = now_ms()
                 due_ms = min(self._due_ms.values(), default=float("inf"))
                 if due_ms > now:
-                    self._wakes_ms = min(due_ms, now + TICK_MS) if self._due_ms else float("inf")
-                    self._news.wait((self._wakes_ms - now) / 1000 if self._due_ms else None)
+                    # Short work that follows short work must not wake this thread each time.
+                    ticks = self._used or bool(self._due_ms)
+                    self._used = False
+                    self._wakes_ms = min(due_ms, now + TICK_MS) if ticks else float("inf")
+                    self._news.wait((self._wakes_ms - now) / 1000 if ticks else None)
                     self._allow_for_a_standstill(now_ms() - self._wakes_ms)
                     continue
                 for work in [work for work, due_ms in self._due_ms.items() if due_ms <= now]:
