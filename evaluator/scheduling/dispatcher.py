@@ -18,9 +18,12 @@ from evaluator.scheduling.requests import Request
 from evaluator.scheduling.runners import Device, now_ms
 from evaluator.scheduling.served_network import ServedNetwork
 from evaluator.scheduling.watchdog import Patience
-from evaluator.scheduling.workers import Choice, Post, Trouble, Workers
+from evaluator.scheduling.workers import Attempt, Choice, Post, Trouble, Workers
 from protocol.errors import DeadlineExceeded, DeviceFailed
 from protocol.messages import PRIORITIES, NetworkInfo
+
+HERE_MS = 2.0
+"""The I/O thread runs no batch itself that is expected to take longer: what comes meanwhile waits for it."""
 
 
 class Dispatcher:
@@ -118,17 +121,40 @@ class Dispatcher:
                 runner.policy.arrived(request.client, request.count, request.rank, request.arrived_ms)
             self._unannounced = True
 
-    def announce(self) -> None:
+    def announce(self, *, here: bool = False) -> Attempt | None:
         """Let the devices look at what was queued, once for all requests that came together, and only those
-        for which it may be news: each look takes the interpreter from the I/O thread."""
+        for which it may be news: each look takes the interpreter from the I/O thread.
+
+        here: the calling thread can run a batch. If there is one that is best run so, it is returned, and the
+        caller has to `run_here` it soon.
+        """
         if not self._unannounced:
-            return
+            return None
         with self._lock:
             self._unannounced = False
+            attempt = self._begin_here() if here else None
             now = now_ms()
             told = {runner.device for network in self._networks for runner in to_tell(network, now)}
             for device in told:
                 self._workers.tell(device)
+        return attempt
+
+    def run_here(self, attempt: Attempt) -> None:
+        """Run what `announce` has returned."""
+        self._workers.run_here(attempt)
+
+    def _begin_here(self) -> Attempt | None:
+        """A batch that the calling thread had better run itself: the only request, for a device that is idle
+        and will not take long. To hand it to another thread would take longer than the device does."""
+        queued = [network for network in self._networks if network.scheduler.positions]
+        if len(queued) != 1 or len(queued[0].scheduler) != 1:
+            return None
+        runners = queued[0].in_use
+        if len(runners) != 1 or runners[0].device.expected_end_ms:
+            return None
+        if runners[0].model.drain_ms(queued[0].scheduler.positions) > HERE_MS:
+            return None
+        return self._workers.begin_here(runners[0].device)
 
     def cancel(self, network: ServedNetwork, request: Request) -> bool:
         """Drop a request; returns False when it is answered already. Positions of it that run already are

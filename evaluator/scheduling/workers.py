@@ -118,6 +118,29 @@ class Workers:
             self._inside[thread] = None
             thread.start()
 
+    def begin_here(self, device: Device) -> Attempt | None:
+        """Take a device's next batch off the queues for the calling thread, which then calls `run_here`; None
+        if it is not to run now. With the lock held."""
+        try:
+            job, runner, _ = self._choose(device)
+        except Exception:  # for the device's own thread to find, and to survive
+            log.exception("%s: no batch could be chosen", device.name)
+            return None
+        return None if job is None or runner is None else self._begin(job, runner)
+
+    def run_here(self, attempt: Attempt) -> None:
+        """Run a batch on the calling thread, which is none of a device's. Whatever happens is answered."""
+        try:
+            self._run(attempt)
+        except BaseException as fault:
+            log.exception("%s: a batch was not finished", attempt.runner.device.name)
+            self._survive(attempt.runner.device, attempt, fault)
+        # A thread of the device would look now at what there is to do: for more requests, or for a probe.
+        device = attempt.runner.device
+        if attempt.runner.failures or not attempt.runner.in_use or self._work_waits():
+            with self._lock:
+                self.tell(device)
+
     def tell(self, device: Device) -> None:
         """Have a thread of a device look at the queues. With the lock held."""
         self._news[device].notify()
@@ -198,13 +221,17 @@ class Workers:
             job, runner, again_ms = self._look(device)
             if job is not None and runner is not None:
                 attempt = self._begin(job, runner)
-                if any(network.scheduler.positions or network.retries for network in self._networks):
+                if self._work_waits():
                     news.notify()  # Another thread of this device may take the rest, now or when it is time.
                 return attempt
             device.looks_at_ms = again_ms
             news.wait(None if again_ms is None else max(0.0, again_ms - now_ms()) / 1000)
             device.looks_at_ms = None
         return None
+
+    def _work_waits(self) -> bool:
+        """Whether anything is queued, or to be tried again."""
+        return any(network.scheduler.positions or network.retries for network in self._networks)
 
     def _look(self, device: Device) -> Choice:
         """What a device is to do: what others failed on, a probe if it is left out, else from the queues."""

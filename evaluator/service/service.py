@@ -1,7 +1,8 @@
 """The service: what each message does. One I/O thread owns the sockets; devices compute on threads of theirs.
 
 The I/O thread decodes requests and queues them with the dispatcher; worker threads hand finished requests to
-`_post`, which encodes and sends the answers there, or has the I/O thread send them if that one is awake.
+`_post`, which encodes and sends the answers there, or has the I/O thread send them if that one is awake. A
+small batch for an idle device the I/O thread runs itself, while another one stands by (turns.py).
 Loading and unloading run on threads of their own (evaluator/service/networks.py), so that clients of other
 networks notice nothing.
 """
@@ -24,6 +25,7 @@ from evaluator.scheduling.loading import Loader
 from evaluator.scheduling.requests import Request
 from evaluator.scheduling.runners import now_ms
 from evaluator.scheduling.watchdog import Patience
+from evaluator.scheduling.workers import Attempt
 from evaluator.service import administration
 from evaluator.service.administration import Administration
 from evaluator.service.lifecycle import LifeCycle
@@ -32,6 +34,7 @@ from evaluator.service.notify import ServiceManager
 from evaluator.service.reconfiguration import reconfigure
 from evaluator.service.sessions import Session, Sessions
 from evaluator.service.sockets import Delivery, ServiceSockets, is_local
+from evaluator.service.turns import Turns
 from evaluator.settings import Settings
 from protocol import messages
 from protocol.batch import PositionBatch
@@ -120,6 +123,7 @@ class EvaluatorService:
         self._drained_by_ms: float | None = None
         self._manager = ServiceManager()
         self._stopping = False
+        self._turns = Turns()
         # Filled by other threads, emptied by the I/O thread: answers, and things to do there.
         self._outbox: deque[tuple[bytes, int, list[Frame] | RemoteError]] = deque()
         self._tasks: deque[Callable[[], None]] = deque()
@@ -134,29 +138,9 @@ class EvaluatorService:
         """Serve until stopped or drained. Frees everything before it returns."""
         self._networks.load_initial(self._initial, self._become_ready, self._fail_to_start)
         try:
-            while not self._stopping:
-                try:
-                    self._round()
-                except Exception:  # memory, most likely: the next round may find some
-                    log.exception("a round of the service was not finished")
-                    time.sleep(FAULT_PAUSE_S)
+            self._turns.run(self._step)
         finally:
             self.close()
-
-    def _round(self) -> None:
-        deadline = self._dispatcher.next_deadline_ms()
-        self._sockets.wait(self._poll_timeout(deadline))
-        self._manager.alive()
-        while self._tasks:
-            self._tasks.popleft()()
-        self._send_outbox()
-        self._forget_the_gone()
-        self._receive()
-        self._dispatcher.announce()
-        if deadline is not None and deadline <= now_ms():
-            self._expire()
-        if self._life.draining and not self._stopping:
-            self._finish_drain()
 
     def stop(self) -> None:
         """Make `run` return after the batches under way; what is queued is answered with `draining`. May be
@@ -241,6 +225,46 @@ class EvaluatorService:
         )
 
     # -- the I/O thread --------------------------------------------------------------------------------
+
+    def _step(self) -> bool:
+        """Wait for something to do and do it; False when the service is to end."""
+        if self._stopping:
+            return False
+        try:
+            self._round()
+        except Exception:  # memory, most likely: the next round may find some
+            log.exception("a round of the service was not finished")
+            time.sleep(FAULT_PAUSE_S)
+        return not self._stopping
+
+    def _round(self) -> None:
+        deadline = self._dispatcher.next_deadline_ms()
+        self._sockets.wait(self._poll_timeout(deadline))
+        self._manager.alive()
+        while self._tasks:
+            self._tasks.popleft()()
+        self._send_outbox()
+        self._forget_the_gone()
+        self._receive()
+        if deadline is not None and deadline <= now_ms():
+            self._expire()
+        if self._life.draining and not self._stopping:
+            self._finish_drain()
+        # Last, as this thread may not be the I/O thread any more when the batch is done.
+        attempt = self._dispatcher.announce(here=self._turns.can_leave)
+        if attempt is not None:
+            self._run_here(attempt)
+
+    def _run_here(self, attempt: Attempt) -> None:
+        """Run a batch, and send its answers unless another thread is the I/O thread by then."""
+        self._turns.leave()
+        try:
+            self._dispatcher.run_here(attempt)
+        finally:
+            back = self._turns.come_back()
+        if back:
+            self._sockets.wakeup.awake()
+            self._send_outbox()
 
     def _poll_timeout(self, deadline: float | None) -> int:
         if self._outbox or self._tasks:

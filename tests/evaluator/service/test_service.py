@@ -653,9 +653,10 @@ def test_messages_that_take_long_do_not_keep_the_devices_waiting(
         taken_in[-1] += 1
         pong(*arguments)
 
-    def note() -> None:
-        announce()
+    def note(**options: Any) -> Any:
+        attempt = announce(**options)
         taken_in.append(0)
+        return attempt
 
     def block() -> None:
         blocked.set()

@@ -1,0 +1,121 @@
+"""Two threads at one loop: one step at a time, and no standstill when one is held up."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from evaluator.service.turns import Turns
+
+WAIT_S = 60.0
+
+
+@pytest.mark.quick
+def test_the_loop_ends_with_the_step_that_says_so() -> None:
+    steps: list[int] = []
+
+    def step() -> bool:
+        steps.append(len(steps))
+        return len(steps) < 100
+
+    Turns().run(step)
+    assert steps == list(range(100))
+
+
+@pytest.mark.quick
+def test_what_a_step_raises_ends_the_loop() -> None:
+    def step() -> bool:
+        raise ValueError("a fault")
+
+    with pytest.raises(ValueError, match="a fault"):
+        Turns().run(step)
+
+
+@pytest.mark.quick
+def test_who_is_away_for_a_moment_finds_the_place_free() -> None:
+    turns = Turns()
+    threads: set[threading.Thread] = set()
+    back: list[bool] = []
+
+    def step() -> bool:
+        threads.add(threading.current_thread())
+        turns.leave()
+        back.append(turns.come_back())
+        return len(back) < 1000
+
+    turns.run(step)
+    # Unless the machine stood still for TAKE_OVER_S within a step.
+    assert back.count(True) >= 900
+
+
+def test_the_other_thread_takes_the_place_of_one_that_stays_away() -> None:
+    turns = Turns()
+    gate, returned = threading.Event(), threading.Event()
+    first: list[threading.Thread] = []
+    others: list[threading.Thread] = []
+    came_back: list[bool] = []
+
+    def step() -> bool:
+        own = threading.current_thread()
+        if not first:
+            first.append(own)
+            turns.leave()
+            assert gate.wait(WAIT_S)
+            came_back.append(turns.come_back())
+            returned.set()
+            return False  # of no effect, as the other thread is in the loop
+        others.append(own)
+        if len(others) == 3:
+            gate.set()
+            assert returned.wait(WAIT_S)
+        return len(others) < 10
+
+    turns.run(step)
+    assert came_back == [False]
+    assert set(others) == {others[0]}
+    assert others[0] is not first[0]
+
+
+def test_who_has_lost_the_place_takes_it_over_in_turn() -> None:
+    turns = Turns()
+    gates = [threading.Event(), threading.Event()]
+    stuck: list[threading.Thread] = []
+    after: list[threading.Thread] = []
+
+    def step() -> bool:
+        if len(stuck) < 2:
+            if stuck and not turns.can_leave:
+                gates[0].set()  # Nobody is there to take over until the first one is back.
+                return True
+            gate = gates[len(stuck)]
+            stuck.append(threading.current_thread())
+            turns.leave()
+            assert gate.wait(WAIT_S)
+            turns.come_back()
+            return True
+        after.append(threading.current_thread())
+        return len(after) < 3
+
+    turns.run(step)
+    gates[1].set()
+    assert stuck[0] is not stuck[1]
+    assert set(after) == {stuck[0]}
+
+
+def test_a_loop_ends_while_a_thread_is_away() -> None:
+    turns = Turns()
+    gate = threading.Event()
+    began: list[bool] = []
+
+    def step() -> bool:
+        if began:
+            return False
+        began.append(True)
+        turns.leave()
+        assert gate.wait(WAIT_S)
+        return turns.come_back()
+
+    turns.run(step)
+    assert not gate.is_set()
+    gate.set()
