@@ -70,8 +70,8 @@ class Loader:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def load(self, path: str | Path | None, policy_head: str = "", value_head: str = "") -> ServedNetwork:
-        """Load a file ("": the shipped one; None: none, for backends without) and open it on every device. For a
-        file with the content and heads of one that is open, that one is returned.
+        """Load a file ("": the shipped one; None: none, for backends without) and open it on every device. A
+        file with the content and heads of one that is open gives that one.
 
         Raises NetworkError, BackendError or OSError with a message for the user.
         """
