@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
 
 COMMANDS = ("analyse", "analysis", "bench", "evaluate", "match", "options", "perft", "selfplay")
-"""Modules of engine.commands. Each has HELP, add_arguments(parser) and run(arguments) -> exit status."""
+"""Modules of engine.commands."""
 
 ALIASES = {"analyse": "analyze"}
 """Other spellings."""
@@ -62,9 +62,9 @@ def _parsed(words: list[str]) -> Namespace | None:
     """The arguments; None if there is nothing to do, for a help that has been printed. Raises SystemExit for
     wrong ones."""
     import argparse
-    from importlib import import_module
 
     from engine.options import add_flags
+    from protocol.host.commands import add_commands
 
     parser = argparse.ArgumentParser(
         prog="wavefront",
@@ -75,23 +75,8 @@ def _parsed(words: list[str]) -> Namespace | None:
     parser.add_argument("--version", action="store_true", help="print the version and exit")
     parser.add_argument("--help-all", action="store_true", help="show the advanced options too, and exit")
     add_flags(parser, show_advanced="--help-all" in words)
-    subparsers = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND")
-    named = {name: name for name in COMMANDS} | {alias: name for name, alias in ALIASES.items()}
-    chosen = next((named[word] for word in words if word in named), None)
-    for name in COMMANDS:
-        # A chosen command needs no other's arguments; without one, --help lists them all.
-        if chosen in (None, name):
-            module = import_module(f"engine.commands.{name}")
-            subparser = subparsers.add_parser(
-                name,
-                aliases=[ALIASES[name]] if name in ALIASES else [],
-                prog=f"{parser.prog} {name}",
-                help=module.HELP,
-                description=module.HELP,
-                allow_abbrev=False,
-            )
-            module.add_arguments(subparser)
-            subparser.set_defaults(run=module.run)
+    subparsers = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND", prog=parser.prog)
+    add_commands(subparsers, "engine.commands", COMMANDS, words, aliases=ALIASES)
     parsed, unknown = parser.parse_known_args(words)
     if unknown:
         (subparsers.choices[parsed.command] if parsed.command else parser).error(

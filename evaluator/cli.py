@@ -27,7 +27,7 @@ COMMANDS = (
     "random-network",
     "simulate",
 )
-"""Modules of evaluator.commands. Each has HELP, add_arguments(parser) and run(arguments) -> exit status."""
+"""Modules of evaluator.commands."""
 
 
 def console() -> NoReturn:
@@ -38,7 +38,8 @@ def console() -> NoReturn:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns the process's exit status."""
     import argparse
-    import importlib
+
+    from protocol.host.commands import add_commands
 
     arguments = list(sys.argv[1:] if argv is None else argv)
     chosen = next((argument for argument in arguments if not argument.startswith("-")), "")
@@ -49,11 +50,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND")
     if not chosen and not {"-h", "--help"} & set(arguments):
         return main(["serve", *arguments])
-    # A chosen command needs no other's arguments; without one, --help lists them all.
-    for name in (chosen,) if chosen in COMMANDS else COMMANDS:
-        module = importlib.import_module(f"evaluator.commands.{name.replace('-', '_')}")
-        subparser = subparsers.add_parser(name, help=module.HELP, description=module.HELP)
-        module.add_arguments(subparser)
-        subparser.set_defaults(run=module.run)
+    add_commands(subparsers, "evaluator.commands", COMMANDS, [chosen])
     parsed = parser.parse_args(arguments)
     return int(parsed.run(parsed))

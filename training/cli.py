@@ -22,8 +22,7 @@ COMMANDS = (
     "loop",
     "plot",
 )
-"""Modules of training.commands (a keyword with an underscore). Each has HELP, add_arguments(parser) and
-run(arguments) -> exit status."""
+"""Modules of training.commands."""
 
 
 def console() -> NoReturn:
@@ -34,8 +33,8 @@ def console() -> NoReturn:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit status: 0, 1 for a failure, 2 for wrong usage."""
     import argparse
-    import importlib
 
+    from protocol.host.commands import add_commands
     from protocol.settings.spec import SettingsError
 
     arguments = list(sys.argv[1:] if argv is None else argv)
@@ -44,14 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         prog="python -m training", description="From games to a network in lc0's format (docs/training.md)."
     )
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    # A chosen command needs no other's arguments; without one, --help lists them all.
-    for name in (chosen,) if chosen in COMMANDS else COMMANDS:
-        module = importlib.import_module(
-            f"training.commands.{name}_" if name == "import" else f"training.commands.{name}"
-        )
-        subparser = subparsers.add_parser(name, help=module.HELP, description=module.HELP, allow_abbrev=False)
-        module.add_arguments(subparser)
-        subparser.set_defaults(run=module.run)
+    add_commands(subparsers, "training.commands", COMMANDS, [chosen])
     parsed = parser.parse_args(arguments)
     try:
         return int(parsed.run(parsed))
