@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import torch
@@ -58,6 +59,8 @@ class Trainer:
         self._figures = torch.zeros(len(NAMES) + 1, device=group.device)
         self._counted = 0
         compiled = on_gpu and config.run.compile
+        # PyTorch tells with it which way it computes a softmax; nobody has to do anything about it.
+        warnings.filterwarnings("ignore", message=r"\s*Online softmax is disabled")
         self._compiled = torch.compile(self._loss, dynamic=False, fullgraph=True) if compiled else None
 
     @property
