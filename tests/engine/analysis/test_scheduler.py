@@ -25,7 +25,7 @@ VALUES = st.recursive(
         st.none(),
         st.booleans(),
         st.integers(-2, 6),
-        st.floats(),
+        st.floats(allow_subnormal=False),
         st.text(max_size=5),
         st.sampled_from(["a", "e2e4", "d2d4", "startpos", "white", "query_version", "terminate", "cpuct"]),
     ),

@@ -22,7 +22,9 @@ MESSAGE = jsonschema.Draft202012Validator(schema())
 FREE = [name for name in NAMES if name not in ("id", "fen", "moves", "analyze_turns", "priorities")]
 """Fields that stand for themselves."""
 
-NUMBERS = st.one_of(st.integers(-3, 3), st.integers(), st.floats(allow_nan=False, allow_infinity=False))
+NUMBERS = st.one_of(
+    st.integers(-3, 3), st.integers(), st.floats(allow_nan=False, allow_infinity=False, allow_subnormal=False)
+)
 VALUES = st.one_of(
     st.none(),
     st.booleans(),

@@ -50,7 +50,9 @@ def test_mu_is_the_usual_score_where_the_tails_are_too_thin() -> None:
     assert SCORES["WDL_mu"](0.0, 1.0, 0.0) == 0.0
 
 
-@given(st.sampled_from(sorted(SCORES.keys() - {"WDL_mu"})), WHOLE, WHOLE, st.floats(0, 1))
+@given(
+    st.sampled_from(sorted(SCORES.keys() - {"WDL_mu"})), WHOLE, WHOLE, st.floats(0, 1, allow_subnormal=False)
+)
 def test_a_better_result_never_scores_less_and_sides_agree(kind: str, a: int, b: int, share: float) -> None:
     low, high = min(a, b) / 1000, max(a, b) / 1000
     score = SCORES[kind]
