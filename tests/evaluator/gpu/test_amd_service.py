@@ -216,7 +216,7 @@ def test_nan_never_leaves_the_evaluator(
         ctypes.memset(weights[name], 0xFF, 64)
         with caplog.at_level(logging.WARNING):
             assert_right(client, network_file, 2)
-        assert "gave NaN or infinity; evaluating again with the fallback" in caplog.text
+        assert "gave NaN or infinity; evaluating again on the standby" in caplog.text
         counted = client.status().metrics["not_finite"]
         assert counted >= 1  # the batch may be cut
         ctypes.memmove(weights[name], before, 64)
