@@ -1,7 +1,6 @@
-"""lc0's policy vector: which move each of the 1858 entries means, and where heads compute it.
+"""lc0's policy vector: where heads compute each of its 1858 entries.
 
-Everything is derived from how a queen and a knight go on an empty board; nothing is read from a file. Squares
-are a1 = 0, b1 = 1, ... h8 = 63, in the side to move's view.
+Everything is derived from the moves that the entries mean (protocol.policy); nothing is read from a file.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocol.batch import POLICY_SIZE
+from protocol.policy import PROMOTIONS, policy_moves, reaches, square_name
 
 CONVOLUTION_PLANES = 73
 """Planes of a convolutional policy that mean something: 56 queen moves, 8 knight moves, 9 promotions."""
@@ -20,39 +20,10 @@ ATTENTION_ENTRIES = 64 * 64 + 8 * 24
 """Entries of an attention policy: from*64 + to, then 24*from_file + 3*to_file + (0 queen, 1 rook, 2
 bishop)."""
 
-_PROMOTIONS = "qrb"  # a promotion to a knight is the plain move
-
 # Order of the convolutional planes: seven distances in each direction, clockwise from north (rank step, file
 # step).
 _DIRECTIONS = ((1, 0), (1, 1), (0, 1), (-1, 1), (-1, 0), (-1, -1), (0, -1), (1, -1))
 _KNIGHT = ((2, 1), (1, 2), (-1, 2), (-2, 1), (-2, -1), (-1, -2), (1, -2), (2, -1))
-
-
-def _reaches(start: int, end: int) -> bool:
-    """Could a queen or a knight go from start to end on an empty board?"""
-    ranks, files = abs(start // 8 - end // 8), abs(start % 8 - end % 8)
-    return start != end and (ranks == 0 or files == 0 or ranks == files or {ranks, files} == {1, 2})
-
-
-def _square_name(square: int) -> str:
-    return "abcdefgh"[square % 8] + "12345678"[square // 8]
-
-
-@cache
-def policy_moves() -> tuple[str, ...]:
-    """The 1858 moves in order: from->to sorted by squares, then promotions by from-file, to-file and
-    piece."""
-    plain = [_square_name(a) + _square_name(b) for a in range(64) for b in range(64) if _reaches(a, b)]
-    promotions = [
-        _square_name(48 + a) + _square_name(56 + b) + piece
-        for a in range(8)
-        for b in range(8)
-        if abs(a - b) <= 1
-        for piece in _PROMOTIONS
-    ]
-    moves = (*plain, *promotions)
-    assert len(moves) == POLICY_SIZE
-    return moves
 
 
 @cache
@@ -64,13 +35,13 @@ def _index_of_move() -> dict[str, int]:
 def attention_map() -> NDArray[np.int16]:
     """int16 [4288]: the policy index of each entry of an attention policy, or -1."""
     index = _index_of_move()
-    names = [_square_name(square) for square in range(64)]
+    names = [square_name(square) for square in range(64)]
     plain = [index.get(names[a] + names[b], -1) for a in range(64) for b in range(64)]
     promotions = [
         index.get(names[48 + a] + names[56 + b] + piece, -1)
         for a in range(8)
         for b in range(8)
-        for piece in _PROMOTIONS
+        for piece in PROMOTIONS
     ]
     return np.array(plain + promotions, dtype=np.int16)
 
@@ -88,7 +59,7 @@ def convolution_map() -> NDArray[np.int16]:
         for start in range(64):
             rank, file = start // 8 + rank_step, start % 8 + file_step
             if 0 <= rank < 8 and 0 <= file < 8:
-                move = _square_name(start) + _square_name(rank * 8 + file) + piece
+                move = square_name(start) + square_name(rank * 8 + file) + piece
                 table[plane, start] = index.get(move, -1)
     return table.reshape(-1)
 
@@ -107,5 +78,5 @@ def position_encoding() -> NDArray[np.float32]:
     """float32 [64, 64]: the position part of a PE_MAP token; -1 for the own square, 1 where a queen or knight
     there could go on an empty board, else 0."""
     return np.array(
-        [[-1.0 if a == b else float(_reaches(a, b)) for b in range(64)] for a in range(64)], dtype=np.float32
+        [[-1.0 if a == b else float(reaches(a, b)) for b in range(64)] for a in range(64)], dtype=np.float32
     )

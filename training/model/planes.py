@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evaluator.network.policy_tables import policy_moves
+from protocol.policy import policy_moves
 from training.data.packed import HISTORY
 
 

@@ -11,10 +11,10 @@ import pytest
 from evaluator.network.policy_tables import (
     attention_map,
     convolution_map,
-    policy_moves,
     position_encoding,
     source_of_policy,
 )
+from protocol.policy import policy_moves
 from tests.paths import DATA
 
 

@@ -1,0 +1,34 @@
+"""`python -m protocol`: what authors of clients need, for programs to read.
+
+python -m protocol table     # the move of each policy index, a JSON list of 1858 texts
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from protocol.policy import policy_moves
+
+DOCUMENTS: dict[str, tuple[Callable[[], Any], str]] = {
+    "table": (policy_moves, "the move of each policy index"),
+}
+"""What is printed as JSON, by the name of its command, with its help."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m protocol", description="the evaluator protocol")
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name, (_, text) in DOCUMENTS.items():
+        commands.add_parser(name, help=f"print {text} as JSON")
+    parsed = parser.parse_args(arguments)
+    json.dump(DOCUMENTS[parsed.command][0](), sys.stdout)
+    print()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
