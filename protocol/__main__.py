@@ -1,6 +1,7 @@
 """`python -m protocol`: what authors of clients need, for programs to read.
 
 python -m protocol table     # the move of each policy index, a JSON list of 1858 texts
+    python -m protocol vectors   # test vectors: positions, bytes, indices, evaluations
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from protocol.policy import policy_moves
+from protocol.vectors import vectors
 
 DOCUMENTS: dict[str, tuple[Callable[[], Any], str]] = {
     "table": (policy_moves, "the move of each policy index"),
+    "vectors": (vectors, "test vectors"),
 }
 """What is printed as JSON, by the name of its command, with its help."""
 
