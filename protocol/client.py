@@ -117,7 +117,8 @@ class EvaluatorClient:
         are of use then.
 
     Attributes: networks (all NetworkInfo of the evaluator), network (the chosen one), max_batch (most
-    positions per request), recommended_batch, curve, server, version, in_flight (number of batches submitted
+    positions per request), recommended_batch, curve, server, instance (which run of the evaluator this is; ""
+    from one that does not say), version, in_flight (number of batches submitted
     and not received), draining (the evaluator has said that it is about to end: what is in flight is still
     answered, and nothing new is taken).
 
@@ -147,6 +148,7 @@ class EvaluatorClient:
         self.draining = False
         self.version = 0
         self.server = ""
+        self.instance = ""
         self.max_batch = 0
         self.networks: tuple[NetworkInfo, ...] = ()
         self.aliases: Mapping[str, str] = {}
@@ -347,6 +349,7 @@ class EvaluatorClient:
         welcome = self._ask(Hello(self._identity(), SUPPORTED_VERSIONS, self.name), Welcome)
         self.version = welcome.version
         self.server = welcome.server
+        self.instance = welcome.instance
         self.max_batch = welcome.max_batch
         self.networks = welcome.networks
         self.aliases = welcome.aliases

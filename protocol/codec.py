@@ -124,7 +124,12 @@ def encode(message: Request | Reply) -> list[Frame]:
         )
     if isinstance(message, Result):
         return encode_result(
-            message.id, message.evaluation, message.queue_ms, message.compute_ms, message.batch
+            message.id,
+            message.evaluation,
+            message.queue_ms,
+            message.compute_ms,
+            message.batch,
+            message.instance,
         )
     header = {"type": _TYPES[type(message)], **asdict(message)}
     return [_pack(header)]
@@ -148,16 +153,23 @@ def encode_evaluate(
 
 
 def encode_result(
-    identity: int, evaluation: EvaluationBatch, queue_ms: float, compute_ms: float, batch: int
+    identity: int,
+    evaluation: EvaluationBatch,
+    queue_ms: float,
+    compute_ms: float,
+    batch: int,
+    instance: str = "",
 ) -> list[Frame]:
     """Frames of a Result with these fields: header, logits, wdl, moves left."""
-    header = {
+    header: dict[str, Any] = {
         "type": "result",
         "id": identity,
         "queue_ms": queue_ms,
         "compute_ms": compute_ms,
         "batch": batch,
     }
+    if instance:
+        header["instance"] = instance
     return [_pack(header), evaluation.logits, evaluation.wdl, evaluation.moves_left]
 
 
@@ -311,6 +323,7 @@ def _decode_result(fields: Fields, frames: Sequence[Received]) -> Result:
         queue_ms=fields.number("queue_ms"),
         compute_ms=fields.number("compute_ms"),
         batch=fields.integer("batch", 0),
+        instance=fields.optional_text("instance", 64, ""),
     )
 
 
@@ -394,6 +407,7 @@ _REPLIES: dict[str, Callable[[Fields], Reply]] = {
         reason=f.optional_text("reason", 32768, ""),
         default=f.text("default", 1024) if f.has("default") else None,
         aliases=_aliases(f),
+        instance=f.optional_text("instance", 64, ""),
     ),
     "cancelled": lambda f: Cancelled(f.identity()),
     "pong": lambda f: Pong(f.identity()),

@@ -83,7 +83,7 @@ class Welcome:
     max_batch: most positions in one request. state, reason: as in StatusReply; empty from an evaluator that
     does not say. default: the name of the network that is meant, from now on, by a request of this client
     that names none; "" if there is none, None from an evaluator that does not say: then it is the first.
-    aliases: further names, to the networks' own.
+    aliases: further names, to the networks' own. instance: tells this run of the evaluator from all others.
     """
 
     id: int
@@ -95,6 +95,7 @@ class Welcome:
     reason: str = ""
     default: str | None = None
     aliases: Mapping[str, str] = field(default_factory=dict)
+    instance: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,13 +116,14 @@ class Evaluate:
 @dataclass(frozen=True, slots=True)
 class Result:
     """Answer to evaluate. queue_ms: from receipt to launch. compute_ms: on the device. batch: positions in
-    the device batch it rode in (the largest, where it was split)."""
+    the device batch it rode in (the largest, where it was split). instance: as in the Welcome."""
 
     id: int
     evaluation: EvaluationBatch
     queue_ms: float
     compute_ms: float
     batch: int
+    instance: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ networks notice nothing.
 from __future__ import annotations
 
 import logging
+import secrets
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -99,6 +100,7 @@ class EvaluatorService:
         on_failed: Callable[[Exception], None] | None = None,
     ) -> None:
         self.metrics = Metrics()
+        self._instance = secrets.token_hex(8)
         self._initial = initial
         self._loader = loader
         self._max_request = max_request
@@ -361,6 +363,7 @@ class EvaluatorService:
             reason=state.reason,
             default=session.network,
             aliases=self._networks.aliases,
+            instance=self._instance,
         )
         self._send(session.client, welcome)
 
@@ -470,7 +473,9 @@ class EvaluatorService:
         sleeps; else that one does. Does not raise: whatever happens, the client hears of it."""
         if not finished:
             return
-        answers = [(request.client, request.id, error or _encoded(request)) for request, error in finished]
+        answers = [
+            (request.client, request.id, error or self._encoded(request)) for request, error in finished
+        ]
         if not self._sockets.borrow():
             self._outbox += answers  # type: ignore[arg-type]  # clients are bytes
             self._sockets.wakeup.wake()
@@ -482,6 +487,18 @@ class EvaluatorService:
             self._sockets.give_back()
         if self._life.draining:  # It may have been the last one.
             self._sockets.wakeup.wake()
+
+    def _encoded(self, request: Request) -> list[Frame] | RemoteError:
+        """The answer to a request that has been evaluated."""
+        assert request.parts is not None
+        queue_ms, compute_ms = request.launched_ms - request.arrived_ms, request.compute_ms
+        try:
+            return encode_result(
+                request.id, request.parts, queue_ms, compute_ms, request.largest_batch, self._instance
+            )
+        except Exception as fault:  # memory, most likely, of which an error takes next to none
+            log.exception("an answer could not be encoded")
+            return DeviceFailed(f"the evaluator could not put the answer together: {fault!r}")
 
     def _call(self, task: Callable[[], None]) -> None:
         self._tasks.append(task)
@@ -508,17 +525,6 @@ def _check(batch: PositionBatch) -> None:
     """Raise BadRequest, naming the field, for a batch that cannot be evaluated."""
     if not is_sound(batch):
         check_batch(batch)
-
-
-def _encoded(request: Request) -> list[Frame] | RemoteError:
-    """The answer to a request that has been evaluated."""
-    assert request.parts is not None
-    queue_ms = request.launched_ms - request.arrived_ms
-    try:
-        return encode_result(request.id, request.parts, queue_ms, request.compute_ms, request.largest_batch)
-    except Exception as fault:  # memory, most likely, of which an error takes next to none
-        log.exception("an answer could not be encoded")
-        return DeviceFailed(f"the evaluator could not put the answer together: {fault!r}")
 
 
 _HANDLERS: dict[type[Any], Callable[[EvaluatorService, Session, Any], None]] = {

@@ -98,3 +98,14 @@ def test_a_frame_beyond_the_limit_closes_the_connection(harness: Harness) -> Non
             monitor.close(0)
     with harness.client() as other:
         assert other.ping() >= 0
+
+
+def test_another_run_of_the_evaluator_is_another_instance(
+    harness: Harness, dealer: zmq.Socket[bytes], tmp_path: Path
+) -> None:
+    welcome = ask(dealer, Hello(1))
+    assert welcome.instance
+    assert ask(dealer, Evaluate(2, numbered_batch(1))).instance == welcome.instance
+    with running(tmp_path / "another") as another:
+        assert another.client().instance not in ("", welcome.instance)
+    assert harness.client().instance == welcome.instance
