@@ -2,6 +2,7 @@
 
 python -m protocol table     # the move of each policy index, a JSON list of 1858 texts
     python -m protocol vectors   # test vectors: positions, bytes, indices, evaluations
+    python -m protocol schema    # a JSON Schema of the messages' first frames
 """
 
 from __future__ import annotations
@@ -13,11 +14,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from protocol.policy import policy_moves
+from protocol.schema import schema
 from protocol.vectors import vectors
 
 DOCUMENTS: dict[str, tuple[Callable[[], Any], str]] = {
     "table": (policy_moves, "the move of each policy index"),
     "vectors": (vectors, "test vectors"),
+    "schema": (schema, "a JSON Schema of the messages"),
 }
 """What is printed as JSON, by the name of its command, with its help."""
 

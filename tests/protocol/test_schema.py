@@ -1,0 +1,143 @@
+"""The JSON Schema of messages accepts what the codec makes, and refuses what the codec refuses."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, get_args
+
+import jsonschema
+import msgpack
+import numpy as np
+import pytest
+
+from protocol import messages
+from protocol.__main__ import main
+from protocol.batch import POSITION_DTYPE, EvaluationBatch, PositionBatch
+from protocol.codec import decode_reply, decode_request, encode
+from protocol.errors import BadRequest
+from protocol.schema import REPLIES, REQUESTS, schema
+
+VALIDATOR = jsonschema.Draft202012Validator(schema())
+NETWORK = messages.NetworkInfo("bt4", "ab" * 32, 1, policy_heads=("vanilla",), curve=((1, 2.5), (8, 9.0)))
+BATCH = PositionBatch(
+    np.zeros(2, POSITION_DTYPE), np.array([0, 1, 2], np.uint32), np.array([5, 7], np.uint16)
+)
+EVALUATION = EvaluationBatch(np.zeros(2, np.float32), np.zeros((2, 3), np.float32), np.zeros(2, np.float32))
+
+MESSAGES: list[Any] = [
+    messages.Hello(1, client="somebody"),
+    messages.Evaluate(2, BATCH, "analysis", 500.0, "bt4"),
+    messages.Cancel(2),
+    messages.Ping(3),
+    messages.Status(4),
+    messages.Load(5, "/nets/bt4.pb.gz", "optimistic"),
+    messages.Unload(6, "bt4"),
+    messages.Alias(7, "default", "bt4"),
+    messages.Reload(8),
+    messages.Clients(9),
+    messages.Drain(10),
+    messages.Welcome(1, 1, "server", 4096, (NETWORK,), "ready", "", "bt4", {"default": "bt4"}, "ab12"),
+    messages.Welcome(1, 1, "server", 4096, ()),
+    messages.Result(2, EVALUATION, 0.5, 3.25, 2, "ab12"),
+    messages.Cancelled(2),
+    messages.Pong(3),
+    messages.StatusReply(4, True, True, False, (NETWORK,), {"batches": 3}, "ready", 1767225600.5),
+    messages.Loaded(5, NETWORK),
+    messages.Unloaded(6),
+    messages.Aliased(7, "bt4"),
+    messages.ReloadReply(8, (NETWORK,), ("bt4",)),
+    messages.ClientsReply(9, ({"name": "somebody"},)),
+    messages.Drained(10),
+    messages.Error(0, "draining", "about to end"),
+]
+
+
+def header(message: Any) -> dict[str, Any]:
+    """As JSON sees it."""
+    unpacked: dict[str, Any] = msgpack.unpackb(encode(message)[0])
+    return unpacked
+
+
+def decodes(message: Any, changed: dict[str, Any]) -> bool:
+    decode = decode_request if isinstance(message, get_args(messages.Request)) else decode_reply
+    frames: list[Any] = encode(message)
+    arrays = [bytes(memoryview(frame).cast("B")) for frame in frames[1:]]
+    try:
+        decode([msgpack.packb(changed), *arrays])
+    except BadRequest:
+        return False
+    return True
+
+
+def kind(message: Any) -> str:
+    return type(message).__name__
+
+
+def test_it_is_a_schema() -> None:
+    jsonschema.Draft202012Validator.check_schema(schema())
+
+
+def test_it_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["schema"]) == 0
+    assert json.loads(capsys.readouterr().out) == schema()
+
+
+def test_every_message_is_there() -> None:
+    assert {header(message)["type"] for message in MESSAGES} == {*REQUESTS, *REPLIES}
+    assert {type(message) for message in MESSAGES} == {
+        *get_args(messages.Request),
+        *get_args(messages.Reply),
+    }
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=kind)
+def test_what_the_codec_makes_is_valid(message: Any) -> None:
+    VALIDATOR.validate(header(message))
+    VALIDATOR.validate(header(message) | {"a_field_of_tomorrow": [1, "x"]})
+    side = "request" if isinstance(message, get_args(messages.Request)) else "reply"
+    jsonschema.Draft202012Validator({**schema(), "oneOf": [{"$ref": f"#/$defs/{side}"}]}).validate(
+        header(message)
+    )
+
+
+WRONG: list[Any] = [
+    None,
+    True,
+    -1,
+    0,
+    1.5,
+    "",
+    "x" * 40000,
+    [],
+    [[]],
+    {},
+    {"a": 1},
+    ["x" * 2000],
+    [1.5],
+    2**63,
+]
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=kind)
+def test_what_it_refuses_the_codec_refuses_and_the_other_way_round(message: Any) -> None:
+    whole = header(message)
+    refused = 0
+    for field in whole:
+        variants = [{**whole, field: wrong} for wrong in WRONG]
+        variants.append({name: value for name, value in whole.items() if name != field})
+        for changed in variants:
+            valid = VALIDATOR.is_valid(changed)
+            refused += not valid
+            if field == "count" and isinstance(changed.get(field), int):
+                continue  # It has to agree with the frames, of which the schema knows nothing.
+            assert valid == decodes(message, changed), (field, changed.get(field))
+    assert refused
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+@pytest.mark.parametrize("field", list(header(messages.Loaded(5, NETWORK))["network"]))
+def test_networks_are_checked_alike(field: str, wrong: Any) -> None:
+    message = messages.Loaded(5, NETWORK)
+    whole = header(message)
+    changed = {**whole, "network": {**whole["network"], field: wrong}}
+    assert VALIDATOR.is_valid(changed) == decodes(message, changed)
