@@ -3,6 +3,7 @@
 python -m protocol table     # the move of each policy index, a JSON list of 1858 texts
     python -m protocol vectors   # test vectors: positions, bytes, indices, evaluations
     python -m protocol schema    # a JSON Schema of the messages' first frames
+    python -m protocol conformance --listen tcp://127.0.0.1:5577   # walks a client through the protocol
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from protocol.addresses import DEFAULT_TCP
 from protocol.policy import policy_moves
 from protocol.schema import schema
 from protocol.vectors import vectors
@@ -25,12 +27,42 @@ DOCUMENTS: dict[str, tuple[Callable[[], Any], str]] = {
 """What is printed as JSON, by the name of its command, with its help."""
 
 
+def conformance(address: str, patience_s: float) -> int:
+    """Walk a client through the cases; 0 if it did nothing wrong, 1 if it did, 2 if nothing can be tried."""
+    import zmq
+
+    from protocol.conformance.walk import Walk
+
+    try:
+        walk = Walk(address, patience_s, sys.stdout)
+    except zmq.ZMQError as error:
+        print(f"cannot listen at {address}: {error}", file=sys.stderr)
+        return 2
+    print(f"listening at {walk.address}: start the client, and let it ask and ask again", flush=True)
+    faults = walk.run()
+    for text, count in faults.items():
+        print(f"WRONG {text}" + (f" ({count} times)" if count > 1 else ""))
+    print("nothing wrong" if not faults else f"{len(faults)} kinds of faults")
+    return 1 if faults else 0
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m protocol", description="the evaluator protocol")
     commands = parser.add_subparsers(dest="command", required=True)
     for name, (_, text) in DOCUMENTS.items():
         commands.add_parser(name, help=f"print {text} as JSON")
+    walk = commands.add_parser("conformance", help="a scripted evaluator that says what a client does wrong")
+    walk.add_argument("--listen", default=DEFAULT_TCP, metavar="ADDRESS", help="default: %(default)s")
+    walk.add_argument(
+        "--patience",
+        type=float,
+        default=30.0,
+        metavar="SECONDS",
+        help="for each thing that the client has to do",
+    )
     parsed = parser.parse_args(arguments)
+    if parsed.command == "conformance":
+        return conformance(parsed.listen, parsed.patience)
     json.dump(DOCUMENTS[parsed.command][0](), sys.stdout)
     print()
     return 0

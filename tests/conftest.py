@@ -54,6 +54,7 @@ NOT_QUICK = (
     "evaluator/scheduling/test_batching.py",
     "evaluator/scheduling/test_loading.py",
     "evaluator/service/",
+    "protocol/test_conformance.py",
     "protocol/host/",
     "protocol/test_codec.py",
     "training/data/",

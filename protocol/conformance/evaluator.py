@@ -1,0 +1,172 @@
+"""The scripted evaluator's ears and mouth: requests in, judged; answers out, as `random` would give them."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgpack
+import zmq
+
+from protocol.codec import decode_request, encode, max_message_bytes, peek_id
+from protocol.conformance.judging import faults_of
+from protocol.errors import Draining, DuplicateId, RemoteError, UnknownNetwork
+from protocol.messages import (
+    PROTOCOL_VERSION,
+    Cancel,
+    Cancelled,
+    Error,
+    Evaluate,
+    Hello,
+    NetworkInfo,
+    Ping,
+    Pong,
+    Reply,
+    Result,
+    Status,
+    StatusReply,
+    Welcome,
+)
+from protocol.random_evaluation import random_evaluation
+
+MAX_BATCH = 64
+"""Less than real evaluators take, so that a client that does not look is found."""
+
+NETWORK = NetworkInfo(
+    "scripted", "5c" * 32, 1, backend="random", recommended_batch=4, curve=((1, 1.0), (4, 1.1))
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """An evaluate that waits for its answer. client: the connection's routing id."""
+
+    client: bytes
+    evaluate: Evaluate
+
+
+class ScriptedEvaluator:
+    """One evaluator, from its start to its end. fault: told each thing that a client does wrong.
+
+    in_flight: what waits for an answer, oldest first. greeted: clients that have been welcomed. draining: it
+    refuses whatever comes. messages: how many have come.
+    """
+
+    def __init__(self, address: str, fault: Callable[[str], None]) -> None:
+        self.instance = secrets.token_hex(8)
+        self.in_flight: dict[tuple[bytes, int], Asked] = {}
+        self.greeted: set[bytes] = set()
+        self.draining = False
+        self.messages = 0
+        self._fault = fault
+        self._context = zmq.Context()
+        self._socket = self._context.socket(zmq.ROUTER)
+        self._socket.setsockopt(zmq.MAXMSGSIZE, max_message_bytes(MAX_BATCH) + 65536)
+        try:
+            self._socket.bind(address)
+        except BaseException:
+            self.close(linger_ms=0)
+            raise
+        endpoint = self._socket.getsockopt(zmq.LAST_ENDPOINT)
+        assert isinstance(endpoint, bytes)
+        self.address = endpoint.decode().rstrip("\0")
+
+    def close(self, *, linger_ms: int = 1000) -> None:
+        """End, with connections cut; answers may take so long to leave."""
+        self._socket.close(linger=linger_ms)
+        self._context.term()
+
+    def listen(self, enough: Callable[[], bool], deadline: float) -> bool:
+        """Take messages in until there is enough of whatever it is, True, or the deadline (monotonic) has
+        passed, False."""
+        while not enough():
+            left = deadline - time.monotonic()
+            if left <= 0 or not self._socket.poll(max(1, int(1000 * left))):
+                return False
+            client, *frames = self._socket.recv_multipart()
+            self.messages += 1
+            try:
+                self._take(client, frames)
+            except RemoteError as error:
+                if not isinstance(error, Draining):
+                    self._fault(f"{error.code}: {error}")
+                self.send(client, Error(peek_id(frames), error.code, str(error)))
+        return True
+
+    def answer(self, asked: Asked) -> None:
+        """Answer as the backend `random` does."""
+        del self.in_flight[asked.client, asked.evaluate.id]
+        batch = asked.evaluate.batch
+        evaluation = random_evaluation(batch)
+        self.send(asked.client, Result(asked.evaluate.id, evaluation, 0.1, 1.0, len(batch), self.instance))
+
+    def refuse(self, asked: Asked, code: str, message: str) -> None:
+        """Answer with an error."""
+        del self.in_flight[asked.client, asked.evaluate.id]
+        self.send(asked.client, Error(asked.evaluate.id, code, message))
+
+    def drain(self) -> None:
+        """Refuse what comes from now on, and tell those that have said hello."""
+        self.draining = True
+        for client in self.greeted:
+            self.send(client, Error(0, Draining.code, "this evaluator is about to end; go elsewhere"))
+
+    def send(self, client: bytes, message: Reply) -> None:
+        """Send, with a field that no version has yet: clients are to ignore it."""
+        head, *rest = encode(message)
+        header = msgpack.unpackb(head) | {"a_field_of_tomorrow": [1, {"x": None}]}
+        self._socket.send_multipart([client, msgpack.packb(header), *(bytes(part) for part in rest)])
+
+    def _take(self, client: bytes, frames: Sequence[bytes]) -> None:
+        if frames and not frames[0]:
+            self._fault("an empty frame before the message: use a DEALER socket instead of REQ")
+            frames = frames[1:]
+        message: Any = decode_request(frames, MAX_BATCH)
+        if isinstance(message, Hello | Evaluate) and self.draining:
+            raise Draining("this evaluator is about to end; go elsewhere")
+        if isinstance(message, Hello):
+            if PROTOCOL_VERSION not in message.versions:
+                self._fault(f"hello: versions {list(message.versions)} lack {PROTOCOL_VERSION}")
+            self.greeted.add(client)
+            self.send(client, self._welcome(message.id))
+        elif isinstance(message, Evaluate):
+            self._evaluate(client, message)
+        elif isinstance(message, Cancel):
+            if self.in_flight.pop((client, message.id), None) is not None:
+                self.send(client, Cancelled(message.id))
+        elif isinstance(message, Ping):
+            self.send(client, Pong(message.id))
+        elif isinstance(message, Status):
+            ready = not self.draining
+            self.send(client, StatusReply(message.id, True, ready, self.draining, (NETWORK,)))
+        else:
+            self.send(
+                client, Error(message.id, "bad_request", "this evaluator is a script: it only evaluates")
+            )
+
+    def _evaluate(self, client: bytes, message: Evaluate) -> None:
+        if client not in self.greeted:
+            self._fault("evaluate without a hello on this connection: the network may be any")
+        if (client, message.id) in self.in_flight:
+            raise DuplicateId(f"another request with id {message.id} is in flight")
+        if message.network not in ("", NETWORK.name, NETWORK.content_hash, "default"):
+            raise UnknownNetwork(f"no network {message.network!r} here; there is: {NETWORK.name}")
+        for fault in faults_of(message.batch):
+            self._fault(fault)
+        self.in_flight[client, message.id] = Asked(client, message)
+
+    def _welcome(self, identity: int) -> Welcome:
+        return Welcome(
+            identity,
+            PROTOCOL_VERSION,
+            "wavefront conformance script",
+            MAX_BATCH,
+            (NETWORK,),
+            state="ready",
+            default=NETWORK.name,
+            aliases={"default": NETWORK.name},
+            instance=self.instance,
+        )
