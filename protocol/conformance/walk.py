@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable
-from functools import partial
 from typing import TextIO
 
 from protocol.conformance.evaluator import Asked, ScriptedEvaluator
@@ -22,13 +21,21 @@ DRAINING_S = 0.5
 MOST_WHILE_DRAINING = 20
 """Messages in that time which are no spinning."""
 
-PASSING_CODES = ("overloaded", "deadline_exceeded", "device_failed")
-"""Errors after which a client asks again."""
+PASSING_CODE = "overloaded"
+"""The error after which every client asks again."""
 
-BLAMING_CODES = ("not_ready", "unknown_network", "too_large", "duplicate_id", "bad_request")
-"""Errors that are the client's fault, `not_ready` after a welcome among them: it may end."""
-
-UNKNOWN_CODE = "a_code_of_tomorrow"
+ENDING_CODES = (
+    "device_failed",
+    "deadline_exceeded",
+    "a_code_of_tomorrow",
+    "not_ready",
+    "unknown_network",
+    "too_large",
+    "duplicate_id",
+    "bad_request",
+)
+"""Errors after which a client may end, or go elsewhere: a request that it needs has failed, or the fault is
+its own, as it is with `not_ready` after a welcome."""
 
 
 class SilentError(Exception):
@@ -56,11 +63,11 @@ class Walk:
             "welcome": self._welcome,
             "one answer after the other": self._one_by_one,
             "answers out of order": self._out_of_order,
-            **{f"error {code}": partial(self._error, code) for code in (*PASSING_CODES, UNKNOWN_CODE)},
-            "draining": self._draining,
+            f"error {PASSING_CODE}": self._overload,
             "a restart": self._restart,
             "a restart with requests in flight": self._loss,
-            "errors that blame the client": self._blame,
+            "draining": self._draining,
+            "errors that may end a client": self._end,
         }
         try:
             for self._case, case in cases.items():
@@ -110,11 +117,11 @@ class Walk:
         if not together:
             print("  not tried: the client never had two requests in flight", file=self._out)
 
-    def _error(self, code: str) -> None:
+    def _overload(self) -> None:
         asked = self._next("an evaluate was waited for")
-        self._evaluator.refuse(asked, code, "scripted: ask again")
+        self._evaluator.refuse(asked, PASSING_CODE, "scripted: ask again")
         self._answer_all()
-        self._next(f"after the error {code} no other evaluate came; one failed request is not the end")
+        self._next(f"after the error {PASSING_CODE} no other evaluate came: the request is to be sent again")
 
     def _draining(self) -> None:
         self._next("an evaluate was waited for")
@@ -127,26 +134,29 @@ class Walk:
             self._fault(
                 f"{came} messages in {DRAINING_S:g} s to an evaluator that drains: wait, or go elsewhere"
             )
+        self._anew()
 
-    def _restart(self) -> None:
+    def _anew(self) -> None:
         self._evaluator.close()
         self._evaluator = self._start(self.address)
+
+    def _restart(self) -> None:
+        self._anew()
         self._evaluator.answer(
             self._next("after a restart the client has to connect, say hello, and ask again")
         )
 
     def _loss(self) -> None:
         self._next("an evaluate was waited for")
-        self._evaluator.close()
-        self._evaluator = self._start(self.address)
+        self._anew()
         self._next("requests in flight are lost with the connection: connect, say hello, and send them again")
         self._answer_all()
 
-    def _blame(self) -> None:
+    def _end(self) -> None:
         waiting = self._evaluator.in_flight
-        for code in BLAMING_CODES:
+        for code in ENDING_CODES:
             if not self._evaluator.listen(lambda: bool(waiting), time.monotonic() + self._patience_s):
-                print(f"  the client ended before the error {code}, as it may here", file=self._out)
+                print(f"  the client went elsewhere or ended before the error {code}", file=self._out)
                 return
-            self._evaluator.refuse(next(iter(waiting.values())), code, "scripted: this is your fault")
+            self._evaluator.refuse(next(iter(waiting.values())), code, "scripted: this request failed")
             self._answer_all()

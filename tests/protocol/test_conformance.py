@@ -21,7 +21,7 @@ from protocol.__main__ import main
 from protocol.batch import POSITION_DTYPE, PositionBatch
 from protocol.codec import encode
 from protocol.conformance.evaluator import ScriptedEvaluator
-from protocol.conformance.walk import BLAMING_CODES, PASSING_CODES, Walk
+from protocol.conformance.walk import ENDING_CODES, PASSING_CODE, Walk
 from protocol.errors import ERRORS, EvaluatorLost, RemoteError
 from protocol.messages import Evaluate, Hello
 from protocol.random_evaluation import random_evaluation
@@ -127,8 +127,11 @@ def raw_client(*messages: Any) -> Callable[[str, threading.Event], None]:
     return run
 
 
-def asking_client(address: str, over: threading.Event, *, ends_at: str = "") -> None:
-    """Asks again whenever something comes, be it an error; at a type of message that ends it, no more."""
+def asking_client(
+    address: str, over: threading.Event, *, ends_at: str = "", persistent: bool = False
+) -> None:
+    """Asks again whenever something comes, be it an error; at a type of message that ends it, no more.
+    persistent: where nothing comes it says hello and asks again."""
     with zmq.Context() as context, context.socket(zmq.DEALER) as socket:
         socket.linger = 0
         socket.connect(address)
@@ -140,18 +143,22 @@ def asking_client(address: str, over: threading.Event, *, ends_at: str = "") -> 
                 number += 1
                 if header["type"] != ends_at:
                     socket.send_multipart(frames_of(Evaluate(number, BATCHES[0])))
+            elif persistent:
+                number += 2
+                socket.send_multipart(frames_of(Hello(number - 1)))
+                socket.send_multipart(frames_of(Evaluate(number, BATCHES[0])))
 
 
 def test_our_own_client_passes() -> None:
     out = io.StringIO()
     assert walk(our_client, out=out) == {}
     told = out.getvalue().splitlines()
-    assert told[0] == "welcome" and told[-1] == "errors that blame the client"
+    assert told[0] == "welcome" and told[-1] == "errors that may end a client"
     assert not [line for line in told if line.startswith(" ")]
 
 
 def test_every_code_that_answers_an_evaluate_is_tried() -> None:
-    tried = {*PASSING_CODES, *BLAMING_CODES, "draining"}
+    tried = {PASSING_CODE, *ENDING_CODES, "draining"}
     assert {*ERRORS} - tried == {"cancelled", "load_failed", "unsupported_version"}
 
 
@@ -200,15 +207,19 @@ def test_a_client_that_falls_silent_is_told_what_was_expected(messages: list[Any
     assert told.endswith(fault)
 
 
-def test_a_client_that_spins_and_does_not_notice_a_loss_is_told() -> None:
-    first, second = walk(asking_client, BRIEF_S)
-    assert first.startswith("draining: ") and "go elsewhere" in first
-    assert second.startswith("a restart: ") and "say hello, and ask again" in second
+def test_a_client_that_does_not_notice_a_loss_is_told() -> None:
+    (told,) = walk(asking_client, BRIEF_S)
+    assert told.startswith("a restart: ") and "say hello, and ask again" in told
+
+
+def test_a_client_that_spins_while_the_evaluator_drains_is_told() -> None:
+    faults = walk(partial(asking_client, persistent=True))
+    assert any(told.startswith("draining: ") and "go elsewhere" in told for told in faults)
 
 
 def test_a_client_that_gives_up_after_an_error_is_told() -> None:
     (told,) = walk(partial(asking_client, ends_at="error"), BRIEF_S)
-    assert "is not the end" in told
+    assert "is to be sent again" in told
 
 
 def test_the_command_prints_the_faults(capsys: pytest.CaptureFixture[str]) -> None:
