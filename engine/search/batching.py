@@ -121,8 +121,8 @@ class BatchSizes:
     best: what the device computes efficiently. curve: measured (batch, ms), ascending. largest: for large
     trees, which have `large_tree` visits for each of `best`; best if 0. filled: a batch that would have fewer
     looks ahead for the others (Tree.collect). share, least: one position is wanted for each `share` visits of
-    the tree, at least `least`: in all batches together if `together`, else in each. in_flight: batches
-    sent before the first is awaited, at most.
+    the tree, at least `least`: in all batches together if `together`, else in each. in_flight: batches sent
+    before the first is awaited, at most.
     """
 
     best: int

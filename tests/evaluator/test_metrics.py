@@ -8,17 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluator.metrics import BATCH_EDGES, Histogram, Metrics, State
-
-STATE = State(
-    ready=True,
-    clients=2,
-    connections=3,
-    queued={"t82": {"play": 5, "analysis": 0, "selfplay": 2}},
-    running={"0:gpu": 1},
-    in_use={"0:gpu": True},
-    device_memory={"0:gpu": {"used": 3, "total": 5}},
-)
+from evaluator.metrics import BATCH_EDGES, Histogram, Metrics
+from tests.evaluator.states import STATE
 
 
 @given(st.lists(st.integers(1, 5000)))

@@ -202,11 +202,6 @@ class Sampler:
         """Take the next batch from a new epoch."""
         self.epoch, self.taken, self._order = self.epoch + 1, 0, None
 
-    @property
-    def epoch_size(self) -> int:
-        """Positions of the present epoch."""
-        return 0 if self._order is None else len(self._order)
-
     def _permutation(self) -> Tensor:
         table, generator = self._table, self._generator(0)
         chances = torch.rand(len(table), generator=generator, device=table.device)

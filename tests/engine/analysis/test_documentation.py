@@ -3,7 +3,6 @@ that is had, and its examples run."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import shutil
@@ -20,6 +19,7 @@ from engine.analysis.schema import schema
 from engine.commands.analysis import add_arguments
 from tests.engine.analysis.recording import ANSWER
 from tests.engine.analysis.test_sockets import service
+from tests.engine.flags import flags_named, flags_of
 from tests.paths import REPOSITORY
 
 TEXT = (REPOSITORY / "docs" / "analysis.md").read_text("utf-8")
@@ -50,12 +50,9 @@ def test_the_table_of_actions_has_every_action() -> None:
 
 
 def test_its_flags_exist() -> None:
-    parser = argparse.ArgumentParser()
-    add_arguments(parser)
-    known = {flag for action in parser._actions for flag in action.option_strings}
-    named = set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]+", TEXT))
+    named = flags_named(TEXT)
     assert len(named) >= 10
-    assert named <= known
+    assert named <= flags_of(add_arguments)
 
 
 def shape(value: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import re
 import subprocess
 import sys
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from engine.commands.match import add_arguments
+from tests.engine.flags import flags_named, flags_of
 from tests.paths import REPOSITORY
 
 TEXT = (REPOSITORY / "docs" / "matches.md").read_text("utf-8")
@@ -18,12 +18,9 @@ EXAMPLES = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
 
 
 def test_its_flags_exist() -> None:
-    parser = argparse.ArgumentParser()
-    add_arguments(parser)
-    known = {flag for action in parser._actions for flag in action.option_strings}
-    named = set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]+", TEXT))
+    named = flags_named(TEXT)
     assert len(named) >= 10
-    assert named <= known
+    assert named <= flags_of(add_arguments)
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=range(len(EXAMPLES)))

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +28,12 @@ NETWORKS = sorted((DATA / "lc0" / "nets").glob("*.pb.gz"))
 SERVE = [sys.executable, "-m", "evaluator", "serve", "--embedded"]
 
 
-def test_networks_are_served_side_by_side_and_loaded_while_serving(tmp_path: Path) -> None:
-    first, second = NETWORKS[0], NETWORKS[1]
+@contextmanager
+def serving(network: Path, caches: Path) -> Iterator[EvaluatorClient]:
+    """A client of a process that serves a network."""
     process = subprocess.Popen(
-        [*SERVE, "--network", str(first), "--backend", "onnx", "--threads", "1", "--calibration-s", "0.05"],
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY), "XDG_CACHE_HOME": str(tmp_path)},
+        [*SERVE, "--network", str(network), "--backend", "onnx", "--threads", "1", "--calibration-s", "0.05"],
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY), "XDG_CACHE_HOME": str(caches)},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -41,21 +43,27 @@ def test_networks_are_served_side_by_side_and_loaded_while_serving(tmp_path: Pat
         assert process.stdout is not None
         address = json.loads(process.stdout.readline())["address"]
         with EvaluatorClient(address, timeout=60.0) as client:
-            loaded = client.load(str(second))
-            with pytest.raises(LoadFailed):
-                client.load(__file__)
-            batch = probe_batch(7)
-            for path, name in ((first, client.networks[0].name), (second, loaded.name)):
-                with open_backend("reference", load_network(path)) as reference:
-                    wanted = reference.evaluate(batch)
-                got = client.evaluate(batch, network=name)
-                np.testing.assert_allclose(got.logits, wanted.logits, atol=1e-3)
-                np.testing.assert_allclose(got.wdl, wanted.wdl, atol=1e-3)
-            client.unload(loaded.name)
-            assert [network.name for network in client.status().networks] == [client.networks[0].name]
+            yield client
     finally:
         process.kill()
         process.communicate()
+
+
+def test_networks_are_served_side_by_side_and_loaded_while_serving(tmp_path: Path) -> None:
+    first, second = NETWORKS[0], NETWORKS[1]
+    with serving(first, tmp_path) as client:
+        loaded = client.load(str(second))
+        with pytest.raises(LoadFailed):
+            client.load(__file__)
+        batch = probe_batch(7)
+        for path, name in ((first, client.networks[0].name), (second, loaded.name)):
+            with open_backend("reference", load_network(path)) as reference:
+                wanted = reference.evaluate(batch)
+            got = client.evaluate(batch, network=name)
+            np.testing.assert_allclose(got.logits, wanted.logits, atol=1e-3)
+            np.testing.assert_allclose(got.wdl, wanted.wdl, atol=1e-3)
+        client.unload(loaded.name)
+        assert [network.name for network in client.status().networks] == [client.networks[0].name]
 
 
 def test_backends_are_written_with_their_options() -> None:
@@ -73,22 +81,8 @@ def served(tmp_path: Path) -> Iterator[tuple[EvaluatorClient, Path]]:
     """A client of a process that serves a copy of a network, and the copy."""
     path = tmp_path / "net.pb.gz"
     path.write_bytes(NETWORKS[0].read_bytes())
-    process = subprocess.Popen(
-        [*SERVE, "--network", str(path), "--backend", "onnx", "--threads", "1", "--calibration-s", "0.05"],
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY), "XDG_CACHE_HOME": str(tmp_path)},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
-    try:
-        assert process.stdout is not None
-        address = json.loads(process.stdout.readline())["address"]
-        with EvaluatorClient(address, timeout=60.0) as client:
-            yield client, path
-    finally:
-        process.kill()
-        process.communicate()
+    with serving(path, tmp_path) as client:
+        yield client, path
 
 
 def logits_of(path: Path) -> np.ndarray[Any, Any]:

@@ -17,18 +17,8 @@ from evaluator.metrics import Metrics, State
 from evaluator.service.health import MOST_CONNECTIONS, serve_health
 from evaluator.service.prometheus import registry
 from tests.evaluator.service.harness import WAIT_S, numbered_batch, running
+from tests.evaluator.states import STATE
 from tests.paths import REPOSITORY
-
-STATE = State(
-    ready=True,
-    clients=2,
-    connections=3,
-    queued={"t82": {"play": 5, "analysis": 0, "selfplay": 2}},
-    running={"0:gpu": 1},
-    in_use={"0:gpu": True},
-    device_memory={"0:gpu": {"used": 3, "total": 5}},
-)
-
 
 BATCHES = (("device", "0:gpu"), ("network", "t82"))
 ANALYSIS = (("class", "analysis"), ("network", "t82"))

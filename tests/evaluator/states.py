@@ -1,0 +1,15 @@
+"""A state of the service, as metrics are told it."""
+
+from __future__ import annotations
+
+from evaluator.metrics import State
+
+STATE = State(
+    ready=True,
+    clients=2,
+    connections=3,
+    queued={"t82": {"play": 5, "analysis": 0, "selfplay": 2}},
+    running={"0:gpu": 1},
+    in_use={"0:gpu": True},
+    device_memory={"0:gpu": {"used": 3, "total": 5}},
+)
