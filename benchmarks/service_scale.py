@@ -2,6 +2,7 @@
 time of one large request, and play on a fast device beside a slow one.
 
     python benchmarks/service_scale.py [--seconds 3] [--devices 1 2 4] [--backend NAME:OPTIONS]
+                                       [--network FILE]
 
 By default the devices sleep as long as T82 takes on an H200, so that the figures are those of the service.
 With another --backend, once for each device (--backend gpu:device=0 --backend gpu:device=1), they are those
@@ -37,8 +38,9 @@ CLIENTS = (1, 4, 16)
 
 
 @contextmanager
-def service(backends: Sequence[str], folder: Path) -> Iterator[str]:
-    """An evaluator process with these devices; gives its address. Raises CommandError."""
+def service(backends: Sequence[str], folder: Path, network: str = "") -> Iterator[str]:
+    """An evaluator process with these devices and a network file, or the shipped one; gives its address.
+    Raises CommandError."""
     address = f"ipc://{folder}/evaluator"
     command = [
         *CHECKOUT.evaluator,
@@ -51,6 +53,8 @@ def service(backends: Sequence[str], folder: Path) -> Iterator[str]:
     ]
     for backend in backends:
         command += ["--backend", backend]
+    if network:
+        command += ["--network", network]
     paths = f"{CHECKOUT.variables['PYTHONPATH']}{os.pathsep}{folder / 'plugins'}"
     environment = CHECKOUT.environment(PYTHONPATH=paths)
     process = subprocess.Popen(command, env=environment, cwd=CHECKOUT.folder)
@@ -107,7 +111,7 @@ def load(
     return len(answered) * positions / seconds, answered
 
 
-def rates(backends: Sequence[str], devices: Sequence[int], seconds: float) -> None:
+def rates(backends: Sequence[str], devices: Sequence[int], seconds: float, network: str = "") -> None:
     """Print positions/s by devices and clients, and the time of one large request."""
     print("| devices | recommended batch, rate of the welcome | clients | requests | positions/s | of one |")
     print("|---|---|---|---|---|---|")
@@ -118,7 +122,7 @@ def rates(backends: Sequence[str], devices: Sequence[int], seconds: float) -> No
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             sleeping_devices.install(folder / "plugins")
-            with service(used, folder) as address:
+            with service(used, folder, network) as address:
                 with EvaluatorClient(address, timeout=START_S) as client:
                     best = client.recommended_batch
                     promised = max(1000 * size / ms for size, ms in client.curve)
@@ -167,9 +171,10 @@ def main() -> None:
     parser.add_argument(
         "--backend", action="append", help="a device; once for each, or one that is used several times"
     )
+    parser.add_argument("--network", default="", help="file that the devices hold (default: the shipped one)")
     arguments = parser.parse_args()
     try:
-        rates(arguments.backend or [T82], arguments.devices, arguments.seconds)
+        rates(arguments.backend or [T82], arguments.devices, arguments.seconds, arguments.network)
         if not arguments.backend:
             beside_a_slow_one(arguments.seconds)
     except CommandError as error:
