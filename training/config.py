@@ -25,6 +25,12 @@ class DataSettings:
     window: int = setting(
         0, "take the newest shards of each folder until they hold so many positions; 0 takes all", high=10**12
     )
+    follow_s: float = setting(
+        0.0,
+        "seconds between two looks for shards that have appeared in the folders of main, which join the run; "
+        "0 is never",
+        high=1e7,
+    )
     sampling: float = setting(1.0, "share of the positions taken, chosen at random", high=1)
     unique: bool = setting(True, "take a position that occurs in several games once")
     holdout: float = setting(0.004, "share of the games that are only measured, never trained on", high=0.5)
@@ -207,11 +213,11 @@ class TrainConfig:
     def identity(self) -> dict[str, Any]:
         """All that the result depends on, as JSON data: a checkpoint of other settings is not gone on with.
 
-        The run's length may change: a run of constant rate may go on for longer.
+        The run's length may change: a run of constant rate may go on for longer. So may its looks for shards.
         """
         data = {part.name: asdict(getattr(self, part.name)) for part in fields(self) if part.name != "output"}
         data["run"] = {name: data["run"][name] for name in ("seed", "precision")}
-        del data["schedule"]["minutes"], data["schedule"]["positions"]
+        del data["schedule"]["minutes"], data["schedule"]["positions"], data["data"]["follow_s"]
         identity: dict[str, Any] = json.loads(json.dumps(data))
         return identity
 

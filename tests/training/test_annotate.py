@@ -109,9 +109,9 @@ def test_targets_of_annotations_are_those_of_the_network(network: Path, folder: 
     shard = read_shard(folder / "a.shard")
     table = table_of(shard, DataSettings(), TargetSettings(), input_format=1, prior=shard.annotated_by)
     device = DeviceTable(
-        table, DataSettings(), input_format=1, device=torch.device("cpu"), dtype=torch.float32
+        [table], DataSettings(), input_format=1, device=torch.device("cpu"), dtype=torch.float32
     )
-    assert not device.unannotated
+    assert not device.unannotated()
     device.set_policy(AttentionNetwork(load_network(network)).eval(), TargetSettings())
     evaluated = device.policy.clone()
     device.set_policy(None, TargetSettings(), annotations=True)

@@ -1,4 +1,4 @@
-"""Shards to a table: games are played through by the core, which encodes each position and its legal
+"""Shards to tables: games are played through by the core, which encodes each position and its legal
 moves."""
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from training.config import DataSettings, TargetSettings
 from training.data.annotations import prior_identity
 from training.data.packed import PackedPositions, pack_positions
 from training.data.shard import SUFFIX, Shard, ShardError, read_header, read_shard
-from training.data.table import LISTED, NO_PLACE, PositionTable, without_repeats
+from training.data.table import LISTED, NO_PLACE, PositionTable
 from training.data.tablebases import open_tablebases, results
 from training.errors import TrainingError
 
@@ -34,6 +34,22 @@ class Rows:
     game: NDArray[np.int64]  # number of the game
     ply: NDArray[np.int64]  # of the game, the FEN's move number included; odd when Black is to move
     places: NDArray[np.uint8]  # [n, k] of the moves asked for
+
+
+@dataclass(frozen=True, slots=True)
+class ShardFile:
+    """A shard that positions are taken from. early: it is among the lesser labels."""
+
+    path: str
+    early: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ReadShard:
+    """A shard's positions."""
+
+    file: ShardFile
+    table: PositionTable
 
 
 def shards_of(paths: Sequence[str | Path], window: int = 0) -> list[Path]:
@@ -55,58 +71,94 @@ def _newest(files: list[Path], window: int) -> list[Path]:
         if positions >= window:
             break
         kept.append(file)
-        header = read_header(file)
+        try:
+            header = read_header(file)
+        except (ShardError, OSError):
+            continue  # Whoever reads it says what is wrong.
         positions += int(header["positions"]) + int(header["branches"])
     return kept[::-1]
 
 
-def read_table(
-    data: DataSettings,
-    target: TargetSettings,
-    *,
-    input_format: int,
-    threads: int,
-    seed: int,
-    note: Callable[[str], None] = lambda text: None,
-) -> PositionTable:
-    """The table that the settings name. Damaged shards are told to `note` and left out.
+def _to_come(path: Path) -> bool:
+    """Whether it is a folder without shards, or could become one."""
+    return not any(path.rglob(f"*{SUFFIX}")) if path.is_dir() else not path.exists()
 
-    Raises TrainingError if nothing remains.
+
+def shard_files(data: DataSettings) -> list[ShardFile]:
+    """The shards that the settings name; where they have folders followed, those that are there by now.
+
+    Raises TrainingError if there is nothing.
     """
-    prior = prior_identity(target.prior)
-    tables = open_tablebases(target.tablebases, note)
-    files = [(path, False) for path in shards_of(data.main, data.window)]
-    files += [(path, True) for path in shards_of(data.early, data.window)]
+    main = [path for path in data.main if not (data.follow_s and _to_come(Path(path)))]
+    return [
+        *(ShardFile(str(path)) for path in shards_of(main, data.window)),
+        *(ShardFile(str(path), early=True) for path in shards_of(data.early, data.window)),
+    ]
 
-    def read(job: tuple[int, tuple[Path, bool]]) -> PositionTable | None:
-        number, (path, early) = job
-        try:
-            table = table_of(
-                read_shard(path),
-                data,
-                target,
-                input_format=input_format,
-                early=early,
-                prior=prior,
-                tables=tables,
-            )
-        except (ShardError, OSError) as error:
-            note(f"{path}: {error}; left out")
-            return None
-        if data.sampling < 1:
-            chance = np.random.default_rng((seed, number)).random(len(table))
-            table = table.rows((chance < data.sampling) | table.held_out)
+
+class ShardReader:
+    """Makes tables of shards as the settings say. May be used by several threads."""
+
+    def __init__(
+        self,
+        data: DataSettings,
+        target: TargetSettings,
+        *,
+        input_format: int,
+        seed: int,
+        note: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        """Raises TrainingError where the prior or tablebases cannot be read."""
+        self._data, self._target = data, target
+        self._input_format, self._seed = input_format, seed
+        self._prior = prior_identity(target.prior)
+        self._tables = open_tablebases(target.tablebases, note)
+
+    def read(self, file: ShardFile) -> PositionTable:
+        """The positions of a shard; the share that `sampling` leaves. Raises ShardError and OSError."""
+        shard = read_shard(Path(file.path))
+        table = table_of(
+            shard,
+            self._data,
+            self._target,
+            input_format=self._input_format,
+            early=file.early,
+            prior=self._prior,
+            tables=self._tables,
+        )
+        if self._data.sampling < 1:
+            # Of the games, not of the shard's place among others, which may change.
+            seed = self._seed, zlib.crc32(shard.columns["moves"].tobytes())
+            chance = np.random.default_rng(seed).random(len(table))
+            table = table.rows((chance < self._data.sampling) | table.held_out)
         return table
 
-    with ThreadPoolExecutor(max(1, threads)) as pool:
-        parts = [table for table in pool.map(read, enumerate(files)) if table is not None and len(table)]
-    if not parts:
-        raise TrainingError("there are no positions to train on: [data] main names folders of shards")
-    if tables is not None:
-        for complaint in tables.take_complaints():
+    def read_all(
+        self, files: Sequence[ShardFile], threads: int, note: Callable[[str], None]
+    ) -> list[ReadShard]:
+        """The shards in order. Damaged ones are told to `note` and left out, as are empty ones.
+
+        Raises TrainingError if nothing remains.
+        """
+
+        def read(file: ShardFile) -> ReadShard | None:
+            try:
+                return ReadShard(file, self.read(file))
+            except (ShardError, OSError) as error:
+                note(f"{file.path}: {error}; left out")
+                return None
+
+        with ThreadPoolExecutor(max(1, threads)) as pool:
+            shards = [shard for shard in pool.map(read, files) if shard is not None and len(shard.table)]
+        if not shards:
+            raise TrainingError("there are no positions to train on: [data] main names folders of shards")
+        for complaint in self.complaints():
             note(complaint)
-    table = PositionTable.concatenate(parts)
-    return without_repeats(table) if data.unique else table
+        return shards
+
+    def complaints(self) -> list[str]:
+        """What the tablebases complained of since the last call."""
+        return [] if self._tables is None else list(self._tables.take_complaints())
 
 
 def table_of(

@@ -4,7 +4,7 @@ the other, targets of the value ready, those of the policy as an engine's scores
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any, Self
 
 import numpy as np
@@ -101,13 +101,3 @@ class PositionTable:
 
 
 _RAGGED = ("move_start", "moves", "shares", "prior")
-
-
-def without_repeats(table: PositionTable) -> PositionTable:
-    """The table with every position taken once, where it comes first; games held out count before all
-    others, so that nothing of them is trained on. The rows stay: moving them would cost more."""
-    order = np.argsort(~table.held_out, kind="stable")
-    _, first = np.unique(table.keys[order], return_index=True)
-    repeated = np.ones(len(table), bool)
-    repeated[order[first]] = False
-    return replace(table, taken=np.where(repeated, np.float32(0), table.taken))

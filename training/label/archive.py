@@ -1,15 +1,16 @@
 """The folder of labelled games: shards, a journal that says which games are in them, and the games that wait
 for the next one.
 
-A game is written to the second journal when it is over. When enough wait, a shard is made of them, the first
-journal says so, and the second begins anew. Whatever ends the process, no game is lost, and none is there
-twice.
+A game is written to the second journal when it is over. When enough wait, that journal is set aside and
+begins anew; a shard is made of the games, in a thread of its own, the first journal says so, and what was set
+aside goes. Whatever ends the process, no game is lost, and none is there twice.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from training.label.engine import Label
 from training.label.game import Branch, LabelledGame
 from training.label.settings import LabelSettings
 
-JOURNAL, WAITING, SUMMARY = "label.jsonl", "waiting.jsonl", "label.json"
+JOURNAL, WAITING, ASIDE, SUMMARY = "label.jsonl", "waiting.jsonl", "aside.jsonl", "label.json"
 KIND = "wavefront training label"
 
 SHARD_POSITIONS = 200_000
@@ -69,12 +70,17 @@ class Totals:
 
 class LabelArchive:
     """An open folder. Belongs to one thread at a time. Attributes: totals, numbers (of all games, dropped
-    ones included), shards (how many)."""
+    ones included), shards (how many).
+
+    Games go on while a shard is made of those before: that takes seconds.
+    """
 
     def __init__(self, folder: Path, settings: LabelSettings) -> None:
         """Open or begin it. Raises JournalError if it is damaged, of other settings, or in use."""
         self.folder = folder
         header = {"journal": KIND, "format": 1, "identity": settings.identity()}
+        self._maker = ThreadPoolExecutor(1, "shard-maker")
+        self._making: Future[None] | None = None
         self._journal = Journal(folder / JOURNAL, header)
         try:
             self._waiting = Journal(folder / WAITING, header)
@@ -83,7 +89,7 @@ class LabelArchive:
             raise
         try:
             if self._journal.header.get("journal") == KIND and not (
-                self._journal.entries or self._waiting.entries
+                self._journal.entries or self._waiting.entries or (folder / ASIDE).exists()
             ):
                 # Nothing was labelled: the run that could not begin may have been put right since.
                 self._journal = _begun_anew(self._journal, header)
@@ -91,32 +97,49 @@ class LabelArchive:
             self._check(header)
             self.totals = Totals()
             self.numbers: set[int] = set()
-            self.shards = 0
+            self.shards = self._positions = 0
             for entry in self._journal.entries:
                 self._count(entry)
-            games = self._read_waiting()
+            self._games: list[LabelledGame] = []
+            for game in self._read(self._waiting):
+                self._take(game)
+            self._take_back()
         except BaseException:
             self.close_files()
             raise
-        self._games = [game for game in games if game.number not in self.numbers]
-        for game in self._games:
-            self.totals.add(game)
-            self.numbers.add(game.number)
 
     def add(self, game: LabelledGame) -> None:
         """Write a game down; when this returns it is on the disk. Raises JournalError."""
         self._waiting.append(game.data())
-        self._games.append(game)
-        self.totals.add(game)
-        self.numbers.add(game.number)
-        if sum(waiting.positions for waiting in self._games) >= SHARD_POSITIONS:
-            self.flush()
+        self._take(game)
+        if self._positions >= SHARD_POSITIONS:
+            self._begin_shard()
 
-    def flush(self) -> None:
-        """Make a shard of the games that wait. Raises JournalError."""
-        if not self._games:
-            return
-        games = sorted((game for game in self._games if not game.dropped), key=lambda game: game.number)
+    def _begin_shard(self) -> None:
+        """Set the games that wait aside, and begin to make a shard of them. Waits for the one before."""
+        self._wait()
+        aside = self.folder / ASIDE
+        if aside.exists():
+            raise JournalError(
+                f"no shard could be made of the games in {aside}; the same command tries again"
+            )
+        self._waiting.close()
+        try:
+            self._waiting.path.replace(aside)
+        except OSError as error:
+            raise JournalError(f"cannot rename {self._waiting.path}: {error.strerror}") from None
+        self._waiting = Journal(self._waiting.path, self._waiting.header)
+        games, self._games, self._positions = self._games, [], 0
+        self._making = self._maker.submit(self._make_shard, games)
+
+    def _wait(self) -> None:
+        """Wait for the shard that is being made. Raises JournalError."""
+        making, self._making = self._making, None
+        if making is not None:
+            making.result()
+
+    def _make_shard(self, played: Sequence[LabelledGame]) -> None:
+        games = sorted((game for game in played if not game.dropped), key=lambda game: game.number)
         entry: dict[str, Any] = {"shard": None, "games": [game.number for game in games]}
         if games:
             path = self.folder / f"{self.shards:06d}{SUFFIX}"
@@ -125,23 +148,25 @@ class LabelArchive:
             except OSError as error:
                 raise JournalError(f"cannot write {path}: {error.strerror}") from None
             entry["shard"] = path.name
-        entry["dropped"] = {str(game.number): game.dropped for game in self._games if game.dropped}
+        entry["dropped"] = {str(game.number): game.dropped for game in played if game.dropped}
         totals = Totals()
-        for game in self._games:
+        for game in played:
             totals.add(game)
         self._journal.append({**entry, "totals": totals.data()})
         self.shards += bool(games)
-        self._games.clear()
-        self._waiting = _begun_anew(self._waiting, self._waiting.header)
+        (self.folder / ASIDE).unlink(missing_ok=True)
 
     def close(self) -> None:
         """Make a shard of what waits, and close the files. Raises JournalError."""
         try:
-            self.flush()
+            if self._games:
+                self._begin_shard()
+            self._wait()
         finally:
             self.close_files()
 
     def close_files(self) -> None:
+        self._maker.shutdown()
         self._waiting.close()
         self._journal.close()
 
@@ -159,13 +184,33 @@ class LabelArchive:
                 f"What differs:\n  {lines}"
             )
 
-    def _read_waiting(self) -> list[LabelledGame]:
-        """The games that wait; those that a shard has as well were written there just before the end."""
+    def _take(self, game: LabelledGame) -> None:
+        """Let a game wait, unless it is there already."""
+        if game.number in self.numbers:
+            return
+        self._games.append(game)
+        self._positions += game.positions
+        self.totals.add(game)
+        self.numbers.add(game.number)
+
+    def _take_back(self) -> None:
+        """Let the games wait again whose shard was not finished when a process ended."""
+        path = self.folder / ASIDE
+        if not path.exists():
+            return
+        with Journal(path, self._waiting.header) as aside:
+            for game in self._read(aside):
+                if game.number not in self.numbers:
+                    self._waiting.append(game.data())
+                    self._take(game)
+        path.unlink()
+
+    def _read(self, journal: Journal) -> list[LabelledGame]:
         try:
-            return [LabelledGame.of_data(entry) for entry in self._waiting.entries]
+            return [LabelledGame.of_data(entry) for entry in journal.entries]
         except (KeyError, TypeError, ValueError) as error:
             raise JournalError(
-                f"{self._waiting.path} is damaged ({error!r}): move it away to go on without its games"
+                f"{journal.path} is damaged ({error!r}): move it away to go on without its games"
             ) from None
 
     def _count(self, entry: dict[str, Any]) -> None:

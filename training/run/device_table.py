@@ -3,17 +3,20 @@ there."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator, Sequence
+from itertools import accumulate
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn import functional
 
 from training import targets
 from training.config import DataSettings, TargetSettings
 from training.data.annotations import NAT_STEPS
 from training.data.table import NO_PLACE, PositionTable
-from training.errors import TrainingError
 from training.model.losses import Batch, over_moves
 from training.model.network import AttentionNetwork, policy_source
 from training.model.planes import cut_history, expand, mirrored, mirrored_policy
@@ -26,40 +29,85 @@ PRIOR_BATCH = {"cuda": 8192, "cpu": 256}
 """Positions that a prior evaluates at once."""
 
 
+MOST_MOVES = 224
+"""The 218 legal moves that a position can have, and a few: the width of batches where it must not change."""
+
+_VIEWS = {"boards": "<i8", "masks": "<i8", "moves": "<i2", "keys": "<i8"}
+"""Columns of unsigned numbers, as PyTorch has them."""
+
+_BY_MOVE = ("moves", "policy", "shares", "prior")
+"""Columns with an entry for each legal move; the last two are there where they are needed."""
+
+_BY_POSITION = (
+    *("boards", "masks", "repetitions", "rule50", "annotated", "listed", "listed_score", "searched", "best"),
+    *("wdl", "next_wdl", "plies_left", "share", "early", "held_out", "keys", "surprise"),
+)
+
+
+class Gathered(NamedTuple):
+    """Columns of some rows, legal moves as [B, K]: of sizes that do not change with the table."""
+
+    boards: Tensor
+    masks: Tensor
+    repetitions: Tensor
+    rule50: Tensor
+    moves: Tensor
+    legal: Tensor
+    policy: Tensor
+    wdl: Tensor
+    next_wdl: Tensor
+    plies_left: Tensor
+    best: Tensor
+
+
 class DeviceTable:
-    """The columns of a PositionTable on a device. `policy`, float16 [m], is the target of every legal
-    move."""
+    """The columns of PositionTables on a device, which may join and leave.
+
+    sizes: rows of each that is there, in their order. share: how often a position is taken in an epoch;
+    taken: the same, none where the position is there before. policy, float16 [m]: the target of every legal
+    move. surprise: NaN where it is unknown.
+    """
+
+    boards: Tensor
+    masks: Tensor
+    repetitions: Tensor
+    rule50: Tensor
+    annotated: Tensor
+    listed: Tensor
+    listed_score: Tensor
+    searched: Tensor
+    best: Tensor
+    wdl: Tensor
+    next_wdl: Tensor
+    plies_left: Tensor
+    share: Tensor
+    early: Tensor
+    held_out: Tensor
+    keys: Tensor
+    surprise: Tensor
+    moves: Tensor
+    policy: Tensor
+    move_start: Tensor
+    taken: Tensor
 
     def __init__(
         self,
-        table: PositionTable,
+        tables: Sequence[PositionTable],
         data: DataSettings,
         *,
         input_format: int,
         device: torch.device,
         dtype: torch.dtype,
     ) -> None:
-        def put(column: np.ndarray[tuple[int, ...], np.dtype[np.generic]], kind: str | None = None) -> Tensor:
-            return torch.from_numpy(np.ascontiguousarray(column if kind is None else column.view(kind))).to(
-                device
-            )
-
+        """tables: at least one."""
         self._data = data
         self.device, self.dtype = device, dtype
         self.symmetric = input_format in SYMMETRIC_FORMATS
-        self.boards, self.masks = put(table.boards, "<i8"), put(table.masks, "<i8")
-        self.repetitions, self.rule50 = put(table.repetitions), put(table.rule50)
-        self.move_start, self.moves = put(table.move_start), put(table.moves, "<i2")
-        self.shares = put(table.shares) if table.searched.any() else None
-        self.annotated = put(table.annotated)
-        self.prior = put(table.prior) if table.annotated.any() else None
-        self.policy = torch.zeros(len(table.moves), dtype=torch.float16, device=device)
-        self.surprise = torch.full((len(table),), torch.nan, device=device)
-        self.listed, self.listed_score = put(table.listed), put(table.listed_score)
-        self.searched, self.best = put(table.searched), put(table.best)
-        self.wdl, self.next_wdl, self.plies_left = put(table.wdl), put(table.next_wdl), put(table.plies_left)
-        self.taken, self.early, self.held_out = put(table.taken), put(table.early), put(table.held_out)
-        self.most_moves = -(-table.most_moves // 8) * 8
+        self.sizes: list[int] = []
+        self.shares: Tensor | None = None
+        self.prior: Tensor | None = None
+        self.most_moves = MOST_MOVES if data.follow_s else 0
+        self.join(tables)
         source = torch.from_numpy(policy_source()).long()
         mirror = torch.from_numpy(mirrored_policy())
         self.entries = torch.stack([source, source[mirror]]).to(device)  # [2, 1858], plain and mirrored
@@ -67,31 +115,107 @@ class DeviceTable:
     def __len__(self) -> int:
         return len(self.rule50)
 
+    def join(self, tables: Sequence[PositionTable], leaving: Collection[int] = ()) -> None:
+        """Take tables in after those that are there. leaving: numbers of tables, from 0, that go."""
+        if leaving:
+            self._leave(leaving)
+        if tables:
+            table = PositionTable.concatenate(tables)
+            self._append(table)
+            self.sizes += map(len, tables)
+            if not self._data.follow_s:
+                self.most_moves = max(self.most_moves, -(-table.most_moves // 8) * 8)
+        first = first_of_each(self.keys, self.held_out) if self._data.unique else torch.ones_like(self.early)
+        self.taken = self.share * first
+
+    def _append(self, table: PositionTable) -> None:
+        count, moves = len(table), len(table.moves)
+        given = {
+            name: self._put(getattr(table, name), _VIEWS.get(name))
+            for name in (*_BY_POSITION, "moves")
+            if name not in ("share", "surprise")
+        }
+        given["share"] = self._put(table.taken)
+        given["surprise"] = torch.full((count,), torch.nan, device=self.device)
+        given["policy"] = torch.zeros(moves, dtype=torch.float16, device=self.device)
+        starts = self._put(table.move_start)
+        if not self.sizes:
+            self.move_start = starts
+        else:
+            self.move_start = torch.cat([self.move_start, starts[1:] + self.move_start[-1]])
+        for name, column in given.items():
+            setattr(self, name, torch.cat([getattr(self, name), column]) if self.sizes else column)
+        before = len(self.moves) - moves
+        for name, needed in (("shares", table.searched.any()), ("prior", table.annotated.any())):
+            column, old = self._put(getattr(table, name)), getattr(self, name)
+            if old is not None:
+                setattr(self, name, torch.cat([old, column]))
+            elif needed:
+                setattr(self, name, torch.cat([column.new_zeros(before), column]))
+
+    def _leave(self, leaving: Collection[int]) -> None:
+        stays = torch.tensor([number not in leaving for number in range(len(self.sizes))])
+        sizes = torch.tensor(self.sizes)
+        rows = stays.repeat_interleave(sizes).to(self.device)
+        counts = self.move_start.diff()
+        entries = rows.repeat_interleave(counts)
+        for names, chosen in ((_BY_POSITION, rows), (_BY_MOVE, entries)):
+            for name in names:
+                if getattr(self, name) is not None:
+                    setattr(self, name, getattr(self, name)[chosen])
+        self.move_start = functional.pad(counts[rows].cumsum(0), (1, 0))
+        self.sizes = sizes[stays].tolist()
+
+    def _put(self, column: NDArray[Any], kind: str | None = None) -> Tensor:
+        return torch.from_numpy(np.ascontiguousarray(column if kind is None else column.view(kind))).to(
+            self.device
+        )
+
     def batch(self, rows: Tensor, chances: Tensor | None) -> Batch:
         """The samples of rows, int64 [B]. chances: float32 [B, 3] from 0 to 1, which decide what is mirrored
         and where history is cut; None takes the positions as they are."""
-        boards, masks, repetitions = self.boards[rows], self.masks[rows], self.repetitions[rows]
-        flip = torch.zeros(len(rows), dtype=torch.bool, device=self.device)
+        return self.expanded(self.gathered(rows), chances)
+
+    def gathered(self, rows: Tensor) -> Gathered:
+        """What the table has of rows, int64 [B]: the part of a batch in which the table's size counts."""
+        flat, legal = self._moves_of(rows)
+        return Gathered(
+            self.boards[rows],
+            self.masks[rows],
+            self.repetitions[rows],
+            self.rule50[rows],
+            self.moves[flat],
+            legal,
+            self.policy[flat],
+            self.wdl[rows],
+            self.next_wdl[rows],
+            self.plies_left[rows],
+            self.best[rows],
+        )
+
+    def expanded(self, rows: Gathered, chances: Tensor | None) -> Batch:
+        """The samples of what was gathered; chances as of `batch`."""
+        boards, masks, repetitions = rows.boards, rows.masks, rows.repetitions
+        flip = torch.zeros(len(boards), dtype=torch.bool, device=self.device)
         if chances is not None and self.symmetric:
             cut = torch.where(chances[:, 1] < self._data.short_history, (chances[:, 2] * 8).long(), 7)
             boards, repetitions = cut_history(boards, repetitions, cut)
             flip = (chances[:, 0] < self._data.mirror) & (masks[:, :4] == 0).all(1)
-        tokens = expand(boards, masks, repetitions, self.rule50[rows], self.dtype)
+        tokens = expand(boards, masks, repetitions, rows.rule50, self.dtype)
         if chances is not None and self.symmetric:
             tokens = mirrored(tokens, flip)
-        flat, legal = self._moves_of(rows)
-        entries = self.entries[flip.long()[:, None], self.moves[flat].long()]
-        policy = self.policy[flat].float() * legal
+        entries = self.entries[flip.long()[:, None], rows.moves.long()]
+        policy = rows.policy.float() * rows.legal
         policy = policy / policy.sum(1, keepdim=True).clamp(min=1e-6)
         return Batch(
             tokens,
             entries,
-            legal,
+            rows.legal,
             policy,
-            self.wdl[rows],
-            self.next_wdl[rows],
-            self.plies_left[rows],
-            self.best[rows].long(),
+            rows.wdl,
+            rows.next_wdl,
+            rows.plies_left,
+            rows.best.long(),
         )
 
     def _moves_of(self, rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -108,10 +232,11 @@ class DeviceTable:
             return self.taken
         return self.taken * targets.surprise_weights(self.surprise, share)
 
-    @property
-    def unannotated(self) -> bool:
-        """Whether a prior has to be evaluated for labelled positions."""
-        return bool((~self.annotated & ~self.searched).any())
+    def unannotated(self, since: int = 0) -> bool:
+        """Whether a prior has to be evaluated for labelled positions. since: number of the first table that
+        is meant."""
+        first = sum(self.sizes[:since])
+        return bool((~self.annotated[first:] & ~self.searched[first:]).any())
 
     @torch.no_grad()
     def set_policy(
@@ -121,16 +246,18 @@ class DeviceTable:
         progress: Callable[[int], None] = lambda done: None,
         *,
         annotations: bool = False,
+        since: int = 0,
     ) -> None:
-        """Make all policy targets: of labelled positions, the prior's policy improved by the engine's scores;
+        """Make the policy targets: of labelled positions, the prior's policy improved by the engine's scores;
         of searched ones the shares of the visits. progress: called with the number of positions done.
 
-        annotations: where the prior's policy came with the positions, it is taken from there.
+        annotations: where the prior's policy came with the positions, it is taken from there. since: number
+        of the first table whose targets are made; each is evaluated by itself, so that its targets are the
+        same to the bit whatever it is evaluated with.
         """
         size = PRIOR_BATCH[self.device.type]
         stored = self.prior if annotations else None
-        for first in range(0, len(self), size):
-            rows = torch.arange(first, min(first + size, len(self)), device=self.device)
+        for rows in self._pieces(size, since):
             flat, legal = self._moves_of(rows)
             log_prior = torch.zeros(flat.shape, device=self.device)
             if prior is not None:
@@ -148,7 +275,13 @@ class DeviceTable:
             self.policy[flat[legal]] = policy[legal].half()
             if exponent and self._data.surprise:
                 self.surprise[rows] = _divergence(policy, log_prior)
-            progress(first + len(rows))
+            progress(int(rows[-1]) + 1)
+
+    def _pieces(self, size: int, since: int) -> Iterator[Tensor]:
+        """The rows of the tables from number `since` on, at most `size` of one table at a time."""
+        ends = list(accumulate(self.sizes))
+        for last, count in list(zip(ends, self.sizes, strict=True))[since:]:
+            yield from torch.arange(last - count, last, device=self.device).split(size)
 
     def _scores(self, rows: Tensor, width: int) -> tuple[Tensor, Tensor]:
         """[B, K] which legal moves are listed, and their scores."""
@@ -168,64 +301,12 @@ def _divergence(policy: Tensor, logarithms: Tensor) -> Tensor:
     return (policy * (policy.clamp(min=1e-12).log() - known)).sum(1)
 
 
-class Sampler:
-    """The order in which positions are taken: each epoch a permutation of its own, of the seed and its number
-    alone, of those that their share lets in."""
-
-    def __init__(self, table: DeviceTable, batch: int, seed: int) -> None:
-        self._table = table
-        self._batch = batch
-        self._seed = seed
-        self.epoch = self.taken = 0
-        self.without_early = False
-        self._order: Tensor | None = None
-
-    def next(self) -> tuple[Tensor, Tensor]:
-        """The rows of the next batch, int64 [B], and chances for `DeviceTable.batch`."""
-        if self._order is None:
-            self._order = self._permutation()
-        if self.taken + self._batch > len(self._order):
-            self.epoch, self.taken = self.epoch + 1, 0
-            self._order = self._permutation()
-        rows = self._order[self.taken : self.taken + self._batch]
-        generator = self._generator(1 + self.taken // self._batch)
-        self.taken += self._batch
-        return rows, torch.rand(self._batch, 3, generator=generator, device=self._table.device)
-
-    def leave_early_out(self) -> None:
-        """From the next batch on only positions that are not early."""
-        if not self.without_early and bool(self._table.early.any()):
-            self.begin_epoch()
-        self.without_early = True
-
-    def begin_epoch(self) -> None:
-        """Take the next batch from a new epoch."""
-        self.epoch, self.taken, self._order = self.epoch + 1, 0, None
-
-    def _permutation(self) -> Tensor:
-        table, generator = self._table, self._generator(0)
-        chances = torch.rand(len(table), generator=generator, device=table.device)
-        times = table.times() * ~table.held_out
-        if self.without_early:
-            times *= ~table.early
-        whole = times.floor()
-        rows = torch.arange(len(table), device=table.device)
-        rows = rows.repeat_interleave((whole + (chances < times - whole)).long())
-        if len(rows) < self._batch:
-            raise TrainingError(
-                f"{len(rows):,} positions are less than a batch of {self._batch:,}: import more, or set "
-                "[optimiser] batch lower"
-            )
-        return rows[torch.randperm(len(rows), generator=generator, device=table.device)]
-
-    def _generator(self, number: int) -> torch.Generator:
-        seed = (self._seed * 1_000_003 + self.epoch) * 1_000_003 + number
-        return torch.Generator(self._table.device).manual_seed(seed % 2**62)
-
-    def state_dict(self) -> dict[str, int | bool]:
-        return {"epoch": self.epoch, "taken": self.taken, "without_early": self.without_early}
-
-    def load_state_dict(self, state: dict[str, int | bool]) -> None:
-        self.epoch, self.taken = int(state["epoch"]), int(state["taken"])
-        self.without_early = bool(state["without_early"])
-        self._order = None
+def first_of_each(keys: Tensor, held_out: Tensor) -> Tensor:
+    """Bool [n]: which positions are the first of their key, int64 [n]. Those held out count before all
+    others, so that nothing of them is trained on."""
+    order = torch.argsort((~held_out).to(torch.uint8), stable=True)
+    order = order[torch.argsort(keys[order], stable=True)]
+    ranked = keys[order]
+    first = torch.ones_like(held_out)
+    first[order[1:]] = ranked[1:] != ranked[:-1]
+    return first

@@ -44,6 +44,14 @@ class Group:
             values /= self.size
         return values
 
+    def shared(self, value: Any) -> Any:
+        """What rank 0 has, on every rank: by pickle."""
+        if self.size == 1:
+            return value
+        said = [value]
+        dist.broadcast_object_list(said, 0, device=self.device)
+        return said[0]
+
     def agreed(self, values: list[float]) -> list[float]:
         """What rank 0 says, on every rank."""
         if self.size == 1:

@@ -14,7 +14,8 @@ from types import FrameType
 from typing import Any, TextIO
 
 from training.config import RunSettings, TrainConfig, with_defaults
-from training.data.reading import read_table
+from training.data.following import Follower, Found
+from training.data.reading import ShardFile, ShardReader, shard_files
 from training.errors import TrainingError
 from training.export import export_network, int8_told
 from training.model.initial import count_parameters, initial_network
@@ -58,6 +59,7 @@ class _Run:
         self.group, self.job, self.config, self.view = group, job, job.config, view
         self.folder = Path(self.config.output).expanduser()
         self.signalled = False
+        self.follower: Follower | None = None
         if view is not None:
             _make_folder(self.folder)
             self._lock = self._locked()
@@ -70,6 +72,8 @@ class _Run:
                 f"{self.folder} holds a run of other settings ({changed}): choose another "
                 "output, or move it away"
             )
+        self.reader = self._reader()
+        self.shards = self._shards(saved)
         self.trainer = self._trainer()
         self.seconds = 0.0
         if saved is not None:
@@ -96,23 +100,47 @@ class _Run:
         if self.view is not None:
             self.view.note(text)
 
-    def _trainer(self) -> Trainer:
+    def _reader(self) -> ShardReader:
         config = self.config
         input_format = int(initial_network(config.model, config.run.seed).template.input_format)
-        table = read_table(
-            config.data,
-            config.targets,
-            input_format=input_format,
-            threads=config.run.threads or os.cpu_count() or 1,
-            seed=config.run.seed,
-            note=self.note,
+        return ShardReader(
+            config.data, config.targets, input_format=input_format, seed=config.run.seed, note=self.note
         )
+
+    def _shards(self, saved: dict[str, Any] | None) -> list[ShardFile]:
+        """The shards to begin with, the same on every rank: those of a checkpoint, if shards may have joined
+        the run."""
+        if self.config.data.follow_s and saved is not None and "shards" in saved:
+            files = [ShardFile(str(path), bool(early)) for path, early in saved["shards"]]
+            for file in files:
+                if not Path(file.path).exists():
+                    raise TrainingError(
+                        f"{file.path}, which was in the run, is gone: bring it back, or go on with the "
+                        "shards that are there by data.follow_s=0"
+                    )
+            return files
+        found: list[ShardFile] = self.group.shared(None if self.group.rank else shard_files(self.config.data))
+        return found
+
+    def _trainer(self) -> Trainer:
+        """Also leaves of the shards those that could be read."""
+        config = self.config
+        threads = config.run.threads or os.cpu_count() or 1
+        read = self.reader.read_all(self.shards, threads, self.note)
+        self.shards = [shard.file for shard in read]
+        tables = [shard.table for shard in read]
+        count = sum(map(len, tables))
+        if self.group.agreed([float(count)]) != [count]:
+            raise TrainingError(
+                f"process {self.group.rank} read other positions than the first: are shards changing?"
+            )
+        trainer = Trainer(config, tables, self.group)
+        table = trainer.table
         self.note(
-            f"{len(table):,} positions, {int(table.branch.sum()):,} of them beside games, "
+            f"{count:,} positions, {sum(int(part.branch.sum()) for part in tables):,} of them beside games, "
             f"{int(table.held_out.sum()):,} held out, {int((table.taken == 0).sum()):,} repeated; "
-            f"{table.bytes / 2**20:,.0f} MiB"
+            f"{sum(part.bytes for part in tables) / 2**20:,.0f} MiB"
         )
-        trainer = Trainer(config, table, self.group)
         self.note(
             f"{count_parameters(trainer.network):,} parameters on {self.group.size} x {self.group.device}"
         )
@@ -131,6 +159,8 @@ class _Run:
         handlers = self._catch_signals()
         clocks = _Clocks(self.config.run, self.trainer.positions)
         leave = False
+        if self.config.data.follow_s and not self.group.rank:
+            self.follower = Follower(self.config.data, self.reader, self.shards)
         try:
             while self.progress < 1 and not leave:
                 self.trainer.step(self.progress)
@@ -140,6 +170,8 @@ class _Run:
             self._validate()
             self._save()
         finally:
+            if self.follower is not None:
+                self.follower.close()
             for number, handler in handlers.items():
                 signal.signal(number, handler)
         if self.signalled:
@@ -155,12 +187,15 @@ class _Run:
         limit = self.job.stop_after_s
         leaves = self.signalled or bool(limit and now - self.job.started >= limit)
         due = [clock.due(now) for clock in (clocks.report, clocks.validate, clocks.checkpoint)]
+        due.append(self.follower is not None and self.follower.ready())
         passed, *said = self.group.agreed([now - clocks.last, float(leaves), *map(float, due)])
         # The first steps compile, and those after a change of the step; that is no training.
         self.seconds += 0.0 if clocks.compiling or self.trainer.compiles_anew else passed
         clocks.compiling = self.trainer.compiles_anew = False
         if said[1]:
             self._report(clocks)
+        if said[4]:
+            self._join()
         if said[2]:
             self._validate()
             clocks.validate.restart()
@@ -169,6 +204,23 @@ class _Run:
             clocks.checkpoint.restart()
         clocks.last = monotonic()
         return bool(said[0])
+
+    def _join(self) -> None:
+        """Let the shards in that rank 0 has found and read, on every rank at the same step."""
+        began = monotonic()
+        found: Found = self.group.shared(None if self.follower is None else self.follower.take())
+        for note in found.notes:
+            self.note(note)
+        leaving = {number for number, file in enumerate(self.shards) if file in found.leaving}
+        if not found.shards and not leaving:
+            return
+        self.trainer.join([shard.table for shard in found.shards], leaving)
+        self.shards = [file for number, file in enumerate(self.shards) if number not in leaving]
+        self.shards += [shard.file for shard in found.shards]
+        self.note(
+            f"{len(found.shards)} shards joined, {len(leaving)} left: {len(self.trainer.table):,} positions; "
+            f"{monotonic() - began:.1f} s"
+        )
 
     def _catch_signals(self) -> dict[int, Any]:
         def stop(number: int, frame: FrameType | None) -> None:
@@ -202,6 +254,7 @@ class _Run:
             "seconds": round(self.seconds, 3),
             "progress": self.progress,
             "epoch": trainer.sampler.epoch,
+            "table": len(trainer.table),
             **figures,
         }
         with (self.folder / METRICS).open("a", encoding="utf-8") as file:
@@ -213,6 +266,7 @@ class _Run:
             state = {
                 "settings": self.config.identity(),
                 "trainer": self.trainer.state_dict(),
+                "shards": [[file.path, file.early] for file in self.shards],
                 "seconds": self.seconds,
             }
             save_checkpoint(self.folder, state)

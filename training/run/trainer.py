@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import torch
@@ -16,8 +17,9 @@ from training.model.losses import NAMES, TrainedHeads
 from training.model.network import AttentionNetwork
 from training.optim.optimiser import Optimiser
 from training.optim.schedule import falling, rate_factor, refreshes_due
-from training.run.device_table import DeviceTable, Sampler
+from training.run.device_table import DeviceTable, Gathered
 from training.run.processes import Group
+from training.run.sampling import Sampler
 
 VALIDATION_BATCH = 2048
 
@@ -28,8 +30,8 @@ class Trainer:
     compiles_anew: the step was compiled again since this was last made false.
     """
 
-    def __init__(self, config: TrainConfig, table: PositionTable, group: Group) -> None:
-        """Raises TrainingError."""
+    def __init__(self, config: TrainConfig, tables: Sequence[PositionTable], group: Group) -> None:
+        """tables: of the shards, at least one. Raises TrainingError."""
         if config.optimiser.batch % group.size:
             raise TrainingError(
                 f"[optimiser] batch {config.optimiser.batch} is no multiple of the {group.size} processes"
@@ -46,7 +48,7 @@ class Trainer:
         self.heads = TrainedHeads(network, config.losses, generator).to(group.device)
         self.optimiser = Optimiser(self.heads, config.optimiser)
         self.table = DeviceTable(
-            table,
+            tables,
             config.data,
             input_format=int(network.template.input_format),
             device=group.device,
@@ -56,6 +58,7 @@ class Trainer:
         self.steps = self.refreshes = 0
         self.quantised = self.compiles_anew = False
         self.prior: dict[str, Tensor] | None = None
+        self._prior_network: AttentionNetwork | None = None  # made of the above, or of the file
         self._figures = torch.zeros(len(NAMES) + 1, device=group.device)
         self._counted = 0
         compiled = on_gpu and config.run.compile
@@ -72,20 +75,32 @@ class Trainer:
         """Taken in all steps so far, over all processes."""
         return self.steps * self.config.optimiser.batch
 
-    def set_targets(self) -> None:
-        """Make the policy targets, by the prior that the settings name or by the one of the last refresh."""
-        self._make_policy()
-        if self.config.data.surprise:  # bit by bit the same in all processes: they draw positions by it
-            self.table.surprise = self.group.mean(self.table.surprise)
+    def join(self, tables: Sequence[PositionTable], leaving: Collection[int] = ()) -> None:
+        """Take the positions of further shards in, and begin an epoch over all that there are then. leaving:
+        numbers of shards that go."""
+        self.table.join(tables, leaving)
+        self.set_targets(len(self.table.sizes) - len(tables))
+        self.sampler.begin_epoch()
 
-    def _make_policy(self) -> None:
+    def set_targets(self, since: int = 0) -> None:
+        """Make the policy targets, by the prior that the settings name or by the one of the last refresh.
+        since: number of the first shard whose targets are made."""
+        self._make_policy(since)
+        if self.config.data.surprise:  # bit by bit the same in all processes: they draw positions by it
+            first = sum(self.table.sizes[:since])
+            self.table.surprise[first:] = self.group.mean(self.table.surprise[first:])
+
+    def _make_policy(self, since: int) -> None:
         settings = self.config.targets
-        if self.prior is None and not settings.prior:
-            self.table.set_policy(None, settings)
-            return
-        if self.prior is None and not self.table.unannotated:
-            self.table.set_policy(None, settings, annotations=True)
-            return
+        prior: AttentionNetwork | None = None
+        annotations = self.prior is None and bool(settings.prior)
+        if self.prior is not None or (annotations and self.table.unannotated(since)):
+            prior = self._prior_network = self._prior_network or self._made_prior()
+        self.table.set_policy(prior, settings, annotations=annotations, since=since)
+
+    def _made_prior(self) -> AttentionNetwork:
+        """The prior that is in force, on the device. Raises TrainingError."""
+        settings = self.config.targets
         if self.prior is None:
             prior = AttentionNetwork(network_of(settings.prior))
             ours, theirs = self.network.template.input_format, prior.template.input_format
@@ -98,7 +113,7 @@ class Trainer:
             prior = AttentionNetwork(self.network.template)
             prior.load_state_dict(self.prior)
         prior.use_attention("auto", self.group.device, self.table.dtype)
-        self.table.set_policy(prior.to(self.group.device).eval(), settings, annotations=self.prior is None)
+        return prior.to(self.group.device).eval()
 
     def step(self, progress: float) -> None:
         """One step. progress: the share of the run that is over."""
@@ -113,7 +128,8 @@ class Trainer:
         rows, chances = self.sampler.next()
         share = len(rows) // self.group.size
         mine = slice(self.group.rank * share, (self.group.rank + 1) * share)
-        loss, figures = (self._compiled or self._loss)(rows[mine], chances[mine])
+        # The table grows; what is compiled sees rows of it, whose sizes stay.
+        loss, figures = (self._compiled or self._loss)(self.table.gathered(rows[mine]), chances[mine])
         loss.backward()
         self.group.mean_gradients(self.optimiser.parameters)
         factor = rate_factor(schedule, self.steps, progress)
@@ -122,8 +138,8 @@ class Trainer:
         self._counted += 1
         self.steps += 1
 
-    def _loss(self, rows: Tensor, chances: Tensor) -> tuple[Tensor, Tensor]:
-        result: tuple[Tensor, Tensor] = self.heads(self.table.batch(rows, chances))
+    def _loss(self, rows: Gathered, chances: Tensor) -> tuple[Tensor, Tensor]:
+        result: tuple[Tensor, Tensor] = self.heads(self.table.expanded(rows, chances))
         return result
 
     def _refresh(self) -> None:
@@ -136,6 +152,7 @@ class Trainer:
             name: values.detach().cpu().clone() for name, values in self.network.state_dict().items()
         }
         self.optimiser.swap_mean()
+        self._prior_network = None
         self.set_targets()
         if self.config.data.surprise:
             self.sampler.begin_epoch()  # of the new weights; a run that goes on finds no others
@@ -175,4 +192,4 @@ class Trainer:
         self.optimiser.load_state_dict(state["optimiser"])
         self.sampler.load_state_dict(state["sampler"])
         self.steps, self.refreshes = int(state["steps"]), int(state["refreshes"])
-        self.prior = state["prior"]
+        self.prior, self._prior_network = state["prior"], None

@@ -1,4 +1,4 @@
-"""Shards become one table: every position once, held-out games apart, damaged shards left out."""
+"""Shards become tables: held-out games apart, damaged shards left out."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from engine._core import Game, encode
 from tests.training.labels import labelled_shard
 from training.config import DataSettings, TargetSettings
 from training.data.packed import unpack_positions
-from training.data.reading import read_table, table_of
+from training.data.reading import ShardReader, shard_files, table_of
 from training.data.shard import ShardError, write_shard
 from training.data.table import NO_PLACE, PositionTable
 from training.errors import TrainingError
@@ -20,9 +20,9 @@ TARGETS = TargetSettings()
 
 
 def read(data: DataSettings, notes: list[str] | None = None) -> PositionTable:
-    return read_table(
-        data, TARGETS, input_format=1, threads=2, seed=1, note=(notes if notes is not None else []).append
-    )
+    reader = ShardReader(data, TARGETS, input_format=1, seed=1)
+    shards = reader.read_all(shard_files(data), 2, (notes if notes is not None else []).append)
+    return PositionTable.concatenate(shard.table for shard in shards)
 
 
 def test_rows_are_the_positions_of_the_games_then_the_branches() -> None:
@@ -40,19 +40,6 @@ def test_rows_are_the_positions_of_the_games_then_the_branches() -> None:
     assert np.array_equal(table.best, listed[:, 0])
     assert np.isnan(table.plies_left[table.branch]).all()
     assert table.plies_left[0] == shard.columns["plies"][0]
-
-
-def test_a_position_is_taken_once_and_never_if_a_game_held_out_has_it(tmp_path: Path) -> None:
-    write_shard(tmp_path / "a.shard", labelled_shard(40, 30))
-    data = DataSettings(main=(str(tmp_path),), holdout=0.2, won_share=1.0, decided_share=1.0)
-    table = read(data)
-    trained = table.keys[(table.taken > 0) & ~table.held_out]
-    assert len(np.unique(trained)) == len(trained)
-    assert not set(trained) & set(table.keys[table.held_out])
-    assert 0 < table.held_out.mean() < 0.5
-    twice = read(DataSettings(main=(str(tmp_path),), holdout=0.2, unique=False))
-    assert (twice.taken > 0).all()
-    assert np.array_equal(twice.held_out, table.held_out)
 
 
 def test_early_shards_are_marked_and_come_second(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -196,6 +197,37 @@ def test_a_game_comes_back_from_the_journal_as_it_was(tmp_path: Path) -> None:
     archive.close()
     assert LabelledGame.of_data(json.loads(json.dumps(with_branches.data()))) == with_branches
     assert LabelArchive(tmp_path, settings).shards == 1
+
+
+def test_games_whose_shard_was_not_finished_are_neither_lost_nor_there_twice(tmp_path: Path) -> None:
+    settings = LabelSettings()
+    archive = LabelArchive(tmp_path, settings)
+    for number in (3, 4):
+        archive.add(replace(_game(), number=number))
+    archive.close_files()
+    (tmp_path / "waiting.jsonl").replace(tmp_path / "aside.jsonl")
+    archive = LabelArchive(tmp_path, settings)  # as after a kill -9 while the shard of 3 and 4 was made
+    assert archive.numbers == {3, 4}
+    archive.add(replace(_game(), number=5))
+    archive.close_files()
+    archive = LabelArchive(tmp_path, settings)
+    assert archive.totals.games == 3
+    archive.close()
+    assert not (tmp_path / "aside.jsonl").exists()
+    assert [read_shard(path).games for path in shards_of([tmp_path])] == [3]
+    assert LabelArchive(tmp_path, settings).totals.games == 3
+
+
+def test_a_shard_is_made_while_further_games_come_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("training.label.archive.SHARD_POSITIONS", 2 * _game().positions)
+    archive = LabelArchive(tmp_path, LabelSettings())
+    for number in range(7):
+        archive.add(replace(_game(), number=number))
+    archive.close()
+    assert [read_shard(path).games for path in shards_of([tmp_path])] == [2, 2, 2, 1]
+    archive = LabelArchive(tmp_path, LabelSettings())
+    assert (archive.numbers, archive.shards, archive.totals.games) == (set(range(7)), 4, 7)
+    archive.close()
 
 
 def _game() -> LabelledGame:

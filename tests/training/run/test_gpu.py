@@ -34,14 +34,14 @@ def test_a_step_on_the_gpu_is_the_processors(tmp_path: Path, attention: str) -> 
     for device in ("cpu", "cuda"):
         method = attention if device == "cuda" else "explicit"
         method_config = replace(config, run=replace(config.run, attention=method))
-        trainer = Trainer(method_config, table, Group(0, 1, torch.device(device)))
+        trainer = Trainer(method_config, [table], Group(0, 1, torch.device(device)))
         trainer.set_targets()
         rows = torch.arange(64, device=device)
         chances = torch.full((64, 3), 0.7, device=device)
         tokens = trainer.table.batch(rows, None).tokens.float().cpu().numpy()
         planes = expand_planes(unpack_positions(table.packed)[:64]).transpose(0, 2, 1)
         assert np.array_equal(tokens, planes)
-        loss, found = (trainer._compiled or trainer._loss)(rows, chances)
+        loss, found = (trainer._compiled or trainer._loss)(trainer.table.gathered(rows), chances)
         loss.backward()
         assert all(values.grad.isfinite().all() for values in trainer.optimiser.parameters)
         for _ in range(3):

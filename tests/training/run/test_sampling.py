@@ -17,8 +17,8 @@ from training.data.reading import table_of
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: pip install '.[train]'")
 
-from training.run.device_table import Sampler  # noqa: E402
 from training.run.processes import Group  # noqa: E402
+from training.run.sampling import Sampler  # noqa: E402
 from training.run.trainer import Trainer  # noqa: E402
 from training.targets import SURPRISE_LIMIT, surprise_weights  # noqa: E402
 
@@ -40,7 +40,7 @@ def config(tmp_path: Path) -> TrainConfig:
 
 def trainer_of(config: TrainConfig) -> Trainer:
     table = table_of(labelled_shard(8, 40), config.data, config.targets, input_format=1)
-    trainer = Trainer(config, table, Group(0, 1, torch.device("cpu")))
+    trainer = Trainer(config, [table], Group(0, 1, torch.device("cpu")))
     trainer.set_targets()
     return trainer
 

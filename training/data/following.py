@@ -1,0 +1,102 @@
+"""Shards that appear in the folders of a run while it goes on, found and read in a thread of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event
+from time import monotonic
+
+from training.config import DataSettings
+from training.data.reading import ReadShard, ShardFile, ShardReader, shard_files
+from training.data.shard import ShardError
+from training.errors import TrainingError
+
+AT_ONCE = 8
+"""Shards that join at once: what lies in memory twice meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a look has found. shards: those that have appeared, read. leaving: shards of the run that the
+    newest ones have pushed out of the window. notes: what is to be said."""
+
+    shards: Sequence[ReadShard]
+    leaving: Collection[ShardFile]
+    notes: Sequence[str]
+
+
+class Follower:
+    """Looks for shards every `follow_s`. Belongs to the run's thread; playing their games through leaves
+    Python to it nearly all the time."""
+
+    def __init__(self, data: DataSettings, reader: ShardReader, shards: Collection[ShardFile]) -> None:
+        """shards: those that are in the run."""
+        self._data, self._reader = data, reader
+        self._shards = set(shards)
+        self._failed: dict[ShardFile, tuple[int, int]] = {}
+        self._pool = ThreadPoolExecutor(1, "shard-reader")
+        self._look: Future[Found] | None = None
+        self._closing = Event()
+        self._looked_at = monotonic()
+
+    def ready(self) -> bool:
+        """Whether there is something for `take`. Begins a look when it is time for one."""
+        if self._look is None and monotonic() - self._looked_at >= self._data.follow_s:
+            self._look = self._pool.submit(self._found, frozenset(self._shards))
+        if self._look is None or not self._look.done():
+            return False
+        found = self._look.result()
+        if found.shards or found.leaving or found.notes:
+            return True
+        self._look, self._looked_at = None, monotonic()
+        return False
+
+    def take(self) -> Found:
+        """What the look has found, which is in the run from now on."""
+        assert self._look is not None
+        found, self._look, self._looked_at = self._look.result(), None, monotonic()
+        self._shards.difference_update(found.leaving)
+        self._shards.update(shard.file for shard in found.shards)
+        return found
+
+    def close(self) -> None:
+        """End the look that is under way, after the shard that it reads."""
+        self._closing.set()
+        self._pool.shutdown(cancel_futures=True)
+
+    # -- in the reader's thread ------------------------------------------------------------------------------
+
+    def _found(self, known: frozenset[ShardFile]) -> Found:
+        notes: list[str] = []
+        try:
+            files = [file for file in shard_files(self._data) if not file.early]
+        except (TrainingError, OSError) as error:
+            return Found((), (), [f"looking for new shards: {error}"])
+        shards: list[ReadShard] = []
+        for file in files:
+            if file not in known and len(shards) < AT_ONCE and not self._closing.is_set():
+                shard = self._read(file, notes)
+                if shard is not None:
+                    shards.append(shard)
+        leaving = {file for file in known if not file.early} - set(files) if self._data.window else ()
+        return Found(shards, leaving, [*notes, *self._reader.complaints()])
+
+    def _read(self, file: ShardFile, notes: list[str]) -> ReadShard | None:
+        """A shard; None if it is empty, damaged, or not all there yet: it is read again when it changes."""
+        try:
+            status = Path(file.path).stat()
+            state = status.st_size, status.st_mtime_ns
+            if self._failed.get(file) == state:
+                return None
+            self._failed[file] = state
+            table = self._reader.read(file)
+            if not len(table):
+                return None
+        except (ShardError, OSError) as error:
+            notes.append(f"{file.path}: {error}; left out as long as it does not change")
+            return None
+        del self._failed[file]
+        return ReadShard(file, table)

@@ -1,0 +1,72 @@
+"""The order in which positions are taken."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from training.errors import TrainingError
+from training.run.device_table import DeviceTable
+
+
+class Sampler:
+    """The order in which positions are taken: each epoch a permutation of its own, of the seed and its number
+    alone, of those that their share lets in."""
+
+    def __init__(self, table: DeviceTable, batch: int, seed: int) -> None:
+        self._table = table
+        self._batch = batch
+        self._seed = seed
+        self.epoch = self.taken = 0
+        self.without_early = False
+        self._order: Tensor | None = None
+
+    def next(self) -> tuple[Tensor, Tensor]:
+        """The rows of the next batch, int64 [B], and chances for `DeviceTable.batch`."""
+        if self._order is None:
+            self._order = self._permutation()
+        if self.taken + self._batch > len(self._order):
+            self.epoch, self.taken = self.epoch + 1, 0
+            self._order = self._permutation()
+        rows = self._order[self.taken : self.taken + self._batch]
+        generator = self._generator(1 + self.taken // self._batch)
+        self.taken += self._batch
+        return rows, torch.rand(self._batch, 3, generator=generator, device=self._table.device)
+
+    def leave_early_out(self) -> None:
+        """From the next batch on only positions that are not early."""
+        if not self.without_early and bool(self._table.early.any()):
+            self.begin_epoch()
+        self.without_early = True
+
+    def begin_epoch(self) -> None:
+        """Take the next batch from a new epoch."""
+        self.epoch, self.taken, self._order = self.epoch + 1, 0, None
+
+    def _permutation(self) -> Tensor:
+        table, generator = self._table, self._generator(0)
+        chances = torch.rand(len(table), generator=generator, device=table.device)
+        times = table.times() * ~table.held_out
+        if self.without_early:
+            times *= ~table.early
+        whole = times.floor()
+        rows = torch.arange(len(table), device=table.device)
+        rows = rows.repeat_interleave((whole + (chances < times - whole)).long())
+        if len(rows) < self._batch:
+            raise TrainingError(
+                f"{len(rows):,} positions are less than a batch of {self._batch:,}: import more, or set "
+                "[optimiser] batch lower"
+            )
+        return rows[torch.randperm(len(rows), generator=generator, device=table.device)]
+
+    def _generator(self, number: int) -> torch.Generator:
+        seed = (self._seed * 1_000_003 + self.epoch) * 1_000_003 + number
+        return torch.Generator(self._table.device).manual_seed(seed % 2**62)
+
+    def state_dict(self) -> dict[str, int | bool]:
+        return {"epoch": self.epoch, "taken": self.taken, "without_early": self.without_early}
+
+    def load_state_dict(self, state: dict[str, int | bool]) -> None:
+        self.epoch, self.taken = int(state["epoch"]), int(state["taken"])
+        self.without_early = bool(state["without_early"])
+        self._order = None
