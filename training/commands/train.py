@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import tomllib
 from pathlib import Path
 from time import monotonic
 
@@ -24,7 +25,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="TABLE.KEY=VALUE",
-        help="a setting in place of the file's, such as schedule.minutes=8; may be repeated",
+        help='a setting in place of the file\'s, such as schedule.minutes=8 or \'data.main=["a", "b"]\'; may '
+        "be repeated",
     )
     parser.add_argument(
         "--stop-after",
@@ -81,7 +83,18 @@ def document_of(arguments: argparse.Namespace) -> dict[str, object]:
         table, dot, key = name.partition(".")
         if not equals or (dot and not key):
             raise SettingsError(f"--set {text!r}: a setting is written table.key=value")
-        merge(document, {table: {key: value}} if dot else {table: value})
+        given = _list(value, text) if value.startswith("[") else value
+        merge(document, {table: {key: given}} if dot else {table: given})
     if arguments.output:
         document["output"] = arguments.output
     return document
+
+
+def _list(value: str, text: str) -> object:
+    """A list as TOML writes it. text: the whole setting. Raises SettingsError."""
+    from protocol.settings.spec import SettingsError
+
+    try:
+        return tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(f'--set {text!r}: a list is written ["a", "b"]: {error}') from None

@@ -41,7 +41,7 @@ def restored(coded: Columns) -> dict[str, NDArray[Any]]:
     columns = dict(coded)
     columns["best"] = coded["best"] ^ moves_of_samples(coded)
     for prefix in ("", "branch_") if "lines" in coded else ():
-        lines = np.ascontiguousarray(coded[f"{prefix}lines"].T)
+        lines = np.array(coded[f"{prefix}lines"].T, order="C")  # a copy even of one line, or one position
         lines[:1] ^= columns[f"{prefix}best"]
         columns[f"{prefix}lines"] = lines
         scores = coded[f"{prefix}lines_cp"].view(np.uint16).copy()

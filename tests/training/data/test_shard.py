@@ -33,6 +33,14 @@ def test_a_shard_comes_back_as_it_was(shard: Shard, tmp_path: Path) -> None:
     assert (header["games"], header["positions"], header["branches"]) == (6, shard.positions, shard.branches)
 
 
+def test_a_shard_of_one_line_a_position_comes_back(shard: Shard, tmp_path: Path) -> None:
+    first = {name: column[:1] for name, column in shard.columns.items() if "lines" in name}
+    write_shard(tmp_path / "a.shard", replace(shard, columns={**shard.columns, **first}))
+    read = read_shard(tmp_path / "a.shard")
+    for name, column in first.items():
+        assert np.array_equal(read.columns[name], column), name
+
+
 def test_prefixes_are_no_samples(shard: Shard, tmp_path: Path) -> None:
     cut = dict(shard.columns)
     cut["prefix"] = np.full(shard.games, 3, np.uint16)

@@ -120,7 +120,8 @@ def test_a_damaged_checkpoint_is_named(tmp_path: Path) -> None:
         ("run.processes=3", "no multiple of the 3 processes"),
         ("run.device=cuda", "sees no GPU"),
         ("model.start=/nowhere.pb.gz", "/nowhere.pb.gz"),
-        ("data.main=/nowhere", "no training positions there"),
+        ("data.main=/nowhere", "/nowhere: no training positions there"),
+        ('data.main=["/nowhere"]', "/nowhere: no training positions there"),
     ],
 )
 def test_what_cannot_be_is_said(tmp_path: Path, setting: str, message: str) -> None:
@@ -137,6 +138,7 @@ def test_what_cannot_be_is_said(tmp_path: Path, setting: str, message: str) -> N
         ("model.widht=3", "did you mean 'width'"),
         ("model.heads=3", "no multiple of heads"),
         ("x", "table.key=value"),
+        ('data.main=["a", b]', "a list is written"),
     ],
 )
 def test_wrong_settings_are_wrong_usage(tmp_path: Path, setting: str, message: str) -> None:
