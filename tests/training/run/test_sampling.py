@@ -31,7 +31,7 @@ def config(tmp_path: Path) -> TrainConfig:
     write_network(random_network(shape, seed=3), path)
     tables = {
         **SETTINGS,
-        "data": {"main": ["none"], "holdout": 0.1, "surprise": 0.5},
+        "data": {"main": ["none"], "holdout": 0.1, "surprise": 0.5, "unique": False},
         "targets": {"prior": str(path), "prior_refreshes": 1},
         "losses": {"value_bins": 0.3},
     }
