@@ -1,6 +1,6 @@
 """What the evaluator does without the interpreter (evaluator/core)."""
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from typing import Protocol
 
 import numpy as np
@@ -28,6 +28,9 @@ def is_sound(batch: PositionBatch) -> bool:
     """Whether `protocol.codec.check_batch` would accept a batch. Raises ValueError if there is not one move
     offset more than there are positions."""
 
+def keep_heap_small() -> None:
+    """Have this process give large blocks of memory back when they are free."""
+
 def run_batch(
     parts: Sequence[PositionBatch],
     input: NDArray[np.uint8],
@@ -50,3 +53,89 @@ def run_batch(
     Returns (the number of the call that failed or -1, its status, whether all outputs are finite). Raises
     ValueError when the parts do not fit into `input`.
     """
+
+class Link:
+    """The account of one client's connection to the gate, in bytes. Any thread may use it, also after the
+    connection has ended: then it counts nothing any more."""
+
+    address: str
+    """Of the client, as ZeroMQ would name it: a number, localhost:UID:GID:PID, or empty if it is not known."""
+
+    @property
+    def arriving(self) -> int:
+        """Sent by the client, and not taken by the service."""
+    @property
+    def held(self) -> int:
+        """Charged by the service."""
+    @property
+    def unread(self) -> int:
+        """Of answers that the client has not read."""
+
+    def charge(self, size: int) -> bool:
+        """Count bytes that the service keeps for the client; False, and none, if there is no room."""
+
+    def release(self, size: int) -> None:
+        """Take them off again."""
+
+    def answer(self, charged: int, size: int) -> None:
+        """Turn what was charged for a request into the bytes of an answer, just before it is sent; negative bytes
+        if it could not be."""
+
+    def took(self, frames: Sequence[Sized], first: int = 0) -> None:
+        """Tell that the service has a whole message, with these frames from the first one on."""
+
+    def cut(self) -> None:
+        """Have the connection ended."""
+
+class Gate:
+    """Stands between clients and a ROUTER socket, on a thread of its own. Linux only: elsewhere the module has no
+    such name. All sizes are in bytes, all times in milliseconds.
+
+    frame, message: the largest from a client, a message with all its frames. parts: most frames of a message.
+    arriving: on the way from one client to the service; beyond, the client waits. promised: what `Link.charge`
+    allows with the unread answers. kept: the same sum, beyond which a client that does not read is cut off.
+    buffered: arriving and unread of all clients. connections: at a time. greeting_ms: in which a client has to
+    show that it speaks ZeroMQ.
+    """
+
+    def __init__(
+        self,
+        *,
+        frame: int,
+        message: int,
+        parts: int,
+        arriving: int,
+        kept: int,
+        promised: int,
+        buffered: int,
+        connections: int,
+        greeting_ms: int,
+    ) -> None:
+        """Raises RuntimeError if the system refuses."""
+
+    def listen(self, listener: int, path: str) -> None:
+        """Take a listening socket over, by its descriptor. Clients that connect to it are connected to the ipc
+        socket of that path."""
+
+    def stop_listening(self) -> None:
+        """Take no more connections."""
+
+    def link_of(self, descriptor: int) -> Link | None:
+        """The connection behind one that the ROUTER has accepted; None if it has ended or is none of the
+        gate's."""
+
+    def __len__(self) -> int:
+        """Connections at present."""
+
+    @property
+    def buffered(self) -> int:
+        """Bytes of all connections, arriving and unread."""
+
+    def counts(self) -> dict[str, int]:
+        """How many connections have ended, by reason; "peer" where the client or the service has ended it."""
+
+    def news(self) -> list[tuple[str, str]]:
+        """Address and reason of some that were closed or refused since the last call."""
+
+    def close(self, linger_ms: int) -> None:
+        """End all connections: once their peers have, and all answers have been read, or after that time."""

@@ -86,7 +86,8 @@ class State:
     positions waiting to be launched, by network and class. running: batches on each device. in_use: whether
     each device is given work. device_memory: by device, bytes "used", by whomever, and "total"; of those that
     say it. state: loading, ready, degraded (a device is left out) or draining; since: when it began, in
-    seconds of the Unix epoch; reason: why it is not ready, else empty.
+    seconds of the Unix epoch; reason: why it is not ready, else empty. buffered_bytes: of unfinished requests and
+    unread answers. closed_connections: how many the service has closed or refused, by reason.
     """
 
     ready: bool
@@ -99,6 +100,8 @@ class State:
     state: str = "ready"
     since: float = 0.0
     reason: str = ""
+    buffered_bytes: int = 0
+    closed_connections: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def queued_positions(self) -> int:

@@ -68,6 +68,20 @@ class Settings(SettingsGroup):
         low=1,
         metavar="N",
     )
+    max_client_bytes: int = setting(
+        48 * 1024 * 1024,
+        "most memory that one client may take with requests on the way, queued or running, and with answers that "
+        "it has not read; room for three of the largest requests in any case. Linux only",
+        low=1,
+        metavar="BYTES",
+    )
+    max_buffered_bytes: int = setting(
+        1024 * 1024 * 1024,
+        "most memory that all clients together may take with requests on the way and unread answers: beyond, the "
+        "one that takes most is cut off. Linux only",
+        low=1,
+        metavar="BYTES",
+    )
     play_latency_ms: float = setting(
         50.0, "latency to keep for requests of class play", low=0.1, metavar="MS"
     )

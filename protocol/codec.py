@@ -116,6 +116,12 @@ def max_message_bytes(max_positions: int) -> int:
     return max(MAX_REQUEST_HEADER, max_positions * POSITION_DTYPE.itemsize)
 
 
+def max_request_bytes(max_positions: int) -> int:
+    """All frames of the largest request with that many positions together."""
+    of_each = POSITION_DTYPE.itemsize + _OFFSET.itemsize + MAX_LEGAL_MOVES * _MOVE.itemsize
+    return MAX_REQUEST_HEADER + _OFFSET.itemsize + max_positions * of_each
+
+
 def encode(message: Request | Reply) -> list[Frame]:
     """The frames of a message. Arrays are passed on without a copy."""
     if isinstance(message, Evaluate):

@@ -113,12 +113,17 @@ def _serve(settings: Settings, embedded: bool, again: Callable[[], Settings]) ->
 
 def _service(settings: Settings, embedded: bool, on_failed: Callable[[Exception], None]) -> EvaluatorService:
     """The service that the settings describe, not yet listening. Raises ValueError for a wrong backend."""
+    from evaluator import _core
     from evaluator.scheduling.loading import Loader, parse_backend
+    from evaluator.service import gate
+    from evaluator.service.gate import ConnectionLimits
     from evaluator.service.reconfiguration import latency_targets, patience, queue_limits
     from evaluator.service.service import EvaluatorService
 
     for backend in settings.backend:
         parse_backend(backend)
+    if not embedded:
+        _core.keep_heap_small()
     loader = Loader(
         settings.backend,
         threads=settings.threads or None,
@@ -126,12 +131,21 @@ def _service(settings: Settings, embedded: bool, on_failed: Callable[[Exception]
         cache=settings.latency_cache,
         targets=latency_targets(settings),
     )
+    # The program that started it is the only client there, and need not pay for the gate.
+    private = embedded and not settings.address
+    # The gate takes two descriptors more for each.
+    most_connections = (_descriptors() - KEPT_DESCRIPTORS) // (3 if gate.AVAILABLE and not private else 1)
     return EvaluatorService(
         loader,
         _networks(settings),
         max_request=settings.max_request,
         limits=queue_limits(settings),
-        max_connections=min(settings.max_connections, _descriptors() - KEPT_DESCRIPTORS),
+        connections=ConnectionLimits(
+            min(settings.max_connections, most_connections),
+            settings.max_client_bytes,
+            settings.max_buffered_bytes,
+        ),
+        gated=not private,
         remote_admin=settings.remote_admin,
         patience=patience(settings),
         on_ready=lambda networks: _ready(networks, embedded),

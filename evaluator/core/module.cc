@@ -7,7 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "bind_gate.h"
 #include "device_batch.h"
+#include "heap.h"
 #include "request.h"
 
 namespace nb = nanobind;
@@ -136,4 +138,6 @@ NB_MODULE(_core, module) {
              nb::arg("offsets_at"), nb::arg("moves_at"), nb::arg("capacity"), nb::arg("turn"),
              nb::arg("before"), nb::arg("in_turn"), nb::arg("after"), nb::arg("outputs"),
              "See evaluator/_core.pyi.");
+  module.def("keep_heap_small", &wavefront::keep_heap_small, "See evaluator/_core.pyi.");
+  wavefront::bind_gate(module);
 }

@@ -15,6 +15,13 @@ from numpy.typing import NDArray
 from protocol.batch import EvaluationBatch, PositionBatch
 
 
+ANSWER_BYTES, MOVE_ANSWER_BYTES = 16, 4
+"""Of an answer, for each position and for each of its moves."""
+
+OVERHEAD_BYTES = 2048
+"""Of a request and its answer, beside their arrays."""
+
+
 @dataclass(slots=True, eq=False)
 class Request:
     """An evaluate on its way through the service.
@@ -42,6 +49,18 @@ class Request:
 
     def __post_init__(self) -> None:
         self.count = len(self.batch.positions)
+
+    @property
+    def answer_bytes(self) -> int:
+        """Bytes of the answer's arrays."""
+        return ANSWER_BYTES * self.count + MOVE_ANSWER_BYTES * len(self.batch.moves)
+
+    @property
+    def footprint(self) -> int:
+        """Bytes of its arrays and of the answer's, with some for what is around them."""
+        batch = self.batch
+        arrays = batch.positions.nbytes + batch.move_offsets.nbytes + batch.moves.nbytes
+        return OVERHEAD_BYTES + arrays + self.answer_bytes
 
 
 class Segment(NamedTuple):

@@ -8,11 +8,15 @@ import secrets
 import shutil
 import socket
 from pathlib import Path
+from typing import Any
 
 import psutil
 import zmq
 
 from protocol.addresses import runtime_directory
+
+BACKLOG = 512
+"""Connections that may wait to be taken."""
 
 
 class AddressError(Exception):
@@ -24,10 +28,43 @@ def bind(router: zmq.Socket[bytes], address: str) -> str:
 
     Raises AddressError when it is malformed or somebody listens there already.
     """
+    _check(address)
+    if address.startswith("tcp://") and address.endswith(":0"):
+        address = address.removesuffix("0") + "*"
+    # IPv4 addresses would be named as IPv6 ones otherwise, which not every client understands.
+    router.setsockopt(zmq.IPV6, int("[" in address))
+    try:
+        router.bind(address)
+    except zmq.ZMQError as error:
+        raise _unbound(address, error) from None
+    bound = router.getsockopt(zmq.LAST_ENDPOINT)
+    return bound.decode().rstrip("\0") if isinstance(bound, bytes) else address
+
+
+def listening_socket(address: str) -> tuple[socket.socket, str]:
+    """A socket that listens at an address, and the address as clients must name it. For systems with ipc.
+
+    Raises AddressError as `bind` does.
+    """
+    _check(address)
+    try:
+        if address.startswith("ipc://"):
+            return _listening(socket.AF_UNIX, _unix_path(address)), address
+        host, _, port = address.removeprefix("tcp://").rpartition(":")
+        family, place = _place(host, 0 if port == "*" else int(port))
+        made = _listening(family, place)
+    except OSError as error:
+        raise _unbound(address, error) from None
+    name, number = made.getsockname()[:2]
+    return made, f"tcp://[{name}]:{number}" if family == socket.AF_INET6 else f"tcp://{name}:{number}"
+
+
+def _check(address: str) -> None:
+    """Raise AddressError for what is no address, and clear a stale socket away."""
     if address.startswith("ipc://"):
         if not zmq.has("ipc"):
             raise AddressError(f"{address}: this platform has no ipc, use tcp://127.0.0.1:PORT")
-        _clear_stale_socket(Path(address.removeprefix("ipc://")), address)
+        _clear_stale_socket(_unix_path(address), address)
     elif not address.startswith("tcp://"):
         raise AddressError(f"{address}: must begin with tcp:// or ipc://")
     else:
@@ -36,21 +73,50 @@ def bind(router: zmq.Socket[bytes], address: str) -> str:
             raise AddressError(
                 f"{address}: must be tcp://HOST:PORT or tcp://[IPV6]:PORT with a port from 0 (any) to 65535"
             )
-        if port == "0":
-            address = f"tcp://{host}:*"
-    # IPv4 addresses would be named as IPv6 ones otherwise, which not every client understands.
-    router.setsockopt(zmq.IPV6, int("[" in address))
+
+
+def _unbound(address: str, error: OSError | zmq.ZMQError) -> AddressError:
+    if error.errno == errno.EADDRINUSE:
+        return AddressError(
+            f"{address}: in use. Another evaluator may be running: give another --address, or use that one"
+        )
+    return AddressError(f"{address}: {error.strerror}")
+
+
+def _unix_path(address: str) -> str:
+    """The path of an ipc address, or its abstract name with a zero byte in front, which is written as @."""
+    path = address.removeprefix("ipc://")
+    return "\0" + path[1:] if path.startswith("@") else path
+
+
+def _place(host: str, port: int) -> tuple[socket.AddressFamily, Any]:
+    """Where a tcp address is: its host is a number, * or the name of a network interface. Raises OSError."""
+    if host == "*":
+        host = "0.0.0.0"
+    for found in psutil.net_if_addrs().get(host, []):
+        if found.family == socket.AF_INET:
+            host = found.address
+    found_places = socket.getaddrinfo(
+        host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST | socket.AI_PASSIVE
+    )
+    return found_places[0][0], found_places[0][4]
+
+
+def _listening(family: socket.AddressFamily, place: Any) -> socket.socket:
+    """Raises OSError."""
+    made = socket.socket(family, socket.SOCK_STREAM)
     try:
-        router.bind(address)
-    except zmq.ZMQError as error:
-        if error.errno == errno.EADDRINUSE:
-            raise AddressError(
-                f"{address}: in use. Another evaluator may be running: give another --address, "
-                "or use that one"
-            ) from None
-        raise AddressError(f"{address}: {error}") from None
-    bound = router.getsockopt(zmq.LAST_ENDPOINT)
-    return bound.decode().rstrip("\0") if isinstance(bound, bytes) else address
+        made.setblocking(False)
+        if family != socket.AF_UNIX:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        made.bind(place)
+        made.listen(BACKLOG)
+    except OSError:
+        made.close()
+        raise
+    return made
 
 
 def remove_socket(address: str) -> None:
@@ -60,7 +126,7 @@ def remove_socket(address: str) -> None:
 
 
 def private_folder() -> Path:
-    """A fresh folder (mode 0700) for an embedded evaluator's socket, named for this process.
+    """A fresh folder (mode 0700) for sockets that are nobody else's, named for this process.
 
     Folders of processes that were killed are removed on the way.
     """
@@ -79,8 +145,11 @@ def sweep(base: Path) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _clear_stale_socket(path: Path, address: str) -> None:
+def _clear_stale_socket(name: str, address: str) -> None:
     # ZeroMQ itself would silently take the path away from whoever listens there.
+    if name.startswith("\0"):
+        return
+    path = Path(name)
     if not path.parent.is_dir():
         raise AddressError(f"{address}: the folder {path.parent} does not exist")
     if not path.exists():

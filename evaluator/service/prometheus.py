@@ -59,6 +59,17 @@ class _ServiceCollector:
         yield _gauge("clients", "Clients that are connected.", {(): state.clients})
         yield _gauge("connections", "Connections, of clients and of others.", {(): state.connections})
         yield _gauge(
+            "buffered_bytes",
+            "Bytes of requests that are not whole yet, and of answers that clients have not read.",
+            {(): state.buffered_bytes},
+        )
+        yield _counter(
+            "closed_connections",
+            "Connections that the service has closed or refused.",
+            _keyed(state.closed_connections),
+            ("reason",),
+        )
+        yield _gauge(
             "queued_positions",
             "Positions waiting to be launched.",
             {

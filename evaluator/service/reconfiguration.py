@@ -23,6 +23,8 @@ AT_START = (
     "address",
     "max_request",
     "max_connections",
+    "max_client_bytes",
+    "max_buffered_bytes",
     "metrics_port",
     "metrics_address",
     "log_format",

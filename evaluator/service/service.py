@@ -29,6 +29,7 @@ from evaluator.scheduling.watchdog import Patience
 from evaluator.scheduling.workers import Attempt
 from evaluator.service import administration
 from evaluator.service.administration import Administration
+from evaluator.service.gate import ConnectionLimits
 from evaluator.service.lifecycle import LifeCycle
 from evaluator.service.networks import NetworkToLoad, ServedNetworks
 from evaluator.service.notify import ServiceManager
@@ -45,7 +46,6 @@ from protocol.codec import (
     decode_request,
     encode,
     encode_result,
-    max_message_bytes,
     peek_id,
 )
 from protocol.errors import (
@@ -79,8 +79,8 @@ class EvaluatorService:
     """An evaluator on its sockets.
 
     loader: opens networks. initial: networks to load at start; the first is the default. max_request: most
-    positions in one request. limits: of the queues. max_connections: of clients, and of whoever else finds an
-    address. patience: with devices. on_ready: called from a thread once the initial networks are loaded, with
+    positions in one request. limits: of the queues. connections: limits of clients, and of whoever else finds an
+    address. gated: whether the gate keeps those in bytes. patience: with devices. on_ready: called from a thread once the initial networks are loaded, with
     their descriptions; on_failed with the exception when one could not be.
 
     `bind` addresses, then `run` until `stop` (from any thread), or until a client drains it.
@@ -93,7 +93,8 @@ class EvaluatorService:
         *,
         max_request: int = 4096,
         limits: QueueLimits = QueueLimits(),  # noqa: B008 - it cannot be changed
-        max_connections: int = 4096,
+        connections: ConnectionLimits = ConnectionLimits(),  # noqa: B008 - immutable
+        gated: bool = True,
         remote_admin: bool = False,
         patience: Patience = Patience(),  # noqa: B008 - immutable
         on_ready: Callable[[tuple[NetworkInfo, ...]], None] | None = None,
@@ -107,7 +108,7 @@ class EvaluatorService:
         self._on_ready = on_ready
         self._on_failed = on_failed
         self._dispatcher = Dispatcher(self._post, self.metrics, limits, patience)
-        self._sockets = ServiceSockets(max_message_bytes(max_request) + 65536, max_connections)
+        self._sockets = ServiceSockets(max_request, connections, gated=gated)
         self._sessions = Sessions()
         self._networks = ServedNetworks(loader, self._dispatcher, self._call)
         self._life = LifeCycle()
@@ -224,6 +225,8 @@ class EvaluatorService:
             running={name: running for name, (running, _) in devices.items()},
             in_use={name: in_use for name, (_, in_use) in devices.items()},
             device_memory=self._dispatcher.device_memory(),
+            buffered_bytes=self._sockets.buffered_bytes,
+            closed_connections=self._sockets.closed_connections,
         )
 
     # -- the I/O thread --------------------------------------------------------------------------------
@@ -247,6 +250,7 @@ class EvaluatorService:
             self._tasks.popleft()()
         self._send_outbox()
         self._forget_the_gone()
+        self._sockets.tell()
         self._receive()
         if deadline is not None and deadline <= now_ms():
             self._expire()
@@ -291,7 +295,8 @@ class EvaluatorService:
                 self._handle(client, parts[1:])
                 continue
             except RemoteError as refused:
-                error = refused
+                # Its traceback holds this frame, which holds it: the message would stay until the collector comes.
+                error = refused.with_traceback(None)
                 if isinstance(refused, BadRequest):
                     self.metrics.bad_messages.add()
             except Exception:  # a fault of ours with one message must not end the service for everybody
@@ -308,7 +313,8 @@ class EvaluatorService:
             self._forget_the_gone()  # whose descriptor may be this one's now
             session = self._sessions.add(client, *self._sockets.origin(parts[0]))
         if isinstance(message, administration.Request):
-            self._administration.handle(client, message, local=is_local(parts[0]))
+            address = self._sockets.origin(parts[0]).address
+            self._administration.handle(client, message, local=is_local(address))
         else:
             _HANDLERS[type(message)](self, session, message)
 
@@ -326,13 +332,19 @@ class EvaluatorService:
             raise DeadlineExceeded("the deadline had passed on arrival")
         rank = PRIORITIES.index(message.priority)
         request = Request(session.client, message.id, message.batch, rank, now, deadline)
-        self._dispatcher.submit(network, request)
+        session.charge(request)
+        try:
+            self._dispatcher.submit(network, request)
+        except BaseException:
+            session.release(request)
+            raise
         session.requests[message.id] = (request, network)
 
     def _cancel(self, session: Session, message: messages.Cancel) -> None:
         entry = session.requests.get(message.id)
         if entry is not None and self._dispatcher.cancel(entry[1], entry[0]):
             del session.requests[message.id]
+            session.release(entry[0])
             self.metrics.cancelled.add()
             self._send(session.client, messages.Cancelled(message.id))
 
@@ -441,12 +453,13 @@ class EvaluatorService:
     def _send(self, client: bytes, message: messages.Reply) -> None:
         self._send_frames(client, encode(message))
 
-    def _send_frames(self, client: bytes, frames: Sequence[Any]) -> None:
+    def _send_frames(self, client: bytes, frames: Sequence[Any]) -> Delivery:
         delivery = self._sockets.send(client, frames)
         if delivery is not Delivery.SENT:
             self.metrics.dropped_replies.add()
         if delivery is Delivery.GONE:
             self._forget(client)
+        return delivery
 
     def _send_outbox(self) -> None:
         while self._outbox:
@@ -464,7 +477,8 @@ class EvaluatorService:
         queue_s = (request.launched_ms - request.arrived_ms) / 1000
         whole_s = (now_ms() - request.arrived_ms) / 1000
         self.metrics.answered(network.info.name, request.rank, request.count, queue_s, whole_s)
-        self._send_frames(client, answer)
+        if self._send_frames(client, answer) is Delivery.DROPPED:
+            self._sessions.take_back(client, request)
 
     # -- other threads ---------------------------------------------------------------------------------
 

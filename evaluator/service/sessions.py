@@ -6,8 +6,10 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
+from evaluator._core import Link
 from evaluator.scheduling.requests import Request
 from evaluator.scheduling.served_network import ServedNetwork
+from protocol.errors import Overloaded
 from protocol.messages import PRIORITIES
 
 
@@ -15,7 +17,8 @@ from protocol.messages import PRIORITIES
 class Session:
     """A client.
 
-    descriptor: of its connection, -1 if unknown. address: where it comes from, as the transport names it.
+    descriptor: of its connection, -1 if unknown. address: where it comes from, as the transport names it. link:
+    its connection to the gate, if there is one.
     since: when it came, in seconds of the Unix epoch. name: what it calls itself. greeted: it has said hello.
     network: the name of the default network that it was told of. requests: in flight by id, with the network
     that has each. answered, positions, errors: requests answered with a result, their positions, and errors.
@@ -24,6 +27,7 @@ class Session:
     client: bytes
     descriptor: int = -1
     address: str = ""
+    link: Link | None = None
     since: float = field(default_factory=time.time)
     name: str = ""
     greeted: bool = False
@@ -32,6 +36,19 @@ class Session:
     answered: int = 0
     positions: int = 0
     errors: int = 0
+
+    def charge(self, request: Request) -> None:
+        """Count the bytes of a request and its answer. Raises Overloaded if there is no room for them."""
+        if self.link is not None and not self.link.charge(request.footprint):
+            raise Overloaded(
+                f"{self.link.held} bytes of this client's requests and {self.link.unread} of answers that it has "
+                "not read are kept (see max_client_bytes): read answers first"
+            )
+
+    def release(self, request: Request, *, answered: bool = False) -> None:
+        """Count a request no more. answered: but its answer, which is about to be sent."""
+        if self.link is not None:
+            self.link.answer(request.footprint, request.answer_bytes if answered else 0)
 
     def description(self) -> dict[str, Any]:
         """As part of a list of clients."""
@@ -48,6 +65,8 @@ class Session:
             "requests": self.answered,
             "positions": self.positions,
             "errors": self.errors,
+            "held_bytes": 0 if self.link is None else self.link.held,
+            "unread_bytes": 0 if self.link is None else self.link.unread,
         }
 
 
@@ -78,9 +97,9 @@ class Sessions:
         """All clients, as a list of clients has them, in the order in which they came."""
         return [session.description() for session in self._sessions.values()]
 
-    def add(self, client: bytes, descriptor: int, address: str) -> Session:
+    def add(self, client: bytes, descriptor: int, address: str, link: Link | None = None) -> Session:
         """A session for a new client. descriptor: of its connection, -1 if unknown."""
-        session = self._sessions[client] = Session(client, descriptor, address)
+        session = self._sessions[client] = Session(client, descriptor, address, link)
         if descriptor >= 0:
             self._by_descriptor[descriptor] = session
         return session
@@ -98,10 +117,18 @@ class Sessions:
         answered: with a result."""
         session = self._sessions.get(client)
         entry = None if session is None else session.requests.pop(identity, None)
-        if session is not None and entry is not None and answered:
-            session.answered += 1
-            session.positions += entry[0].count
+        if session is not None and entry is not None:
+            if answered:
+                session.answered += 1
+                session.positions += entry[0].count
+            session.release(entry[0], answered=answered)
         return entry
+
+    def take_back(self, client: bytes, request: Request) -> None:
+        """Count the answer of a finished request no more: it could not be sent."""
+        session = self._sessions.get(client)
+        if session is not None and session.link is not None:
+            session.link.answer(0, -request.answer_bytes)
 
     def forget(self, client: bytes) -> None:
         """Remove a client, whom nothing can be sent to any more."""

@@ -1,19 +1,24 @@
-"""The service's sockets: one ROUTER for all clients, and what other threads wake their owner by."""
+"""The service's sockets: one ROUTER for all clients, behind the gate where there is one, and what other threads
+wake their owner by."""
 
 from __future__ import annotations
 
 import contextlib
 import socket
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 import zmq
 from zmq.utils.monitor import parse_monitor_message
 
-from evaluator.service.endpoints import bind, remove_socket
+from evaluator._core import Link
+from evaluator.service import gate
+from evaluator.service.endpoints import BACKLOG, bind, remove_socket
+from evaluator.service.gate import MOST_FRAMES, ConnectionLimits, Gatekeeper
 from protocol import multipart
+from protocol.codec import max_message_bytes
 from protocol.host.wakeup import Wakeup
 from protocol.multipart import READABLE
 
@@ -28,6 +33,19 @@ LINGER_MS = 1000
 
 SEND_LIMIT = 1024
 """Answers waiting for one client that does not read; more are dropped."""
+
+
+GONE = "gone"
+"""The address of a client whose connection has ended."""
+
+
+class Origin(NamedTuple):
+    """Where a message came from. descriptor: of the ROUTER's connection, -1 if that has ended since, or is not
+    known. address: the client's. link: its connection to the gate, if there is a gate and it has not ended."""
+
+    descriptor: int
+    address: str
+    link: Link | None = None
 
 
 class Delivery(Enum):
@@ -50,19 +68,22 @@ class ServiceSockets:
     wakeup: ends a `wait`.
     """
 
-    def __init__(self, largest_message: int, max_connections: int) -> None:
-        """largest_message: bytes; the transport cuts off who sends more. max_connections: one more is closed
-        as soon as it is there."""
+    def __init__(self, max_request: int, limits: ConnectionLimits, *, gated: bool) -> None:
+        """max_request: positions. limits: with which one connection more is closed as soon as it is there; those
+        in bytes are kept by the gate. gated: whether there is one between the clients and the ROUTER, where the
+        system has it."""
         self._context = zmq.Context()
         self._router = self._context.socket(zmq.ROUTER)
         self._router.linger = LINGER_MS
         self._router.setsockopt(zmq.ROUTER_MANDATORY, 1)
-        self._router.setsockopt(zmq.MAXMSGSIZE, largest_message)
+        self._router.setsockopt(zmq.MAXMSGSIZE, max_message_bytes(max_request) + 65536)
         self._router.setsockopt(zmq.SNDHWM, SEND_LIMIT)
         self._router.setsockopt(zmq.HANDSHAKE_IVL, HANDSHAKE_MS)
         self._router.setsockopt(zmq.HEARTBEAT_IVL, HEARTBEAT_MS)
         self._router.setsockopt(zmq.HEARTBEAT_TIMEOUT, 5 * HEARTBEAT_MS)
-        self._max_connections = max_connections
+        self._router.setsockopt(zmq.BACKLOG, BACKLOG)
+        self._gate = Gatekeeper(limits, max_request) if gated and gate.AVAILABLE else None
+        self._max_connections = limits.connections
         self._open: set[int] = set()
         self._router.monitor("inproc://connections", zmq.Event.ACCEPTED | zmq.Event.DISCONNECTED)
         self._monitor = self._context.socket(zmq.PAIR)
@@ -82,7 +103,7 @@ class ServiceSockets:
 
     def bind(self, address: str) -> str:
         """Listen at an address; returns it as clients must name it. Raises AddressError."""
-        bound = bind(self._router, address)
+        bound = bind(self._router, address) if self._gate is None else self._gate.bind(self._router, address)
         self._addresses.append(bound)
         return bound
 
@@ -123,25 +144,44 @@ class ServiceSockets:
             descriptor = int(event["value"])
             if event["event"] == zmq.Event.ACCEPTED:
                 self._open.add(descriptor)
-                if len(self._open) > self._max_connections:
+                if self._gate is None and len(self._open) > self._max_connections:
                     _hang_up(descriptor)
             elif descriptor in self._open:
                 self._open.discard(descriptor)
                 yield descriptor
 
-    def origin(self, frame: zmq.Frame) -> tuple[int, str]:
-        """The descriptor and the address of the connection that a message came by; -1 for one that has
-        ended since, or is not known."""
+    def origin(self, frame: zmq.Frame) -> Origin:
+        """Where a message came from, by any of its frames."""
         try:
             descriptor, address = int(frame.get(zmq.SRCFD)), str(frame.get("Peer-Address"))
         except (zmq.ZMQError, ValueError):
-            return -1, ""  # ipc where ZeroMQ knows no peer credentials
-        return (descriptor if descriptor in self._open else -1), address
+            descriptor, address = -1, ""  # ipc where ZeroMQ knows no peer credentials
+        if descriptor not in self._open:
+            descriptor = -1
+        if self._gate is None:
+            return Origin(descriptor, address)
+        link = self._gate.link(frame)
+        return Origin(descriptor, GONE if link is None else link.address, link)
 
     @property
     def open_connections(self) -> int:
         """Connections at present, of clients and of others that found the address."""
-        return len(self._open)
+        return len(self._open) if self._gate is None else self._gate.connections
+
+    @property
+    def buffered_bytes(self) -> int:
+        """What the gate knows of: unfinished requests and unread answers."""
+        return 0 if self._gate is None else self._gate.buffered_bytes
+
+    @property
+    def closed_connections(self) -> Mapping[str, int]:
+        """Connections that the gate has closed or refused, by reason."""
+        return {} if self._gate is None else self._gate.closed
+
+    def tell(self) -> None:
+        """Log what the gate has done."""
+        if self._gate is not None:
+            self._gate.tell()
 
     def receive(self) -> list[zmq.Frame] | None:
         """The next message, its first frame the client's identity; None if none was there when `wait`
@@ -150,6 +190,12 @@ class ServiceSockets:
             return None
         frames = multipart.receive(self._router)
         self._has_message = multipart.has_message(self._router)
+        if self._gate is not None:
+            link = self._gate.link(frames[-1])
+            if link is not None:
+                link.took(frames, 1)
+                if len(frames) > MOST_FRAMES + 1:  # encrypted, else the gate had seen it
+                    link.cut()
         return frames
 
     def send(self, client: bytes, frames: Sequence[Any]) -> Delivery:
@@ -166,12 +212,15 @@ class ServiceSockets:
 
     @property
     def closed(self) -> bool:
+        """Whether `close` has been called."""
         return bool(self._router.closed)
 
     def close(self) -> None:
         """Free the sockets, once what has been sent is on its way or LINGER_MS have passed."""
         # Before the address is free for the next evaluator. Unbinding would cut the connections off, and lose
         # the last answers.
+        if self._gate is not None:
+            self._gate.stop_listening()
         for address in self._addresses:
             remove_socket(address)
         self._addresses.clear()
@@ -179,6 +228,8 @@ class ServiceSockets:
         self._monitor.close(linger=0)
         self._router.close()
         self._context.term()
+        if self._gate is not None:
+            self._gate.close(LINGER_MS)
         self.wakeup.close()
 
 
@@ -192,10 +243,7 @@ def _hang_up(descriptor: int) -> None:
             connection.detach()
 
 
-def is_local(frame: zmq.Frame) -> bool:
-    """Whether a message came from this machine: tcp peers are named by number, ipc ones as localhost:UID:…"""
-    try:
-        peer = frame.get("Peer-Address")
-    except zmq.ZMQError:
-        return True  # ipc where ZeroMQ knows no peer credentials
-    return peer in ("", "::1") or str(peer).startswith(("127.", "::ffff:127.", "localhost:"))
+def is_local(address: str) -> bool:
+    """Whether a client is on this machine, by its address (`Origin`): tcp peers are named by number, ipc ones as
+    localhost:UID:…, or not at all where ZeroMQ knows no peer credentials."""
+    return address in ("", "::1") or address.startswith(("127.", "::ffff:127.", "localhost:"))

@@ -16,7 +16,8 @@ import zmq
 from evaluator.scheduling.admission import QueueLimits
 from evaluator.scheduling.runners import now_ms
 from evaluator.service import service as service_module
-from evaluator.service.sockets import is_local
+from evaluator.service.gate import ConnectionLimits
+from evaluator.service.sockets import GONE, is_local
 from protocol import EvaluatorClient
 from protocol.codec import encode
 from protocol.errors import (
@@ -241,7 +242,8 @@ def test_a_full_queue_is_overloaded_and_recovers(tmp_path: Path) -> None:
 
 
 def test_a_request_that_would_wait_beyond_its_deadline_is_refused_at_once(tmp_path: Path) -> None:
-    with running(tmp_path, limits=QueueLimits(selfplay=10**6, client=10**6)) as harness:
+    deep, wide = QueueLimits(selfplay=10**6, client=10**6), ConnectionLimits(client_bytes=10**9)
+    with running(tmp_path, limits=deep, connections=wide) as harness:
         games = harness.client()
         large, small = numbered_batch(4096), numbered_batch(8)
         harness.backend.hold()
@@ -524,7 +526,7 @@ def test_who_is_connected_is_shown_by_name_and_who_is_gone_is_not(harness: Harne
 
 
 def test_connections_beyond_the_limit_are_closed_and_the_others_served(tmp_path: Path) -> None:
-    with running(tmp_path, max_connections=3) as harness:
+    with running(tmp_path, connections=ConnectionLimits(3)) as harness:
         client = harness.client()
         port = int(harness.address.rpartition(":")[2])
         idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(8)]
@@ -607,15 +609,11 @@ def test_a_client_can_drain_the_evaluator(harness: Harness) -> None:
         ("192.168.1.7", False),
         ("::ffff:10.0.0.1", False),
         ("12.7.0.0", False),
+        (GONE, False),
     ],
 )
 def test_only_this_machine_may_administer(peer: str, local: bool) -> None:
-    class PeerFrame:
-        def get(self, name: str) -> str:
-            assert name == "Peer-Address"
-            return peer
-
-    assert is_local(PeerFrame()) is local  # type: ignore[arg-type]
+    assert is_local(peer) is local
 
 
 def test_status_counts_by_class(harness: Harness) -> None:

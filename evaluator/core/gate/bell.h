@@ -1,0 +1,36 @@
+// How other threads are heard by the gate's.
+#pragma once
+
+#ifdef __linux__
+
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+#include "gate/descriptor.h"
+
+namespace wavefront {
+
+class Bell {
+ public:
+  // Throws std::system_error.
+  Bell();
+
+  // Readable while somebody has rung.
+  int descriptor() const { return event_.get(); }
+
+  // Names a connection that is to be looked at; 0 names none. Any thread.
+  void ring(std::uint64_t number);
+
+  // The numbers since the last call.
+  std::vector<std::uint64_t> answer();
+
+ private:
+  Descriptor event_;
+  std::mutex mutex_;
+  std::vector<std::uint64_t> numbers_;
+};
+
+}  // namespace wavefront
+
+#endif

@@ -1,0 +1,143 @@
+// Stands between the clients and the service's ROUTER socket, and bounds in bytes what a client can make the
+// service keep.
+//
+// libzmq keeps the frames of a message to itself until the last one is there, and counts what waits by whole
+// messages: who owns a ROUTER can bound neither. The gate accepts the clients' connections, follows the
+// frames in them without keeping any (zmtp.h), and passes the bytes on to a connection of its own to the
+// ROUTER, for each client another. What a client does not read waits here, where it is counted.
+#pragma once
+
+#ifdef __linux__
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "gate/bell.h"
+#include "gate/descriptor.h"
+#include "gate/ending.h"
+#include "gate/link.h"
+#include "gate/relay.h"
+
+namespace wavefront {
+
+struct GateLimits {
+  FrameLimits frames;
+  LinkLimits link;
+  std::size_t connections;
+  std::int64_t buffered;               // bytes of all connections together, arriving and unread
+  std::chrono::milliseconds greeting;  // to show that it speaks ZeroMQ
+};
+
+// A connection that the gate has ended or refused.
+struct Ended {
+  std::string address;
+  Ending reason;
+};
+
+class Gate {
+ public:
+  // Starts the thread. Throws std::system_error.
+  explicit Gate(const GateLimits& limits);
+  ~Gate() { close(std::chrono::milliseconds(0)); }
+  Gate(const Gate&) = delete;
+  Gate& operator=(const Gate&) = delete;
+
+  // Takes over a listening socket, whose clients go to the socket of this path. Throws std::system_error.
+  void listen(Descriptor listener, std::string upstream_path);
+
+  // Takes no more connections; those that there are go on.
+  void stop_listening();
+
+  // The connection behind a descriptor that the service has accepted; nothing if it is none of ours.
+  std::shared_ptr<Link> link_of(int descriptor) const;
+
+  // Connections at present.
+  std::size_t size() const;
+
+  // Bytes that are kept for all of them, arriving and unread.
+  std::int64_t buffered() const { return board_->buffered; }
+
+  // How many connections have ended for each reason.
+  std::array<std::uint64_t, kEndings> counts() const;
+
+  // Those of the connections ended or refused since the last call that are remembered, without those that
+  // were closed by their peers.
+  std::vector<Ended> news();
+
+  // Ends the thread: once all connections have ended and what waits in them has been read, or after the time.
+  void close(std::chrono::milliseconds linger);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  struct Listener {
+    Descriptor socket;
+    std::string upstream_path;
+  };
+  struct Deadline {
+    Clock::time_point at;
+    std::uint64_t number;
+  };
+
+  void run();
+  void round(int timeout_ms);
+  int timeout_ms() const;
+  void handle(std::uint64_t tag, std::uint32_t events);
+  void answer_bell();
+  void accept_from(std::size_t index);
+  void admit(Descriptor client, const std::string& upstream_path);
+  bool reserve(Relay::Descriptors& descriptors) const;
+  void refuse_without_descriptor(int listener);
+  void refuse(const Descriptor& client, Ending reason);
+  void connect_waiting();
+  void relieve();
+  void expire();
+  void begin_to_close();
+  void end(std::uint64_t number, Ending reason);
+  void note(std::string address, Ending reason);
+  void watch_listeners(bool on);
+
+  const GateLimits limits_;
+  const std::string name_;  // of our sockets towards the service, before their numbers
+  const std::shared_ptr<Board> board_ = std::make_shared<Board>();
+  Descriptor epoll_;
+
+  // Any thread.
+  mutable std::mutex mutex_;
+  std::deque<Listener> listeners_;
+  std::unordered_map<std::uint64_t, std::shared_ptr<Link>> links_;
+  std::array<std::uint64_t, kEndings> counts_{};
+  std::deque<Ended> news_;
+  bool closing_ = false;
+  Clock::time_point close_by_;
+
+  // The gate's thread.
+  std::vector<unsigned char> scratch_;
+  Descriptor spare_;  // given up for a moment to refuse a connection when there is no descriptor for it
+  std::unordered_map<std::uint64_t, std::unique_ptr<Relay>> relays_;
+  std::uint64_t next_number_ = kFirstNumber;
+  std::deque<std::uint64_t> waiting_;        // for their connection to the service, in order
+  std::unordered_set<std::uint64_t> fresh_;  // connected to the service, which has not greeted them yet
+  std::deque<Deadline> greetings_;
+  std::deque<Deadline> endings_;
+  std::size_t refused_ = 0;  // since the last pause
+  bool listening_ = true;
+  Clock::time_point listen_at_;
+  bool closes_ = false;  // it has begun to
+  std::thread thread_;
+
+  static constexpr std::uint64_t kFirstNumber = 1 << 16;  // the numbers below are those of listeners
+};
+
+}  // namespace wavefront
+
+#endif

@@ -1,0 +1,141 @@
+#include "gate/link.h"
+
+#ifdef __linux__
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+namespace wavefront {
+
+namespace {
+
+// Frames under CURVE: so many may go to the service before it takes a message. So many a second are taken for
+// heartbeats.
+constexpr std::int64_t kMostOpaqueFrames = 1024;
+constexpr std::int64_t kHeartbeats = 32;
+
+std::int64_t seconds() {
+  using std::chrono::steady_clock;
+  return std::chrono::duration_cast<std::chrono::seconds>(steady_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
+Link::Link(std::uint64_t link_number, std::string link_address, const LinkLimits& limits,
+           std::shared_ptr<Board> board)
+    : number(link_number),
+      address(std::move(link_address)),
+      limits_(limits),
+      board_(std::move(board)),
+      forgiven_until_(seconds()) {}
+
+bool Link::charge(std::int64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  if (kept() + bytes > limits_.promised) return false;
+  held_ += bytes;
+  return true;
+}
+
+void Link::release(std::int64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  held_ -= bytes;
+}
+
+void Link::answer(std::int64_t charged, std::int64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  held_ -= charged;
+  on_the_way_ = std::max<std::int64_t>(0, on_the_way_ + bytes);
+}
+
+void Link::took(std::int64_t cost) {
+  const std::lock_guard lock(mutex_);
+  if (ended_) return;
+  cost = std::min(cost, arriving_);
+  arriving_ -= cost;
+  board_->buffered -= cost;
+  opaque_frames_ = 0;
+  if (paused_ && !is_full()) {
+    paused_ = false;
+    board_->bell.ring(number);
+  }
+}
+
+void Link::cut() {
+  const std::lock_guard lock(mutex_);
+  if (ended_) return;
+  cut_ = true;
+  board_->bell.ring(number);
+}
+
+std::int64_t Link::arriving() const {
+  const std::lock_guard lock(mutex_);
+  return arriving_;
+}
+
+std::int64_t Link::held() const {
+  const std::lock_guard lock(mutex_);
+  return held_;
+}
+
+std::int64_t Link::unread() const {
+  const std::lock_guard lock(mutex_);
+  return unread_;
+}
+
+void Link::speaks(Mechanism mechanism) {
+  mechanism_.store(mechanism, std::memory_order_relaxed);
+}
+
+bool Link::relayed(std::int64_t cost, std::int64_t opaque_frames) {
+  const std::lock_guard lock(mutex_);
+  arriving_ += cost;
+  board_->buffered += cost;
+  if (opaque_frames > 0) {
+    const std::int64_t now = seconds();
+    const std::int64_t forgiven = kHeartbeats * (now - forgiven_until_);
+    forgiven_until_ = now;
+    opaque_frames_ = std::max<std::int64_t>(0, opaque_frames_ - forgiven) + opaque_frames;
+  }
+  paused_ = is_full();
+  return !paused_;
+}
+
+bool Link::brought(std::int64_t bytes, std::int64_t waiting) {
+  const std::lock_guard lock(mutex_);
+  // Frames have heads, and heartbeats come between them: more is brought than was sent.
+  on_the_way_ = std::max<std::int64_t>(0, on_the_way_ - bytes);
+  unread_ += waiting;
+  board_->buffered += waiting;
+  return unread_ == 0 || kept() <= limits_.kept;
+}
+
+void Link::read(std::int64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  unread_ -= bytes;
+  board_->buffered -= bytes;
+}
+
+bool Link::is_to_be_cut() const {
+  const std::lock_guard lock(mutex_);
+  return cut_;
+}
+
+void Link::end() {
+  const std::lock_guard lock(mutex_);
+  ended_ = true;
+  board_->buffered -= arriving_ + unread_;
+  arriving_ = unread_ = 0;
+}
+
+std::int64_t Link::kept() const {
+  return held_ + on_the_way_ + unread_;
+}
+
+bool Link::is_full() const {
+  return arriving_ >= limits_.arriving || opaque_frames_ > kMostOpaqueFrames;
+}
+
+}  // namespace wavefront
+
+#endif

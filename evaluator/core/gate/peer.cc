@@ -1,0 +1,40 @@
+#include "gate/peer.h"
+
+#ifdef __linux__
+
+#include <netdb.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <cstddef>
+
+namespace wavefront {
+
+std::string address_of_peer(int descriptor) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  auto* const plain = reinterpret_cast<sockaddr*>(&address);
+  if (getpeername(descriptor, plain, &size) != 0) return "";
+  if (address.ss_family == AF_UNIX) {
+    ucred peer{};
+    socklen_t peer_size = sizeof peer;
+    if (getsockopt(descriptor, SOL_SOCKET, SO_PEERCRED, &peer, &peer_size) != 0) return "";
+    return "localhost:" + std::to_string(peer.uid) + ":" + std::to_string(peer.gid) + ":" +
+           std::to_string(peer.pid);
+  }
+  char host[NI_MAXHOST];
+  if (getnameinfo(plain, size, host, sizeof host, nullptr, 0, NI_NUMERICHOST) != 0) return "";
+  return host;
+}
+
+std::string name_of_peer(int descriptor) {
+  sockaddr_un address{};
+  socklen_t size = sizeof address;
+  if (getpeername(descriptor, reinterpret_cast<sockaddr*>(&address), &size) != 0) return "";
+  if (address.sun_family != AF_UNIX || size <= offsetof(sockaddr_un, sun_path)) return "";
+  return {address.sun_path, size - offsetof(sockaddr_un, sun_path)};
+}
+
+}  // namespace wavefront
+
+#endif

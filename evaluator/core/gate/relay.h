@@ -1,0 +1,96 @@
+// One client's connection to the gate and the gate's to the service, and the bytes between them.
+#pragma once
+
+#ifdef __linux__
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "gate/blocks.h"
+#include "gate/descriptor.h"
+#include "gate/ending.h"
+#include "gate/link.h"
+#include "gate/zmtp.h"
+
+namespace wavefront {
+
+// Belongs to the gate's thread. The number of its link names it in the data of epoll's events: twice the
+// number for events of the client, one more for those of the service.
+class Relay {
+ public:
+  // Descriptors that a connection will need are taken at once: the client's; one towards the service; and one
+  // that is closed when the service needs it for its own end.
+  struct Descriptors {
+    Descriptor client;
+    Descriptor upstream;
+    Descriptor reserved;
+  };
+
+  Relay(int epoll, Descriptors descriptors, std::string upstream_path, std::shared_ptr<Link> link,
+        const FrameLimits& limits);
+
+  // Begins to listen to the client. Throws std::system_error.
+  void start();
+
+  // Handle events of epoll; the reason why the connection has to end, if there is one. scratch: memory to
+  // read to.
+  std::optional<Ending> on_client(std::uint32_t events, std::span<unsigned char> scratch);
+  std::optional<Ending> on_upstream(std::uint32_t events, std::span<unsigned char> scratch);
+
+  // Goes on reading from the client, as the service has taken what it had sent.
+  void resume();
+
+  // Whether the client has shown that it speaks ZeroMQ, and waits to be connected to the service.
+  bool wants_service() const { return state_ == State::kWaiting; }
+
+  // Notes that it stands in the queue for that; returns its number.
+  std::uint64_t queue() {
+    queued_ = true;
+    return link_->number;
+  }
+  bool is_queued() const { return queued_; }
+
+  // Connects to the service, as a socket of this name in the abstract name space; false if that cannot be.
+  bool connect(const std::string& own_name);
+
+  // Whether it is connected, and has heard of the service.
+  bool is_connected() const { return state_ == State::kOpen || state_ == State::kEnding; }
+  bool is_greeted() const { return greeted_; }
+
+  // Whether the service has hung up, and only answers are left that the client has to read.
+  bool is_ending() const { return state_ == State::kEnding; }
+
+  Link& link() const { return *link_; }
+
+ private:
+  enum class State { kSigning, kWaiting, kOpen, kEnding };
+
+  std::optional<Ending> read_client(std::span<unsigned char> scratch);
+  std::optional<Ending> write_client();
+  std::optional<Ending> deliver(std::span<const unsigned char> bytes);
+  bool send_upstream(std::span<const unsigned char> bytes);
+  bool write_upstream();
+  bool reads_client() const;
+  void watch();
+
+  const int epoll_;
+  Descriptors descriptors_;
+  const std::string upstream_path_;
+  const std::shared_ptr<Link> link_;
+  FrameReader reader_;
+  State state_ = State::kSigning;
+  bool queued_ = false;
+  bool greeted_ = false;
+  bool paused_ = false;
+  std::uint32_t client_events_ = 0;  // that epoll watches for
+  std::uint32_t upstream_events_ = 0;
+  BlockQueue inward_;   // read from the client, and not yet taken by the socket to the service
+  BlockQueue outward_;  // the other way
+};
+
+}  // namespace wavefront
+
+#endif

@@ -1,0 +1,76 @@
+// What can be told of a ZMTP 3 stream from the outside: where its frames begin, and how large they are.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "gate/ending.h"
+
+namespace wavefront {
+
+struct FrameLimits {
+  std::size_t frame_bytes;
+  std::size_t message_bytes;  // of all frames of a message
+  std::size_t message_frames;
+};
+
+// The memory that a frame takes beside its bytes.
+inline constexpr std::int64_t kFrameCost = 64;
+
+// Under CURVE, frames with fewer bytes are not counted by size: heartbeats look like them.
+inline constexpr std::int64_t kSmallFrame = 32;
+
+enum class Mechanism : std::uint8_t { kUnknown, kNull, kCurve };
+
+// The bytes of a frame of a message, with what it takes beside them.
+std::int64_t cost_of(std::size_t frame_bytes, Mechanism mechanism);
+
+// Follows what a client sends: the greeting of 64 bytes, then frames, each a byte of flags, its length in one
+// byte or eight, and that many bytes, which are not looked at.
+//
+// With the mechanism NULL it sees where messages end. With CURVE each frame is encrypted and so is whether it
+// is the last of its message: then only the sizes of frames are limited here.
+class FrameReader {
+ public:
+  explicit FrameReader(const FrameLimits& limits) : limits_(limits) {}
+
+  // Reads on; the reason why the connection has to end, if there is one.
+  std::optional<Ending> read(const unsigned char* data, std::size_t size);
+
+  // Whether the signature has come, by which one knows ZeroMQ's protocol.
+  bool has_signature() const { return greeting_size_ >= kSignature; }
+
+  Mechanism mechanism() const { return mechanism_; }
+
+  // What the frames of messages that have begun since the last call will take in the service.
+  std::int64_t take_cost();
+
+  // Frames since the last call of which it cannot be told to which message they belong.
+  std::int64_t take_opaque_frames();
+
+ private:
+  static constexpr std::size_t kSignature = 10;
+  static constexpr std::size_t kGreeting = 64;
+
+  std::optional<Ending> greet(unsigned char byte);
+  std::optional<Ending> begin_frame();
+  std::optional<Ending> begin_opaque_frame(std::uint64_t size);
+  std::optional<Ending> begin_message_frame(std::uint64_t size, bool more);
+
+  FrameLimits limits_;
+  std::array<unsigned char, kGreeting> greeting_{};
+  std::size_t greeting_size_ = 0;
+  Mechanism mechanism_ = Mechanism::kUnknown;
+  std::array<unsigned char, 9> header_{};
+  std::size_t header_size_ = 0;
+  std::uint64_t left_ = 0;              // of the frame's bytes
+  std::uint64_t handshake_frames_ = 0;  // so far
+  std::uint64_t message_bytes_ = 0;     // of the message that has not ended
+  std::uint64_t message_frames_ = 0;
+  std::int64_t cost_ = 0;
+  std::int64_t opaque_frames_ = 0;
+};
+
+}  // namespace wavefront

@@ -1,0 +1,169 @@
+"""The gate in front of the ROUTER socket: what a client may make the service keep, in bytes.
+
+The gate itself is native (evaluator/core/gate): it has the clients' connections, and passes their bytes on to
+the ROUTER on a private address. It needs Linux; elsewhere clients connect to the ROUTER itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import shutil
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import zmq
+
+from evaluator import _core
+from evaluator.service.endpoints import listening_socket, private_folder
+from protocol.codec import max_message_bytes, max_request_bytes
+
+log = logging.getLogger("evaluator.gate")
+
+AVAILABLE = hasattr(_core, "Gate")
+"""Whether this system has the gate."""
+
+MOST_FRAMES = 64
+"""Of one message. What has more is cut off before it is whole; less is answered with an error."""
+
+GREETING_MS = 10_000
+"""A connection that has not shown by then that it speaks ZeroMQ is closed."""
+
+SLACK_BYTES = 1024 * 1024
+"""Of errors and the like, which a client may leave unread beyond what requests are taken for."""
+
+TELL_EVERY_S = 1.0
+"""Connections that were cut off are logged at most this often."""
+
+REASONS = {
+    "foreign": "it does not speak ZeroMQ's protocol (ZMTP 3, NULL or CURVE)",
+    "late": "it said nothing",
+    "malformed": "it broke ZeroMQ's protocol",
+    "frame": "a frame was too large",
+    "message": "a message was too large",
+    "parts": f"a message had more than {MOST_FRAMES} frames",
+    "unread": "it left too many answers unread (max_client_bytes)",
+    "crowded": "all clients together left too much unread or unfinished, and it the most (max_buffered_bytes)",
+    "connections": "there are as many connections as there may be (max_connections)",
+    "descriptors": "the process has no file descriptors left for it",
+    "asked": f"a message had more than {MOST_FRAMES} frames",
+}
+"""Why a connection was closed, in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """connections: at a time. client_bytes: that one client may make the service keep, with its requests, their
+    answers and what is on the way to either side. buffered_bytes: of unfinished requests and unread answers
+    of all clients together."""
+
+    connections: int = 4096
+    client_bytes: int = 48 * 1024 * 1024
+    buffered_bytes: int = 1024 * 1024 * 1024
+
+
+class Gatekeeper:
+    """The gate, the folder with its private addresses, and the log of whom it has turned away. Belongs to the
+    service's thread, but for `connections`, `buffered_bytes` and `closed`."""
+
+    def __init__(self, limits: ConnectionLimits, max_request: int) -> None:
+        """max_request: positions. Raises OSError."""
+        message = max_request_bytes(max_request)
+        arriving = message + SLACK_BYTES
+        # One request and its answer must fit beside another that arrives, whatever the setting.
+        kept = max(limits.client_bytes, 3 * arriving) - arriving
+        self._gate = _core.Gate(
+            frame=max_message_bytes(max_request) + 65536,
+            message=message,
+            parts=MOST_FRAMES,
+            arriving=arriving,
+            kept=kept,
+            promised=kept - SLACK_BYTES,
+            buffered=max(limits.buffered_bytes, arriving + kept),
+            connections=limits.connections,
+            greeting_ms=GREETING_MS,
+        )
+        self._folder = _folder()
+        self._sockets: list[str] = []
+        self._tell_at = 0.0
+        self._told = self.closed
+
+    def bind(self, router: zmq.Socket[bytes], address: str) -> str:
+        """Let clients of an address come to the socket; returns the address as clients must name it. Raises
+        AddressError."""
+        listener, bound = listening_socket(address)
+        path = str(self._folder / str(len(self._sockets)))
+        try:
+            router.bind(f"ipc://{path}")
+        except zmq.ZMQError:
+            listener.close()
+            raise
+        self._sockets.append(path)
+        self._gate.listen(listener.detach(), path)
+        return bound
+
+    def link(self, frame: zmq.Frame) -> _core.Link | None:
+        """The connection that a message came by; None for one that has ended since."""
+        try:
+            return self._gate.link_of(frame.get(_DESCRIPTOR))  # type: ignore[arg-type]  # it is a number
+        except zmq.ZMQError:
+            return None
+
+    @property
+    def connections(self) -> int:
+        """Connections at present, of clients and of others that found the address."""
+        return len(self._gate)
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Bytes of unfinished requests and unread answers."""
+        return self._gate.buffered
+
+    @property
+    def closed(self) -> Mapping[str, int]:
+        """How many connections the gate has closed or refused, by the keys of REASONS."""
+        return {reason: count for reason, count in self._gate.counts().items() if reason in REASONS}
+
+    def tell(self) -> None:
+        """Log whom the gate has turned away since the last time, if that is a while ago."""
+        now = time.monotonic()
+        if now < self._tell_at:
+            return
+        self._tell_at = now + TELL_EVERY_S
+        news = self._gate.news()
+        if not news:
+            return
+        closed = self.closed
+        for reason in dict.fromkeys(reason for _, reason in news):
+            addresses = list(dict.fromkeys(address or "?" for address, why in news if why == reason))
+            count = closed[reason] - self._told[reason]
+            log.warning(
+                "closed %s from %s: %s",
+                "a connection" if count == 1 else f"{count} connections",
+                ", ".join(addresses[:3]) + (" and others" if len(addresses) > 3 else ""),
+                REASONS[reason],
+            )
+        self._told = closed
+
+    def stop_listening(self) -> None:
+        """Take no more connections."""
+        self._gate.stop_listening()
+
+    def close(self, linger_ms: int) -> None:
+        """End all connections, once what waits has been read or the time is over. The socket must have been
+        closed before."""
+        self._gate.close(linger_ms)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+_DESCRIPTOR = int(zmq.SRCFD)
+
+
+def _folder() -> Path:
+    """A fresh folder of mode 0700."""
+    with contextlib.suppress(OSError):
+        return private_folder()
+    return Path(tempfile.mkdtemp(prefix="wavefront-"))
