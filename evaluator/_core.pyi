@@ -59,7 +59,8 @@ class Link:
     connection has ended: then it counts nothing any more."""
 
     address: str
-    """Of the client, as ZeroMQ would name it: a number, localhost:UID:GID:PID, or empty if it is not known."""
+    """Of the client, as ZeroMQ would name it: a number, localhost:UID:GID:PID, or empty if it is not
+    known."""
 
     @property
     def arriving(self) -> int:
@@ -78,8 +79,8 @@ class Link:
         """Take them off again."""
 
     def answer(self, charged: int, size: int) -> None:
-        """Turn what was charged for a request into the bytes of an answer, just before it is sent; negative bytes
-        if it could not be."""
+        """Turn what was charged for a request into the bytes of an answer, just before it is sent; negative
+        bytes if it could not be."""
 
     def took(self, frames: Sequence[Sized], first: int = 0) -> None:
         """Tell that the service has a whole message, with these frames from the first one on."""
@@ -88,14 +89,14 @@ class Link:
         """Have the connection ended."""
 
 class Gate:
-    """Stands between clients and a ROUTER socket, on a thread of its own. Linux only: elsewhere the module has no
-    such name. All sizes are in bytes, all times in milliseconds.
+    """Stands between clients and a ROUTER socket, on a thread of its own. Linux only: elsewhere the module
+    has no such name. All sizes are in bytes, all times in milliseconds.
 
     frame, message: the largest from a client, a message with all its frames. parts: most frames of a message.
-    arriving: on the way from one client to the service; beyond, the client waits. promised: what `Link.charge`
-    allows with the unread answers. kept: the same sum, beyond which a client that does not read is cut off.
-    buffered: arriving and unread of all clients. connections: at a time. greeting_ms: in which a client has to
-    show that it speaks ZeroMQ.
+    arriving: on the way from one client to the service; beyond, the client waits. promised: what
+    `Link.charge` allows with the unread answers. kept: the same sum, beyond which a client that does not read
+    is cut off. buffered: arriving and unread of all clients. connections: at a time. greeting_ms: in which a
+    client has to show that it speaks ZeroMQ.
     """
 
     def __init__(
@@ -114,8 +115,8 @@ class Gate:
         """Raises RuntimeError if the system refuses."""
 
     def listen(self, listener: int, path: str) -> None:
-        """Take a listening socket over, by its descriptor. Clients that connect to it are connected to the ipc
-        socket of that path."""
+        """Take a listening socket over, by its descriptor. Clients that connect to it are connected to the
+        ipc socket of that path."""
 
     def stop_listening(self) -> None:
         """Take no more connections."""

@@ -86,8 +86,8 @@ class State:
     positions waiting to be launched, by network and class. running: batches on each device. in_use: whether
     each device is given work. device_memory: by device, bytes "used", by whomever, and "total"; of those that
     say it. state: loading, ready, degraded (a device is left out) or draining; since: when it began, in
-    seconds of the Unix epoch; reason: why it is not ready, else empty. buffered_bytes: of unfinished requests and
-    unread answers. closed_connections: how many the service has closed or refused, by reason.
+    seconds of the Unix epoch; reason: why it is not ready, else empty. buffered_bytes: of unfinished requests
+    and unread answers. closed_connections: how many the service has closed or refused, by reason.
     """
 
     ready: bool

@@ -70,15 +70,15 @@ class Settings(SettingsGroup):
     )
     max_client_bytes: int = setting(
         48 * 1024 * 1024,
-        "most memory that one client may take with requests on the way, queued or running, and with answers that "
-        "it has not read; room for three of the largest requests in any case. Linux only",
+        "most memory that one client may take with requests on the way, queued or running, and with answers "
+        "that it has not read; room for three of the largest requests in any case. Linux only",
         low=1,
         metavar="BYTES",
     )
     max_buffered_bytes: int = setting(
         1024 * 1024 * 1024,
-        "most memory that all clients together may take with requests on the way and unread answers: beyond, the "
-        "one that takes most is cut off. Linux only",
+        "most memory that all clients together may take with requests on the way and unread answers: beyond, "
+        "the one that takes most is cut off. Linux only",
         low=1,
         metavar="BYTES",
     )

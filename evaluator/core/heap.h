@@ -3,9 +3,9 @@
 
 namespace wavefront {
 
-// Has large blocks taken from the system and given back one by one. By itself glibc learns from the first large
-// block that is freed to keep all that follow, and requests of some megabytes, received on one thread and freed
-// on another, leave holes that add up to as much again. Nothing where the C library is another one.
+// Has large blocks taken from the system and given back one by one. By itself glibc learns from the first
+// large block that is freed to keep all that follow, and requests of some megabytes, received on one thread
+// and freed on another, leave holes that add up to as much again. Nothing where the C library is another one.
 void keep_heap_small();
 
 }  // namespace wavefront

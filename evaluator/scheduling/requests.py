@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from protocol.batch import EvaluationBatch, PositionBatch
 
-
 ANSWER_BYTES, MOVE_ANSWER_BYTES = 16, 4
 """Of an answer, for each position and for each of its moves."""
 

@@ -106,7 +106,6 @@ def _listening(family: socket.AddressFamily, place: Any) -> socket.socket:
     """Raises OSError."""
     made = socket.socket(family, socket.SOCK_STREAM)
     try:
-        made.setblocking(False)
         if family != socket.AF_UNIX:
             made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:

@@ -46,7 +46,7 @@ REASONS = {
     "message": "a message was too large",
     "parts": f"a message had more than {MOST_FRAMES} frames",
     "unread": "it left too many answers unread (max_client_bytes)",
-    "crowded": "all clients together left too much unread or unfinished, and it the most (max_buffered_bytes)",
+    "crowded": "all clients together left too much unread or unfinished (max_buffered_bytes), it the most",
     "connections": "there are as many connections as there may be (max_connections)",
     "descriptors": "the process has no file descriptors left for it",
     "asked": f"a message had more than {MOST_FRAMES} frames",
@@ -56,9 +56,9 @@ REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """connections: at a time. client_bytes: that one client may make the service keep, with its requests, their
-    answers and what is on the way to either side. buffered_bytes: of unfinished requests and unread answers
-    of all clients together."""
+    """connections: at a time. client_bytes: that one client may make the service keep, with its requests,
+    their answers and what is on the way to either side. buffered_bytes: of unfinished requests and unread
+    answers of all clients together."""
 
     connections: int = 4096
     client_bytes: int = 48 * 1024 * 1024
@@ -108,7 +108,7 @@ class Gatekeeper:
     def link(self, frame: zmq.Frame) -> _core.Link | None:
         """The connection that a message came by; None for one that has ended since."""
         try:
-            return self._gate.link_of(frame.get(_DESCRIPTOR))  # type: ignore[arg-type]  # it is a number
+            return self._gate.link_of(frame.get(_DESCRIPTOR))
         except zmq.ZMQError:
             return None
 

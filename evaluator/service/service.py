@@ -79,9 +79,10 @@ class EvaluatorService:
     """An evaluator on its sockets.
 
     loader: opens networks. initial: networks to load at start; the first is the default. max_request: most
-    positions in one request. limits: of the queues. connections: limits of clients, and of whoever else finds an
-    address. gated: whether the gate keeps those in bytes. patience: with devices. on_ready: called from a thread once the initial networks are loaded, with
-    their descriptions; on_failed with the exception when one could not be.
+    positions in one request. limits: of the queues. connections: limits of clients, and of whoever else finds
+    an address. gated: whether the gate keeps those in bytes. patience: with devices. on_ready: called from a
+    thread once the initial networks are loaded, with their descriptions; on_failed with the exception when
+    one could not be.
 
     `bind` addresses, then `run` until `stop` (from any thread), or until a client drains it.
     """
@@ -295,7 +296,7 @@ class EvaluatorService:
                 self._handle(client, parts[1:])
                 continue
             except RemoteError as refused:
-                # Its traceback holds this frame, which holds it: the message would stay until the collector comes.
+                # Its traceback holds this frame, which holds it: the message would stay until collected.
                 error = refused.with_traceback(None)
                 if isinstance(refused, BadRequest):
                     self.metrics.bad_messages.add()

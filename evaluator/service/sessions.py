@@ -17,8 +17,8 @@ from protocol.messages import PRIORITIES
 class Session:
     """A client.
 
-    descriptor: of its connection, -1 if unknown. address: where it comes from, as the transport names it. link:
-    its connection to the gate, if there is one.
+    descriptor: of its connection, -1 if unknown. address: where it comes from, as the transport names it.
+    link: its connection to the gate, if there is one.
     since: when it came, in seconds of the Unix epoch. name: what it calls itself. greeted: it has said hello.
     network: the name of the default network that it was told of. requests: in flight by id, with the network
     that has each. answered, positions, errors: requests answered with a result, their positions, and errors.
@@ -41,8 +41,8 @@ class Session:
         """Count the bytes of a request and its answer. Raises Overloaded if there is no room for them."""
         if self.link is not None and not self.link.charge(request.footprint):
             raise Overloaded(
-                f"{self.link.held} bytes of this client's requests and {self.link.unread} of answers that it has "
-                "not read are kept (see max_client_bytes): read answers first"
+                f"{self.link.held} bytes of this client's requests and {self.link.unread} of answers that it "
+                "has not read are kept (see max_client_bytes): read answers first"
             )
 
     def release(self, request: Request, *, answered: bool = False) -> None:

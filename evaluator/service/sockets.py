@@ -1,5 +1,5 @@
-"""The service's sockets: one ROUTER for all clients, behind the gate where there is one, and what other threads
-wake their owner by."""
+"""The service's sockets: one ROUTER for all clients, behind the gate where there is one, and what other
+threads wake their owner by."""
 
 from __future__ import annotations
 
@@ -40,8 +40,9 @@ GONE = "gone"
 
 
 class Origin(NamedTuple):
-    """Where a message came from. descriptor: of the ROUTER's connection, -1 if that has ended since, or is not
-    known. address: the client's. link: its connection to the gate, if there is a gate and it has not ended."""
+    """Where a message came from. descriptor: of the ROUTER's connection, -1 if that has ended since, or is
+    not known. address: the client's. link: its connection to the gate, if there is a gate and it has not
+    ended."""
 
     descriptor: int
     address: str
@@ -69,9 +70,9 @@ class ServiceSockets:
     """
 
     def __init__(self, max_request: int, limits: ConnectionLimits, *, gated: bool) -> None:
-        """max_request: positions. limits: with which one connection more is closed as soon as it is there; those
-        in bytes are kept by the gate. gated: whether there is one between the clients and the ROUTER, where the
-        system has it."""
+        """max_request: positions. limits: with which one connection more is closed as soon as it is there;
+        those in bytes are kept by the gate. gated: whether there is one between the clients and the ROUTER,
+        where the system has it."""
         self._context = zmq.Context()
         self._router = self._context.socket(zmq.ROUTER)
         self._router.linger = LINGER_MS
@@ -244,6 +245,6 @@ def _hang_up(descriptor: int) -> None:
 
 
 def is_local(address: str) -> bool:
-    """Whether a client is on this machine, by its address (`Origin`): tcp peers are named by number, ipc ones as
-    localhost:UID:…, or not at all where ZeroMQ knows no peer credentials."""
+    """Whether a client is on this machine, by its address (`Origin`): tcp peers are named by number, ipc ones
+    as localhost:UID:…, or not at all where ZeroMQ knows no peer credentials."""
     return address in ("", "::1") or address.startswith(("127.", "::ffff:127.", "localhost:"))

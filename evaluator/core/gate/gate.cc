@@ -82,6 +82,7 @@ Gate::Gate(const GateLimits& limits)
 void Gate::listen(Descriptor listener, std::string upstream_path) {
   const std::lock_guard lock(mutex_);
   const int socket = listener.get();
+  fcntl(socket, F_SETFL, fcntl(socket, F_GETFL) | O_NONBLOCK);  // accept must not keep the thread
   listeners_.push_back({std::move(listener), std::move(upstream_path)});
   epoll_event event{.events = EPOLLIN, .data = {.u64 = listeners_.size() - 1}};
   if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, socket, &event) != 0) {
