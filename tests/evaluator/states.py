@@ -12,4 +12,6 @@ STATE = State(
     running={"0:gpu": 1},
     in_use={"0:gpu": True},
     device_memory={"0:gpu": {"used": 3, "total": 5}},
+    buffered_bytes=7,
+    closed_connections={"unread": 1},
 )

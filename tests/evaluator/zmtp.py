@@ -37,12 +37,18 @@ def connect(port: int) -> socket.socket:
     """A connection of a DEALER to a port of this machine, after the handshake."""
     made = socket.create_connection(("127.0.0.1", port), timeout=60.0)
     made.sendall(GREETING + command(READY))
+    size = _exactly(made, len(GREETING) + 2)[-1]  # of its READY, as short as ours
+    _exactly(made, size)
+    return made
+
+
+def _exactly(connection: socket.socket, size: int) -> bytes:
     came = b""
-    while len(came) < 66 or len(came) < 66 + came[65]:  # a greeting, and a READY as short as ours
-        part = made.recv(1)
+    while len(came) < size:
+        part = connection.recv(size - len(came))
         assert part, "the connection was closed"
         came += part
-    return made
+    return came
 
 
 def is_closed(connection: socket.socket) -> bool:
