@@ -36,6 +36,11 @@ constexpr int kMostAccepted = 32;
 // Connections to the service that it has not greeted yet: a listening socket's queue is short.
 constexpr std::size_t kMostFresh = 64;
 
+// So many connections in a row are made to the service, and then one each time: each costs it some work,
+// however soon it ends.
+constexpr int kMostAtOnce = 64;
+constexpr std::chrono::microseconds kPace{1000};
+
 // Descriptors that are left to the rest of the process.
 constexpr std::size_t kHeadroom = 16;
 
@@ -161,6 +166,7 @@ int Gate::timeout_ms() const {
   if (!listening_) next = std::min(next, listen_at_);
   if (!greetings_.empty()) next = std::min(next, greetings_.front().at);
   if (!endings_.empty()) next = std::min(next, endings_.front().at);
+  if (may_connect()) next = std::min(next, connect_at_);
   if (next == Clock::time_point::max()) return -1;
   const auto left = std::chrono::ceil<milliseconds>(next - Clock::now()).count();
   return static_cast<int>(std::clamp<std::int64_t>(left, 0, 60'000));
@@ -291,8 +297,14 @@ void Gate::watch_listeners(bool on) {
   }
 }
 
+bool Gate::may_connect() const {
+  return !waiting_.empty() && fresh_.size() < kMostFresh;
+}
+
 void Gate::connect_waiting() {
-  while (!waiting_.empty() && fresh_.size() < kMostFresh) {
+  const auto now = Clock::now();
+  while (may_connect() && connect_at_ <= now) {
+    connect_at_ = std::max(connect_at_, now - kMostAtOnce * kPace) + kPace;
     const std::uint64_t number = waiting_.front();
     waiting_.pop_front();
     const auto found = relays_.find(number);

@@ -98,6 +98,7 @@ class Gate {
   bool reserve(Relay::Descriptors& descriptors) const;
   void refuse_without_descriptor(int listener);
   void refuse(const Descriptor& client, Ending reason);
+  bool may_connect() const;
   void connect_waiting();
   void relieve();
   void expire();
@@ -127,6 +128,7 @@ class Gate {
   std::uint64_t next_number_ = kFirstNumber;
   std::deque<std::uint64_t> waiting_;        // for their connection to the service, in order
   std::unordered_set<std::uint64_t> fresh_;  // connected to the service, which has not greeted them yet
+  Clock::time_point connect_at_;             // the next one of those that wait
   std::deque<Deadline> greetings_;
   std::deque<Deadline> endings_;
   std::size_t refused_ = 0;  // since the last pause

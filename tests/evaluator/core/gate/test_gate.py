@@ -60,10 +60,11 @@ class Gated:
         link.took(frames, 1)
         return frames[0].bytes, [each.bytes for each in frames[1:]], link
 
-    def dealer(self) -> zmq.Socket[bytes]:
-        """A client, connected."""
+    def dealer(self, most_waiting: int = 1000) -> zmq.Socket[bytes]:
+        """A client, connected. most_waiting: messages that it takes before they are received."""
         made: zmq.Socket[bytes] = self.context.socket(zmq.DEALER)
         made.linger = 0
+        made.rcvhwm = most_waiting
         made.connect(self.address)
         return made
 
@@ -238,9 +239,8 @@ def test_answers_that_are_not_read_are_counted_and_then_the_client_is_cut_off(tm
 
 
 def test_answers_that_are_read_late_come_whole(tmp_path: Path) -> None:
-    with gated(tmp_path, kept=100_000_000) as it:
-        client = it.dealer()
-        client.rcvhwm = 1
+    with gated(tmp_path, kept=100_000_000, buffered=100_000_000) as it:
+        client = it.dealer(most_waiting=1)
         client.send(b"hello")
         identity, _, link = it.receive()
         answers = [os.urandom(1_000_000) for _ in range(30)]
@@ -333,7 +333,7 @@ def test_who_goes_while_it_is_not_read_is_noticed(tmp_path: Path) -> None:
 
 
 def test_the_last_answers_are_delivered_when_the_service_ends(tmp_path: Path) -> None:
-    with gated(tmp_path, kept=100_000_000) as it:
+    with gated(tmp_path, kept=100_000_000, buffered=100_000_000) as it:
         client = connect(it.port)
         client.sendall(message([b"hello"]))
         identity, _, link = it.receive()
@@ -353,7 +353,7 @@ def test_the_last_answers_are_delivered_when_the_service_ends(tmp_path: Path) ->
 
 
 def test_a_gate_closes_with_clients_that_do_not_read(tmp_path: Path) -> None:
-    with gated(tmp_path, kept=100_000_000) as it:
+    with gated(tmp_path, kept=100_000_000, buffered=100_000_000) as it:
         client = connect(it.port)
         client.sendall(message([b"hello"]))
         identity, _, link = it.receive()
