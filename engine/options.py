@@ -83,7 +83,14 @@ class Options(SettingsGroup):
     evaluator: str = _option(
         "Evaluator",
         "",
-        "address of a running evaluator (tcp://… or ipc://…); empty starts one that ends with the engine",
+        "address of a running evaluator (tcp://… or ipc://…, tcp://HOST:PORT#KEY with its public key); empty "
+        "starts one that ends with the engine",
+    )
+    evaluator_keys: str = _advanced(
+        "EvaluatorKeys",
+        "",
+        "folder with the key pair for evaluators on other machines, and their public keys; empty is the "
+        "user's configuration folder",
     )
     threads: int = _option(
         "Threads", 0, "threads of the started evaluator's CPU backend; 0 lets it choose", (0, 256)

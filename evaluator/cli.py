@@ -17,6 +17,7 @@ COMMANDS = (
     "reload",
     "alias",
     "drain",
+    "keys",
     "bench",
     "devices",
     "verify",

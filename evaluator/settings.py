@@ -113,8 +113,26 @@ class Settings(SettingsGroup):
         0.4, "seconds to measure a latency curve in, where none is cached", low=0.01, metavar="S"
     )
     latency_cache: bool = setting(True, "keep measured latency curves in the user's cache folder")
-    remote_admin: bool = setting(
-        False, "allow load, unload and drain from other machines too, not only from this one"
+    keys: str = setting(
+        "",
+        "folder with this service's key pair, which is made if it is missing, and the list of the clients "
+        "that are let in (see `python -m evaluator keys`); empty for the user's configuration folder",
+        metavar="FOLDER",
+    )
+    keys_on_loopback: bool = setting(
+        False,
+        "encrypt and demand keys of clients at tcp addresses of this machine, too, not only at those that "
+        "others reach",
+    )
+    unencrypted: bool = setting(
+        False,
+        "no encryption and no keys at addresses that others reach either: whoever reaches them can use this "
+        "service, and whoever is on the way can read and change what is said",
+    )
+    plain_admin: bool = setting(
+        False,
+        "load, unload, alias, reload, drain and clients at tcp addresses without keys, too: for every user "
+        "of this machine, and for whomever a proxy lets in",
     )
     metrics_port: int = setting(
         0,

@@ -14,6 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -109,10 +110,13 @@ class Completed:
 class EvaluatorClient:
     """A connection to one evaluator, made and shaken hands on when constructed.
 
-    address: a ZeroMQ address, "ipc:///run/…" or "tcp://127.0.0.1:5577".
+    address: a ZeroMQ address, "ipc:///run/…" or "tcp://127.0.0.1:5577", or with the public key of an
+        evaluator that demands keys "tcp://gpu.example:5577#3b9f…".
     network: name or content hash of the network to use; None takes the evaluator's default.
     timeout: seconds to wait for the handshake (an evaluator that still loads its network answers when it is
         done) and for blocking calls. name: what the evaluator's log calls this client.
+    keys: the folder with the client's own pair (made if it is missing) and the keys of evaluators that need
+        not stand in the address; by default the user's configuration folder.
     handshake: False connects without hello and so without waiting for a network; only ping, status and drain
         are of use then.
 
@@ -132,11 +136,13 @@ class EvaluatorClient:
         network: str | None = None,
         timeout: float = 30.0,
         name: str = "",
+        keys: str | Path = "",
         handshake: bool = True,
     ) -> None:
         self.address = address
         self.timeout = timeout
         self.name = name
+        self._keys = keys
         self._wanted = network
         self._context = zmq.Context()
         self._connection: Connection | None = None
@@ -342,7 +348,7 @@ class EvaluatorClient:
     # -- the connection --------------------------------------------------------------------------------
 
     def _connect(self, handshake: bool = True) -> None:
-        self._connection = Connection(self._context, self.address)
+        self._connection = Connection(self._context, self.address, self._keys)
         self.draining = False
         if not handshake:
             return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import zmq
@@ -13,6 +14,9 @@ from zmq.utils.monitor import parse_monitor_message
 from protocol import multipart
 from protocol.codec import MAX_REPLY_HEADER, max_message_bytes
 from protocol.errors import EvaluatorLost
+from protocol.handshake import why_refused
+from protocol.keys.credentials import credentials_for
+from protocol.keys.notation import KeysError
 from protocol.multipart import READABLE
 
 HEARTBEAT_MS = 250
@@ -25,8 +29,9 @@ BRIEF_MS = 20
 LONG_MS = 3_600_000
 """The longest wait between two looks."""
 
-_LOSS_EVENTS = (
-    zmq.Event.DISCONNECTED
+_EVENTS = (
+    zmq.Event.HANDSHAKE_SUCCEEDED
+    | zmq.Event.DISCONNECTED
     | zmq.Event.CONNECT_RETRIED
     | zmq.Event.HANDSHAKE_FAILED_NO_DETAIL
     | zmq.Event.HANDSHAKE_FAILED_PROTOCOL
@@ -37,9 +42,15 @@ _LOSS_EVENTS = (
 class Connection:
     """Belongs to one thread. Once lost it stays lost: what had arrived before can still be received."""
 
-    def __init__(self, context: zmq.Context[Any], address: str) -> None:
-        """Raises EvaluatorLost for what is no address; whether anybody listens shows when receiving."""
+    def __init__(self, context: zmq.Context[Any], address: str, keys: str | Path = "") -> None:
+        """keys: the folder that keys are kept in, as credentials_for has it. Raises EvaluatorLost for what is
+        no address, and for keys that cannot be used; whether anybody listens shows when receiving."""
+        try:
+            address, self._credentials = credentials_for(address, keys)
+        except KeysError as error:
+            raise EvaluatorLost(str(error)) from None
         self.address = address
+        self._stood = False
         self._lost: str | None = None
         self._socket = context.socket(zmq.DEALER)
         self._socket.linger = 0
@@ -47,7 +58,9 @@ class Connection:
         self._socket.setsockopt(zmq.HEARTBEAT_IVL, HEARTBEAT_MS)
         self._socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, 4 * HEARTBEAT_MS)
         self._socket.setsockopt(zmq.MAXMSGSIZE, max(MAX_REPLY_HEADER, max_message_bytes(65536)))
-        self._monitor = self._socket.get_monitor_socket(int(_LOSS_EVENTS))
+        if self._credentials is not None:
+            self._credentials.secure(self._socket)
+        self._monitor = self._socket.get_monitor_socket(int(_EVENTS))
         self._patience_ms = -1
         """RCVTIMEO as it is set."""
         self._watched = [(self._socket, READABLE), (self._monitor, READABLE)]
@@ -67,7 +80,11 @@ class Connection:
         try:
             multipart.send(self._socket, frames)
         except zmq.Again:
-            raise EvaluatorLost(f"the evaluator at {self.address} does not take messages any more") from None
+            # So it is, too, when the connection broke before anything was sent.
+            while self._lost is None and multipart.has_message(self._monitor):
+                self._note_event()
+            reason = self._lost or f"the evaluator at {self.address} does not take messages any more"
+            raise EvaluatorLost(reason) from None
 
     def receive(self, deadline: float | None, interrupt: int | None = None) -> list[zmq.Frame] | None:
         """The frames of the next message; None if none came by the deadline (monotonic seconds, None: never),
@@ -89,7 +106,7 @@ class Connection:
             if self._lost is not None:
                 raise EvaluatorLost(self._lost)
             if self._monitor in ready:
-                self._note_loss()
+                self._note_event()
             elif left_ms <= 0 or interrupt in ready:
                 return None
 
@@ -120,11 +137,14 @@ class Connection:
         watched = self._watched if interrupt is None else [*self._watched, (interrupt, READABLE)]
         return dict(multipart.wait(watched, wait_ms))
 
-    def _note_loss(self) -> None:
+    def _note_event(self) -> None:
+        """Take an event of the monitor in, which tells of the connection's loss unless it is the first."""
         event: Mapping[str, Any] = parse_monitor_message(self._monitor.recv_multipart())
-        if event["event"] == zmq.Event.CONNECT_RETRIED:
+        if event["event"] == zmq.Event.HANDSHAKE_SUCCEEDED:
+            self._stood = True
+        elif event["event"] == zmq.Event.CONNECT_RETRIED:
             self._lost = f"no evaluator listens at {self.address}"
-        elif event["event"] == zmq.Event.DISCONNECTED:
+        elif self._stood:
             self._lost = f"the evaluator at {self.address} is gone (connection closed)"
         else:
-            self._lost = f"what listens at {self.address} is not an evaluator (ZeroMQ handshake failed)"
+            self._lost = why_refused(self.address, event["event"], self._credentials)

@@ -40,6 +40,12 @@ class BadRequest(RemoteError):
     code = "bad_request"
 
 
+class NotAllowed(RemoteError):
+    """The client has no right to ask for this; it needs a key that has, or another address."""
+
+    code = "not_allowed"
+
+
 class UnsupportedVersion(RemoteError):
     """Client and evaluator have no protocol version in common."""
 
@@ -110,6 +116,7 @@ ERRORS: dict[str, type[RemoteError]] = {
     error.code: error
     for error in (
         BadRequest,
+        NotAllowed,
         UnsupportedVersion,
         UnknownNetwork,
         NotReady,

@@ -35,9 +35,6 @@ MAX_FAILED_STARTS = 3
 MAX_IDLE_RESTARTS = 3
 """Evaluators that may die in a row without anybody having asked for one: then one is started when it is."""
 
-LOAD_SECONDS = 600.0
-"""How long an evaluator may take to load a further network."""
-
 
 class EvaluatorLink:
     """A connection to the evaluator that is made, and made again when lost, in the background.
@@ -216,7 +213,9 @@ class EvaluatorLink:
         from protocol.errors import Draining, EvaluatorError, RemoteError
 
         try:
-            client = EvaluatorClient(address, timeout=30.0, name=f"engine {os.getpid()}")
+            client = EvaluatorClient(
+                address, timeout=30.0, name=f"engine {os.getpid()}", keys=self.settings.keys
+            )
         except Draining as error:
             raise EvaluatorDrainingError(f"the evaluator at {address} refuses: {error}") from None
         except RemoteError as error:
@@ -283,6 +282,7 @@ def served_network(client: EvaluatorClient, key: NetworkKey) -> NetworkInfo:
 
     Raises EvaluatorError, also if those that it serves use other heads than the options ask for.
     """
+    from engine.evaluation.loading import load_network
     from protocol.errors import UnknownNetwork
 
     weights, policy_head, value_head = key
@@ -298,4 +298,4 @@ def served_network(client: EvaluatorClient, key: NetworkKey) -> NetworkInfo:
             "with others"
         )
     path = str(Path(weights).expanduser().resolve()) if weights else ""
-    return client.load(path, policy_head=policy_head, value_head=value_head, timeout=LOAD_SECONDS)
+    return load_network(client, path, policy_head, value_head)

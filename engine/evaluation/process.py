@@ -34,6 +34,7 @@ class EvaluatorSettings:
     threads: int
     policy_head: str
     value_head: str
+    keys: str = ""
 
     @classmethod
     def of(cls, options: Options) -> EvaluatorSettings:
@@ -44,6 +45,7 @@ class EvaluatorSettings:
             threads=options.threads,
             policy_head=options.policy_head,
             value_head=options.value_head,
+            keys=options.evaluator_keys,
         )
 
     @property

@@ -86,7 +86,7 @@ class SearchPool:
         self._wakeup = Wakeup()
         self._ending = False
         self._lock = threading.Lock()
-        self._evaluators: dict[tuple[str, str, int], SharedEvaluator[PooledSearch]] = {}
+        self._evaluators: dict[tuple[str, str, str, int], SharedEvaluator[PooledSearch]] = {}
         self._closed = False
         self._told: set[str] = set()
         self._thread = threading.Thread(target=self._work, name="search-pool", daemon=True)
@@ -177,7 +177,7 @@ class SearchPool:
                 self._wakeup.wake()
 
     def _evaluator(self, settings: EvaluatorSettings) -> SharedEvaluator[PooledSearch]:
-        key = (settings.address, settings.backend, settings.threads)
+        key = (settings.address, settings.keys, settings.backend, settings.threads)
         with self._lock:
             if self._closed:
                 raise RuntimeError("the pool is closed")

@@ -129,7 +129,7 @@ class ProcessExecutor(Supervisor[Game]):
                 if self.closing:
                     raise NoEvaluatorError("the match is over")
             try:
-                client = EvaluatorClient(first.address, name=f"match {os.getpid()}")
+                client = EvaluatorClient(first.address, name=f"match {os.getpid()}", keys=link.settings.keys)
             except EvaluatorError as error:
                 reason = str(error)
             else:

@@ -31,8 +31,13 @@ def run(arguments: argparse.Namespace) -> int:
 def _line(client: Mapping[str, Any]) -> str:
     in_flight = ", ".join(f"{count} {name}" for name, count in client["positions_in_flight"].items() if count)
     return (
-        f"{client['name'] or '(no name)'} at {client['address'] or '(unknown)'} "
+        f"{client['name'] or '(no name)'} at {client['address'] or '(unknown)'}{_key(client)} "
         f"since {datetime.fromtimestamp(client['since']):%Y-%m-%d %H:%M:%S}: "
         f"{client['requests']} requests, {client['positions']} positions, {client['errors']} errors, "
         f"in flight: {in_flight or 'nothing'}"
     )
+
+
+def _key(client: Mapping[str, Any]) -> str:
+    """What the list of clients calls its key, if it has one and the service tells."""
+    return f" with the key of {client['key']}" if client.get("key") else ""

@@ -14,7 +14,14 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser, timeout: float = 5.0) -> None:
     """--address, --timeout and --json."""
-    parser.add_argument("--address", help="where it listens (default: the well-known addresses)")
+    parser.add_argument(
+        "--address",
+        help="where it listens, tcp://HOST:PORT#KEY with its public key where it demands keys "
+        "(default: the well-known addresses)",
+    )
+    parser.add_argument(
+        "--keys", default="", metavar="FOLDER", help="keys (default: the user's configuration folder)"
+    )
     parser.add_argument(
         "--timeout", type=float, default=timeout, metavar="S", help="seconds (default: %(default)g)"
     )
@@ -33,7 +40,8 @@ def ask(arguments: argparse.Namespace, question: Callable[[EvaluatorClient], int
     problem = ""
     for address in [arguments.address] if arguments.address else default_addresses():
         try:
-            with EvaluatorClient(address, timeout=arguments.timeout, handshake=False) as client:
+            client = EvaluatorClient(address, timeout=arguments.timeout, keys=arguments.keys, handshake=False)
+            with client:
                 return question(client)
         except RemoteError as error:
             problem = str(error)

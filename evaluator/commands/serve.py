@@ -29,6 +29,7 @@ from evaluator.settings import Settings, add_flags, from_arguments
 from protocol.settings.spec import SettingsError
 
 if TYPE_CHECKING:
+    from evaluator.service.access import Access
     from evaluator.service.networks import NetworkToLoad
     from evaluator.service.service import EvaluatorService
     from protocol.messages import NetworkInfo
@@ -146,10 +147,25 @@ def _service(settings: Settings, embedded: bool, on_failed: Callable[[Exception]
             settings.max_buffered_bytes,
         ),
         gated=not private,
-        remote_admin=settings.remote_admin,
+        access=_access(settings, embedded),
         patience=patience(settings),
         on_ready=lambda networks: _ready(networks, embedded),
         on_failed=on_failed,
+    )
+
+
+def _access(settings: Settings, embedded: bool) -> Access:
+    """Who may use the service that the settings describe."""
+    import zmq
+
+    from evaluator.service.access import Access
+
+    return Access(
+        settings.keys,
+        keys_on_loopback=settings.keys_on_loopback,
+        unencrypted=settings.unencrypted,
+        # Without ipc the program that starts this one has no other way to have networks loaded.
+        plain_admin=settings.plain_admin or (embedded and not zmq.has("ipc")),
     )
 
 

@@ -6,11 +6,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, get_args
 
+from evaluator.service.access import Access
 from evaluator.service.lifecycle import LifeCycle
 from evaluator.service.networks import NetworkToLoad, Reloaded, ServedNetworks
 from evaluator.service.sessions import Sessions
 from protocol import messages
-from protocol.errors import BadRequest, Draining, LoadFailed, RemoteError
+from protocol.errors import BadRequest, Draining, LoadFailed, NotAllowed, RemoteError
+from protocol.keys.notation import KeysError
 
 Request = (
     messages.Load | messages.Unload | messages.Alias | messages.Reload | messages.Clients | messages.Drain
@@ -21,7 +23,7 @@ class Administration:
     """Belongs to the I/O thread.
 
     send, fail: answer a client with a message, or a request of his by its id with an error. drain: begins to
-    drain, and has the request answered in the end. remote_allowed: whether other machines may ask, too.
+    drain, and has the request answered in the end. reread: reads the list of clients again.
     """
 
     def __init__(
@@ -32,22 +34,23 @@ class Administration:
         send: Callable[[bytes, messages.Reply], None],
         fail: Callable[[bytes, int, RemoteError], None],
         drain: Callable[[bytes, int], None],
-        *,
-        remote_allowed: bool,
+        access: Access,
+        reread: Callable[[], None],
     ) -> None:
-        self.remote_allowed = remote_allowed
         self._networks = networks
         self._sessions = sessions
         self._life = life
         self._send = send
         self._fail = fail
         self._drain = drain
+        self._access = access
+        self._reread = reread
 
-    def handle(self, client: bytes, message: Request, *, local: bool) -> None:
-        """Do what a client asks for. local: whether it is on this machine. Raises RemoteError."""
-        if not (local or self.remote_allowed):
+    def handle(self, client: bytes, message: Request, user: str) -> None:
+        """Do what a client asks for. user: who it was admitted as. Raises RemoteError."""
+        if not self._access.may_administer(user):
             name = type(message).__name__.lower()
-            raise BadRequest(f"{name} is allowed from this machine only (see remote_admin)")
+            raise NotAllowed(f"{name} is not allowed here: {self._access.advice(user)}")
         _HANDLERS[type(message)](self, client, message)
 
     def _load(self, client: bytes, message: messages.Load) -> None:
@@ -62,6 +65,11 @@ class Administration:
     def _reload(self, client: bytes, message: messages.Reload) -> None:
         if self._life.draining:
             raise Draining("this evaluator is shutting down")
+        if not message.network:
+            try:
+                self._reread()
+            except KeysError as error:
+                raise LoadFailed(f"the list of clients stays as it is: {error}") from None
 
         def reloaded(done: list[Reloaded]) -> None:
             infos = tuple(each.info for each in done)

@@ -10,7 +10,7 @@ from evaluator.scheduling.batching import LatencyTargets
 from evaluator.scheduling.dispatcher import Dispatcher
 from evaluator.scheduling.loading import Loader
 from evaluator.scheduling.watchdog import Patience
-from evaluator.service.administration import Administration
+from evaluator.service.access import Access
 from evaluator.settings import Settings
 
 log = logging.getLogger("evaluator.service")
@@ -21,6 +21,9 @@ AT_START = (
     "backend",
     "threads",
     "address",
+    "keys",
+    "keys_on_loopback",
+    "unencrypted",
     "max_request",
     "max_connections",
     "max_client_bytes",
@@ -59,7 +62,7 @@ def reconfigure(
     settings: Settings,
     dispatcher: Dispatcher,
     loader: Loader,
-    administration: Administration,
+    access: Access,
 ) -> None:
     """Apply everything but the networks, and say what has changed."""
     changed = [
@@ -75,5 +78,5 @@ def reconfigure(
     loader.targets = targets
     loader.calibration_s = settings.calibration_s
     loader.cache = settings.latency_cache
-    administration.remote_allowed = settings.remote_admin
+    access.plain_admin = settings.plain_admin
     logging.getLogger().setLevel(settings.log_level.upper())

@@ -28,14 +28,16 @@ from evaluator.scheduling.runners import now_ms
 from evaluator.scheduling.watchdog import Patience
 from evaluator.scheduling.workers import Attempt
 from evaluator.service import administration
+from evaluator.service.access import Access
 from evaluator.service.administration import Administration
+from evaluator.service.authentication import user_of
 from evaluator.service.gate import ConnectionLimits
 from evaluator.service.lifecycle import LifeCycle
 from evaluator.service.networks import NetworkToLoad, ServedNetworks
 from evaluator.service.notify import ServiceManager
 from evaluator.service.reconfiguration import reconfigure
 from evaluator.service.sessions import Session, Sessions
-from evaluator.service.sockets import Delivery, ServiceSockets, is_local
+from evaluator.service.sockets import Delivery, ServiceSockets
 from evaluator.service.turns import Turns
 from evaluator.settings import Settings
 from protocol import messages
@@ -54,10 +56,12 @@ from protocol.errors import (
     DeviceFailed,
     Draining,
     DuplicateId,
+    NotAllowed,
     RemoteError,
     UnsupportedVersion,
 )
 from protocol.host.version import __version__
+from protocol.keys.notation import KeysError
 from protocol.messages import PRIORITIES, SUPPORTED_VERSIONS, NetworkInfo
 
 log = logging.getLogger("evaluator.service")
@@ -80,9 +84,9 @@ class EvaluatorService:
 
     loader: opens networks. initial: networks to load at start; the first is the default. max_request: most
     positions in one request. limits: of the queues. connections: limits of clients, and of whoever else finds
-    an address. gated: whether the gate keeps those in bytes. patience: with devices. on_ready: called from a
-    thread once the initial networks are loaded, with their descriptions; on_failed with the exception when
-    one could not be.
+    an address. gated: whether the gate keeps those in bytes. access: who may do what; by default what the
+    defaults of all settings say. patience: with devices. on_ready: called from a thread once the initial
+    networks are loaded, with their descriptions; on_failed with the exception when one could not be.
 
     `bind` addresses, then `run` until `stop` (from any thread), or until a client drains it.
     """
@@ -96,7 +100,7 @@ class EvaluatorService:
         limits: QueueLimits = QueueLimits(),  # noqa: B008 - it cannot be changed
         connections: ConnectionLimits = ConnectionLimits(),  # noqa: B008 - immutable
         gated: bool = True,
-        remote_admin: bool = False,
+        access: Access | None = None,
         patience: Patience = Patience(),  # noqa: B008 - immutable
         on_ready: Callable[[tuple[NetworkInfo, ...]], None] | None = None,
         on_failed: Callable[[Exception], None] | None = None,
@@ -109,7 +113,10 @@ class EvaluatorService:
         self._on_ready = on_ready
         self._on_failed = on_failed
         self._dispatcher = Dispatcher(self._post, self.metrics, limits, patience)
-        self._sockets = ServiceSockets(max_request, connections, gated=gated)
+        self._access = access or Access()
+        self._sockets = ServiceSockets(
+            max_request, connections, self._access, lambda: self.metrics.error(NotAllowed.code), gated=gated
+        )
         self._sessions = Sessions()
         self._networks = ServedNetworks(loader, self._dispatcher, self._call)
         self._life = LifeCycle()
@@ -120,7 +127,8 @@ class EvaluatorService:
             self._send,
             self._send_error,
             self._drain,
-            remote_allowed=remote_admin,
+            self._access,
+            self._reread_clients,
         )
         self._waiting_hellos: list[tuple[Session, int]] = []
         self._drain_waiters: list[tuple[bytes, int]] = []
@@ -180,7 +188,11 @@ class EvaluatorService:
 
         def work() -> None:
             self._manager.reloading()
-            reconfigure(before, settings, self._dispatcher, self._loader, self._administration)
+            reconfigure(before, settings, self._dispatcher, self._loader, self._access)
+            try:
+                self._reread_clients()
+            except KeysError as error:
+                log.error("the list of clients stays as it is: %s", error)
             if not self._life.draining and self._life.loaded:
                 known, self._initial = self._initial, networks
                 self._networks.configure(known, networks)
@@ -252,6 +264,7 @@ class EvaluatorService:
         self._send_outbox()
         self._forget_the_gone()
         self._sockets.tell()
+        self._sockets.authenticate()
         self._receive()
         if deadline is not None and deadline <= now_ms():
             self._expire()
@@ -312,12 +325,21 @@ class EvaluatorService:
         session = self._sessions.of(client)
         if session is None:
             self._forget_the_gone()  # whose descriptor may be this one's now
-            session = self._sessions.add(client, *self._sockets.origin(parts[0]))
+            session = self._new_session(client, parts[0])
         if isinstance(message, administration.Request):
-            address = self._sockets.origin(parts[0]).address
-            self._administration.handle(client, message, local=is_local(address))
+            # Not the session's: ZeroMQ lets the next connection have the identity of one that has ended.
+            self._administration.handle(client, message, user_of(parts[0]))
         else:
             _HANDLERS[type(message)](self, session, message)
+
+    def _new_session(self, client: bytes, frame: zmq.Frame) -> Session:
+        """A session for who sent a frame. Raises NotAllowed for one that has lost its right since it came."""
+        user = user_of(frame)
+        origin = self._sockets.origin(frame)
+        if not self._access.may_use(user):
+            self._sockets.hang_up(origin[0])
+            raise NotAllowed("the key of this client was revoked")
+        return self._sessions.add(client, *origin, user=user, key=self._access.name(user))
 
     # -- one method for each kind of message -----------------------------------------------------------
 
@@ -433,6 +455,17 @@ class EvaluatorService:
     def _drain(self, client: bytes, identity: int) -> None:
         self._drain_waiters.append((client, identity))
         self._start_drain("a client asked for it")
+
+    def _reread_clients(self) -> None:
+        """Read the list of clients again, and cut off who is not on it any more. Raises KeysError."""
+        self._access.reload()
+        for session in self._sessions:
+            if self._access.may_use(session.user):
+                session.key = self._access.name(session.user)
+                continue
+            log.warning("the key of %s (%s) was revoked: it is cut off", session.key, session.name)
+            self._sockets.hang_up(session.descriptor)
+            self._forget(session.client)
 
     def _forget_the_gone(self) -> None:
         for descriptor in self._sockets.connections():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +19,8 @@ class Session:
     """A client.
 
     descriptor: of its connection, -1 if unknown. address: where it comes from, as the transport names it.
-    link: its connection to the gate, if there is one.
+    link: its connection to the gate, if there is one. user: who it was admitted as (see Access). key: what
+    the list of clients calls its key, if it has one.
     since: when it came, in seconds of the Unix epoch. name: what it calls itself. greeted: it has said hello.
     network: the name of the default network that it was told of. requests: in flight by id, with the network
     that has each. answered, positions, errors: requests answered with a result, their positions, and errors.
@@ -28,6 +30,8 @@ class Session:
     descriptor: int = -1
     address: str = ""
     link: Link | None = None
+    user: str = ""
+    key: str = ""
     since: float = field(default_factory=time.time)
     name: str = ""
     greeted: bool = False
@@ -58,6 +62,7 @@ class Session:
         return {
             "name": self.name,
             "address": self.address,
+            "key": self.key,
             "since": self.since,
             "network": self.network,
             "requests_in_flight": len(self.requests),
@@ -97,9 +102,22 @@ class Sessions:
         """All clients, as a list of clients has them, in the order in which they came."""
         return [session.description() for session in self._sessions.values()]
 
-    def add(self, client: bytes, descriptor: int, address: str, link: Link | None = None) -> Session:
+    def __iter__(self) -> Iterator[Session]:
+        """All of them, in the order in which they came; they may change meanwhile."""
+        return iter([*self._sessions.values()])
+
+    def add(
+        self,
+        client: bytes,
+        descriptor: int,
+        address: str,
+        link: Link | None = None,
+        *,
+        user: str = "",
+        key: str = "",
+    ) -> Session:
         """A session for a new client. descriptor: of its connection, -1 if unknown."""
-        session = self._sessions[client] = Session(client, descriptor, address, link)
+        session = self._sessions[client] = Session(client, descriptor, address, link, user, key)
         if descriptor >= 0:
             self._by_descriptor[descriptor] = session
         return session

@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -15,11 +15,14 @@ from zmq.utils.monitor import parse_monitor_message
 
 from evaluator._core import Link
 from evaluator.service import gate
-from evaluator.service.endpoints import BACKLOG, bind, remove_socket
+from evaluator.service.access import Access
+from evaluator.service.authentication import Authentication
+from evaluator.service.endpoints import BACKLOG, AddressError, bind, remove_socket
 from evaluator.service.gate import MOST_FRAMES, ConnectionLimits, Gatekeeper
 from protocol import multipart
 from protocol.codec import max_message_bytes
 from protocol.host.wakeup import Wakeup
+from protocol.keys.notation import KeysError, show_key
 from protocol.multipart import READABLE
 
 HEARTBEAT_MS = 1000
@@ -69,10 +72,18 @@ class ServiceSockets:
     wakeup: ends a `wait`.
     """
 
-    def __init__(self, max_request: int, limits: ConnectionLimits, *, gated: bool) -> None:
+    def __init__(
+        self,
+        max_request: int,
+        limits: ConnectionLimits,
+        access: Access,
+        on_refused: Callable[[], None],
+        *,
+        gated: bool,
+    ) -> None:
         """max_request: positions. limits: with which one connection more is closed as soon as it is there;
-        those in bytes are kept by the gate. gated: whether there is one between the clients and the ROUTER,
-        where the system has it."""
+        those in bytes are kept by the gate. access: who is let in; on_refused is called for each who is not.
+        gated: whether there is a gate between the clients and the ROUTER, where the system has it."""
         self._context = zmq.Context()
         self._router = self._context.socket(zmq.ROUTER)
         self._router.linger = LINGER_MS
@@ -83,6 +94,8 @@ class ServiceSockets:
         self._router.setsockopt(zmq.HEARTBEAT_IVL, HEARTBEAT_MS)
         self._router.setsockopt(zmq.HEARTBEAT_TIMEOUT, 5 * HEARTBEAT_MS)
         self._router.setsockopt(zmq.BACKLOG, BACKLOG)
+        self._access = access
+        self._authentication = Authentication(self._context, access, on_refused)
         self._gate = Gatekeeper(limits, max_request) if gated and gate.AVAILABLE else None
         self._max_connections = limits.connections
         self._open: set[int] = set()
@@ -96,17 +109,30 @@ class ServiceSockets:
             (int(self._router.getsockopt(zmq.FD)), READABLE),
             (self.wakeup.fileno(), READABLE),
             (int(self._monitor.getsockopt(zmq.FD)), READABLE),
+            (self._authentication.fileno(), READABLE),
         ]
         self._has_message = False
+        self._may_be_asked = False
         self._in_use = threading.Lock()
         """Held by the owner but while it sleeps, and by who has borrowed the sockets."""
         self._in_use.acquire()
 
     def bind(self, address: str) -> str:
-        """Listen at an address; returns it as clients must name it. Raises AddressError."""
+        """Listen at an address; returns it as clients must name it, with the key if that is demanded there.
+        Raises AddressError."""
+        try:
+            key = self._authentication.secure(self._router, address)
+        except KeysError as error:
+            raise AddressError(f"{address}: {error}") from None
         bound = bind(self._router, address) if self._gate is None else self._gate.bind(self._router, address)
         self._addresses.append(bound)
-        return bound
+        self._access.bound(bound)
+        return bound if key is None else f"{bound}#{show_key(key)}"
+
+    def authenticate(self) -> None:
+        """Say who of those that are connecting may; of many, the others in the rounds to come."""
+        if self._may_be_asked and self._authentication.answer():
+            self.wakeup.wake()
 
     def wait(self, timeout_ms: int) -> None:
         """Wait for a message or to be woken."""
@@ -118,10 +144,13 @@ class ServiceSockets:
             finally:
                 self._in_use.acquire()
             self.wakeup.awake()
-            if any(each == self.wakeup.fileno() for each, _ in ready):
+            found = [each for each, _ in ready]
+            self._may_be_asked = self._authentication.fileno() in found
+            if self.wakeup.fileno() in found:
                 self.wakeup.clear()
         else:
             self.wakeup.awake()
+            self._may_be_asked = True
         self._has_message = multipart.has_message(self._router)
 
     def borrow(self) -> bool:
@@ -150,6 +179,11 @@ class ServiceSockets:
             elif descriptor in self._open:
                 self._open.discard(descriptor)
                 yield descriptor
+
+    def hang_up(self, descriptor: int) -> None:
+        """End a connection, by its descriptor, if there is one."""
+        if descriptor in self._open:
+            _hang_up(descriptor)
 
     def origin(self, frame: zmq.Frame) -> Origin:
         """Where a message came from, by any of its frames."""
@@ -227,6 +261,7 @@ class ServiceSockets:
         self._addresses.clear()
         self._router.disable_monitor()
         self._monitor.close(linger=0)
+        self._authentication.close()
         self._router.close()
         self._context.term()
         if self._gate is not None:
@@ -242,9 +277,3 @@ def _hang_up(descriptor: int) -> None:
             connection.shutdown(socket.SHUT_RDWR)
         finally:
             connection.detach()
-
-
-def is_local(address: str) -> bool:
-    """Whether a client is on this machine, by its address (`Origin`): tcp peers are named by number, ipc ones
-    as localhost:UID:…, or not at all where ZeroMQ knows no peer credentials."""
-    return address in ("", "::1") or address.startswith(("127.", "::ffff:127.", "localhost:"))

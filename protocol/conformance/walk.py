@@ -33,6 +33,7 @@ ENDING_CODES = (
     "too_large",
     "duplicate_id",
     "bad_request",
+    "not_allowed",
 )
 """Errors after which a client may end, or go elsewhere: a request that it needs has failed, or the fault is
 its own, as it is with `not_ready` after a welcome."""

@@ -88,4 +88,4 @@ def test_a_wrong_flag_is_refused_by_name(flags: tuple[str, ...], said: str) -> N
 
 
 def test_a_setting_that_is_on_or_off_has_two_flags() -> None:
-    assert (parse("--remote-admin").remote_admin, parse("--no-latency-cache").latency_cache) == (True, False)
+    assert (parse("--plain-admin").plain_admin, parse("--no-latency-cache").latency_cache) == (True, False)

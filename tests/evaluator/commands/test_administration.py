@@ -8,6 +8,10 @@ from pathlib import Path
 import pytest
 
 from evaluator import cli
+from evaluator.service.access import Access
+from protocol.keys.clients import AllowedClient, allow
+from protocol.keys.files import CLIENT_PAIR, CLIENTS
+from protocol.keys.pairs import make_pair
 from tests.evaluator.service.harness import WAIT_S, Harness, numbered_batch, running
 
 
@@ -48,6 +52,14 @@ def test_clients_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         assert "the engine" in told(capsys, harness, "clients")
         listed = json.loads(told(capsys, harness, "clients", "--json"))
         assert {client["name"]: client["positions"] for client in listed}["the engine"] == 3
+        assert " with the key of" not in told(capsys, harness, "clients")
+
+
+def test_clients_are_listed_with_their_keys(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pair = make_pair(tmp_path / CLIENT_PAIR)
+    allow(tmp_path / CLIENTS, AllowedClient("laptop", "admin", pair.public))
+    with running(tmp_path, access=Access(str(tmp_path), keys_on_loopback=True)) as harness:
+        assert " with the key of laptop since" in told(capsys, harness, "clients", "--keys", str(tmp_path))
 
 
 def test_a_service_is_drained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

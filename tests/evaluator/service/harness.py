@@ -14,6 +14,8 @@ import numpy as np
 
 from evaluator.backends.base import Backend, BackendError
 from evaluator.scheduling.loading import Loader
+from evaluator.service.access import Access
+from evaluator.service.endpoints import AddressError
 from evaluator.service.networks import NetworkToLoad
 from evaluator.service.service import EvaluatorService
 from protocol import EvaluatorClient
@@ -94,13 +96,14 @@ class EchoBackend(Backend):
 
 @dataclass
 class Harness:
-    """A running service. backends: in order of opening."""
+    """A running service. backends: in order of opening. others: its further addresses."""
 
     address: str
     service: EvaluatorService
     loader: Loader
     backends: list[EchoBackend]
     thread: threading.Thread
+    others: list[str] = field(default_factory=list)
     clients: list[EvaluatorClient] = field(default_factory=list)
 
     @property
@@ -122,11 +125,14 @@ def running(
     make: Callable[[str], EchoBackend] = lambda name: EchoBackend(),
     networks: int = 1,
     address: str = "tcp://127.0.0.1:0",
+    further: Sequence[str] = (),
+    access: Access | None = None,
     before_ready: Callable[[str], None] = lambda address: None,
     **options: Any,
 ) -> Iterator[Harness]:
-    """A service on an address of its own whose devices are EchoBackends. before_ready: called with the
-    address while the networks are loaded."""
+    """A service on an address of its own whose devices are EchoBackends. access: who may do what, everybody
+    everything if none is given. further: addresses besides. before_ready: called with the address while the
+    networks are loaded."""
     opened: list[EchoBackend] = []
 
     def open_backend(name: str, network: Any, *, threads: int | None = None, **more: Any) -> Backend:
@@ -142,8 +148,18 @@ def running(
     loader = Loader(backends, cache=False, open_backend=open_backend)
     initial = [NetworkToLoad(None)] * networks
     ready = threading.Event()
-    service = EvaluatorService(loader, initial, on_ready=lambda infos: ready.set(), **options)
-    address = service.bind(address)
+    service = EvaluatorService(
+        loader,
+        initial,
+        access=access or Access(plain_admin=True),
+        on_ready=lambda infos: ready.set(),
+        **options,
+    )
+    try:
+        address, *others = [service.bind(each) for each in (address, *further)]
+    except AddressError:
+        service.close()
+        raise
     thread = threading.Thread(target=service.run)
     # Measured on a busy machine, the few microseconds of an EchoBackend make curves of any shape.
     curve = patch("evaluator.scheduling.calibration.time_batches", even_curve)
@@ -151,7 +167,7 @@ def running(
     thread.start()
     before_ready(address)
     assert ready.wait(WAIT_S), "the service did not get ready"
-    harness = Harness(address, service, loader, opened, thread)
+    harness = Harness(address, service, loader, opened, thread, others)
     try:
         yield harness
     finally:

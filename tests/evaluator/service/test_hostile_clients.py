@@ -107,7 +107,16 @@ def attacked(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Attacke
     plugin, port = Plugin(tmp_path), free_port()
     environment = {**os.environ, **plugin.environment, "PYTHONPATH": f"{tmp_path}:{REPOSITORY}"}
     environment |= {"XDG_CACHE_HOME": str(tmp_path)}
-    command = [sys.executable, "-m", "evaluator", "serve", "--backend", "plugin", "--no-latency-cache"]
+    command = [
+        sys.executable,
+        "-m",
+        "evaluator",
+        "serve",
+        "--backend",
+        "plugin",
+        "--no-latency-cache",
+        "--plain-admin",
+    ]
     process = subprocess.Popen(
         [*command, "--address", f"tcp://127.0.0.1:{port}", *flags],
         env=environment,

@@ -17,7 +17,6 @@ from evaluator.scheduling.admission import QueueLimits
 from evaluator.scheduling.runners import now_ms
 from evaluator.service import service as service_module
 from evaluator.service.gate import ConnectionLimits
-from evaluator.service.sockets import GONE, is_local
 from protocol import EvaluatorClient
 from protocol.codec import encode
 from protocol.errors import (
@@ -597,23 +596,6 @@ def test_a_client_can_drain_the_evaluator(harness: Harness) -> None:
     assert not harness.thread.is_alive()
     with pytest.raises(EvaluatorLost):
         client.ping()
-
-
-@pytest.mark.parametrize(
-    ("peer", "local"),
-    [
-        ("127.0.0.1", True),
-        ("::1", True),
-        ("localhost:1000:1000:4242", True),
-        ("", True),
-        ("192.168.1.7", False),
-        ("::ffff:10.0.0.1", False),
-        ("12.7.0.0", False),
-        (GONE, False),
-    ],
-)
-def test_only_this_machine_may_administer(peer: str, local: bool) -> None:
-    assert is_local(peer) is local
 
 
 def test_status_counts_by_class(harness: Harness) -> None:

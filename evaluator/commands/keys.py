@@ -1,0 +1,170 @@
+"""`python -m evaluator keys`: key pairs, whom a service lets in, and which service is meant."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+HELP = "make and show keys, and say whom a service lets in"
+
+NOTE = "A running service reads the list again at SIGHUP and `python -m evaluator reload`."
+
+_Action = Callable[[argparse.Namespace, Path], None]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The folder, and a command for each thing that can be done with keys."""
+    parser.add_argument(
+        "--keys", default="", metavar="FOLDER", help="default: the user's configuration folder"
+    )
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+
+    def action(name: str, help: str, do: _Action) -> argparse.ArgumentParser:
+        added = actions.add_parser(name, help=help, description=help, allow_abbrev=False)
+        added.set_defaults(do=do)
+        return added
+
+    make = action(
+        "make", "make a key pair, of a service or of this user's clients; print the public key", _make
+    )
+    make.add_argument("whose", choices=("service", "client"))
+    make.add_argument("--replace", action="store_true", help="the pair that is there, for good")
+    show = action("show", "print a public key", _show)
+    show.add_argument("whose", nargs="?", default="service", choices=("service", "client"))
+    show.add_argument("--z85", action="store_true", help="as ZeroMQ writes keys; quote it in a shell")
+    listed = action("list", "show public keys, the clients that are let in, and the services known", _list)
+    listed.add_argument("--json", action="store_true", help="print JSON")
+    allow = action("allow", "let the client with a public key in, or change its rights", _allow)
+    allow.add_argument("name", metavar="NAME", help="what to call it: letters, digits and any of _ . @ -")
+    allow.add_argument("key", metavar="KEY", help="its public key")
+    allow.add_argument("--admin", action="store_true", help="it may load, unload, reload, drain … as well")
+    revoke = action("revoke", "let a client in no more", _revoke)
+    revoke.add_argument("name", metavar="NAME")
+    trust = action("trust", "keep the public key of the service at an address", _trust)
+    trust.add_argument("address", metavar="tcp://HOST:PORT")
+    trust.add_argument("key", metavar="KEY")
+    forget = action("forget", "keep the public key of an address no more", _forget)
+    forget.add_argument("address", metavar="tcp://HOST:PORT")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Do it; returns 1 with the reason if that cannot be done."""
+    from protocol.keys.files import keys_folder
+    from protocol.keys.notation import KeysError
+
+    try:
+        arguments.do(arguments, keys_folder(arguments.keys))
+    except KeysError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _pair_file(whose: str) -> str:
+    from protocol.keys.files import CLIENT_PAIR, SERVICE_PAIR
+
+    return SERVICE_PAIR if whose == "service" else CLIENT_PAIR
+
+
+def _make(arguments: argparse.Namespace, folder: Path) -> None:
+    from protocol.keys.notation import KeysError, show_key
+    from protocol.keys.pairs import make_pair
+
+    path = folder / _pair_file(arguments.whose)
+    try:
+        pair = make_pair(path, replace=arguments.replace)
+    except FileExistsError:
+        raise KeysError(
+            f"{path} is there already; --replace makes another pair, whose public key everybody has to be "
+            "told who knows that of this one"
+        ) from None
+    print(f"made {path}", file=sys.stderr)
+    print(show_key(pair.public))
+
+
+def _show(arguments: argparse.Namespace, folder: Path) -> None:
+    from protocol.keys.notation import KeysError, show_key
+    from protocol.keys.pairs import read_pair
+
+    path = folder / _pair_file(arguments.whose)
+    try:
+        public = read_pair(path).public
+    except FileNotFoundError:
+        raise KeysError(
+            f"{path} is not there; `python -m evaluator keys make {arguments.whose}` makes it"
+        ) from None
+    if arguments.z85:
+        from zmq.utils import z85
+
+        print(z85.encode(public).decode())
+    else:
+        print(show_key(public))
+
+
+def _list(arguments: argparse.Namespace, folder: Path) -> None:
+    from protocol.keys.clients import read_clients
+    from protocol.keys.files import CLIENTS, SERVICES
+    from protocol.keys.notation import show_key
+    from protocol.keys.pairs import read_pair
+    from protocol.keys.services import read_services
+
+    found: dict[str, Any] = {"folder": str(folder)}
+    for whose in ("service", "client"):
+        try:
+            found[whose] = show_key(read_pair(folder / _pair_file(whose)).public)
+        except FileNotFoundError:
+            found[whose] = None
+    found["clients"] = [
+        {"name": client.name, "rights": client.rights, "key": show_key(client.key)}
+        for client in read_clients(folder / CLIENTS).values()
+    ]
+    found["services"] = {address: show_key(key) for address, key in read_services(folder / SERVICES).items()}
+    if arguments.json:
+        print(json.dumps(found))
+        return
+    print(f"folder: {folder}")
+    for whose in ("service", "client"):
+        print(f"public key as a {whose}: {found[whose] or '(none made yet)'}")
+    for client in found["clients"]:
+        print(f"lets in {client['name']} ({client['rights']}): {client['key']}")
+    for address, key in found["services"].items():
+        print(f"knows {address}: {key}")
+
+
+def _allow(arguments: argparse.Namespace, folder: Path) -> None:
+    from protocol.keys.clients import AllowedClient, allow
+    from protocol.keys.files import CLIENTS
+    from protocol.keys.notation import read_key
+
+    client = AllowedClient(arguments.name, "admin" if arguments.admin else "play", read_key(arguments.key))
+    allow(folder / CLIENTS, client)
+    print(f"{client.name} is let in, with the right to {client.rights}. {NOTE}")
+
+
+def _revoke(arguments: argparse.Namespace, folder: Path) -> None:
+    from protocol.keys.clients import revoke
+    from protocol.keys.files import CLIENTS
+
+    revoke(folder / CLIENTS, arguments.name)
+    print(f"{arguments.name} is let in no more. {NOTE} It then cuts the client off.")
+
+
+def _trust(arguments: argparse.Namespace, folder: Path) -> None:
+    from protocol.keys.files import SERVICES
+    from protocol.keys.notation import read_key
+    from protocol.keys.services import trust
+
+    trust(folder / SERVICES, arguments.address, read_key(arguments.key))
+    print(f"{arguments.address} is now the service with this key only")
+
+
+def _forget(arguments: argparse.Namespace, folder: Path) -> None:
+    from protocol.keys.files import SERVICES
+    from protocol.keys.services import forget
+
+    forget(folder / SERVICES, arguments.address)
+    print(f"the key of {arguments.address} is forgotten")

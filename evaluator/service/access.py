@@ -1,0 +1,179 @@
+"""Who may use the service, and for what: by the key of a client, or by the address that it came to.
+
+Never by where a client comes from: behind a proxy everybody comes from this machine.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable, Mapping
+from enum import Enum
+from ipaddress import ip_address
+
+from protocol.keys.clients import AllowedClient, read_clients
+from protocol.keys.files import CLIENTS, SERVICE_PAIR, keys_folder
+from protocol.keys.notation import show_key
+from protocol.keys.pairs import KeyPair, pair_at
+
+REFUSALS_LOGGED_EVERY_S = 1.0
+
+log = logging.getLogger("evaluator.service")
+
+
+class Door(Enum):
+    """What lets clients in at an address.
+
+    FILES: the file system, which decides who may open an ipc socket; all of them may administer. PLAIN:
+    nothing, so that nobody may, unless the operator says so. KEYS: the list of clients, which says who may.
+    """
+
+    FILES = "ipc"
+    PLAIN = "tcp"
+    KEYS = "keys"
+
+
+class Access:
+    """Belongs to the I/O thread.
+
+    A user, below, is who a connection belongs to: the value of a door without keys, or a public key as text.
+
+    plain_admin: whether who came by an address without any door may administer, too.
+    """
+
+    def __init__(
+        self,
+        folder: str = "",
+        *,
+        keys_on_loopback: bool = False,
+        unencrypted: bool = False,
+        plain_admin: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """folder: of the keys (see keys_folder). keys_on_loopback: demand keys at all tcp addresses.
+        unencrypted: demand none, wherever that is. clock: in seconds, for the log."""
+        self.plain_admin = plain_admin
+        self._administered_at: list[str] = []
+        self._folder = folder
+        self._keys_on_loopback = keys_on_loopback
+        self._unencrypted = unencrypted
+        self._pair: KeyPair | None = None
+        self._clients: Mapping[bytes, AllowedClient] = {}
+        self._refused = 0
+        self._clock = clock
+        self._next_log = -math.inf
+
+    # -- addresses -------------------------------------------------------------------------------------
+
+    def door(self, address: str) -> Door:
+        """What lets clients in at an address that is about to be bound."""
+        if not address.startswith("tcp://"):
+            # An abstract socket has no file, and so no owner.
+            return Door.PLAIN if address.startswith("ipc://@") else Door.FILES
+        local = is_loopback(address)
+        if self._keys_on_loopback or not (local or self._unencrypted):
+            return Door.KEYS
+        return Door.PLAIN
+
+    def bound(self, address: str) -> None:
+        """Tell of an address that has been bound."""
+        door = self.door(address)
+        if door is Door.FILES:
+            self._administered_at.append(address)
+        if door is Door.PLAIN and address.startswith("tcp://") and not is_loopback(address):
+            log.warning(
+                "%s is unencrypted and open: whoever reaches it can use this service, and whoever is on the "
+                "way can read and change what is said",
+                address,
+            )
+
+    def pair(self) -> KeyPair:
+        """The key pair of the service, made if there is none; from now on clients need keys. Raises
+        KeysError."""
+        if self._pair is None:
+            folder = keys_folder(self._folder)
+            self._clients = read_clients(folder / CLIENTS)
+            self._pair = pair_at(folder / SERVICE_PAIR)
+            if not self._clients:
+                log.warning(
+                    "no client has a key that is let in yet: python -m evaluator keys%s allow NAME KEY",
+                    f" --keys {self._folder}" if self._folder else "",
+                )
+        return self._pair
+
+    def reload(self) -> None:
+        """Read the list of clients again. Raises KeysError; everything then stays as it was."""
+        if self._pair is None:
+            return
+        self._clients = read_clients(keys_folder(self._folder) / CLIENTS)
+        count = len(self._clients)
+        log.info("%d client%s let in", count, " is" if count == 1 else "s are")
+
+    # -- users -----------------------------------------------------------------------------------------
+
+    def admit(self, door: str, key: bytes | None) -> str | None:
+        """The user that comes to a door, with a key where that demands one; None who is not let in."""
+        if door != Door.KEYS.value:
+            return door
+        if key is not None and key in self._clients:
+            return show_key(key)
+        self._tell_refusal(key)
+        return None
+
+    def may_use(self, user: str) -> bool:
+        """Whether a user that was admitted once is still let in."""
+        return user in _KEYLESS or _key(user) in self._clients
+
+    def may_administer(self, user: str) -> bool:
+        """Whether a user may change the service, and hear of other clients."""
+        if user in _KEYLESS:
+            return user == Door.FILES.value or self.plain_admin
+        client = self._clients.get(_key(user))
+        return client is not None and client.is_admin
+
+    def name(self, user: str) -> str:
+        """What the list of clients calls a user; empty for one without a key."""
+        client = None if user in _KEYLESS else self._clients.get(_key(user))
+        return "" if client is None else client.name
+
+    def advice(self, user: str) -> str:
+        """What a user may do who may not administer, and wants to."""
+        name = self.name(user)
+        if name:
+            return f"the key of {name} is for play only: python -m evaluator keys allow {name} {user} --admin"
+        where = " or ".join(self._administered_at) or "an ipc address"
+        return f"not at an address without keys: connect to {where}, or with a key that has the right"
+
+    def _tell_refusal(self, key: bytes | None) -> None:
+        """Log it; of many in a second the first."""
+        self._refused += 1
+        now = self._clock()
+        if now < self._next_log:
+            return
+        log.warning(
+            "a client with the key %s was refused%s",
+            show_key(key or b""),
+            f", and {self._refused - 1} others before" if self._refused > 1 else "",
+        )
+        self._refused = 0
+        self._next_log = now + REFUSALS_LOGGED_EVERY_S
+
+
+_KEYLESS = (Door.FILES.value, Door.PLAIN.value)
+
+
+def is_loopback(address: str) -> bool:
+    """Whether only this machine reaches a tcp address, unless something passes on what comes from others."""
+    host = address.removeprefix("tcp://").rpartition(":")[0].strip("[]")
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _key(user: str) -> bytes:
+    try:
+        return bytes.fromhex(user)
+    except ValueError:
+        return b""

@@ -1,0 +1,76 @@
+"""Why a ZeroMQ handshake failed, in words.
+
+The transport tells that it failed, and only of an unknown key also why. What else it was shows by the
+mechanism that the other side asks for, which it names in the first 64 bytes that it sends.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+
+import zmq
+
+from protocol.keys.credentials import Credentials
+from protocol.keys.notation import show_key
+
+GREETING_S = 1.0
+"""How long the other side may take to connect and to send its greeting."""
+
+_SIGNATURE = b"\xff" + bytes(8) + b"\x7f"
+_GREETING_BYTES = 64
+
+
+def why_refused(endpoint: str, event: int, credentials: Credentials | None) -> str:
+    """What to tell of a failed handshake. event: zmq.Event.HANDSHAKE_FAILED_… of the socket's monitor.
+    credentials: what it was tried with."""
+    if event == zmq.Event.HANDSHAKE_FAILED_AUTH and credentials is not None:
+        return (
+            f"the evaluator at {endpoint} does not know this client's key; whoever runs it can let it in: "
+            f"python -m evaluator keys allow NAME {show_key(credentials.own.public)}"
+        )
+    mechanism = mechanism_of(endpoint)
+    if mechanism == "CURVE" and credentials is None:
+        return (
+            f"the evaluator at {endpoint} lets in clients with keys only: give its public key (which "
+            f"`python -m evaluator keys show` prints there) as {endpoint}#KEY, or keep it: "
+            f"python -m evaluator keys trust {endpoint} KEY"
+        )
+    if mechanism == "CURVE" and credentials is not None:
+        return (
+            f"the evaluator at {endpoint} does not have the key {show_key(credentials.service)}; "
+            "`python -m evaluator keys show` prints there which it has"
+        )
+    if mechanism == "NULL" and credentials is not None:
+        return (
+            f"the evaluator at {endpoint} has no keys, so that nothing would be encrypted; to connect all "
+            "the same, give the address without #KEY (python -m evaluator keys forget "
+            f"{endpoint}, if the key was kept)"
+        )
+    if mechanism == "NULL":
+        return f"the evaluator at {endpoint} closed the connection at once; it may have too many"
+    return f"what listens at {endpoint} is not an evaluator (ZeroMQ handshake failed)"
+
+
+def mechanism_of(endpoint: str) -> str:
+    """The mechanism that whoever listens at a tcp address asks for: NULL, CURVE or PLAIN; empty if it does
+    not say, or nobody listens."""
+    match = re.fullmatch(r"tcp://\[?(.+?)\]?:(\d+)", endpoint)
+    if match is None:
+        return ""
+    try:
+        with socket.create_connection((match[1], int(match[2])), GREETING_S) as peer:
+            peer.settimeout(GREETING_S)
+            # The signature and the version: the other side then sends its greeting to the end.
+            peer.sendall(_SIGNATURE + b"\x03")
+            greeting = b""
+            while len(greeting) < _GREETING_BYTES:
+                part = peer.recv(_GREETING_BYTES - len(greeting))
+                if not part:
+                    return ""
+                greeting += part
+    except (OSError, OverflowError):
+        return ""
+    if greeting[0] != _SIGNATURE[0] or greeting[9] != _SIGNATURE[9]:
+        return ""
+    return greeting[12:32].rstrip(b"\0").decode("ascii", "replace")

@@ -1,0 +1,1 @@
+"""Keys for CURVE, ZeroMQ's encryption: key pairs in files, whom a service lets in, which service is meant."""

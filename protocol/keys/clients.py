@@ -1,0 +1,87 @@
+"""Whom a service lets in: a file with a line for each client, its name, its rights and its public key."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from protocol.keys.files import read_lines, write_lines
+from protocol.keys.notation import KeysError, read_key, show_key
+
+RIGHTS = ("play", "admin")
+"""play: evaluations and the state. admin: besides, what changes the service or tells of other clients."""
+
+_NAME = re.compile(r"[A-Za-z0-9_.@][A-Za-z0-9_.@-]{0,63}")
+
+_HEADING = "Clients of the evaluator: name, rights (play or admin), public key."
+
+
+@dataclass(frozen=True, slots=True)
+class AllowedClient:
+    """name: what the list calls it. rights: one of RIGHTS. key: its public one."""
+
+    name: str
+    rights: str
+    key: bytes
+
+    @property
+    def is_admin(self) -> bool:
+        return self.rights == "admin"
+
+
+def read_clients(path: Path) -> Mapping[bytes, AllowedClient]:
+    """The clients of a file by their keys; none if there is no file. Raises KeysError that names the line."""
+    clients: dict[bytes, AllowedClient] = {}
+    for number, line in enumerate(read_lines(path), 1):
+        try:
+            client = _client(line)
+            if client is None:
+                continue
+            if client.key in clients:
+                raise KeysError(f"{clients[client.key].name} has this key, too")
+        except KeysError as error:
+            raise KeysError(f"{path}, line {number}: {error}") from None
+        clients[client.key] = client
+    return clients
+
+
+def allow(path: Path, client: AllowedClient) -> None:
+    """Add a client to a file, or replace the one of that name. Raises KeysError."""
+    if client.rights not in RIGHTS:
+        raise KeysError(f"rights are {' or '.join(RIGHTS)}, not {client.rights!r}")
+    if not _NAME.fullmatch(client.name):
+        raise KeysError(
+            f"the name of a client is up to 64 letters, digits and any of _ . @ -, not {client.name!r}"
+        )
+    holder = read_clients(path).get(client.key)
+    if holder is not None and holder.name != client.name:
+        raise KeysError(f"{path}: {holder.name} has this key; revoke that one before")
+    kept = [line for line in read_lines(path) if not _is_named(line, client.name)]
+    kept.append(f"{client.name} {client.rights} {show_key(client.key)}")
+    write_lines(path, kept, _HEADING)
+
+
+def revoke(path: Path, name: str) -> None:
+    """Remove a client from a file, by name. Raises KeysError."""
+    lines = read_lines(path)
+    kept = [line for line in lines if not _is_named(line, name)]
+    if len(kept) == len(lines):
+        known = ", ".join(client.name for client in read_clients(path).values()) or "nobody"
+        raise KeysError(f"{path}: no client {name!r}; it has: {known}")
+    write_lines(path, kept, _HEADING)
+
+
+def _client(line: str) -> AllowedClient | None:
+    """The client of a line, None for an empty one or a comment."""
+    words = line.split()
+    if not words or words[0].startswith("#"):
+        return None
+    if len(words) != 3 or words[1] not in RIGHTS or not _NAME.fullmatch(words[0]):
+        raise KeysError("a client is a name, play or admin, and its public key")
+    return AllowedClient(words[0], words[1], read_key(words[2]))
+
+
+def _is_named(line: str, name: str) -> bool:
+    return line.split()[:1] == [name]

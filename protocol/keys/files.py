@@ -1,0 +1,87 @@
+"""The folder that keys are kept in, and what its files may look like to others.
+
+evaluator.key   key pair of a service          client.key   key pair of the clients of this user
+clients         whom the service lets in       evaluators   keys of services, by address
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from protocol.host.files import write_atomically
+from protocol.keys.notation import KeysError
+
+SERVICE_PAIR, CLIENT_PAIR = "evaluator.key", "client.key"
+CLIENTS, SERVICES = "clients", "evaluators"
+
+
+def keys_folder(wanted: str | Path = "") -> Path:
+    """The folder of keys: the one that is wanted, else the user's configuration folder."""
+    if wanted:
+        return Path(wanted).expanduser()
+    import platformdirs
+
+    return Path(platformdirs.user_config_dir("wavefront", False))
+
+
+def read_private(path: Path) -> str:
+    """The text of a file that nobody else may read. Raises KeysError, FileNotFoundError."""
+    return _read(path, stat.S_IRWXG | stat.S_IRWXO, "others may read it: chmod 600")
+
+
+def read_lines(path: Path) -> list[str]:
+    """The lines of a file that nobody else may change, comments among them; none if there is no file. Raises
+    KeysError."""
+    try:
+        return _read(path, stat.S_IWGRP | stat.S_IWOTH, "others may change it: chmod go-w").splitlines()
+    except FileNotFoundError:
+        return []
+
+
+def write_lines(path: Path, lines: Sequence[str], heading: str) -> None:
+    """Replace a file that nobody else may change. heading: its first line, unless it has a comment there.
+    Raises KeysError."""
+    if not (lines and lines[0].startswith("#")):
+        lines = [f"# {heading}", *lines]
+    with _told(path, "cannot write"):
+        _make_folder(path.parent)
+        write_atomically(path, "".join(f"{line}\n" for line in lines).encode(), durable=True, mode=0o644)
+
+
+def write_private(path: Path, text: str, *, replace: bool) -> None:
+    """Make a file that nobody else may read. replace: what is there; otherwise raises FileExistsError. Raises
+    KeysError."""
+    with _told(path, "cannot write", *([] if replace else [FileExistsError])):
+        _make_folder(path.parent)
+        write_atomically(path, text.encode(), durable=True, mode=0o600, replace=replace)
+
+
+def _make_folder(folder: Path) -> None:
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def _read(path: Path, forbidden: int, complaint: str) -> str:
+    with _told(path, "cannot read", FileNotFoundError), path.open("rb") as file:
+        mode = os.fstat(file.fileno()).st_mode  # of what is read, whatever the path means by then
+        data = file.read(1 << 20)
+    if os.name == "posix" and mode & forbidden:
+        raise KeysError(f"{path}: {complaint} {path}")
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise KeysError(f"{path}: it is not text") from None
+
+
+@contextlib.contextmanager
+def _told(path: Path, what: str, *but: type[OSError]) -> Iterator[None]:
+    """Turn an OSError into a KeysError, but for some."""
+    try:
+        yield
+    except but:
+        raise
+    except OSError as error:
+        raise KeysError(f"{what} {path}: {error.strerror}") from None

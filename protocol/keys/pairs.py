@@ -1,0 +1,63 @@
+"""Key pairs: made, kept in files that nobody else may read, never shown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import zmq
+from zmq.utils import z85
+
+from protocol.keys.files import read_private, write_private
+from protocol.keys.notation import KeysError, read_key, show_key
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPair:
+    """A public and a secret key, 32 bytes each. Neither its text nor its repr has the secret one."""
+
+    public: bytes
+    secret: bytes = field(repr=False)
+
+
+def new_pair() -> KeyPair:
+    """A fresh pair. Raises KeysError where ZeroMQ was built without encryption."""
+    if not zmq.has("curve"):
+        raise KeysError("this ZeroMQ was built without encryption (CURVE): install pyzmq from PyPI")
+    public, secret = zmq.curve_keypair()
+    return KeyPair(bytes(z85.decode(public)), bytes(z85.decode(secret)))
+
+
+def read_pair(path: Path) -> KeyPair:
+    """The pair in a file: lines that begin with # are comments, the other one is the secret key. Raises
+    KeysError, FileNotFoundError."""
+    lines = [line.strip() for line in read_private(path).splitlines()]
+    keys = [line for line in lines if line and not line.startswith("#")]
+    if len(keys) != 1:
+        raise KeysError(f"{path}: it holds no secret key; `python -m evaluator keys make` makes one")
+    try:
+        secret = read_key(keys[0])
+    except KeysError as error:
+        raise KeysError(f"{path}: {error}") from None
+    return KeyPair(bytes(z85.decode(zmq.curve_public(z85.encode(secret)))), secret)
+
+
+def make_pair(path: Path, *, replace: bool = False) -> KeyPair:
+    """Make a pair and keep it in a file. Raises KeysError, and FileExistsError without `replace` if there is
+    one."""
+    pair = new_pair()
+    text = f"# Secret key of Wavefront. Public key: {show_key(pair.public)}\n{show_key(pair.secret)}\n"
+    write_private(path, text, replace=replace)
+    return pair
+
+
+def pair_at(path: Path) -> KeyPair:
+    """The pair in a file, which is made if it is missing. Raises KeysError."""
+    try:
+        return read_pair(path)
+    except FileNotFoundError:
+        pass
+    try:
+        return make_pair(path)
+    except FileExistsError:  # another process was faster
+        return read_pair(path)
