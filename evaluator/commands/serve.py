@@ -147,14 +147,14 @@ def _service(settings: Settings, embedded: bool, on_failed: Callable[[Exception]
             settings.max_buffered_bytes,
         ),
         gated=not private,
-        access=_access(settings, embedded),
+        access=access_of(settings, embedded),
         patience=patience(settings),
         on_ready=lambda networks: _ready(networks, embedded),
         on_failed=on_failed,
     )
 
 
-def _access(settings: Settings, embedded: bool) -> Access:
+def access_of(settings: Settings, embedded: bool) -> Access:
     """Who may use the service that the settings describe."""
     import zmq
 

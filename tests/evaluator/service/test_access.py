@@ -18,8 +18,10 @@ import pytest
 import zmq
 from zmq.utils.monitor import recv_monitor_message
 
+from evaluator.commands.serve import access_of
 from evaluator.service.access import Access, Door, is_loopback
 from evaluator.service.endpoints import AddressError
+from evaluator.settings import Settings
 from protocol import EvaluatorClient
 from protocol.codec import decode_reply, encode
 from protocol.errors import EvaluatorLost, LoadFailed, NotAllowed
@@ -449,3 +451,15 @@ def test_a_flood_of_strangers_is_one_line_a_second(keys: Keys, caplog: pytest.Lo
     assert len(caplog.records) == 2
     assert "07" * 32 in caplog.text
     assert "and 500 others before" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("embedded", "ipc", "may"),
+    [(True, False, True), (True, True, False), (False, False, False), (False, True, False)],
+)
+def test_plain_tcp_has_rights_by_itself_only_where_an_engine_has_nothing_else(
+    embedded: bool, ipc: bool, may: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(zmq, "has", lambda feature: ipc)
+    assert access_of(Settings(), embedded).may_administer(Door.PLAIN.value) is may
+    assert access_of(Settings(plain_admin=True), embedded).may_administer(Door.PLAIN.value)
