@@ -51,6 +51,12 @@ def _option(
 _advanced = partial(_option, advanced=True)
 
 
+def _addresses(text: str) -> object:
+    from protocol.address_list import parse_addresses
+
+    return parse_addresses(text)
+
+
 def _contempt(text: str) -> object:
     from engine.settings.contempt import parse_contempt
 
@@ -83,8 +89,9 @@ class Options(SettingsGroup):
     evaluator: str = _option(
         "Evaluator",
         "",
-        "address of a running evaluator (tcp://… or ipc://…, tcp://HOST:PORT#KEY with its public key); empty "
-        "starts one that ends with the engine",
+        "address of a running evaluator (tcp://… or ipc://…), or several with commas between, of which the "
+        "first that is well is used; empty starts one that ends with the engine",
+        reader=_addresses,
     )
     evaluator_keys: str = _advanced(
         "EvaluatorKeys",

@@ -6,15 +6,16 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from engine.evaluation.errors import EvaluatorDrainingError, EvaluatorRefusalError, NoEvaluatorError
-from engine.evaluation.process import EvaluatorProcess, EvaluatorSettings, NetworkKey, evaluator_command
+from engine.evaluation.given import GivenEvaluators
+from engine.evaluation.process import EvaluatorProcess, EvaluatorSettings, evaluator_command
+from protocol.settings.spec import SettingsError
 
 if TYPE_CHECKING:
     from protocol.client import EvaluatorClient
-    from protocol.messages import NetworkInfo
 
 FALLBACK_SECONDS = 3.0
 """How long a given evaluator may be out of reach before one is started in its place, if that is allowed."""
@@ -41,12 +42,15 @@ class EvaluatorLink:
 
     `start` returns at once; `wait` and `client` give the connection when there is one. The client belongs to
     the thread that uses it; one thread at a time may. `log` is called from several threads. An embedded
-    evaluator is watched: if its process ends, another is started at once, whether or not it is in use.
+    evaluator is watched: if its process ends, another is started at once, whether or not it is in use. Where
+    several addresses are given their evaluators are watched, too, and the connection may become one to
+    another of them while it is in use (engine/evaluation/choice.py has the rules): `client` is then another.
     """
 
     def __init__(
         self, settings: EvaluatorSettings, log: Callable[[str], None], *, fallback: bool = False
     ) -> None:
+        """fallback: where no given evaluator can be had one is started in their place."""
         self.settings = settings
         self._log = log
         self._fallback = fallback
@@ -62,7 +66,17 @@ class EvaluatorLink:
         self._connected_at = 0.0
         self._refusals = 0
         """In a row, of an evaluator that had welcomed the engine."""
+        self._address: str | None = None
+        """Of the given evaluator that is used, or was last; "" for one of the engine's own."""
+        self._next: tuple[EvaluatorClient, str] | None = None
+        """A better evaluator with another network, for the next search, and its address."""
         self._closed = False
+        addresses: tuple[str, ...] = ()
+        try:
+            addresses = settings.addresses
+        except SettingsError as error:  # Options are checked before; the environment is not.
+            self._error = EvaluatorRefusalError(f"WAVEFRONT_EVALUATOR: {error}")
+        self._given = GivenEvaluators(addresses, settings.network, log, self._reconsider)
 
     @property
     def client(self) -> EvaluatorClient | None:
@@ -89,7 +103,14 @@ class EvaluatorLink:
 
     def start(self) -> None:
         """Begin to connect unless that is done or under way. An earlier failure is tried anew, a refusal is
-        not: `wait` raises it again."""
+        not: `wait` raises it again. To be called between searches: it may be another network's evaluator."""
+        with self._condition:
+            if self._next is not None and not self._closed:
+                (client, address), self._next = self._next, None
+                self._replace(client, address)
+        self._begin()
+
+    def _begin(self) -> None:
         with self._condition:
             if self._closed or self._client is not None or self._thread is not None:
                 return
@@ -122,9 +143,11 @@ class EvaluatorLink:
             self._client = None
             steady = time.monotonic() - self._connected_at >= STEADY_SECONDS
             self._refusals = (0 if steady else self._refusals) + 1 if refused else 0
+            self._given.left(self._address or "", reason)
+            self._take_next()
         self._log(f"evaluator lost: {reason}; reconnecting")
         client.close()
-        self.start()
+        self._begin()
 
     def close_retired(self) -> None:
         """Free the connections to evaluators that died. For the thread that uses the client, once it uses
@@ -139,8 +162,11 @@ class EvaluatorLink:
         with self._condition:
             self._closed = True
             client, self._client = self._client, None
+            if self._next is not None:
+                self._retired.append(self._next[0])
             thread = self._thread
             self._condition.notify_all()
+        self._given.close()
         if client is not None:
             client.close()
         self.close_retired()
@@ -157,15 +183,16 @@ class EvaluatorLink:
         reported = ""
         failed_starts = attempt = 0
         embedded = not self.settings.address
-        if self._refusals and self._fallback and not embedded:
-            self._log("starting an evaluator of its own instead")
-            embedded = True
-        elif self._refusals:
-            # It would welcome the engine and refuse again, as fast as messages go to and fro.
-            self._pause(self._refusals - 1)
+        if self._refusals and not self._given.has_alternative():
+            if self._fallback and not embedded:
+                self._log("starting an evaluator of its own instead")
+                embedded = True
+            else:
+                # It would welcome the engine and refuse again, as fast as messages go to and fro.
+                self._pause(self._refusals - 1, self._given.has_alternative)
         while not self._closed:
             try:
-                client = self._start_embedded() if embedded else self._connect_to(self.settings.address)
+                client = self._start_embedded() if embedded else self._given.connect()
                 break
             except EvaluatorRefusalError as refusal:
                 error = refusal
@@ -188,7 +215,7 @@ class EvaluatorLink:
                     self._log("starting an evaluator of its own instead")
                     embedded = True
                     continue
-            self._pause(attempt)
+            self._pause(attempt, self._given.has_usable)
             attempt += 1
         with self._condition:
             self._thread = None
@@ -196,47 +223,76 @@ class EvaluatorLink:
                 if client is not None:
                     client.close()
             else:
-                self._client, self._error = client, error
-                self._was_connected = self._was_connected or client is not None
-                self._connected_at = time.monotonic()
+                self._error = error
+                if client is not None:
+                    self._take(client, "" if embedded else client.address)
             self._condition.notify_all()
 
-    def _pause(self, attempt: int) -> None:
-        """Wait before the next attempt, or until the link is closed."""
+    def _take(self, client: EvaluatorClient, address: str) -> None:
+        """Have a connection used from now on. address: of a given evaluator, "" for the engine's own."""
+        known, why = self._address, self._given.why(address)
+        if address and address != known and (why or known is not None):
+            self._log(f"using the evaluator at {address}{why}")
+        self._client, self._address = client, address
+        self._was_connected = True
+        self._connected_at = time.monotonic()
+
+    def _take_next(self) -> None:
+        """Have the evaluator that the next search was to use used now: the present one is gone."""
+        if self._next is not None:
+            (client, address), self._next = self._next, None
+            self._take(client, address)
+
+    def _pause(self, attempt: int, enough: Callable[[], bool] = lambda: False) -> None:
+        """Wait before the next attempt, or until there is enough of whatever it is, or the link is closed."""
         seconds = RETRY_SECONDS[min(attempt, len(RETRY_SECONDS) - 1)]
         with self._condition:
-            self._condition.wait_for(lambda: self._closed, seconds)
+            self._condition.wait_for(lambda: self._closed or enough(), seconds)
 
-    def _connect_to(self, address: str) -> EvaluatorClient:
-        """Connect to an evaluator that runs, and have it load the network if one is asked for."""
-        from protocol.client import EvaluatorClient
-        from protocol.errors import Draining, EvaluatorError, RemoteError
-
-        try:
-            client = EvaluatorClient(
-                address, timeout=30.0, name=f"engine {os.getpid()}", keys=self.settings.keys
+    def _reconsider(self) -> None:
+        """Go to a better evaluator, if there is one: called after each look at one of several."""
+        with self._condition:
+            self._condition.notify_all()  # A pause may be over.
+            if self._closed or self._client is None or self._thread is not None or self._next is not None:
+                return
+            better = self._given.better_than(self._address or "")
+            if better is None:
+                return
+            self._thread = threading.Thread(
+                target=self._change_to, args=(better,), name="evaluator-link", daemon=True
             )
-        except Draining as error:
-            raise EvaluatorDrainingError(f"the evaluator at {address} refuses: {error}") from None
-        except RemoteError as error:
-            raise EvaluatorRefusalError(f"the evaluator at {address} refuses: {error}") from None
-        except EvaluatorError as error:
-            raise NoEvaluatorError(str(error)) from None
-        try:
-            self._choose_network(client)
-        except Draining as error:
-            client.close()
-            raise EvaluatorDrainingError(f"the evaluator at {address} refuses: {error}") from None
-        except EvaluatorError as error:
-            client.close()
-            raise EvaluatorRefusalError(
-                f"the evaluator at {address} cannot serve the network: {error}"
-            ) from None
-        return client
+            self._thread.start()
 
-    def _choose_network(self, client: EvaluatorClient) -> None:
-        if self.settings.weights:
-            client.use(served_network(client, self.settings.network).name)
+    def _change_to(self, address: str) -> None:
+        """Connect to a better one of several while the present one is used."""
+        client: EvaluatorClient | None = None
+        with suppress(NoEvaluatorError):  # It is not better, then, and has been noted not to be.
+            client = self._given.connect_to(address)
+        with self._condition:
+            self._thread = None
+            if client is None:
+                pass
+            elif self._closed:
+                client.close()
+            elif self._client is None:  # It was lost meanwhile.
+                self._take(client, address)
+            elif self._client.network.identity == client.network.identity:
+                self._replace(client, address)
+            else:  # A search must not be answered by two networks.
+                self._next = client, address
+            self._condition.notify_all()
+        self._begin()
+
+    def _replace(self, client: EvaluatorClient, address: str) -> None:
+        """Have another connection used, and leave the present one to its user, who owns it."""
+        assert self._client is not None
+        self._retired.append(self._client)
+        if self._address:
+            self._given.left(self._address)
+        elif self._process is not None:
+            threading.Thread(target=self._process.close, name="evaluator-end", daemon=True).start()
+            self._process = None
+        self._take(client, address)
 
     def _start_embedded(self) -> EvaluatorClient:
         self._end_process()
@@ -267,35 +323,12 @@ class EvaluatorLink:
             self._idle_restarts += 1
             self._retired.append(self._client)
             self._client = None
+            self._take_next()
         self._log(f"evaluator lost: it ended with exit code {status}; starting another")
-        self.start()
+        self._begin()
 
     def _end_process(self) -> None:
         with self._condition:
             process, self._process = self._process, None
         if process is not None:
             process.close()
-
-
-def served_network(client: EvaluatorClient, key: NetworkKey) -> NetworkInfo:
-    """The network that options name so, loaded unless the evaluator serves one of that name or hash.
-
-    Raises EvaluatorError, also if those that it serves use other heads than the options ask for.
-    """
-    from engine.evaluation.loading import load_network
-    from protocol.errors import UnknownNetwork
-
-    weights, policy_head, value_head = key
-    named = [network for network in client.networks if weights in (network.name, network.content_hash)]
-    for network in named:
-        has_policy = not network.policy_heads or policy_head in ("", network.policy_head)
-        if has_policy and (not network.value_heads or value_head in ("", network.value_head)):
-            return network
-    if named:
-        heads = ", ".join(f"{network.policy_head} and {network.value_head}" for network in named)
-        raise UnknownNetwork(
-            f"{weights!r} is served with the heads {heads}: ask for these, or name the file to load it "
-            "with others"
-        )
-    path = str(Path(weights).expanduser().resolve()) if weights else ""
-    return load_network(client, path, policy_head, value_head)

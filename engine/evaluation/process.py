@@ -18,6 +18,7 @@ from pathlib import Path
 
 from engine.evaluation.errors import EvaluatorRefusalError, NoEvaluatorError
 from engine.options import Options
+from protocol.address_list import parse_addresses
 from protocol.host.processes import group_of_its_own
 
 NetworkKey = tuple[str, str, str]
@@ -26,7 +27,10 @@ NetworkKey = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class EvaluatorSettings:
-    """The options that decide which evaluator is used: when they change, another is needed."""
+    """The options that decide which evaluator is used: when they change, another is needed.
+
+    address: one, or several with commas between; empty for an evaluator that is started.
+    """
 
     address: str
     weights: str
@@ -47,6 +51,11 @@ class EvaluatorSettings:
             value_head=options.value_head,
             keys=options.evaluator_keys,
         )
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """The addresses, the preferred one first. Raises SettingsError for what the environment has wrong."""
+        return parse_addresses(self.address)
 
     @property
     def network(self) -> NetworkKey:

@@ -93,6 +93,9 @@ class Requests(Generic[R]):
         or is to be sent again.
         """
         client = self._client
+        if client is not None and client is not self._link.client:  # There is a better one now.
+            self.connect()
+            return None
         if client is None:
             return None
         try:

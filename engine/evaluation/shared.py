@@ -17,10 +17,11 @@ from time import monotonic
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from engine._core import Batch, Tree
+from engine.evaluation.connecting import served_network
 from engine.evaluation.encoding import position_batch
 from engine.evaluation.errors import NoEvaluatorError, PipelineError
 from engine.evaluation.late import apply_evaluation, cache_evaluation
-from engine.evaluation.link import EvaluatorLink, served_network
+from engine.evaluation.link import EvaluatorLink
 from engine.evaluation.pipeline import SpareBatches
 from engine.evaluation.process import EvaluatorSettings, NetworkKey
 from engine.evaluation.requests import Requests, refusal

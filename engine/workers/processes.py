@@ -11,8 +11,8 @@ import asyncio
 import os
 from typing import TYPE_CHECKING
 
+from engine.evaluation.connecting import served_network
 from engine.evaluation.errors import NoEvaluatorError
-from engine.evaluation.link import served_network
 from engine.evaluation.process import EvaluatorSettings
 from engine.workers.child import WorkerProcess
 from engine.workers.executor import (

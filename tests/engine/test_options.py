@@ -29,7 +29,11 @@ def other_value(spec: Setting) -> Value:
     if isinstance(spec.default, int | float):
         return type(spec.default)(min(spec.low + 1, spec.high) if spec.default == spec.low else spec.low)
     if spec.reader is not None:
-        return {"time_manager": "legacy(slowmover=1.1, steepness=6)", "contempt": "Name=30, 5"}[spec.name]
+        return {
+            "evaluator": "tcp://a:5577, ipc:///run/b",
+            "time_manager": "legacy(slowmover=1.1, steepness=6)",
+            "contempt": "Name=30, 5",
+        }[spec.name]
     return spec.choices[-1] if spec.choices else "some text with spaces"
 
 

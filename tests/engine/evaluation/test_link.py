@@ -19,9 +19,10 @@ import pytest
 import zmq
 
 from engine._core import Game
+from engine.evaluation.connecting import served_network
 from engine.evaluation.encoding import encode_games
 from engine.evaluation.errors import EvaluatorRefusalError, NoEvaluatorError
-from engine.evaluation.link import MAX_IDLE_RESTARTS, EvaluatorLink, served_network
+from engine.evaluation.link import MAX_IDLE_RESTARTS, EvaluatorLink
 from engine.evaluation.process import EvaluatorProcess, EvaluatorSettings, evaluator_command
 from engine.evaluation.requests import Requests
 from engine.options import Options
@@ -309,7 +310,7 @@ def test_an_evaluator_that_welcomes_and_refuses_is_asked_again_after_longer_and_
     waits: list[int] = []
     pause = EvaluatorLink._pause
 
-    def note(link: EvaluatorLink, attempt: int) -> None:
+    def note(link: EvaluatorLink, attempt: int, enough: object = None) -> None:
         waits.append(attempt)
         pause(link, 0)
 

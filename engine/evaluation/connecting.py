@@ -1,0 +1,103 @@
+"""A connection to an evaluator that runs, with the network that the options ask for."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from engine.evaluation.errors import EvaluatorDrainingError, EvaluatorRefusalError, NoEvaluatorError
+from engine.evaluation.process import NetworkKey
+
+if TYPE_CHECKING:
+    from protocol.client import EvaluatorClient
+    from protocol.messages import NetworkInfo
+
+HELLO_SECONDS = 30.0
+"""How long an evaluator may take to welcome the engine."""
+
+
+def connect(address: str, key: NetworkKey, same_as: NetworkInfo | None = None) -> EvaluatorClient:
+    """Connect to an evaluator that runs, and have it load the network if one is asked for.
+
+    same_as: the network must be equal to this one, whatever it is called there. Raises
+    EvaluatorDrainingError, EvaluatorRefusalError with the reason for which it cannot be used, and
+    NoEvaluatorError if nobody answers.
+    """
+    from protocol.client import EvaluatorClient
+    from protocol.errors import Draining, EvaluatorError, RemoteError
+
+    try:
+        client = EvaluatorClient(address, timeout=HELLO_SECONDS, name=f"engine {os.getpid()}")
+    except Draining as error:
+        raise EvaluatorDrainingError(f"the evaluator at {address} refuses: {error}") from None
+    except RemoteError as error:
+        raise EvaluatorRefusalError(f"the evaluator at {address} refuses: {error}") from None
+    except EvaluatorError as error:
+        raise NoEvaluatorError(str(error)) from None
+    try:
+        _choose_network(client, key, same_as)
+    except Draining as error:
+        client.close()
+        raise EvaluatorDrainingError(f"the evaluator at {address} refuses: {error}") from None
+    except EvaluatorError as error:
+        client.close()
+        raise EvaluatorRefusalError(f"the evaluator at {address} cannot serve the network: {error}") from None
+    return client
+
+
+def _choose_network(client: EvaluatorClient, key: NetworkKey, same_as: NetworkInfo | None) -> None:
+    if same_as is not None:
+        client.use(equal_network(client, key, same_as).name)
+    elif key[0]:
+        client.use(served_network(client, key).name)
+
+
+def equal_network(client: EvaluatorClient, key: NetworkKey, wanted: NetworkInfo) -> NetworkInfo:
+    """The network of an evaluator that is equal to another evaluator's, loaded if the options name a file.
+
+    Raises EvaluatorError, also if there is none: what comes from several evaluators would not go together.
+    """
+    from protocol.errors import UnknownNetwork
+
+    for network in client.networks:
+        if network.identity == wanted.identity:
+            return network
+    served = ", ".join(map(_shown, client.networks)) or "none"
+    if key[0]:
+        network = served_network(client, key)
+        if network.identity == wanted.identity:
+            return network
+        served = _shown(network)
+    raise UnknownNetwork(
+        f"it serves {served}, and the others serve {_shown(wanted)}: evaluators that are used together must "
+        "have one network, by its content"
+    )
+
+
+def _shown(network: NetworkInfo) -> str:
+    return f"{network.name} ({network.content_hash[:8]})"
+
+
+def served_network(client: EvaluatorClient, key: NetworkKey) -> NetworkInfo:
+    """The network that options name so, loaded unless the evaluator serves one of that name or hash.
+
+    Raises EvaluatorError, also if those that it serves use other heads than the options ask for.
+    """
+    from engine.evaluation.loading import load_network
+    from protocol.errors import UnknownNetwork
+
+    weights, policy_head, value_head = key
+    named = [network for network in client.networks if weights in (network.name, network.content_hash)]
+    for network in named:
+        has_policy = not network.policy_heads or policy_head in ("", network.policy_head)
+        if has_policy and (not network.value_heads or value_head in ("", network.value_head)):
+            return network
+    if named:
+        heads = ", ".join(f"{network.policy_head} and {network.value_head}" for network in named)
+        raise UnknownNetwork(
+            f"{weights!r} is served with the heads {heads}: ask for these, or name the file to load it "
+            "with others"
+        )
+    path = str(Path(weights).expanduser().resolve()) if weights else ""
+    return load_network(client, path, policy_head, value_head)

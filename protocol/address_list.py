@@ -1,0 +1,46 @@
+"""Addresses of evaluators as settings name them: one, or several with commas between, the best one first.
+
+    tcp://10.0.0.7:5577,tcp://[fe80::7]:5577,ipc:///run/wavefront/evaluator
+
+What follows a `#` in a tcp address is not part of where it is, but of how it is talked to, and stays with it.
+It is imported before `uciok`: nothing heavy here.
+"""
+
+from __future__ import annotations
+
+import re
+
+from protocol.settings.spec import SettingsError, shown
+
+HOW = "tcp://HOST:PORT, tcp://[IPV6]:PORT or ipc://PATH, several with commas between"
+
+_TCP = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+(%\w+)?\]|[^\s\[\]:/,]+):(?P<port>\d{1,5})")
+
+
+def parse_addresses(text: str) -> tuple[str, ...]:
+    """The addresses of a list; () for an empty text. Raises SettingsError, naming the one that is wrong."""
+    if not text.strip():
+        return ()
+    addresses = tuple(address.strip() for address in text.split(","))
+    for address in addresses:
+        _check(address, text)
+    twice = next((address for address in addresses if addresses.count(address) > 1), None)
+    if twice is not None:
+        raise SettingsError(f"{shown(twice)} is named twice")
+    return addresses
+
+
+def _check(address: str, text: str) -> None:
+    if not address:
+        raise SettingsError(f"an address is missing beside a comma in {shown(text)}")
+    if address.startswith("ipc://"):
+        if address == "ipc://":
+            raise SettingsError("ipc:// names no path: ipc://PATH")
+        return
+    if not address.startswith("tcp://"):
+        raise SettingsError(f"{shown(address)} is no address of an evaluator: {HOW}")
+    place = _TCP.fullmatch(address.removeprefix("tcp://").partition("#")[0])
+    if place is None:
+        raise SettingsError(f"{shown(address)} is no address of an evaluator: {HOW}")
+    if not 0 < int(place["port"]) < 65536:
+        raise SettingsError(f"{shown(address)}: a port is from 1 to 65535")

@@ -1,0 +1,56 @@
+"""Evaluators that run by themselves, each a process at an address where it can be started again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import psutil
+
+from engine.evaluation.process import EvaluatorProcess, EvaluatorSettings, evaluator_command
+from engine.options import Options
+from protocol import EvaluatorClient
+
+
+class RunningEvaluator:
+    """An evaluator process at an ipc address in a folder. Use it as a context manager."""
+
+    def __init__(self, folder: Path, name: str, *flags: str) -> None:
+        """flags: of `serve`; the backend is `random` unless they name one."""
+        self.address = f"ipc://{folder / name}"
+        self._flags = flags if "--backend" in flags else ("--backend", "random", *flags)
+        self._process: EvaluatorProcess | None = None
+
+    def start(self) -> None:
+        """Start it, at the first time or again; returns when it is ready."""
+        settings = EvaluatorSettings.of(Options(backend=""))
+        command = [*evaluator_command(settings), "--address", self.address, *self._flags]
+        self._process = EvaluatorProcess(command)
+        assert self._process.await_ready() == self.address
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None and self._process.pid is not None
+        return self._process.pid
+
+    def kill(self) -> None:
+        """End it as SIGKILL does."""
+        assert self._process is not None
+        psutil.Process(self.pid).kill()
+        self._process.close()
+
+    def drain(self) -> None:
+        """Have it refuse what comes, finish, and end."""
+        with EvaluatorClient(self.address, handshake=False) as client:
+            client.drain()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._process is not None:
+            self._process.close()

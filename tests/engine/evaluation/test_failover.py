@@ -1,0 +1,349 @@
+"""Several evaluators that stand in for each other: real processes that are killed, drained, broken and
+started again, and searches that go on."""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+from engine._core import Game
+from engine.evaluation import choice
+from engine.evaluation.encoding import encode_games
+from engine.evaluation.errors import EvaluatorRefusalError, NoEvaluatorError
+from engine.evaluation.link import EvaluatorLink
+from engine.evaluation.process import EvaluatorSettings
+from engine.evaluation.requests import Requests
+from engine.options import Options
+from engine.search.control import SearchControl
+from engine.search.limits import Limits
+from engine.search.report import Report
+from engine.session import Session
+from evaluator.network.random_network import random_network
+from evaluator.network.writer import write_network
+from tests.engine.evaluation.evaluators import RunningEvaluator
+from tests.engine.uci.uci_process import UciProcess, eventually
+from tests.evaluator.service.plugin import Plugin
+
+RANDOM = Options().changed(backend="random", smart_pruning_factor=0.0, verbose_move_stats=True)
+LONG = 400_000
+ONNX = ["--backend", "onnx", "--no-latency-cache", "--network"]
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Iterator[tuple[RunningEvaluator, RunningEvaluator]]:
+    with RunningEvaluator(tmp_path, "a") as first, RunningEvaluator(tmp_path, "b") as second:
+        yield first, second
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is ready again is gone back to soon."""
+    monkeypatch.setattr(choice, "RETURN_SECONDS", 0.1)
+
+
+def addresses(*evaluators: RunningEvaluator) -> str:
+    return ",".join(evaluator.address for evaluator in evaluators)
+
+
+def address_of(link: EvaluatorLink) -> str:
+    """Where the link is connected to; "" while it is not."""
+    client = link.client
+    return client.address if client is not None else ""
+
+
+def once(action: Callable[[], None]) -> Callable[[Report], None]:
+    """Does something at the first report of a search."""
+    done = threading.Event()
+
+    def look(report: Report) -> None:
+        if not done.is_set():
+            done.set()
+            action()
+
+    return look
+
+
+def search_through(options: Options, action: Callable[[], None], *, fallback: bool = False) -> list[str]:
+    """A search during which something happens; every visit must be accounted for. Returns the log."""
+    said: list[str] = []
+    session = Session(options, log=said.append, fallback=fallback)
+    try:
+        report = session.search(Limits(nodes=LONG), on_report=once(action))
+    finally:
+        session.close()
+    assert report.nodes >= LONG, said
+    assert all(move.in_flight == 0 for move in report.statistics)
+    assert sum(move.visits for move in report.statistics) == report.nodes - 1
+    return said
+
+
+def test_a_search_goes_on_at_the_next_when_the_first_is_killed(
+    two: tuple[RunningEvaluator, RunningEvaluator],
+) -> None:
+    first, second = two
+    said = search_through(RANDOM.changed(evaluator=addresses(*two)), first.kill)
+    assert f"evaluator lost: the evaluator at {first.address} is gone" in said[0]
+    assert any(line.startswith(f"using the evaluator at {second.address}, as ") for line in said)
+
+
+def test_a_search_goes_on_at_the_next_when_the_first_drains(
+    two: tuple[RunningEvaluator, RunningEvaluator],
+) -> None:
+    first, second = two
+    said = search_through(RANDOM.changed(evaluator=addresses(*two)), first.drain)
+    assert any(f"using the evaluator at {second.address}" in line for line in said)
+
+
+def test_the_last_resort_is_an_evaluator_of_its_own(two: tuple[RunningEvaluator, RunningEvaluator]) -> None:
+    first, second = two
+
+    def kill() -> None:
+        first.kill()
+        second.kill()
+
+    said = search_through(RANDOM.changed(evaluator=addresses(*two)), kill, fallback=True)
+    assert "starting an evaluator of its own instead" in said
+
+
+@contextmanager
+def endless_search(session: Session) -> Iterator[None]:
+    """A search that goes on meanwhile; at the end every visit must be accounted for."""
+    control, started = SearchControl(), threading.Event()
+    reports: list[Report] = []
+
+    def search() -> None:
+        limits = Limits(infinite=True)
+        reports.append(session.search(limits, control=control, on_report=lambda report: started.set()))
+
+    thread = threading.Thread(target=search)
+    thread.start()
+    try:
+        assert started.wait(60)
+        yield
+    finally:
+        control.stop()
+        thread.join(60)
+    (report,) = reports
+    assert not report.ended_early
+    assert sum(move.visits for move in report.statistics) == report.nodes - 1
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a device that hangs does so at a named pipe")
+@pytest.mark.parametrize("trouble", ["fail", "hang"])
+def test_one_that_is_degraded_is_left_and_gone_back_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hasty: None, trouble: str
+) -> None:
+    plugins = Plugin(tmp_path / "plugin"), Plugin(tmp_path / "other")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "plugin"))
+    devices = ["--backend", "plugin", "--backend", "random", "--retry-s", "0.2", "--hang-s", "0.5"]
+    said: queue.SimpleQueue[str] = queue.SimpleQueue()
+    with ExitStack() as stack:
+        evaluators = []
+        for name, plugin in zip("ab", plugins, strict=True):
+            for variable, value in plugin.environment.items():
+                monkeypatch.setenv(variable, value)
+            evaluators.append(stack.enter_context(RunningEvaluator(tmp_path, name, *devices)))
+        first, second = evaluators
+        session = Session(RANDOM.changed(evaluator=addresses(first, second)), log=said.put)
+        stack.callback(session.close)
+        stack.enter_context(endless_search(session))
+        getattr(plugins[0], trouble)()
+        line = said.get(timeout=60)
+        assert line.startswith(f"using the evaluator at {second.address}, as the evaluator at ")
+        assert f"{first.address} is degraded (" in line
+        plugins[0].work()
+        assert said.get(timeout=60) == f"using the evaluator at {first.address}"
+
+
+def test_the_first_one_is_gone_back_to_once_it_is_there_again(
+    two: tuple[RunningEvaluator, RunningEvaluator], hasty: None
+) -> None:
+    first, second = two
+    said: queue.SimpleQueue[str] = queue.SimpleQueue()
+    session = Session(RANDOM.changed(evaluator=addresses(*two)), log=said.put)
+    try:
+        with endless_search(session):
+            first.kill()
+            assert "evaluator lost" in said.get(timeout=60)
+            assert second.address in said.get(timeout=60)
+            first.start()
+            assert said.get(timeout=60) == f"using the evaluator at {first.address}"
+        assert said.empty()
+    finally:
+        session.close()
+
+
+def test_between_searches_too_the_first_that_is_well_is_connected(
+    two: tuple[RunningEvaluator, RunningEvaluator], hasty: None
+) -> None:
+    first, second = two
+    link = EvaluatorLink(EvaluatorSettings.of(RANDOM.changed(evaluator=addresses(*two))), print)
+    try:
+        link.start()
+        assert link.wait(60) is not None and address_of(link) == first.address
+        first.kill()
+        eventually(lambda: address_of(link) == second.address)
+        first.start()
+        eventually(lambda: address_of(link) == first.address)
+    finally:
+        link.close()
+
+
+def network_file(folder: Path, seed: int) -> str:
+    path = folder / f"{seed}.pb.gz"
+    write_network(random_network("tiny-attention", seed=seed), path)
+    return str(path)
+
+
+@pytest.mark.parametrize("same", [True, False], ids=["same network", "another network"])
+def test_its_own_evaluator_is_left_for_a_given_one_that_is_back(
+    tmp_path: Path, hasty: None, same: bool
+) -> None:
+    """If that has another network, when the next search begins: none is answered by two networks."""
+    flags = [] if same else [*ONNX, network_file(tmp_path, 1)]
+    given = RunningEvaluator(tmp_path, "a"), RunningEvaluator(tmp_path, "b", *flags)
+    said: list[str] = []
+    session = Session(RANDOM.changed(evaluator=addresses(*given)), log=said.append, fallback=True)
+    try:
+        assert session.ready(60)
+        assert session.evaluator_pid is not None
+        link = session.start_evaluator()
+        with given[1]:
+            with endless_search(session):
+                eventually(lambda: link._next is not None or address_of(link) == given[1].address)
+                assert (link._next is None) == same
+            assert session.search(Limits(nodes=1000)).nodes >= 1000
+            assert address_of(link) == given[1].address
+            assert session.evaluator_pid is None
+    finally:
+        session.close()
+
+
+def test_one_with_another_network_is_no_choice(tmp_path: Path) -> None:
+    said: list[str] = []
+    networks = [network_file(tmp_path, seed) for seed in (1, 2)]
+    flags = [[*ONNX, network] for network in networks]
+    with (
+        RunningEvaluator(tmp_path, "a", *flags[0]) as first,
+        RunningEvaluator(tmp_path, "b", *flags[1]) as second,
+        RunningEvaluator(tmp_path, "c", *flags[0]) as third,
+    ):
+        session = Session(RANDOM.changed(evaluator=addresses(first, second, third)), log=said.append)
+        try:
+            session.search(Limits(nodes=300))
+            first.kill()
+            assert session.search(Limits(nodes=3000)).nodes >= 3000
+        finally:
+            session.close()
+    (unfit,) = (line for line in said if "left out" in line)
+    assert unfit.startswith(f"the evaluator at {second.address} cannot serve the network: it serves 2 (")
+    assert "and the others serve 1 (" in unfit
+    (used,) = (line for line in said if line.startswith("using the evaluator at "))
+    assert used.startswith(f"using the evaluator at {third.address}, as ")
+
+
+def test_a_network_that_a_file_names_is_loaded_at_the_others_too(tmp_path: Path) -> None:
+    network = network_file(tmp_path, 1)
+    flags = [*ONNX, network_file(tmp_path, 2)]
+    said: list[str] = []
+    with RunningEvaluator(tmp_path, "a", *flags) as first, RunningEvaluator(tmp_path, "b", *flags) as second:
+        options = RANDOM.changed(evaluator=addresses(first, second), weights=network)
+        link = EvaluatorLink(EvaluatorSettings.of(options), said.append)
+        try:
+            link.start()
+            before = link.wait(60)
+            assert before is not None and before.network.name == "1"
+            first.kill()
+            eventually(lambda: link.client not in (None, before))
+            after = link.client
+            assert after is not None and after.address == second.address
+            assert after.network.identity == before.network.identity
+        finally:
+            link.close()
+
+
+def test_one_that_takes_smaller_requests_is_no_choice(tmp_path: Path) -> None:
+    said: list[str] = []
+    with (
+        RunningEvaluator(tmp_path, "a") as first,
+        RunningEvaluator(tmp_path, "b", "--max-request", "64") as second,
+    ):
+        options = RANDOM.changed(evaluator=addresses(first, second))
+        link = EvaluatorLink(EvaluatorSettings.of(options), said.append)
+        try:
+            link.start()
+            assert link.wait(60) is not None
+            first.kill()
+            eventually(lambda: any("--max-request 4096" in line for line in said))
+            assert link.client is None or link.client.address == first.address
+        finally:
+            link.close()
+
+
+def test_none_of_several_is_an_error_that_names_them_all() -> None:
+    options = RANDOM.changed(evaluator="tcp://127.0.0.1:9,tcp://127.0.0.1:11")
+    link = EvaluatorLink(EvaluatorSettings.of(options), print)
+    try:
+        link.start()
+        with pytest.raises(NoEvaluatorError, match=r"127\.0\.0\.1:9; .*127\.0\.0\.1:11"):
+            link.wait(30)
+    finally:
+        link.close()
+
+
+def test_a_wrong_list_in_the_environment_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WAVEFRONT_EVALUATOR", "tcp://a:5577,b")
+    link = EvaluatorLink(EvaluatorSettings.of(RANDOM), print)
+    link.start()
+    with pytest.raises(EvaluatorRefusalError, match="WAVEFRONT_EVALUATOR: 'b' is no address"):
+        link.wait(30)
+    link.close()
+
+
+def test_requests_go_to_a_better_evaluator_without_waiting_for_an_answer(
+    two: tuple[RunningEvaluator, RunningEvaluator],
+) -> None:
+    """The one that has them may be degraded because it never answers."""
+    first, second = two
+    unsent: list[str] = []
+    batch, _ = encode_games([Game()], input_format=1)
+    link = EvaluatorLink(EvaluatorSettings.of(RANDOM.changed(evaluator=addresses(*two))), print)
+    requests: Requests[str] = Requests(link, "play", unsent.append)
+    try:
+        link.start()
+        assert link.wait(60) is not None
+        requests.connect()
+        psutil.Process(first.pid).suspend()
+        assert requests.send(batch, "a")
+        link._change_to(second.address)
+        assert requests.receive(None) is None
+        assert unsent == ["a"]
+        assert requests.send(batch, "a")
+        answer = requests.receive(None)
+        assert answer is not None and answer[0] == "a"
+    finally:
+        psutil.Process(first.pid).resume()
+        link.close()
+
+
+def test_under_uci_the_lines_tell_which_evaluator_is_used(
+    two: tuple[RunningEvaluator, RunningEvaluator],
+) -> None:
+    first, second = two
+    with UciProcess(f"Evaluator {addresses(*two)}") as engine:
+        engine.send("position startpos")
+        engine.send("go infinite")
+        engine.until("info depth")
+        first.kill()
+        engine.until(f"info string using the evaluator at {second.address}, as ")
+        engine.until("info depth")
+        engine.ask("stop", "bestmove")
+        engine.send("setoption name Evaluator value tcp://a:1,b")
+        engine.until("info string error: Evaluator: 'b' is no address of an evaluator")
