@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.evaluation.errors import EvaluatorDrainingError, EvaluatorRefusalError, NoEvaluatorError
-from engine.evaluation.process import NetworkKey
+from engine.evaluation.process import EvaluatorSettings, NetworkKey
 
 if TYPE_CHECKING:
     from protocol.client import EvaluatorClient
@@ -17,7 +17,7 @@ HELLO_SECONDS = 30.0
 """How long an evaluator may take to welcome the engine."""
 
 
-def connect(address: str, key: NetworkKey, same_as: NetworkInfo | None = None) -> EvaluatorClient:
+def connect(address: str, settings: EvaluatorSettings, same_as: NetworkInfo | None = None) -> EvaluatorClient:
     """Connect to an evaluator that runs, and have it load the network if one is asked for.
 
     same_as: the network must be equal to this one, whatever it is called there. Raises
@@ -36,7 +36,7 @@ def connect(address: str, key: NetworkKey, same_as: NetworkInfo | None = None) -
     except EvaluatorError as error:
         raise NoEvaluatorError(str(error)) from None
     try:
-        _choose_network(client, key, same_as)
+        _choose_network(client, settings.network, same_as)
     except Draining as error:
         client.close()
         raise EvaluatorDrainingError(f"the evaluator at {address} refuses: {error}") from None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from engine.evaluation.choice import READY, UNKNOWN, UNREACHABLE, Choice, Standing
 from engine.evaluation.connecting import connect
 from engine.evaluation.errors import EvaluatorDrainingError, EvaluatorRefusalError, NoEvaluatorError
-from engine.evaluation.process import NetworkKey
+from engine.evaluation.process import EvaluatorSettings
 from engine.evaluation.watch import Watch
 
 if TYPE_CHECKING:
@@ -31,13 +31,14 @@ class GivenEvaluators:
     def __init__(
         self,
         addresses: Sequence[str],
-        key: NetworkKey,
+        settings: EvaluatorSettings,
         log: Callable[[str], None],
         on_news: Callable[[], None],
     ) -> None:
-        """on_news: called after each look at one of several, from another thread."""
+        """addresses: those of the settings. on_news: called after each look at one of several, from another
+        thread."""
         self._addresses = addresses
-        self._key = key
+        self._settings = settings
         self._log = log
         self._on_news = on_news
         self._choice = Choice(addresses)
@@ -46,17 +47,17 @@ class GivenEvaluators:
         self._looked = threading.Condition()
         self._watch = Watch(addresses, self._saw) if len(addresses) > 1 else None
 
-    def connect(self) -> EvaluatorClient:
-        """Connect to the best one. Raises NoEvaluatorError and its kin, as `connecting.connect`."""
+    def connect(self) -> tuple[EvaluatorClient, str]:
+        """Connect to the best one; returns its address, too. Raises as `connecting.connect`."""
         if self._watch is None:
-            return connect(self._addresses[0], self._key)
+            return connect(self._addresses[0], self._settings), self._addresses[0]
         self._watch.start()
         with self._looked:
             self._looked.wait_for(self._looked_enough, FIRST_LOOK_SECONDS)
             usable = self._choice.usable(time.monotonic())
         for standing in usable:
             try:
-                return self.connect_to(standing.address)
+                return self.connect_to(standing.address), standing.address
             except NoEvaluatorError:
                 continue  # It is in the standing.
         raise self._nobody()
@@ -64,7 +65,7 @@ class GivenEvaluators:
     def connect_to(self, address: str) -> EvaluatorClient:
         """Connect to one of several. Raises as `connect`; why is remembered."""
         try:
-            client = connect(address, self._key, self._network)
+            client = connect(address, self._settings, self._network)
             self._check_size(client)
         except EvaluatorRefusalError as error:
             with self._looked:

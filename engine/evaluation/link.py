@@ -76,7 +76,7 @@ class EvaluatorLink:
             addresses = settings.addresses
         except SettingsError as error:  # Options are checked before; the environment is not.
             self._error = EvaluatorRefusalError(f"WAVEFRONT_EVALUATOR: {error}")
-        self._given = GivenEvaluators(addresses, settings.network, log, self._reconsider)
+        self._given = GivenEvaluators(addresses, settings, log, self._reconsider)
 
     @property
     def client(self) -> EvaluatorClient | None:
@@ -180,7 +180,7 @@ class EvaluatorLink:
         error: NoEvaluatorError | None = None
         client: EvaluatorClient | None = None
         began = time.monotonic()
-        reported = ""
+        reported = address = ""
         failed_starts = attempt = 0
         embedded = not self.settings.address
         if self._refusals and not self._given.has_alternative():
@@ -192,7 +192,7 @@ class EvaluatorLink:
                 self._pause(self._refusals - 1, self._given.has_alternative)
         while not self._closed:
             try:
-                client = self._start_embedded() if embedded else self._given.connect()
+                client, address = (self._start_embedded(), "") if embedded else self._given.connect()
                 break
             except EvaluatorRefusalError as refusal:
                 error = refusal
@@ -225,7 +225,7 @@ class EvaluatorLink:
             else:
                 self._error = error
                 if client is not None:
-                    self._take(client, "" if embedded else client.address)
+                    self._take(client, address)
             self._condition.notify_all()
 
     def _take(self, client: EvaluatorClient, address: str) -> None:
