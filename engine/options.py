@@ -89,8 +89,9 @@ class Options(SettingsGroup):
     evaluator: str = _option(
         "Evaluator",
         "",
-        "address of a running evaluator (tcp://… or ipc://…), or several with commas between, of which the "
-        "first that is well is used; empty starts one that ends with the engine",
+        "address of a running evaluator (tcp://… or ipc://…), or several with commas between, of which a "
+        "search uses the first that is well, and many searches use all; empty starts one that ends with the "
+        "engine",
         reader=_addresses,
     )
     evaluator_keys: str = _advanced(

@@ -12,7 +12,7 @@ A client belongs to one thread: none of its methods may be called from two threa
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -22,7 +22,7 @@ import zmq
 
 from protocol.batch import EvaluationBatch, PositionBatch
 from protocol.codec import decode_reply, encode, encode_evaluate
-from protocol.connection import Connection
+from protocol.connection import Connection, wait_for
 from protocol.errors import (
     BadRequest,
     Cancelled,
@@ -446,3 +446,12 @@ class EvaluatorClient:
             self._completed.append(Completed(reply.id, None, remote_error(reply.code, reply.message)))
         else:
             raise connection.broken(f"{self.address} answered an evaluate with {type(reply).__name__}")
+
+
+def wait_for_any(
+    clients: Sequence[EvaluatorClient], timeout_ms: float | None, interrupt: int | None = None
+) -> None:
+    """Wait until `receive` of one of these clients, of one thread, has something to return or to raise, or
+    until the file descriptor `interrupt` becomes readable; at most timeout_ms (None: as long as it takes)."""
+    if not any(client._completed or client._connection is None for client in clients):
+        wait_for([client._connected() for client in clients], timeout_ms, interrupt)

@@ -148,3 +148,14 @@ class Connection:
             self._lost = f"the evaluator at {self.address} is gone (connection closed)"
         else:
             self._lost = why_refused(self.address, event["event"], self._credentials)
+
+
+def wait_for(connections: Sequence[Connection], timeout_ms: float | None, interrupt: int | None) -> None:
+    """Wait until one of these connections has a message or may be lost, or the descriptor `interrupt` is
+    readable; at most timeout_ms (None: as long as it takes)."""
+    watched: list[tuple[Any, int]] = [] if interrupt is None else [(interrupt, READABLE)]
+    for connection in connections:
+        if connection._lost is not None:
+            return
+        watched += connection._watched
+    multipart.wait(watched, LONG_MS if timeout_ms is None else max(0, math.ceil(timeout_ms)))

@@ -119,8 +119,8 @@ class Scheduler:
 
     def networks(self) -> tuple[NetworkInfo, ...] | None:
         """The evaluator's networks, None while there is no evaluator."""
-        client = self._pool.link(self.options).client
-        return None if client is None else client.networks
+        clients = (link.client for link in self._pool.links(self.options))
+        return next((client.networks for client in clients if client is not None), None)
 
     def terminate(self, client: Client, identity: str | None, turns: tuple[int, ...] | None) -> None:
         """End the positions of a client of this id and these turns (None: any), with what has been found."""
@@ -364,7 +364,8 @@ class Scheduler:
 
     def _await_evaluator(self) -> None:
         try:
-            self._pool.link(self.options).start()
+            for link in self._pool.links(self.options):
+                link.start()
             recommended = self._pool.recommended_games(self.options)
             searches = self.settings.searches or recommended
         except Exception as error:  # Whatever it is: it must not be waited for without end.
@@ -383,7 +384,7 @@ class Scheduler:
         for account in list(self._accounts.values()):
             for task in account.withdraw(lambda task: True):
                 self._answer(task, answers.error(QueryError(str(error)), task.query.id, task.turn))
-        if not self._pool.link(self.options).was_connected:
+        if not any(link.was_connected for link in self._pool.links(self.options)):
             self._on_failure(error)
 
 

@@ -48,12 +48,19 @@ class EvaluatorLink:
     """
 
     def __init__(
-        self, settings: EvaluatorSettings, log: Callable[[str], None], *, fallback: bool = False
+        self,
+        settings: EvaluatorSettings,
+        log: Callable[[str], None],
+        *,
+        fallback: bool = False,
+        prepare: Callable[[EvaluatorClient], None] = lambda client: None,
     ) -> None:
-        """fallback: where no given evaluator can be had one is started in their place."""
+        """fallback: where no given evaluator can be had one is started in their place. prepare: called in the
+        background with each new connection, before it can be used."""
         self.settings = settings
         self._log = log
         self._fallback = fallback
+        self._prepare = prepare
         self._condition = threading.Condition()
         self._client: EvaluatorClient | None = None
         self._error: NoEvaluatorError | None = None
@@ -193,6 +200,7 @@ class EvaluatorLink:
         while not self._closed:
             try:
                 client, address = (self._start_embedded(), "") if embedded else self._given.connect()
+                self._prepare(client)
                 break
             except EvaluatorRefusalError as refusal:
                 error = refusal

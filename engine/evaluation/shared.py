@@ -1,4 +1,4 @@
-"""One evaluator for many searches: their batches travel together, in few requests.
+"""Evaluators for many searches: their batches travel together, in few requests.
 
 A request costs both processes some 150 µs of processor time, however few positions it carries, and on a CPU
 backend that time is the network's. So what the searches have collected in one round of the pool goes into
@@ -12,21 +12,23 @@ of the evaluator calls a search) that can go on.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from math import ceil
 from time import monotonic
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from engine._core import Batch, Tree
-from engine.evaluation.connecting import served_network
 from engine.evaluation.encoding import position_batch
-from engine.evaluation.errors import NoEvaluatorError, PipelineError
+from engine.evaluation.errors import EvaluatorRefusalError, NoEvaluatorError, PipelineError
+from engine.evaluation.lane import Agreement, Lane
 from engine.evaluation.late import apply_evaluation, cache_evaluation
 from engine.evaluation.link import EvaluatorLink
 from engine.evaluation.pipeline import SpareBatches
 from engine.evaluation.process import EvaluatorSettings, NetworkKey
-from engine.evaluation.requests import Requests, refusal
+from engine.evaluation.requests import refusal
 from protocol.batch import EvaluationBatch, PositionBatch
-from protocol.errors import Draining, EvaluatorError, EvaluatorLost
+from protocol.settings.spec import SettingsError
 
 if TYPE_CHECKING:
     from protocol.client import Completed, EvaluatorClient
@@ -40,6 +42,9 @@ WORTH_SENDING = 128
 """Positions for which a request is worth its cost while another one is under way. Several processes on one
 fast evaluator have few positions each. Sent as they are ready, they would give its one I/O thread more to do
 with requests than the device has with positions."""
+
+LEAST_SHARED = 16
+"""Where several evaluators share what there is, none is sent less than so many positions for that reason."""
 
 S = TypeVar("S")
 
@@ -151,8 +156,22 @@ class _JointRequest(Generic[S]):
         return served
 
 
+@dataclass(slots=True, eq=False)
+class Offer(Generic[S]):
+    """An evaluator that serves a network. network: as it describes it. max_batch: positions of its largest
+    request."""
+
+    lane: Lane[_JointRequest[S]]
+    network: NetworkInfo
+    max_batch: int
+
+
 class SharedEvaluator(Generic[S]):
-    """A link and the batches of the searches that use it. Used by the pool's thread alone, but for `link`.
+    """The evaluators at the addresses of some settings, or one that is started, and the batches of the
+    searches that use them. Used by the pool's thread alone, but for `links`, `connections` and `close`.
+
+    Each request goes to the evaluator that will probably answer it first; what one that is lost owes goes to
+    the others.
 
     first_sent (monotonic seconds), evaluations, device_batches: what came back so far; a request counts as
     the share that it had in its device batch. searches: how many were finished, counted by the pool.
@@ -163,58 +182,78 @@ class SharedEvaluator(Generic[S]):
     ) -> None:
         """interrupt: a file descriptor; `receive` returns when it becomes readable."""
         self.log = log
-        self.link = EvaluatorLink(settings, log)
-        self.link.start()
         self.first_sent: float | None = None
         self.evaluations = 0
         self.searches = 0
         self.device_batches = 0.0
-        self._interrupt = interrupt
-        self._networks: dict[NetworkKey, NetworkInfo] = {}
         self._unsent: dict[NetworkKey, list[_Part[S]]] = {}
         self._added = 0
-        self._requests: Requests[_JointRequest[S]] = Requests(self.link, priority, self._send_again)
+        agreement = Agreement()
+        each = [settings]
+        with suppress(SettingsError):  # The link has more to say about it.
+            each = [replace(settings, address=address) for address in settings.addresses] or each
+        self.lanes: tuple[Lane[_JointRequest[S]], ...] = tuple(
+            Lane(one, log, priority, interrupt, self._send_again, agreement, alone=len(each) == 1)
+            for one in each
+        )
 
     @property
-    def client(self) -> EvaluatorClient | None:
-        """The connection, None while there is none."""
-        return self.link.client
+    def links(self) -> list[EvaluatorLink]:
+        """One for each evaluator."""
+        return [lane.link for lane in self.lanes]
 
     @property
     def awaited(self) -> bool:
         """Whether an answer is on its way."""
-        return bool(self._requests.sent)
+        return any(lane.awaited for lane in self.lanes)
+
+    @property
+    def awaited_clients(self) -> list[EvaluatorClient]:
+        """The connections by which answers are on their way."""
+        return [lane.client for lane in self.lanes if lane.awaited and lane.client is not None]
 
     @property
     def stranded(self) -> bool:
         """Whether batches wait for an evaluator to come up."""
-        return self._requests.client is None and any(self._unsent.values())
+        return all(lane.client is None for lane in self.lanes) and any(self._unsent.values())
 
-    def network(self, key: NetworkKey) -> NetworkInfo | None:
-        """The network of that name, loaded if need be; None while there is no evaluator.
-
-        Raises NoEvaluatorError if there is none to hope for, or it cannot serve the network.
-        """
-        self.link.wait(0.0)
-        before = self._requests.client
-        client = self._requests.connect()
-        if client is None:
-            return None
-        if client is not before:
-            self._networks.clear()
-            client.interrupt_by(self._interrupt)
-        network = self._networks.get(key)
-        if network is None:
-            own = key == self.link.settings.network
+    def connections(self, timeout: float) -> list[EvaluatorClient]:
+        """The connections to the evaluators that are there, once one is; none if that takes longer than
+        `timeout` seconds. Waits a little for the others. Any thread. Raises NoEvaluatorError if there is no
+        hope of one."""
+        clients: list[EvaluatorClient] = []
+        errors: list[NoEvaluatorError] = []
+        for link in self.links:
             try:
-                network = client.network if own else served_network(client, key)
-            except (EvaluatorLost, Draining) as error:
-                self._requests.lost(str(error), refused=isinstance(error, Draining))
-                return None
-            except EvaluatorError as error:
-                raise NoEvaluatorError(f"the evaluator cannot serve {key[0]!r}: {error}") from None
-            self._networks[key] = network
-        return network
+                client = link.wait(timeout)
+            except NoEvaluatorError as error:
+                errors.append(error)
+            else:
+                clients += [] if client is None else [client]
+        if len(errors) == len(self.lanes):
+            raise _together(errors)
+        return clients
+
+    def close(self) -> None:
+        """Disconnect, and end the evaluator if it was started."""
+        for link in self.links:
+            link.close()
+
+    def offers(self, key: NetworkKey) -> list[Offer[S]]:
+        """The evaluators that serve the network of that name, which is loaded if need be; none while there is
+        no evaluator.
+
+        Raises NoEvaluatorError if there is none to hope for, or none that can serve the network.
+        """
+        offers = [
+            Offer(lane, network, lane.client.max_batch)
+            for lane in self.lanes
+            if (network := lane.network(key)) is not None and lane.client is not None
+        ]
+        failures = [lane.failure for lane in self.lanes if lane.failure is not None]
+        if not offers and len(failures) == len(self.lanes):
+            raise _together(failures)
+        return offers
 
     def add(self, pipeline: SharedPipeline[S], batch: Batch) -> None:
         """Have a batch sent with the next `flush`. It must stay as it is until it is answered."""
@@ -237,35 +276,34 @@ class SharedEvaluator(Generic[S]):
             if not unsent:
                 continue
             try:
-                network = self.network(key)
+                offers = self.offers(key)
             except NoEvaluatorError as error:
                 failed |= _fail(unsent, error)
                 unsent.clear()
                 continue
-            client = self._requests.client
-            if network is not None and client is not None:
-                failed |= self._send(client, network, key)
+            if offers:
+                failed |= self._send(offers, key)
         return failed
 
-    def _send(self, client: EvaluatorClient, network: NetworkInfo, key: NetworkKey) -> set[S]:
+    def _send(self, offers: list[Offer[S]], key: NetworkKey) -> set[S]:
         """Send what waits for a network in requests of a good size, the last one only if it is not better to
         wait for more."""
         parts = [part for part in self._unsent[key] if part.wanted]
-        stale = [part for part in parts if part.pipeline.identity != network.identity]
+        stale = [part for part in parts if part.pipeline.identity != offers[0].network.identity]
         failed = _fail(stale, PipelineError("the evaluator's network is another one now"))
         if stale:
             parts = [part for part in parts if part not in stale]
         self._unsent[key] = parts
         waiting = sum(part.size for part in parts)
-        under_way = sum(request.size for request in self._requests.sent if request.network == key)
-        quarter = (waiting + under_way) // (ENOUGH_REQUESTS + 1)
-        most = max(1, min(max(network.recommended_batch, quarter), client.max_batch))
-        while parts and (waiting >= most or not had_better_wait(waiting, under_way, most)):
+        while parts and offers:
+            offer, most = _best_offer(offers, key, waiting, parts[0].size)
+            if waiting < most and had_better_wait(waiting, offer.lane.under_way(key), most):
+                break
             request, batch = _joined(key, parts, most)
             try:
-                if not self._requests.send(batch, request, network=network.name):
-                    break
-                under_way += request.size
+                if not offer.lane.send(batch, request):
+                    offers.remove(offer)
+                    continue
             except PipelineError as error:
                 failed |= _fail(request.parts, error)
             waiting -= request.size
@@ -273,10 +311,16 @@ class SharedEvaluator(Generic[S]):
         return failed
 
     def receive(self, timeout_ms: float | None) -> set[S]:
-        """Hand out the answers that are there, waiting for the first one (None: as long as it takes); returns
-        whose they were."""
+        """Hand out the answers that are there; returns whose they were. Waits for the first one (None: as
+        long as it takes) if there is one evaluator; for several, `protocol.client.wait_for_any` does."""
         served: set[S] = set()
-        while (answer := self._requests.receive(0.0 if served else timeout_ms)) is not None:
+        for lane in self.lanes:
+            if lane.awaited:
+                self._receive(lane, timeout_ms if len(self.lanes) == 1 else 0.0, served)
+        return served
+
+    def _receive(self, lane: Lane[_JointRequest[S]], timeout_ms: float | None, served: set[S]) -> None:
+        while (answer := lane.receive(0.0 if served else timeout_ms)) is not None:
             request, completed = answer
             if request is None:
                 continue
@@ -285,7 +329,6 @@ class SharedEvaluator(Generic[S]):
                 served |= request.hand_out(completed.evaluation)
             else:
                 served |= _fail(request.parts, refusal(completed.error))
-        return served
 
     def _count(self, completed: Completed, positions: int) -> None:
         if self.first_sent is None:
@@ -295,6 +338,44 @@ class SharedEvaluator(Generic[S]):
 
     def _send_again(self, request: _JointRequest[S]) -> None:
         self._unsent.setdefault(request.network, []).extend(request.parts)
+
+
+def _best_offer(
+    offers: Sequence[Offer[S]], key: NetworkKey, waiting: int, first: int
+) -> tuple[Offer[S], int]:
+    """The evaluator that would answer the next request first, and how many positions make a full one there.
+
+    waiting: positions that wait. first: of these in one piece. Full is what the evaluator recommends, or a
+    quarter of its share of all positions if that is more; but where they are few, its share of these.
+    """
+    total = waiting + sum(offer.lane.under_way(key) for offer in offers)
+    if len(offers) == 1:
+        return offers[0], _full(offers[0], total)
+    able = [offer for offer in offers if offer.max_batch >= first] or offers
+    rates = [offer.lane.rate(key) for offer in able]
+    best: tuple[float, Offer[S], int] | None = None
+    for offer, rate in zip(able, rates, strict=True):
+        share = ceil(total * rate / sum(rates))
+        full = min(_full(offer, share), max(LEAST_SHARED, share))
+        finish = offer.lane.finish_ms(key, min(waiting, full))
+        if best is None or finish < best[0]:
+            best = finish, offer, full
+    assert best is not None
+    return best[1:]
+
+
+def _full(offer: Offer[S], total: int) -> int:
+    """Positions of a full request, of so many."""
+    quarter = total // (ENOUGH_REQUESTS + 1)
+    return max(1, min(max(offer.network.recommended_batch, quarter), offer.max_batch))
+
+
+def _together(errors: Sequence[NoEvaluatorError]) -> NoEvaluatorError:
+    """Why none of several evaluators can be had."""
+    if len(errors) == 1:
+        return errors[0]
+    refused = all(isinstance(error, EvaluatorRefusalError) for error in errors)
+    return (EvaluatorRefusalError if refused else NoEvaluatorError)("; ".join(map(str, errors)))
 
 
 def had_better_wait(waiting: int, under_way: int, full: int) -> bool:

@@ -35,9 +35,11 @@ from engine.search.report import Report
 from engine.search.task import SearchTask
 from engine.search.time.keeper import TimeKeeper
 from engine.search.tree import SearchTree
+from protocol.client import wait_for_any
 from protocol.host.wakeup import Wakeup
 
 if TYPE_CHECKING:
+    from protocol.client import EvaluatorClient
     from protocol.messages import Priority
 
 LOOK_SECONDS = 0.01
@@ -99,18 +101,29 @@ class SearchPool:
         """
         return PoolPlayer(self, options, self._evaluator(EvaluatorSettings.of(options)), random or Random())
 
-    def link(self, options: Options) -> EvaluatorLink:
-        """The connection to the evaluator of these options, which is found or started in the background."""
-        return self._evaluator(EvaluatorSettings.of(options)).link
+    def links(self, options: Options) -> list[EvaluatorLink]:
+        """The connections to the evaluators of these options, which are found or started in the
+        background."""
+        return self._evaluator(EvaluatorSettings.of(options)).links
 
-    def recommended_games(self, options: Options) -> int:
-        """How many games at once keep the evaluator of these options busy: as many as fill two batches of the
-        size it recommends, one at work and one waiting. Waits for the evaluator. Raises NoEvaluatorError."""
+    def connections(self, options: Options) -> list[EvaluatorClient]:
+        """The connections to the evaluators of these options that are there, at least one. Waits for it.
+        Raises NoEvaluatorError."""
         evaluator = self._evaluator(EvaluatorSettings.of(options))
-        while (client := evaluator.link.wait(1.0)) is None:
+        while not (clients := evaluator.connections(1.0)):
             if self._closed:
                 raise NoEvaluatorError("the pool is closed")
-        return Device(client.recommended_batch, client.max_batch, client.curve).games
+        return clients
+
+    def recommended_games(self, options: Options) -> int:
+        """How many games at once keep the evaluators of these options busy: as many as fill two batches of
+        the sizes that they recommend, one at work and one waiting. Waits for them. Raises
+        NoEvaluatorError."""
+        devices = [
+            Device(client.recommended_batch, client.max_batch, client.curve)
+            for client in self.connections(options)
+        ]
+        return Device.together(devices).games
 
     def statistics(self) -> PoolStatistics:
         """The totals of all evaluators."""
@@ -129,7 +142,7 @@ class SearchPool:
     def evaluator_pids(self) -> list[int]:
         """Process ids of the evaluators that were started."""
         with self._lock:
-            pids = [evaluator.link.pid for evaluator in self._evaluators.values()]
+            pids = [link.pid for evaluator in self._evaluators.values() for link in evaluator.links]
         return [pid for pid in pids if pid is not None]
 
     def close(self) -> None:
@@ -142,7 +155,7 @@ class SearchPool:
         self._wakeup.wake()
         self._thread.join()
         for evaluator in self._evaluators.values():
-            evaluator.link.close()
+            evaluator.close()
         with self._lock:
             self._wakeup.close()
 
@@ -231,12 +244,17 @@ class SearchPool:
     ) -> set[PooledSearch]:
         """Wait for answers or something to do, at most so long (None: as long as it takes); returns the
         searches that were answered."""
-        awaited = [evaluator for evaluator in evaluators if evaluator.awaited]
-        if not awaited:
+        clients = [client for evaluator in evaluators for client in evaluator.awaited_clients]
+        if not clients:
             self._wakeup.wait(seconds)
+            return set()
+        milliseconds = None if seconds is None else 1000 * seconds
+        if len(clients) > 1:
+            wait_for_any(clients, milliseconds, self._wakeup.fileno())
+            milliseconds = 0.0
         answered: set[PooledSearch] = set()
-        for evaluator in awaited:
-            answered |= evaluator.receive(_share_ms(seconds, len(awaited)))
+        for evaluator in evaluators:
+            answered |= evaluator.receive(milliseconds)
         return answered
 
     def _take_new(self, active: set[PooledSearch]) -> set[PooledSearch]:
@@ -326,10 +344,3 @@ class PoolPlayer:
         if self._running is not None and not self._running.future.done():
             self._running.future.exception(timeout=60)
         self._tree = SearchTree()
-
-
-def _share_ms(seconds: float | None, evaluators: int) -> float | None:
-    """How long to wait for each of several evaluators, one after the other: a little if there are several."""
-    if evaluators > 1:
-        seconds = min(seconds if seconds is not None else LOOK_SECONDS, LOOK_SECONDS) / evaluators
-    return None if seconds is None else 1000 * seconds

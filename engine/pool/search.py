@@ -106,18 +106,23 @@ class PooledSearch:
         """Set the search up; False while there is no evaluator."""
         task, evaluator = self._task, self._evaluator
         key = EvaluatorSettings.of(task.options).network
-        network, client = evaluator.network(key), evaluator.client
-        if network is None or client is None:
+        offers = evaluator.offers(key)
+        if not offers:
             if self.control.stopped:
                 raise NoEvaluatorError("stopped before the evaluator was ready")
             return False
+        network = offers[0].network
         tree = self._tree.prepared_for(task, network)
         self._tree.set_root(task)
         task = self._tree.with_tablebase_moves(task)
         if self._prepare is not None:
             self._prepare(tree)
         self._prepared = tree
-        device = Device(network.recommended_batch, client.max_batch, network.curve)
+        devices = [
+            Device(each.network.recommended_batch, each.max_batch, each.network.curve) for each in offers
+        ]
+        # Each batch of a single search is computed by one of them.
+        device = Device.together(devices) if searches > 1 else max(devices, key=lambda each: each.rate)
         sizes = BatchSizes.pooled(device, task.options, task.limits, searches, processes)
         self._pipeline = SharedPipeline(self, tree, evaluator, key, network.identity, sizes.capacity)
         self._search = Search(tree, self._pipeline, task, sizes, control=self.control, log=evaluator.log)

@@ -99,6 +99,29 @@ class Device:
     curve: Sequence[tuple[int, float]] = ()
 
     @property
+    def rate(self) -> float:
+        """Positions per second that its curve promises; 0 if nothing was measured."""
+        return best_rate(self.curve)
+
+    @classmethod
+    def together(cls, devices: Sequence[Device]) -> Device:
+        """Several devices, at least one, that share the work of many searches, as one: so many positions as
+        all of them compute in a time. The largest request is one that each of them takes."""
+        if len(devices) == 1:
+            return devices[0]
+        times = sorted({ms for device in devices for _, ms in device.curve})
+        curve: list[tuple[int, float]] = []
+        for time in times:
+            size = sum(device.within(time) for device in devices)
+            if not curve or size > curve[-1][0]:
+                curve.append((size, time))
+        return cls(sum(device.best for device in devices), min(device.most for device in devices), curve)
+
+    def within(self, milliseconds: float) -> int:
+        """The largest batch that was measured to take no longer; 0 if there is none."""
+        return max((size for size, ms in self.curve if ms <= milliseconds), default=0)
+
+    @property
     def flat_batch(self) -> int:
         """The batch that it can be filled to at hardly more time than a small batch takes; 0 if there is none
         that is worth it."""
@@ -224,7 +247,7 @@ def positions_per_step(device: Device, searches: int) -> int:
     """
     fair = ceil(TURNS * device.best / searches)
     few = min(FEW_POSITIONS, ceil(FEW_SEARCHES_POSITIONS / searches))
-    least = min(MAX_POSITIONS_PER_STEP, max(few, ceil(best_rate(device.curve) / STEPS_PER_SECOND)))
+    least = min(MAX_POSITIONS_PER_STEP, max(few, ceil(device.rate / STEPS_PER_SECOND)))
     return max(1, min(device.best, max(fair, least)))
 
 
@@ -238,7 +261,7 @@ def filled_step(device: Device, searches: int, processes: int) -> int:
     """
     if not device.flat_batch:
         return 0
-    if best_rate(device.curve) >= FAST_DEVICE * processes:
+    if device.rate >= FAST_DEVICE * processes:
         return min(ceil(TURNS_ON_FAST * device.best / searches), MAX_FILLED, device.most)
     filled = device.flat_batch // searches
     return filled if filled > LEAST else 0

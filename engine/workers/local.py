@@ -51,12 +51,10 @@ def _process_count(job: GameJob[Game], workers: int, pool: SearchPool | None) ->
             return min(workers, games)
         if pool is None:
             return 1
-        links = dict.fromkeys(pool.link(options) for options in job.engines)
-        clients = [link.wait() for link in links]
+        clients = dict.fromkeys(client for options in job.engines for client in pool.connections(options))
     except NoEvaluatorError:
         return 1  # The executor in this process says so when it is opened.
-    curves = [client.curve for client in clients if client is not None]
-    return workers_for(curves, games, cores())
+    return workers_for([client.curve for client in clients], games, cores())
 
 
 def workers_for(curves: Iterable[Curve], games: int, cores: int) -> int:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Sequence
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from engine.evaluation.connecting import served_network
@@ -92,7 +94,8 @@ class ProcessExecutor(Supervisor[Game]):
     def _links(self) -> list[EvaluatorLink]:
         if self._pool is None:
             return []
-        return list(dict.fromkeys(self._pool.link(options) for options in self._job.engines))
+        links = (self._pool.links(options) for options in self._job.engines)
+        return list(dict.fromkeys(chain.from_iterable(links)))
 
     def _load_networks(self) -> dict[EvaluatorSettings, LoadedNetwork]:
         """The networks of all players, loaded where they were not. Waits for the evaluators.
@@ -105,15 +108,33 @@ class ProcessExecutor(Supervisor[Game]):
             if settings in loaded:
                 continue
             assert self._pool is not None
-            with self._connect(self._pool.link(options)) as client:
+            link, *others = self._pool.links(options)
+            if others:  # Each worker finds the network at each address.
+                self._load_everywhere([link, *others], settings)
+                continue
+            with self._connect(link) as client:
                 known = self._loaded.get(settings)
                 if known is None or known.address != client.address or not _serves(client, known.network):
-                    known = LoadedNetwork(
-                        client.address, _network(client, self._pool.link(options), settings)
-                    )
+                    known = LoadedNetwork(client.address, _network(client, link, settings))
                 loaded[settings] = known
         self._loaded = loaded
         return loaded
+
+    def _load_everywhere(self, links: Sequence[EvaluatorLink], settings: EvaluatorSettings) -> None:
+        """Have the evaluators at several addresses load a network before the workers ask for it, all at once.
+
+        Raises NoEvaluatorError if none of them can.
+        """
+        errors: list[NoEvaluatorError] = []
+        for link in links:
+            link.start()
+            try:
+                with self._connect(link) as client:
+                    _network(client, link, settings)
+            except NoEvaluatorError as error:
+                errors.append(error)
+        if len(errors) == len(links):
+            raise NoEvaluatorError("; ".join(map(str, errors)))
 
     def _connect(self, link: EvaluatorLink) -> EvaluatorClient:
         """A connection of our own to an evaluator that answers; one that does not is replaced or sought anew.

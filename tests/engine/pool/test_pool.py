@@ -259,8 +259,7 @@ def test_an_observer_sees_a_search_that_has_nothing_left_to_do(pool: SearchPool)
 def test_a_search_that_loses_its_evaluator_for_good_says_why_it_ended(pool: SearchPool) -> None:
     with SearchPool() as owner:
         owner.player(RANDOM).search(Game(), Limits(nodes=10)).result(60)
-        client = owner.link(RANDOM).client
-        assert client is not None
+        (client,) = owner.connections(RANDOM)
         (pid,) = owner.evaluator_pids()
         begun = Event()
         options = RANDOM.changed(evaluator=client.address, backend="auto")

@@ -146,3 +146,13 @@ def test_searches_look_ahead_on_devices_that_their_processes_cannot_feed(
 
 def test_games_at_once_fill_two_batches() -> None:
     assert [device.games for device in (CPU, LARGE, FAST)] == [2, 66, 256]
+
+
+def test_several_devices_are_as_one_that_computes_what_all_do_in_a_time() -> None:
+    slow = Device(16, 64, [(1, 10.0), (16, 36.0)])
+    both = Device.together([CPU, slow])
+    assert (both.best, both.most) == (24, 64)
+    assert both.curve == [(1, 1.3), (8, 9.0), (9, 10.0), (17, 18.0), (48, 36.0)]
+    assert Device.together([CPU, CPU]).rate == 2 * CPU.rate
+    assert Device.together([CPU, CPU]).games == 2 * CPU.games
+    assert Device.together([CPU]) is CPU

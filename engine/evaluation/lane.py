@@ -1,0 +1,245 @@
+"""One evaluator of those that a pool's requests are shared out among."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+from engine.evaluation.connecting import equal_network, served_network
+from engine.evaluation.errors import EvaluatorRefusalError, NoEvaluatorError
+from engine.evaluation.link import EvaluatorLink
+from engine.evaluation.process import EvaluatorSettings, NetworkKey
+from engine.evaluation.requests import Requests
+from engine.evaluation.speed import Speed
+from protocol.errors import Draining, EvaluatorError, EvaluatorLost, Overloaded
+
+if TYPE_CHECKING:
+    from protocol.batch import PositionBatch
+    from protocol.client import Completed, EvaluatorClient
+    from protocol.messages import NetworkInfo, Priority
+
+RETRY_SECONDS = 2.0
+"""Time between two attempts to reach an evaluator that was given up, while others do its work."""
+
+
+class SharedRequest(Protocol):
+    """What a lane has to know of a request. network: which one it is for. size: positions."""
+
+    @property
+    def network(self) -> NetworkKey: ...
+
+    @property
+    def size(self) -> int: ...
+
+
+R = TypeVar("R", bound=SharedRequest)
+
+
+@dataclass(slots=True)
+class _Served:
+    """A network at an evaluator: how it is called there, how fast it is, or why it is not to be used."""
+
+    info: NetworkInfo
+    speed: Speed
+    unfit: str = ""
+
+
+@dataclass(slots=True)
+class _Sent:
+    """A request under way. sent_at: monotonic seconds. expected_ms: by the curve. share_ms: of the device."""
+
+    sent_at: float
+    expected_ms: float
+    share_ms: float
+
+
+@dataclass(slots=True)
+class Agreement:
+    """The networks that the evaluators of a pool have agreed on: for each name in the options the first one
+    that was found, which the others must have as well."""
+
+    networks: dict[NetworkKey, NetworkInfo] = field(default_factory=dict)
+
+
+class Lane(Generic[R]):
+    """A link to one evaluator and the requests that it has been sent. Belongs to the pool's thread, but for
+    `link`."""
+
+    def __init__(
+        self,
+        settings: EvaluatorSettings,
+        log: Callable[[str], None],
+        priority: Priority,
+        interrupt: int,
+        send_again: Callable[[R], object],
+        agreement: Agreement,
+        *,
+        alone: bool,
+    ) -> None:
+        """interrupt: a file descriptor; `receive` returns when it becomes readable. send_again: as of
+        Requests. alone: there is no other lane, so that what fails here fails altogether."""
+        self.failure: NoEvaluatorError | None = None
+        """Why it was given up, until it is connected again."""
+        self._log = log if alone else self._log_once
+        self._log_always = log
+        self._said = ""
+        self._interrupt = interrupt
+        self._send_again = send_again
+        self._agreement = agreement
+        self._alone = alone
+        self._retry_at = 0.0
+        self._served: dict[NetworkKey, _Served] = {}
+        self._under_way: dict[R, _Sent] = {}
+        self.link = EvaluatorLink(settings, self._log, prepare=self._prepare)
+        self._requests: Requests[R] = Requests(self.link, priority, self._take_back)
+        self.link.start()
+
+    @property
+    def client(self) -> EvaluatorClient | None:
+        """The connection that requests go through, None if there is none."""
+        return self._requests.client
+
+    @property
+    def awaited(self) -> bool:
+        """Whether an answer is on its way."""
+        return bool(self._requests.sent)
+
+    def network(self, key: NetworkKey) -> NetworkInfo | None:
+        """The network of that name, loaded if need be; None while there is no evaluator, or it is to be left
+        out.
+
+        Raises NoEvaluatorError, if there is no other lane, where there is none to hope for, or it cannot
+        serve the network.
+        """
+        client = self._connect()
+        if client is None:
+            return None
+        served = self._served.get(key)
+        if served is None:
+            try:
+                info = self._look_up(client, key)
+            except (EvaluatorLost, Draining) as error:
+                self._requests.lost(str(error), refused=isinstance(error, Draining))
+                return None
+            except EvaluatorError as error:
+                served = self._left_out(client, key, error)
+            else:
+                served = _Served(info, Speed(info.curve))
+            self._served[key] = served
+        return None if served.unfit else served.info
+
+    def under_way(self, key: NetworkKey) -> int:
+        """Positions that it has been sent for a network."""
+        return sum(request.size for request in self._requests.sent if request.network == key)
+
+    def rate(self, key: NetworkKey) -> float:
+        """Positions per second of a network, as far as others leave them to us."""
+        speed = self._served[key].speed
+        return speed.rate / speed.slowness(monotonic())
+
+    def finish_ms(self, key: NetworkKey, positions: int) -> float:
+        """When a request that is sent now will be answered, in milliseconds from now."""
+        return self._expected_ms(key, positions) * self._served[key].speed.slowness(monotonic())
+
+    def send(self, batch: PositionBatch, request: R) -> bool:
+        """Send a request; False if the evaluator is lost. It is answered by `receive`, or sent again. Raises
+        PipelineError if it is refused."""
+        served = self._served[request.network]
+        sent = _Sent(
+            monotonic(),
+            self._expected_ms(request.network, request.size),
+            served.speed.share_ms(request.size),
+        )
+        if not self._requests.send(batch, request, network=served.info.name):
+            return False
+        self._under_way[request] = sent
+        return True
+
+    def receive(self, timeout_ms: float | None) -> tuple[R | None, Completed] | None:
+        """The next answer, as of Requests."""
+        answer = self._requests.receive(timeout_ms)
+        if answer is None:
+            return None
+        request, completed = answer
+        now = monotonic()
+        sent = self._under_way.pop(request, None) if request is not None else None
+        if request is not None and sent is not None and request.network in self._served:
+            took_ms = 1000 * (now - sent.sent_at)
+            self._served[request.network].speed.learn(sent.expected_ms, took_ms, now)
+        elif isinstance(completed.error, Overloaded):
+            for served in self._served.values():
+                served.speed.refused(now)
+        return answer
+
+    # -- the evaluator -----------------------------------------------------------------------------------
+
+    def _connect(self) -> EvaluatorClient | None:
+        try:
+            self.link.wait(0.0)
+        except NoEvaluatorError as error:
+            if self._alone:
+                raise
+            self._give_up(error)
+            return None
+        before = self._requests.client
+        client = self._requests.connect()
+        if client is not None and client is not before:
+            self._served.clear()
+            self.failure = None
+            client.interrupt_by(self._interrupt)
+        return client
+
+    def _give_up(self, error: NoEvaluatorError) -> None:
+        """Note that the link has given up; it is to try again in a while, unless the evaluator refuses."""
+        now = monotonic()
+        if self.failure is None:
+            self._retry_at = now + RETRY_SECONDS
+            if isinstance(error, EvaluatorRefusalError):
+                self._log(f"{error}; it is left out")
+        elif now >= self._retry_at:
+            self._retry_at = now + RETRY_SECONDS
+            self.link.start()
+        self.failure = error
+
+    def _look_up(self, client: EvaluatorClient, key: NetworkKey) -> NetworkInfo:
+        """What the evaluator calls a network. Raises EvaluatorError."""
+        agreed = self._agreement.networks.get(key)
+        if agreed is not None:
+            return equal_network(client, key, agreed)
+        own = key == self.link.settings.network
+        network = client.network if own else served_network(client, key)
+        if not self._alone:  # One that has been started anew may serve another one, and there is no other.
+            self._agreement.networks[key] = network
+        return network
+
+    def _left_out(self, client: EvaluatorClient, key: NetworkKey, error: EvaluatorError) -> _Served:
+        if self._alone:
+            raise NoEvaluatorError(f"the evaluator cannot serve {key[0]!r}: {error}") from None
+        text = f"the evaluator at {client.address} cannot serve the network: {error}"
+        self.failure = EvaluatorRefusalError(text)
+        self._log(f"{text}; it is left out")
+        return _Served(client.network, Speed(()), unfit=text)
+
+    def _prepare(self, client: EvaluatorClient) -> None:
+        """Have a new connection's evaluator load what the others serve, in the link's thread: the pool does
+        not wait for that."""
+        for key, agreed in list(self._agreement.networks.items()):
+            with suppress(EvaluatorError):  # Whoever asks for the network is told.
+                equal_network(client, key, agreed)
+
+    def _expected_ms(self, key: NetworkKey, positions: int) -> float:
+        before = sum(sent.share_ms for sent in self._under_way.values())
+        return self._served[key].speed.expected_ms(positions, before)
+
+    def _take_back(self, request: R) -> None:
+        self._under_way.pop(request, None)
+        self._send_again(request)
+
+    def _log_once(self, text: str) -> None:
+        """Tell what was not told last: an evaluator that is not there is tried again and again."""
+        if text != self._said:
+            self._said = text
+            self._log_always(text)

@@ -1,0 +1,97 @@
+"""Matches and self-play on several evaluators, of which one is killed while games go on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from engine.games.record import GameRecord
+from engine.match.adjudication import Adjudication
+from engine.match.runner import MatchState
+from engine.selfplay.archive import Folder, GameEntry
+from engine.selfplay.runner import SelfPlayRunner, SelfPlayState
+from tests.engine.evaluation.evaluators import RunningEvaluator
+from tests.engine.evaluation.test_failover import addresses
+from tests.engine.evaluation.test_several import positions
+from tests.engine.match.matches import Recorder, engine, match, play
+from tests.engine.selfplay.test_selfplay import RANDOM, Notes, check_folder, config
+
+GAMES, BEFORE = 24, 3
+
+
+@pytest.fixture
+def three(tmp_path: Path) -> Iterator[list[RunningEvaluator]]:
+    with ExitStack() as stack:
+        yield [stack.enter_context(RunningEvaluator(tmp_path, name)) for name in "abc"]
+
+
+class Kills(Notes):
+    """Kills an evaluator when some games are over."""
+
+    def __init__(self, evaluator: RunningEvaluator) -> None:
+        super().__init__()
+        self._evaluator = evaluator
+
+    def game_over(self, state: SelfPlayState, entry: GameEntry) -> None:
+        super().game_over(state, entry)
+        if len(self.entries) == BEFORE:
+            self._evaluator.kill()
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_self_play_loses_no_game_when_an_evaluator_is_killed(
+    tmp_path: Path, three: list[RunningEvaluator], workers: int
+) -> None:
+    view = Kills(three[0])
+    settings = config(
+        tmp_path / "run",
+        games=GAMES,
+        concurrency=8,
+        nodes=40,
+        workers=workers,
+        options=RANDOM.changed(evaluator=addresses(*three)),
+    )
+    runner = SelfPlayRunner(settings, view)
+    assert asyncio.run(runner.run()) == "finished", view.notes
+    check_folder(Folder(tmp_path / "run"), GAMES)
+    assert any("evaluator lost" in note for note in view.notes)
+    assert not any("ended early" in note for note in view.notes)
+    assert all(positions(evaluator) > 0 for evaluator in three[1:])
+
+
+class KillsInMatch(Recorder):
+    """Kills an evaluator when some games are over."""
+
+    def __init__(self, evaluator: RunningEvaluator) -> None:
+        super().__init__()
+        self._evaluator = evaluator
+
+    def game_over(self, state: MatchState, record: GameRecord) -> None:
+        super().game_over(state, record)
+        if len(self.records) == BEFORE:
+            self._evaluator.kill()
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_match_loses_no_game_when_an_evaluator_is_killed(
+    tmp_path: Path, three: list[RunningEvaluator], workers: int
+) -> None:
+    players = [
+        engine(name, nodes=nodes, evaluator=addresses(*three)) for name, nodes in (("a", 30), ("b", 20))
+    ]
+    settings = match(
+        tmp_path,
+        players,
+        games=GAMES,
+        concurrency=8,
+        workers=workers,
+        adjudication=Adjudication(max_moves=40),
+    )
+    ending, _, view = play(settings, KillsInMatch(three[2]))
+    assert ending == "finished", view.notes
+    assert sorted(record.number for record in view.records) == list(range(GAMES))
+    assert any("evaluator lost" in note for note in view.notes)
