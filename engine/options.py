@@ -100,6 +100,13 @@ class Options(SettingsGroup):
         "folder with the key pair for evaluators on other machines, and their public keys; empty is the "
         "user's configuration folder",
     )
+    evaluator_compression: str = _advanced(
+        "EvaluatorCompression",
+        "auto",
+        "compress positions on their way to the evaluator: auto does so where that is another machine; needs "
+        "Python 3.14 or the extra `compression` on both sides",
+        choices=("auto", "on", "off"),
+    )
     threads: int = _option(
         "Threads", 0, "threads of the started evaluator's CPU backend; 0 lets it choose", (0, 256)
     )

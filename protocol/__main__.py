@@ -42,6 +42,7 @@ def conformance(address: str, patience_s: float) -> int:
     faults = walk.run()
     for text, count in faults.items():
         print(f"WRONG {text}" + (f" ({count} times)" if count > 1 else ""))
+    print(f"{walk.compressed} requests were compressed")
     print("nothing wrong" if not faults else f"{len(faults)} kinds of faults")
     return 1 if faults else 0
 

@@ -30,6 +30,14 @@ def parse_addresses(text: str) -> tuple[str, ...]:
     return addresses
 
 
+def is_near(address: str) -> bool:
+    """Whether an address is of this machine by its form: ipc or loopback, where a tunnel may begin."""
+    if not address.startswith("tcp://"):
+        return True
+    host = address.removeprefix("tcp://").partition("#")[0].rpartition(":")[0].strip("[]").lower()
+    return host in ("localhost", "::1") or host.startswith(("127.", "::ffff:127."))
+
+
 def _check(address: str, text: str) -> None:
     if not address:
         raise SettingsError(f"an address is missing beside a comma in {shown(text)}")

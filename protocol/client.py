@@ -20,8 +20,10 @@ from typing import Any, Self, TypeVar
 
 import zmq
 
+from protocol.address_list import is_near
 from protocol.batch import EvaluationBatch, PositionBatch
 from protocol.codec import decode_reply, encode, encode_evaluate
+from protocol.compression import Compressor, offered
 from protocol.connection import Connection, wait_for
 from protocol.errors import (
     BadRequest,
@@ -119,6 +121,7 @@ class EvaluatorClient:
         not stand in the address; by default the user's configuration folder.
     handshake: False connects without hello and so without waiting for a network; only ping, status and drain
         are of use then.
+    compress: whether batches are compressed, if both sides can; None: where they go to another machine.
 
     Attributes: networks (all NetworkInfo of the evaluator), network (the chosen one), max_batch (most
     positions per request), recommended_batch, curve, server, instance (which run of the evaluator this is; ""
@@ -138,12 +141,15 @@ class EvaluatorClient:
         name: str = "",
         keys: str | Path = "",
         handshake: bool = True,
+        compress: bool | None = None,
     ) -> None:
         self.address = address
         self.timeout = timeout
         self.name = name
         self._keys = keys
         self._wanted = network
+        self._compress = not is_near(address) if compress is None else compress
+        self._compressor: Compressor | None = None
         self._context = zmq.Context()
         self._connection: Connection | None = None
         self._interrupt: int | None = None
@@ -178,6 +184,11 @@ class EvaluatorClient:
         return self.network.curve
 
     @property
+    def compresses(self) -> bool:
+        """Whether batches are compressed on the way."""
+        return self._compressor is not None
+
+    @property
     def in_flight(self) -> int:
         """Batches submitted and not received yet."""
         return len(self._in_flight) + len(self._completed)
@@ -203,7 +214,8 @@ class EvaluatorClient:
             raise TooLarge(f"{count} positions in one request, this evaluator takes at most {self.max_batch}")
         identity = self._identity()
         chosen = self.network.name if network is None else network
-        self._connected().send(encode_evaluate(identity, batch, priority, deadline_ms, chosen))
+        frames = encode_evaluate(identity, batch, priority, deadline_ms, chosen, self._compressor)
+        self._connected().send(frames)
         self._in_flight[identity] = (count, len(batch.moves))
         return identity
 
@@ -359,6 +371,8 @@ class EvaluatorClient:
         self.max_batch = welcome.max_batch
         self.networks = welcome.networks
         self.aliases = welcome.aliases
+        if self._compress:
+            self._compressor = Compressor() if {*offered()} & {*welcome.compression} else None
         if self._wanted is not None:
             self.use(self._wanted)
         elif welcome.default:

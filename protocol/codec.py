@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocol.batch import MAX_LEGAL_MOVES, POLICY_SIZE, POSITION_DTYPE, EvaluationBatch, PositionBatch
+from protocol.compression import ZSTD, Compressor, content, content_size
 from protocol.errors import BadRequest, TooLarge
 from protocol.fields import Fields
 from protocol.messages import (
@@ -142,9 +143,15 @@ def encode(message: Request | Reply) -> list[Frame]:
 
 
 def encode_evaluate(
-    identity: int, batch: PositionBatch, priority: Priority, deadline_ms: float | None, network: str
+    identity: int,
+    batch: PositionBatch,
+    priority: Priority,
+    deadline_ms: float | None,
+    network: str,
+    compressor: Compressor | None = None,
 ) -> list[Frame]:
-    """Frames of an Evaluate with these fields: header, positions, move offsets, moves."""
+    """Frames of an Evaluate with these fields: header, positions, move offsets, moves; with a compressor the
+    header and all three in one."""
     header: dict[str, Any] = {
         "type": "evaluate",
         "id": identity,
@@ -155,7 +162,11 @@ def encode_evaluate(
         header["network"] = network
     if deadline_ms is not None:
         header["deadline_ms"] = deadline_ms
-    return [_pack(header), batch.positions, batch.move_offsets, batch.moves]
+    arrays = batch.positions, batch.move_offsets, batch.moves
+    if compressor is not None:
+        header["compression"] = ZSTD
+        return [_pack(header), compressor.compressed(arrays)]
+    return [_pack(header), *arrays]
 
 
 def encode_result(
@@ -292,7 +303,9 @@ def _free_array(frame: Received, dtype: np.dtype[Any], most: int, name: str) -> 
 def _decode_evaluate(
     fields: Fields, frames: Sequence[Received], max_positions: int, check: Callable[[PositionBatch], None]
 ) -> Evaluate:
-    _expect_frames(frames, 4, "evaluate")
+    compressed = len(frames) == 2
+    if not compressed:
+        _expect_frames(frames, 4, "evaluate")
     identity = fields.identity()
     count = fields.integer("count", 1)
     if count > max_positions:
@@ -300,6 +313,8 @@ def _decode_evaluate(
     priority = fields.optional_text("class", 16, "play")
     if priority not in PRIORITIES:
         raise BadRequest(f"class: {priority!r} is none of {', '.join(PRIORITIES)}")
+    if compressed:
+        frames = _decompressed(fields, frames, count)
     batch = PositionBatch(
         positions=_array(frames[1], POSITION_DTYPE, count, "positions"),
         move_offsets=_array(frames[2], _OFFSET, count + 1, "move_offsets"),
@@ -313,6 +328,23 @@ def _decode_evaluate(
         deadline_ms=fields.optional_number("deadline_ms"),
         network=fields.optional_text("network", 1024, ""),
     )
+
+
+def _decompressed(fields: Fields, frames: Sequence[Received], count: int) -> list[Received]:
+    """The frames of a compressed evaluate as they would be without. Nothing is decompressed that is not of a
+    possible size."""
+    if fields.optional_text("compression", 16, "") != ZSTD:
+        raise BadRequest(f"evaluate: 2 frames, expected 4, or 2 with compression {ZSTD!r}")
+    positions, offsets = count * POSITION_DTYPE.itemsize, (count + 1) * _OFFSET.itemsize
+    most = positions + offsets + count * MAX_LEGAL_MOVES * _MOVE.itemsize
+    size = content_size(frames[1])
+    if not positions + offsets <= size <= most:
+        raise BadRequest(
+            f"compression: a content of {size} bytes, expected {positions + offsets} and 2 for each move"
+        )
+    whole = memoryview(content(frames[1], size))
+    parts = whole[:positions], whole[positions : positions + offsets], whole[positions + offsets :]
+    return [frames[0], *parts]
 
 
 def _decode_result(fields: Fields, frames: Sequence[Received]) -> Result:
@@ -414,6 +446,7 @@ _REPLIES: dict[str, Callable[[Fields], Reply]] = {
         default=f.text("default", 1024) if f.has("default") else None,
         aliases=_aliases(f),
         instance=f.optional_text("instance", 64, ""),
+        compression=f.texts("compression", 16, 16) if f.has("compression") else (),
     ),
     "cancelled": lambda f: Cancelled(f.identity()),
     "pong": lambda f: Pong(f.identity()),

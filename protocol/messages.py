@@ -84,6 +84,7 @@ class Welcome:
     does not say. default: the name of the network that is meant, from now on, by a request of this client
     that names none; "" if there is none, None from an evaluator that does not say: then it is the first.
     aliases: further names, to the networks' own. instance: tells this run of the evaluator from all others.
+    compression: how the arrays of an evaluate may be compressed.
     """
 
     id: int
@@ -96,6 +97,7 @@ class Welcome:
     default: str | None = None
     aliases: Mapping[str, str] = field(default_factory=dict)
     instance: str = ""
+    compression: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

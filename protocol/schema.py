@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from protocol.codec import MAX_CLIENTS, MAX_NETWORKS, WIRE_MAX_POSITIONS
+from protocol.compression import ZSTD
 from protocol.messages import PRIORITIES, PROTOCOL_VERSION
 
 Schema = dict[str, Any]
@@ -76,6 +77,7 @@ REQUESTS: dict[str, tuple[Schema, Schema]] = {
             "class": or_null({"enum": list(PRIORITIES)}),
             "deadline_ms": or_null(NUMBER),
             "network": or_null(text(1024)),
+            "compression": {"enum": [ZSTD]},
         },
     ),
     "cancel": ({}, {}),
@@ -96,7 +98,12 @@ REQUESTS: dict[str, tuple[Schema, Schema]] = {
 REPLIES: dict[str, tuple[Schema, Schema]] = {
     "welcome": (
         {"version": POSITIVE, "server": text(1024), "max_batch": POSITIVE, "networks": NETWORKS},
-        {**STATE, "default": or_null(text(1024)), "instance": or_null(text(64))},
+        {
+            **STATE,
+            "default": or_null(text(1024)),
+            "instance": or_null(text(64)),
+            "compression": or_null(items(text(16), 16)),
+        },
     ),
     "result": (
         {"queue_ms": NUMBER, "compute_ms": NUMBER, "batch": COUNT},

@@ -31,6 +31,9 @@ HELP = "evaluate positions given as JSON lines with the network alone, without a
 
 MAX_LINE_BYTES = 8 << 20
 BATCHES_IN_FLIGHT = 2
+PATIENCE_MS = 500.0
+"""How long an answer is waited for before it is looked whether another evaluator is better."""
+
 QUEUED_LINES = 4096
 OPTIONS = (
     "weights",
@@ -189,7 +192,7 @@ class _Stream:
             self._unsent.popleft()
         # While lines may still come, a short wait: they can join the next batch.
         patient = self._ended or len(self._requests.sent) >= BATCHES_IN_FLIGHT
-        answer = self._requests.receive(None if patient else 1.0)
+        answer = self._requests.receive(PATIENCE_MS if patient else 1.0)
         if answer is None:
             return
         answered, completed = answer

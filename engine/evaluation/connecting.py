@@ -28,7 +28,13 @@ def connect(address: str, settings: EvaluatorSettings, same_as: NetworkInfo | No
     from protocol.errors import Draining, EvaluatorError, RemoteError
 
     try:
-        client = EvaluatorClient(address, timeout=HELLO_SECONDS, name=f"engine {os.getpid()}")
+        client = EvaluatorClient(
+            address,
+            timeout=HELLO_SECONDS,
+            name=f"engine {os.getpid()}",
+            keys=settings.keys,
+            compress=settings.compress,
+        )
     except Draining as error:
         raise EvaluatorDrainingError(f"the evaluator at {address} refuses: {error}") from None
     except RemoteError as error:

@@ -45,7 +45,7 @@ class GivenEvaluators:
         self._network: NetworkInfo | None = None
         self._max_batch = 0
         self._looked = threading.Condition()
-        self._watch = Watch(addresses, self._saw) if len(addresses) > 1 else None
+        self._watch = Watch(addresses, self._saw, keys=settings.keys) if len(addresses) > 1 else None
 
     def connect(self) -> tuple[EvaluatorClient, str]:
         """Connect to the best one; returns its address, too. Raises as `connecting.connect`."""

@@ -241,6 +241,11 @@ class EvaluatorLink:
         known, why = self._address, self._given.why(address)
         if address and address != known and (why or known is not None):
             self._log(f"using the evaluator at {address}{why}")
+        if address and self.settings.compress and not client.compresses:
+            self._log(
+                f"what goes to {address} is not compressed: that needs Python 3.14 or the extra "
+                "`compression` on both sides"
+            )
         self._client, self._address = client, address
         self._was_connected = True
         self._connected_at = time.monotonic()

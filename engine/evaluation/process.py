@@ -39,6 +39,7 @@ class EvaluatorSettings:
     policy_head: str
     value_head: str
     keys: str = ""
+    compression: str = "auto"
 
     @classmethod
     def of(cls, options: Options) -> EvaluatorSettings:
@@ -50,12 +51,18 @@ class EvaluatorSettings:
             policy_head=options.policy_head,
             value_head=options.value_head,
             keys=options.evaluator_keys,
+            compression=options.evaluator_compression,
         )
 
     @property
     def addresses(self) -> tuple[str, ...]:
         """The addresses, the preferred one first. Raises SettingsError for what the environment has wrong."""
         return parse_addresses(self.address)
+
+    @property
+    def compress(self) -> bool | None:
+        """Whether batches are compressed; None: where they go to another machine."""
+        return {"on": True, "off": False}.get(self.compression)
 
     @property
     def network(self) -> NetworkKey:

@@ -27,8 +27,9 @@ OnLook = Callable[[str, str, str, frozenset[str]], None]
 class Watch:
     """A thread and a connection for each address, so that one that does not answer holds up no other."""
 
-    def __init__(self, addresses: Sequence[str], on_look: OnLook) -> None:
-        """on_look: called from the threads after each look."""
+    def __init__(self, addresses: Sequence[str], on_look: OnLook, *, keys: str = "") -> None:
+        """on_look: called from the threads after each look. keys: the folder that keys are kept in."""
+        self._keys = keys
         self._on_look = on_look
         self._ended = threading.Event()
         self._threads = [
@@ -55,7 +56,9 @@ class Watch:
             try:
                 if client is None:
                     name = f"engine {os.getpid()}, watching"
-                    client = EvaluatorClient(address, timeout=ANSWER_SECONDS, name=name, handshake=False)
+                    client = EvaluatorClient(
+                        address, timeout=ANSWER_SECONDS, name=name, keys=self._keys, handshake=False
+                    )
                 status = client.status()
             except EvaluatorError as error:
                 if client is not None:

@@ -124,5 +124,5 @@ def _player_identity(player: PlayerConfig) -> dict[str, Any]:
     if player.is_program:
         return identity | {"command": player.command, "options": dict(player.uci_options)}
     # Where the evaluator runs does not matter; threads and backends do, to a player with a clock.
-    apart = {"evaluator", "evaluator_keys", "log_file"}
+    apart = {"evaluator", "evaluator_keys", "evaluator_compression", "log_file"}
     return identity | {"options": options_identity(player.options, apart=apart)}

@@ -16,7 +16,7 @@ import queue
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from time import monotonic, perf_counter
 from typing import TYPE_CHECKING
@@ -88,7 +88,7 @@ class SearchPool:
         self._wakeup = Wakeup()
         self._ending = False
         self._lock = threading.Lock()
-        self._evaluators: dict[tuple[str, str, str, int], SharedEvaluator[PooledSearch]] = {}
+        self._evaluators: dict[EvaluatorSettings, SharedEvaluator[PooledSearch]] = {}
         self._closed = False
         self._told: set[str] = set()
         self._thread = threading.Thread(target=self._work, name="search-pool", daemon=True)
@@ -190,7 +190,7 @@ class SearchPool:
                 self._wakeup.wake()
 
     def _evaluator(self, settings: EvaluatorSettings) -> SharedEvaluator[PooledSearch]:
-        key = (settings.address, settings.keys, settings.backend, settings.threads)
+        key = replace(settings, weights="", policy_head="", value_head="")
         with self._lock:
             if self._closed:
                 raise RuntimeError("the pool is closed")

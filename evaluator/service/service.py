@@ -50,6 +50,7 @@ from protocol.codec import (
     encode_result,
     peek_id,
 )
+from protocol.compression import offered
 from protocol.errors import (
     BadRequest,
     DeadlineExceeded,
@@ -106,6 +107,7 @@ class EvaluatorService:
         on_failed: Callable[[Exception], None] | None = None,
     ) -> None:
         self.metrics = Metrics()
+        self._compression = offered()
         self._instance = secrets.token_hex(8)
         self._initial = initial
         self._loader = loader
@@ -399,6 +401,7 @@ class EvaluatorService:
             default=session.network,
             aliases=self._networks.aliases,
             instance=self._instance,
+            compression=self._compression,
         )
         self._send(session.client, welcome)
 

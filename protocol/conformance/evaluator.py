@@ -52,15 +52,18 @@ class ScriptedEvaluator:
     """One evaluator, from its start to its end. fault: told each thing that a client does wrong.
 
     in_flight: what waits for an answer, oldest first. greeted: clients that have been welcomed. draining: it
-    refuses whatever comes. messages: how many have come.
+    refuses whatever comes. messages: how many have come. compressed: how many of them were an evaluate that
+    was compressed.
     """
 
-    def __init__(self, address: str, fault: Callable[[str], None]) -> None:
+    def __init__(self, address: str, fault: Callable[[str], None], compression: tuple[str, ...] = ()) -> None:
+        """compression: what is offered to who says hello."""
         self.instance = secrets.token_hex(8)
         self.in_flight: dict[tuple[bytes, int], Asked] = {}
         self.greeted: set[bytes] = set()
         self.draining = False
-        self.messages = 0
+        self.messages = self.compressed = 0
+        self._compression = compression
         self._fault = fault
         self._context = zmq.Context()
         self._socket = self._context.socket(zmq.ROUTER)
@@ -125,6 +128,10 @@ class ScriptedEvaluator:
             self._fault("an empty frame before the message: use a DEALER socket instead of REQ")
             frames = frames[1:]
         message: Any = decode_request(frames, MAX_BATCH)
+        if isinstance(message, Evaluate) and len(frames) == 2:
+            self.compressed += 1
+            if not self._compression:
+                self._fault("an evaluate was compressed, which the welcome on this connection did not offer")
         if isinstance(message, Hello | Evaluate) and self.draining:
             raise Draining("this evaluator is about to end; go elsewhere")
         if isinstance(message, Hello):
@@ -169,4 +176,5 @@ class ScriptedEvaluator:
             default=NETWORK.name,
             aliases={"default": NETWORK.name},
             instance=self.instance,
+            compression=self._compression,
         )

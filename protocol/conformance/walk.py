@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TextIO
 
+from protocol.compression import offered
 from protocol.conformance.evaluator import Asked, ScriptedEvaluator
 
 ROUNDS = 3
@@ -47,11 +48,14 @@ class Walk:
     """Walks one client through all cases.
 
     address: where to listen. patience_s: how long the client may take for anything. out: told of each case as
-    it begins. faults: what the client did wrong, and how often.
+    it begins. faults: what the client did wrong, and how often. compressed: requests that came compressed.
+    Every other evaluator, from the first on, offers compression.
     """
 
     def __init__(self, address: str, patience_s: float, out: TextIO) -> None:
         self.faults: Counter[str] = Counter()
+        self.compressed = 0
+        self._evaluators = 0
         self._patience_s = patience_s
         self._out = out
         self._case = "welcome"
@@ -77,11 +81,12 @@ class Walk:
         except SilentError as silent:
             self._fault(f"nothing came for {self._patience_s:g} s: {silent}")
         finally:
-            self._evaluator.close()
+            self._end_evaluator()
         return self.faults
 
     def _start(self, address: str) -> ScriptedEvaluator:
-        return ScriptedEvaluator(address, self._fault)
+        self._evaluators += 1
+        return ScriptedEvaluator(address, self._fault, offered() if self._evaluators % 2 else ())
 
     def _fault(self, text: str) -> None:
         self.faults[f"{self._case}: {text}"] += 1
@@ -137,8 +142,12 @@ class Walk:
             )
         self._anew()
 
-    def _anew(self) -> None:
+    def _end_evaluator(self) -> None:
+        self.compressed += self._evaluator.compressed
         self._evaluator.close()
+
+    def _anew(self) -> None:
+        self._end_evaluator()
         self._evaluator = self._start(self.address)
 
     def _restart(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 import threading
 import time
 from collections import Counter
@@ -19,7 +20,8 @@ import zmq
 from protocol import EvaluatorClient
 from protocol.__main__ import main
 from protocol.batch import POSITION_DTYPE, PositionBatch
-from protocol.codec import encode
+from protocol.codec import encode, encode_evaluate
+from protocol.compression import Compressor
 from protocol.conformance.evaluator import ScriptedEvaluator
 from protocol.conformance.walk import ENDING_CODES, PASSING_CODE, Walk
 from protocol.errors import ERRORS, EvaluatorLost, RemoteError
@@ -86,11 +88,11 @@ def walk(
         return script.run()
 
 
-def our_client(address: str, over: threading.Event) -> None:
+def our_client(address: str, over: threading.Event, *, compress: bool | None = None) -> None:
     """Keeps three batches in flight, compares their answers, and comes back after every loss."""
     while not over.is_set():
         try:
-            with EvaluatorClient(address) as evaluator:
+            with EvaluatorClient(address, compress=compress) as evaluator:
                 _ask_until_lost(evaluator, over)
         except (EvaluatorLost, RemoteError):
             over.wait(0.1)  # As a client does that has nowhere else to go.
@@ -155,6 +157,27 @@ def test_our_own_client_passes() -> None:
     told = out.getvalue().splitlines()
     assert told[0] == "welcome" and told[-1] == "errors that may end a client"
     assert not [line for line in told if line.startswith(" ")]
+
+
+def test_our_own_client_compresses_where_that_is_offered() -> None:
+    pytest.importorskip("backports.zstd" if sys.version_info < (3, 14) else "compression.zstd")
+    script = Walk("tcp://127.0.0.1:0", PATIENCE_S, io.StringIO())
+    with client_thread(partial(our_client, compress=True), script.address):
+        assert script.run() == {}
+    assert script.compressed > 0
+
+
+def test_a_client_that_compresses_unasked_is_told() -> None:
+    pytest.importorskip("backports.zstd" if sys.version_info < (3, 14) else "compression.zstd")
+    faults: list[str] = []
+    evaluator = ScriptedEvaluator("tcp://127.0.0.1:0", faults.append)
+    frames = encode_evaluate(2, FIRST, "play", None, "", Compressor())
+    with client_thread(raw_client(GREETING, frames), evaluator.address):
+        try:
+            assert evaluator.listen(lambda: evaluator.messages == 2, time.monotonic() + PATIENCE_S)
+        finally:
+            evaluator.close(linger_ms=0)
+    assert [text for text in faults if "did not offer" in text]
 
 
 def test_every_code_that_answers_an_evaluate_is_tried() -> None:
