@@ -1,0 +1,73 @@
+"""Several evaluators that demand keys: one search that goes on at the next, and many that use all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from engine._core import Game
+from engine.options import Options
+from engine.pool.pool import SearchPool
+from engine.search.limits import Limits
+from engine.session import Session
+from tests.engine.evaluation.test_failover import address_of
+from tests.engine.uci.uci_process import eventually
+from tests.evaluator.service.test_keys_process import Service, client_keys, serving
+
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Iterator[tuple[Service, Service]]:
+    """Both have one key, and one list of clients, on which `client` is."""
+    client_keys(tmp_path, "client", allowed=True)
+    with ExitStack() as stack:
+        first = stack.enter_context(serving(tmp_path))
+        first.line("listening on ")
+        second = stack.enter_context(serving(tmp_path))
+        second.line("listening on ")
+        yield first, second
+
+
+def options_with(two: tuple[Service, Service], keys: Path) -> Options:
+    options = Options(backend="random", hash=1, tree_memory=16, smart_pruning_factor=0.0)
+    addresses = ",".join(service.address for service in two)
+    return options.changed(evaluator=addresses, evaluator_keys=str(keys))
+
+
+def test_a_search_goes_on_at_the_next(tmp_path: Path, two: tuple[Service, Service]) -> None:
+    assert all("#" in service.address for service in two)
+    session = Session(options_with(two, tmp_path / "client"), log=print)
+    try:
+        assert session.search(Limits(nodes=500)).nodes >= 500
+        link = session.start_evaluator()
+        assert address_of(link) == two[0].address
+        two[0].process.kill()
+        eventually(lambda: address_of(link) == two[1].address)
+        assert session.search(Limits(nodes=2000)).nodes >= 2000
+    finally:
+        session.close()
+
+
+def test_a_pool_uses_all(tmp_path: Path, two: tuple[Service, Service]) -> None:
+    options = options_with(two, tmp_path / "client")
+    with SearchPool() as pool:
+        eventually(lambda: all(link.client is not None for link in pool.links(options)))
+        begun = [pool.player(options).search(Game(), Limits(nodes=2000)) for _ in range(8)]
+        two[1].process.kill()
+        assert all(future.result(60).nodes >= 2000 for future in begun)
+
+
+def test_who_is_not_let_in_is_told_by_each(tmp_path: Path, two: tuple[Service, Service]) -> None:
+    said: list[str] = []
+    stranger = client_keys(tmp_path, "stranger", allowed=False)
+    session = Session(options_with(two, stranger), log=said.append, fallback=True)
+    try:
+        assert session.search(Limits(nodes=100)).nodes >= 100
+        assert session.evaluator_pid is not None
+        assert any(all(service.address.partition("#")[0] in line for service in two) for line in said)
+    finally:
+        session.close()
