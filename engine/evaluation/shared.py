@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from math import ceil
 from time import monotonic
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -27,24 +26,13 @@ from engine.evaluation.link import EvaluatorLink
 from engine.evaluation.pipeline import SpareBatches
 from engine.evaluation.process import EvaluatorSettings, NetworkKey
 from engine.evaluation.requests import refusal
+from engine.evaluation.sharing import WORTH_SENDING, Offer, best_offer, had_better_wait
 from protocol.batch import EvaluationBatch, PositionBatch
 from protocol.settings.spec import SettingsError
 
 if TYPE_CHECKING:
     from protocol.client import Completed, EvaluatorClient
-    from protocol.messages import NetworkInfo, Priority
-
-ENOUGH_REQUESTS = 3
-"""With so many full requests on their way, two at work and one waiting, more positions wait here until they
-fill another one. Full is what the evaluator recommends, or a quarter of all positions if that is more."""
-
-WORTH_SENDING = 128
-"""Positions for which a request is worth its cost while another one is under way. Several processes on one
-fast evaluator have few positions each. Sent as they are ready, they would give its one I/O thread more to do
-with requests than the device has with positions."""
-
-LEAST_SHARED = 16
-"""Where several evaluators share what there is, none is sent less than so many positions for that reason."""
+    from protocol.messages import Priority
 
 S = TypeVar("S")
 
@@ -156,16 +144,6 @@ class _JointRequest(Generic[S]):
         return served
 
 
-@dataclass(slots=True, eq=False)
-class Offer(Generic[S]):
-    """An evaluator that serves a network. network: as it describes it. max_batch: positions of its largest
-    request."""
-
-    lane: Lane[_JointRequest[S]]
-    network: NetworkInfo
-    max_batch: int
-
-
 class SharedEvaluator(Generic[S]):
     """The evaluators at the addresses of some settings, or one that is started, and the batches of the
     searches that use them. Used by the pool's thread alone, but for `links`, `connections` and `close`.
@@ -239,7 +217,7 @@ class SharedEvaluator(Generic[S]):
         for link in self.links:
             link.close()
 
-    def offers(self, key: NetworkKey) -> list[Offer[S]]:
+    def offers(self, key: NetworkKey) -> list[Offer[_JointRequest[S]]]:
         """The evaluators that serve the network of that name, which is loaded if need be; none while there is
         no evaluator.
 
@@ -285,7 +263,7 @@ class SharedEvaluator(Generic[S]):
                 failed |= self._send(offers, key)
         return failed
 
-    def _send(self, offers: list[Offer[S]], key: NetworkKey) -> set[S]:
+    def _send(self, offers: list[Offer[_JointRequest[S]]], key: NetworkKey) -> set[S]:
         """Send what waits for a network in requests of a good size, the last one only if it is not better to
         wait for more."""
         parts = [part for part in self._unsent[key] if part.wanted]
@@ -296,7 +274,7 @@ class SharedEvaluator(Generic[S]):
         self._unsent[key] = parts
         waiting = sum(part.size for part in parts)
         while parts and offers:
-            offer, most = _best_offer(offers, key, waiting, parts[0].size)
+            offer, most = best_offer(offers, key, waiting, parts[0].size)
             if waiting < most and had_better_wait(waiting, offer.lane.under_way(key), most):
                 break
             request, batch = _joined(key, parts, most)
@@ -340,52 +318,12 @@ class SharedEvaluator(Generic[S]):
         self._unsent.setdefault(request.network, []).extend(request.parts)
 
 
-def _best_offer(
-    offers: Sequence[Offer[S]], key: NetworkKey, waiting: int, first: int
-) -> tuple[Offer[S], int]:
-    """The evaluator that would answer the next request first, and how many positions make a full one there.
-
-    waiting: positions that wait. first: of these in one piece. Full is what the evaluator recommends, or a
-    quarter of its share of all positions if that is more; but where they are few, its share of these.
-    """
-    total = waiting + sum(offer.lane.under_way(key) for offer in offers)
-    if len(offers) == 1:
-        return offers[0], _full(offers[0], total)
-    able = [offer for offer in offers if offer.max_batch >= first] or offers
-    rates = [offer.lane.rate(key) for offer in able]
-    best: tuple[float, Offer[S], int] | None = None
-    for offer, rate in zip(able, rates, strict=True):
-        share = ceil(total * rate / sum(rates))
-        full = min(_full(offer, share), max(LEAST_SHARED, share))
-        finish = offer.lane.finish_ms(key, min(waiting, full))
-        if best is None or finish < best[0]:
-            best = finish, offer, full
-    assert best is not None
-    return best[1:]
-
-
-def _full(offer: Offer[S], total: int) -> int:
-    """Positions of a full request, of so many."""
-    quarter = total // (ENOUGH_REQUESTS + 1)
-    return max(1, min(max(offer.network.recommended_batch, quarter), offer.max_batch))
-
-
 def _together(errors: Sequence[NoEvaluatorError]) -> NoEvaluatorError:
     """Why none of several evaluators can be had."""
     if len(errors) == 1:
         return errors[0]
     refused = all(isinstance(error, EvaluatorRefusalError) for error in errors)
     return (EvaluatorRefusalError if refused else NoEvaluatorError)("; ".join(map(str, errors)))
-
-
-def had_better_wait(waiting: int, under_way: int, full: int) -> bool:
-    """Whether positions, less than a full request, had better wait for more while others are under way.
-
-    Half of all there are never wait: the other half keeps the device busy meanwhile.
-    """
-    if under_way >= ENOUGH_REQUESTS * full:
-        return True
-    return under_way > 0 and waiting < min(full, WORTH_SENDING, (waiting + under_way) // 2)
 
 
 def _joined(key: NetworkKey, parts: Sequence[_Part[S]], most: int) -> tuple[_JointRequest[S], PositionBatch]:

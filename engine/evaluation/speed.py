@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from protocol.messages import best_rate
 
 UNMEASURED = ((1, 2.0), (64, 10.0))
-"""Stands for the curve of an evaluator that tells none."""
+"""Stands for the curve of an evaluator that tells none, or one that cannot be."""
 
 SHARE = 1 / 8
 """What the last request counts among those before."""
@@ -25,7 +25,7 @@ class Speed:
     """
 
     def __init__(self, curve: Sequence[tuple[int, float]]) -> None:
-        self._curve = curve or UNMEASURED
+        self._curve = curve if best_rate(curve) > 0 else UNMEASURED
         self._slowness = 1.0
         self._learned_at = 0.0
 

@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from engine._core import Game
-from engine.evaluation.shared import had_better_wait
+from engine.evaluation.sharing import had_better_wait
 from engine.options import Options
 from engine.pool.pool import SearchPool
 from engine.search.limits import Limits

@@ -21,7 +21,8 @@ def test_the_curve_says_what_a_request_takes() -> None:
     ]
     assert speed.rate == 5000
     assert speed.expected_ms(10, speed.share_ms(50)) == 10.0 + 5.0
-    assert Speed(()).curve_ms(64) == UNMEASURED[-1][1]
+    for without in ((), ((1, 0.0), (64, 0.0)), ((0, 1.0),)):
+        assert Speed(without).curve_ms(64) == UNMEASURED[-1][1]
 
 
 def test_one_that_takes_longer_than_it_says_is_believed_less_and_less() -> None:

@@ -1,0 +1,69 @@
+"""Which of several evaluators gets the next request: engine.evaluation.sharing, with lanes that obey."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+import pytest
+
+from engine.evaluation.process import NetworkKey
+from engine.evaluation.sharing import LEAST_SHARED, Offer, best_offer
+from protocol.messages import NetworkInfo
+
+KEY: NetworkKey = ("", "", "")
+
+
+@dataclass
+class Lane:
+    """An evaluator that computes so many positions per second and has so many to do."""
+
+    positions_per_second: float
+    busy_with: int = 0
+
+    def rate(self, key: NetworkKey) -> float:
+        return self.positions_per_second
+
+    def under_way(self, key: NetworkKey) -> int:
+        return self.busy_with
+
+    def finish_ms(self, key: NetworkKey, positions: int) -> float:
+        return 1000 * (self.busy_with + positions) / self.positions_per_second
+
+
+def offer(lane: Lane, best: int = 64, most: int = 1024) -> Offer[Any]:
+    return Offer(cast(Any, lane), NetworkInfo("net", "hash", 1, recommended_batch=best), most)
+
+
+def chosen(offers: list[Offer[Any]], waiting: int, first: int = 8) -> tuple[int, int]:
+    """The index of the evaluator, and the positions of a full request."""
+    best, full = best_offer(offers, KEY, waiting, first)
+    return offers.index(best), full
+
+
+@pytest.mark.parametrize(
+    ("busy", "waiting", "expected"),
+    [
+        ((0, 0), 400, (1, 75)),  # a quarter of three quarters
+        ((0, 0), 40, (1, 30)),  # its share of few
+        ((0, 0), 8, (1, LEAST_SHARED)),
+        ((0, 300), 100, (0, 64)),  # the other one would take longer
+        ((100, 150), 100, (1, 65)),
+    ],
+)
+def test_the_one_that_answers_first_gets_its_share(
+    busy: tuple[int, int], waiting: int, expected: tuple[int, int]
+) -> None:
+    assert chosen([offer(Lane(1000, busy[0])), offer(Lane(3000, busy[1]))], waiting) == expected
+
+
+def test_one_alone_gets_all_that_it_recommends() -> None:
+    assert chosen([offer(Lane(1000))], 10) == (0, 64)
+    assert chosen([offer(Lane(1000, 1000))], 600) == (0, 400)
+    assert chosen([offer(Lane(1000, 9000))], 9000) == (0, 1024)
+
+
+def test_what_cannot_be_cut_goes_where_it_is_taken() -> None:
+    offers = [offer(Lane(9000), most=16), offer(Lane(1000))]
+    assert chosen(offers, 100, first=32)[0] == 1
+    assert chosen(offers, 100, first=16)[0] == 0
