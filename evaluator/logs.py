@@ -5,7 +5,14 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from collections import deque
 from datetime import UTC, datetime
+from typing import Any
+
+KEPT_WARNINGS = 20
+
+LONGEST_WARNING = 1000
+"""Characters of one that are kept."""
 
 
 class JsonFormatter(logging.Formatter):
@@ -33,3 +40,32 @@ def configure(level: str, form: str) -> None:
     else:
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     logging.basicConfig(level=level.upper(), handlers=[handler])
+
+
+class Warnings(logging.Handler):
+    """Keeps the last warnings and errors of the log. Any thread may call the methods."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self._kept: deque[dict[str, Any]] = deque(maxlen=KEPT_WARNINGS)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep a record, without its traceback."""
+        try:
+            message = record.getMessage()
+            if record.exc_info and record.exc_info[1] is not None:
+                message += f": {record.exc_info[1]!r}"
+        except Exception:  # as every handler of logging does: a record of somebody's ends nothing
+            self.handleError(record)
+            return
+        self._kept.append(
+            {"time": record.created, "level": record.levelname.lower(), "message": message[:LONGEST_WARNING]}
+        )
+
+    def last(self) -> list[dict[str, Any]]:
+        """The newest first: time (seconds of the Unix epoch), level and message."""
+        self.acquire()
+        try:
+            return list(reversed(self._kept))
+        finally:
+            self.release()

@@ -6,12 +6,14 @@ evaluator/service/prometheus.py gives the same numbers to Prometheus.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from protocol.messages import PRIORITIES
@@ -21,6 +23,20 @@ BATCH_EDGES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
 
 TIME_EDGES = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0, 30.0)
 """Upper edges of the histograms of times, in seconds."""
+
+
+def _between(edges: tuple[float, ...], ratio: float) -> tuple[float, ...]:
+    """Edges, with as many between them as it takes for none to be more than `ratio` times the one below."""
+    found = []
+    for low, high in pairwise(edges):
+        steps = math.ceil(math.log(high / low) / math.log(ratio))
+        found += [low * (high / low) ** (step / steps) for step in range(steps)]
+    return (*found, edges[-1])
+
+
+FINE_TIME_EDGES = _between((0.0001, *TIME_EDGES), 1.25)
+"""Upper edges by which times of requests are counted, from which their percentiles follow; TIME_EDGES are
+among them, and are what is told."""
 
 RATE_WINDOW_S = 5.0
 """positions_per_second is the mean over this long."""
@@ -70,6 +86,34 @@ class Histogram:
         """Count another histogram's observations, too. It has the same edges."""
         self.counts[:] = [mine + its for mine, its in zip(self.counts, other.counts, strict=True)]
         self.sum += other.sum
+
+    def since(self, before: Histogram) -> Histogram:
+        """What has been observed since it was another one."""
+        left = Histogram(self.edges)
+        left.counts = [mine - its for mine, its in zip(self.counts, before.counts, strict=True)]
+        left.sum = self.sum - before.sum
+        return left
+
+    def coarser(self, edges: tuple[float, ...]) -> Histogram:
+        """The same observations by fewer edges, all of which are edges of this one."""
+        coarse = Histogram(edges)
+        coarse.sum = self.sum
+        for edge, count in zip((*self.edges, math.inf), self.counts, strict=True):
+            coarse.counts[bisect_left(edges, edge)] += count
+        return coarse
+
+    def quantile(self, share: float) -> float | None:
+        """The value that this share of the observations does not exceed, to within the distance of two edges;
+        the last edge for one beyond it, None when nothing has been observed."""
+        wanted = share * sum(self.counts)
+        if not wanted:
+            return None
+        below = 0
+        for low, high, count in zip((0.0, *self.edges), self.edges, self.counts, strict=False):
+            if count and below + count >= wanted:
+                return low + (high - low) * (wanted - below) / count
+            below += count
+        return self.edges[-1]
 
     def status(self, unit: float = 1.0) -> dict[str, Any]:
         """As part of a status reply. unit: what one of the reply's units is worth in the histogram's."""
@@ -130,12 +174,19 @@ class Requests:
 
     requests: int = 0
     positions: int = 0
-    queue_seconds: Histogram = field(default_factory=lambda: Histogram(TIME_EDGES))
-    seconds: Histogram = field(default_factory=lambda: Histogram(TIME_EDGES))
+    queue_seconds: Histogram = field(default_factory=lambda: Histogram(FINE_TIME_EDGES))
+    seconds: Histogram = field(default_factory=lambda: Histogram(FINE_TIME_EDGES))
 
     def copy(self) -> Requests:
         """The numbers as they are now."""
         return Requests(self.requests, self.positions, self.queue_seconds.copy(), self.seconds.copy())
+
+    def add(self, other: Requests) -> None:
+        """Count another network's or class's, too."""
+        self.requests += other.requests
+        self.positions += other.positions
+        self.queue_seconds.add(other.queue_seconds)
+        self.seconds.add(other.seconds)
 
 
 class Metrics:
@@ -254,7 +305,7 @@ class Metrics:
         for ran in batches.values():
             sizes.add(ran.sizes)
         for answered in requests.values():
-            queue.add(answered.queue_seconds)
+            queue.add(answered.queue_seconds.coarser(TIME_EDGES))
         count, positions = sum(sizes.counts), sum(ran.positions for ran in batches.values())
         of_class = {name: [each for key, each in requests.items() if key[0] == name] for name in PRIORITIES}
         return {

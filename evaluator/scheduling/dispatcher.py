@@ -8,7 +8,8 @@ service through `post`, called from the worker threads.
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Sequence
+from typing import TypeVar
 
 from evaluator.metrics import Metrics
 from evaluator.scheduling.admission import Admission, QueueLimits
@@ -21,6 +22,8 @@ from evaluator.scheduling.watchdog import Patience
 from evaluator.scheduling.workers import Attempt, Choice, Post, Trouble, Workers
 from protocol.errors import DeadlineExceeded, DeviceFailed
 from protocol.messages import PRIORITIES, NetworkInfo
+
+Found = TypeVar("Found")
 
 HERE_MS = 2.0
 """The I/O thread runs no batch itself that is expected to take longer: what comes meanwhile waits for it."""
@@ -221,6 +224,12 @@ class Dispatcher:
             runners = [runner for network in self._networks for runner in network.in_use]
         known = {runner.device.name: runner.backend.memory() for runner in runners}
         return {name: {"used": each[0], "total": each[1]} for name, each in known.items() if each is not None}
+
+    def inspect(self, look: Callable[[Sequence[ServedNetwork], QueueLimits], Found]) -> Found:
+        """What `look` finds in all networks, and the limits of their queues. Nothing changes meanwhile, and
+        no batch begins: it has to be quick."""
+        with self._lock:
+            return look(self._networks, self._admission.limits)
 
     def info(self, network: ServedNetwork) -> NetworkInfo:
         """A network's description, its latency curve corrected by the batches since."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -16,6 +17,9 @@ from evaluator.backends.base import Backend, BackendError, NotFiniteError
 from evaluator.scheduling.batching import BatchPolicy, LatencyTargets
 from evaluator.scheduling.latency import LatencyModel
 from protocol.batch import EvaluationBatch, PositionBatch
+
+RECENT_BATCHES = 256
+"""How many of the last batches of a network on a device are remembered."""
 
 EARLY_ENOUGH = 0.1
 """A thread is not woken to launch a batch earlier by less than this share of the batch's time."""
@@ -32,7 +36,7 @@ class Device:
 
     expected_end_ms: when the batches now running should end. last_end_ms: when the last one did. looks_at_ms:
     when a thread that waits will look at the queue again by itself. stuck: calls that were given up and have
-    not returned, of all networks.
+    not returned, of all networks. last_batch: positions and milliseconds of the last one.
     """
 
     name: str
@@ -41,15 +45,25 @@ class Device:
     last_end_ms: float = 0.0
     looks_at_ms: float | None = None
     stuck: int = 0
+    last_batch: tuple[int, float] | None = None
     _shares_ms: float = 0.0
     _shares_at_ms: float = 0.0
+    _busy_ms: float = 0.0
 
     def share_ms(self, now: float) -> float:
         """The time that has passed for each of the batches that compute side by side: half as fast as the
         clock while there are two. To be called whenever one begins or ends, before it is counted."""
-        self._shares_ms += max(0.0, now - self._shares_at_ms) / max(1, len(self.expected_end_ms))
-        self._shares_at_ms = max(now, self._shares_at_ms)
+        if now > self._shares_at_ms:
+            passed, running = now - self._shares_at_ms, len(self.expected_end_ms)
+            if running:
+                self._busy_ms += passed
+            self._shares_ms += passed / (running or 1)
+            self._shares_at_ms = now
         return self._shares_ms
+
+    def busy_ms(self, now: float) -> float:
+        """For how long it has had a batch under way, in all."""
+        return self._busy_ms + (max(0.0, now - self._shares_at_ms) if self.expected_end_ms else 0.0)
 
 
 @dataclass(slots=True, eq=False)
@@ -59,7 +73,8 @@ class Runner:
     save_curve: keeps its latency curve for the next start. reopen: opens the backend anew, None where that is
     not possible. running: batches under way. stuck: calls that were given up and have not returned. failures:
     in a row. out_reason: why it is left out, empty while it is in use; out_since: since when, in seconds of
-    the Unix epoch. probe_at_ms: when it is tried again.
+    the Unix epoch. probe_at_ms: when it is tried again. recent: positions and milliseconds of the last
+    batches.
     """
 
     device: Device
@@ -73,6 +88,7 @@ class Runner:
     out_reason: str = ""
     out_since: float = 0.0
     probe_at_ms: float = 0.0
+    recent: deque[tuple[int, float]] = field(default_factory=lambda: deque(maxlen=RECENT_BATCHES))
 
     @property
     def model(self) -> LatencyModel:
@@ -87,6 +103,13 @@ class Runner:
     def free(self) -> bool:
         """Whether nothing is inside the backend."""
         return not self.running and not self.stuck
+
+    def ran(self, positions: int, milliseconds: float) -> None:
+        """Learn from a batch. milliseconds: that the device spent on it alone."""
+        if positions <= self.backend.max_batch:
+            self.model.observe(positions, milliseconds)
+        self.device.last_batch = positions, milliseconds
+        self.recent.append(self.device.last_batch)
 
     def leave_out(self, reason: str, probe_at_ms: float) -> None:
         """Give it no work until `take_back`. reason: the rest of a sentence about the device."""

@@ -330,8 +330,7 @@ class Workers:
         if runner.backend.side_by_side:
             elapsed = runner.device.share_ms(end) - job.began_share_ms
         runner.device.last_end_ms = end
-        if job.positions <= runner.backend.max_batch:
-            runner.model.observe(job.positions, elapsed)
+        runner.ran(job.positions, elapsed)
         for segment in job.segments:
             request = segment.request
             request.compute_ms += end - start

@@ -85,8 +85,13 @@ class ServedNetworks:
 
     def infos(self) -> tuple[NetworkInfo, ...]:
         """The descriptions of the networks that clients are told, the default one first."""
-        entries = sorted(self._entries, key=lambda entry: entry.served.info.name != self.default)
-        return tuple(self._dispatcher.info(entry.served) for entry in entries)
+        return tuple(self._dispatcher.info(served) for served in self.served())
+
+    def served(self) -> list[ServedNetwork]:
+        """What clients are given, the default network first. Any thread may ask, as for `default`, `aliases`
+        and `infos`."""
+        networks = [entry.served for entry in list(self._entries)]
+        return sorted(networks, key=lambda served: served.info.name != self.default)
 
     def _entry(self, wanted: str, bound: str = "") -> _Entry:
         if not self._entries:

@@ -15,7 +15,7 @@ from prometheus_client.metrics_core import (
     Metric,
 )
 
-from evaluator.metrics import RATE_WINDOW_S, Histogram, Metrics, State
+from evaluator.metrics import RATE_WINDOW_S, TIME_EDGES, Histogram, Metrics, State
 from evaluator.service.lifecycle import STATES
 from protocol.host.version import __version__
 
@@ -118,13 +118,13 @@ class _ServiceCollector:
         yield _histogram(
             "queue_seconds",
             "Time from the receipt of each answered request to its launch.",
-            {k: v.queue_seconds for k, v in requests.items()},
+            {k: v.queue_seconds.coarser(TIME_EDGES) for k, v in requests.items()},
             labels,
         )
         yield _histogram(
             "request_seconds",
             "Time from the receipt of each request to its result.",
-            {k: v.seconds for k, v in requests.items()},
+            {k: v.seconds.coarser(TIME_EDGES) for k, v in requests.items()},
             labels,
         )
 

@@ -24,6 +24,7 @@ class Session:
     since: when it came, in seconds of the Unix epoch. name: what it calls itself. greeted: it has said hello.
     network: the name of the default network that it was told of. requests: in flight by id, with the network
     that has each. answered, positions, errors: requests answered with a result, their positions, and errors.
+    rank: the class of the last one answered, -1 before.
     """
 
     client: bytes
@@ -40,6 +41,7 @@ class Session:
     answered: int = 0
     positions: int = 0
     errors: int = 0
+    rank: int = -1
 
     def charge(self, request: Request) -> None:
         """Count the bytes of a request and its answer. Raises Overloaded if there is no room for them."""
@@ -57,7 +59,7 @@ class Session:
     def description(self) -> dict[str, Any]:
         """As part of a list of clients."""
         in_flight = dict.fromkeys(PRIORITIES, 0)
-        for request, _ in self.requests.values():
+        for request, _ in list(self.requests.values()):  # which may change meanwhile
             in_flight[PRIORITIES[request.rank]] += request.count
         return {
             "name": self.name,
@@ -76,7 +78,8 @@ class Session:
 
 
 class Sessions:
-    """All clients that are connected and have sent something. Belongs to the I/O thread, but for `len`."""
+    """All clients that are connected and have sent something. Belongs to the I/O thread, but for `len` and
+    `everybody`."""
 
     def __init__(self) -> None:
         self._sessions: dict[bytes, Session] = {}
@@ -97,6 +100,11 @@ class Sessions:
     def unanswered(self) -> list[tuple[bytes, int]]:
         """Client and id of every request in flight."""
         return [(client, identity) for client, each in self._sessions.items() for identity in each.requests]
+
+    def everybody(self) -> list[Session]:
+        """All clients, in the order in which they came. Any thread may ask: the list is its own, and what the
+        sessions in it count goes on."""
+        return list(self._sessions.values())
 
     def descriptions(self) -> list[dict[str, Any]]:
         """All clients, as a list of clients has them, in the order in which they came."""
@@ -139,6 +147,7 @@ class Sessions:
             if answered:
                 session.answered += 1
                 session.positions += entry[0].count
+                session.rank = entry[0].rank
             session.release(entry[0], answered=answered)
         return entry
 

@@ -199,6 +199,11 @@ class ServiceSockets:
         return Origin(descriptor, GONE if link is None else link.address, link)
 
     @property
+    def addresses(self) -> tuple[str, ...]:
+        """Where clients find it, as they must name it."""
+        return tuple(self._addresses)
+
+    @property
     def open_connections(self) -> int:
         """Connections at present, of clients and of others that found the address."""
         return len(self._open) if self._gate is None else self._gate.connections

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import threading
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluator.metrics import BATCH_EDGES, Histogram, Metrics
+from evaluator.metrics import BATCH_EDGES, FINE_TIME_EDGES, TIME_EDGES, Histogram, Metrics
 from tests.evaluator.states import STATE
 
 
@@ -21,6 +22,46 @@ def test_a_histogram_counts_each_observation_up_to_the_edge_it_does_not_exceed(s
         assert sum(histogram.counts[: index + 1]) == sum(size <= edge for size in sizes)
     assert sum(histogram.counts) == len(sizes)
     assert histogram.sum == sum(sizes)
+
+
+@given(st.lists(st.floats(0, 100), min_size=1))
+def test_fewer_edges_count_as_if_they_alone_had_been_there(seconds: list[float]) -> None:
+    fine, coarse = Histogram(FINE_TIME_EDGES), Histogram(TIME_EDGES)
+    for value in seconds:
+        fine.observe(value)
+        coarse.observe(value)
+    told = fine.coarser(TIME_EDGES)
+    assert (told.edges, told.counts, told.sum) == (coarse.edges, coarse.counts, coarse.sum)
+
+
+@given(st.lists(st.floats(0.0001, 30), min_size=1), st.sampled_from([0.5, 0.9, 0.99]))
+def test_a_quantile_is_as_exact_as_the_edges_are_close(seconds: list[float], share: float) -> None:
+    histogram = Histogram(FINE_TIME_EDGES)
+    for value in seconds:
+        histogram.observe(value)
+    exact = sorted(seconds)[math.ceil(share * len(seconds)) - 1]
+    found = histogram.quantile(share)
+    assert found is not None
+    if exact <= FINE_TIME_EDGES[0]:
+        assert found <= FINE_TIME_EDGES[0]
+        return
+    assert exact / 1.26 <= found <= 1.26 * exact
+
+
+def test_quantiles_of_nothing_and_of_what_is_beyond_all_edges() -> None:
+    histogram = Histogram(BATCH_EDGES)
+    assert histogram.quantile(0.5) is None
+    histogram.observe(1_000_000)
+    assert histogram.quantile(0.5) == BATCH_EDGES[-1]
+
+
+def test_what_came_since_an_earlier_moment() -> None:
+    histogram = Histogram(BATCH_EDGES)
+    histogram.observe(3)
+    before = histogram.copy()
+    histogram.observe(100)
+    since = histogram.since(before)
+    assert (sum(since.counts), since.sum, since.quantile(0.5)) == (1, 100, 96)
 
 
 def test_nothing_is_lost_between_threads() -> None:
