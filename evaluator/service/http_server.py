@@ -1,0 +1,171 @@
+"""A small HTTP server that strangers cannot wear out: bounded in connections, bytes and time.
+
+A thread for each connection, one request a connection (HTTP/1.0), GET and HEAD.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import socket
+import sys
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+log = logging.getLogger("evaluator.service")
+
+REQUEST_S = 10.0
+"""A request that has not come as a whole by then is given up."""
+
+ANSWER_S = 10.0
+"""An answer that has not been taken as a whole by then is given up."""
+
+MOST_CONNECTIONS = 64
+"""At a time. One more takes the place of the one that has kept its request back for the longest; while none
+does, it is closed at once."""
+
+ACCEPT_PAUSE_S = 0.1
+"""Pause when no connection can be accepted because there is no descriptor for it."""
+
+
+class Handler(BaseHTTPRequestHandler):
+    """One request. Who derives from it defines do_GET, and in it calls `answer` once."""
+
+    server: Server
+    server_version = "wavefront"
+    sys_version = ""
+
+    def setup(self) -> None:
+        """Have what is read end in time, however slowly it comes."""
+        super().setup()
+        self.rfile.close()
+        self.rfile = io.BufferedReader(_Timely(self.connection, REQUEST_S))
+
+    def parse_request(self) -> bool:
+        """The request is there as a whole, or is none."""
+        if not super().parse_request():
+            return False
+        self.server.received(self.connection)
+        self.connection.settimeout(ANSWER_S)  # for all of an answer: sendall counts it down
+        return True
+
+    def do_HEAD(self) -> None:
+        """The same without the body."""
+        self.do_GET()  # type: ignore[attr-defined]
+
+    def answer(self, code: int, body: bytes, content_type: str, **headers: str) -> None:
+        """Send an answer. headers: further ones, with _ for -."""
+        self.send_response(code)
+        self.send_header("Content-Type", content_type)
+        self.send_header("Content-Length", str(len(body)))
+        for name, value in headers.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(body)
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """What http.server itself says of requests that are none, as text and without what was sent."""
+        # Whatever was sent, there is a status line and a body.
+        self.command, self.request_version = "GET", "HTTP/1.0"
+        short, long = self.responses.get(code, ("", ""))
+        self.answer(code, f"{short}: {long}\n".encode(), "text/plain; charset=utf-8")
+
+    def log_message(self, format: str, *arguments: Any) -> None:
+        """Requests are no news."""
+
+
+class Server(ThreadingHTTPServer):
+    """At an IPv4 or IPv6 address."""
+
+    daemon_threads = True
+    request_queue_size = MOST_CONNECTIONS
+
+    def __init__(self, address: tuple[str, int], handler: type[Handler]) -> None:
+        """Raises OSError."""
+        self._lock = threading.Lock()
+        self._open = 0
+        self._silent: dict[socket.socket, None] = {}
+        """Connections whose request is not there yet, the oldest first."""
+        self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        super().__init__(address, handler)
+
+    def received(self, connection: socket.socket) -> None:
+        """A connection's request is there."""
+        with self._lock:
+            self._silent.pop(connection, None)
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        try:
+            return super().get_request()
+        except OSError:
+            time.sleep(ACCEPT_PAUSE_S)  # It would be asked again at once.
+            raise
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        with self._lock:
+            taken = self._open < MOST_CONNECTIONS or self._make_room()
+            if taken:
+                self._open += 1
+                self._silent[request] = None
+        if not taken:
+            self.shutdown_request(request)
+            return
+        try:
+            super().process_request(request, client_address)
+        except BaseException:  # no thread could be started
+            self._ended(request)
+            raise
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._ended(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that leaves in the middle is no news; a fault of ours is."""
+        fault = sys.exception()
+        if not isinstance(fault, OSError):
+            log.error("a request by HTTP was not answered", exc_info=fault)
+
+    def _make_room(self) -> bool:
+        """Hang up on the connection that has been silent for the longest; False if there is none."""
+        oldest = next(iter(self._silent), None)
+        # Those that were hung up on are counted until their threads have found the end.
+        if oldest is None or self._open >= 2 * MOST_CONNECTIONS:
+            return False
+        del self._silent[oldest]
+        _hang_up(oldest)
+        return True
+
+    def _ended(self, request: socket.socket) -> None:
+        with self._lock:
+            self._open -= 1
+            self._silent.pop(request, None)
+
+
+class _Timely(io.RawIOBase):
+    """What comes by a connection within some seconds, all together."""
+
+    def __init__(self, connection: socket.socket, seconds: float) -> None:
+        self._connection = connection
+        self._end = time.monotonic() + seconds
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        left = self._end - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("the request took too long")
+        self._connection.settimeout(left)
+        return self._connection.recv_into(buffer)
+
+
+def _hang_up(connection: socket.socket) -> None:
+    with contextlib.suppress(OSError):  # It may have gone by itself.
+        connection.shutdown(socket.SHUT_RDWR)
