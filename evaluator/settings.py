@@ -136,14 +136,23 @@ class Settings(SettingsGroup):
     )
     metrics_port: int = setting(
         0,
-        "port for Prometheus (/metrics) and health checks (/live, /ready); 0 for none",
+        "port for the page that shows the service (/), Prometheus (/metrics) and health checks (/live, "
+        "/ready); 0 for none",
         high=65535,
         metavar="PORT",
     )
     metrics_address: str = setting(
         "127.0.0.1",
-        "IPv4 or IPv6 address for that port, 0.0.0.0 or :: for all; whoever reaches it can read the metrics",
+        "IPv4 or IPv6 address for that port, 0.0.0.0 or :: for all; whoever reaches it can read the metrics "
+        "and the page, with names and addresses of clients",
         metavar="ADDRESS",
+    )
+    page_host: tuple[str, ...] = setting(
+        (),
+        "a name that browsers may ask for the page by, besides addresses, localhost and this machine's own "
+        "name; repeat for several",
+        low=1,
+        metavar="NAME",
     )
     log_level: str = setting(
         "info", "what is written to stderr", choices=LOG_LEVELS, metavar="|".join(LOG_LEVELS)

@@ -93,11 +93,13 @@ def _serve(settings: Settings, embedded: bool, again: Callable[[], Settings]) ->
             from evaluator.service.health import serve_health
 
             try:
-                stack.enter_context(serve_health(settings.metrics_address, settings.metrics_port, service))
+                where = settings.metrics_address, settings.metrics_port
+                stack.enter_context(serve_health(*where, service, settings.page_host))
             except OSError as error:
                 service.close()
-                where = f"{settings.metrics_address} port {settings.metrics_port}"
-                return _fail(embedded, f"metrics on {where}: {error.strerror}", 1)
+                return _fail(embedded, f"metrics on {where[0]} port {where[1]}: {error.strerror}", 1)
+            host = f"[{where[0]}]" if ":" in where[0] else where[0]
+            log.info("the page that shows this service is at http://%s:%d/", host, where[1])
         if embedded:
             _tell({"event": "bound", "address": bound[0], "pid": os.getpid(), "version": 1})
             threading.Thread(target=_watch_stdin, args=(service.stop,), daemon=True).start()

@@ -1,107 +1,118 @@
-"""An HTTP endpoint for health checks and Prometheus: /live, /ready and /metrics."""
+"""What a service tells by HTTP: health checks, metrics for Prometheus, and the page for people.
+
+/live, /ready, /metrics; the page at / with its files under /page/, and the document that it shows at /status.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import ipaddress
+import json
 import socket
 import threading
 import time
-from collections.abc import Iterator
-from http.server import ThreadingHTTPServer
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
 from urllib.parse import urlsplit
 
 import prometheus_client
 
+from evaluator import page
+from evaluator.service.http_server import Handler, Server
 from evaluator.service.prometheus import registry
 from evaluator.service.service import EvaluatorService
 
-IDLE_S = 10.0
-"""A connection on which nothing comes for this long is closed."""
+KEPT_S = 0.5
+"""A document is put together at most this often, however many look at it."""
 
-MOST_CONNECTIONS = 64
-"""At a time; one more is closed at once."""
-
-ACCEPT_PAUSE_S = 0.1
-"""Pause when no connection can be accepted because there is no descriptor for it."""
+TEXT = "text/plain; charset=utf-8"
 
 
 @contextlib.contextmanager
-def serve_health(address: str, port: int, service: EvaluatorService) -> Iterator[int]:
-    """Serve on an IPv4 or IPv6 address while the context lasts; gives the port (0 picks one). Raises
-    OSError."""
+def serve_health(
+    address: str, port: int, service: EvaluatorService, hosts: Sequence[str] = ()
+) -> Iterator[int]:
+    """Serve on an IPv4 or IPv6 address while the context lasts; gives the port (0 picks one). hosts: further
+    names that the page may be asked for by. Raises OSError."""
     metrics = registry(service.metrics, service.state)
     prometheus_client.ProcessCollector(registry=metrics)
+    document = _Kept(lambda: json.dumps(service.overview(), allow_nan=False).encode())
+    names = _own_names() | {host.lower().rstrip(".") for host in hosts}
 
-    class Handler(prometheus_client.MetricsHandler):
+    class Routes(Handler, prometheus_client.MetricsHandler):
         registry = metrics
-        timeout = IDLE_S
 
         def do_GET(self) -> None:  # noqa: N802 - http.server calls it so
-            path = urlsplit(self.path).path
+            path = self.path.partition("?")[0]
             if path == "/metrics" and self.command == "GET":
-                super().do_GET()
+                prometheus_client.MetricsHandler.do_GET(self)
             elif path == "/metrics":
-                self._answer(200, "")
+                self.answer(200, b"", TEXT)
             elif path == "/live":
-                self._answer(200, "live\n")
+                self.answer(200, b"live\n", TEXT)
             elif path == "/ready":
                 state = service.state()
-                self._answer(200 if state.ready else 503, f"{state.state}\n")
+                self.answer(200 if state.ready else 503, f"{state.state}\n".encode(), TEXT)
+            elif path == "/status" or path in page.files():
+                self._page(path)
             else:
-                self._answer(404, "there is /live, /ready and /metrics\n")
+                self.answer(404, b"there is /, /status, /live, /ready and /metrics\n", TEXT)
 
-        def do_HEAD(self) -> None:  # noqa: N802
-            self.do_GET()
+        def _page(self, path: str) -> None:
+            if not _may_ask(self.headers.get("Host", ""), names):
+                self.answer(421, b"not by this name: ask by address, or see the setting page_host\n", TEXT)
+            elif path == "/status":
+                headers = page.HEADERS | {"Cache_Control": "no-store"}
+                self.answer(200, document.get(), "application/json", **headers)
+            else:
+                file = page.files()[path]
+                self.answer(200, file.body, file.content_type, **page.HEADERS)
 
-        def _answer(self, code: int, text: str) -> None:
-            body = text.encode()
-            self.send_response(code)
-            self.send_header("Content-Type", "text/plain; charset=utf-8")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            if self.command == "GET":
-                self.wfile.write(body)
-
-    class Server(_Server):
-        address_family = socket.AF_INET6 if ":" in address else socket.AF_INET
-
-    server = Server((address, port), Handler)
-    threading.Thread(target=server.serve_forever, name="health", daemon=True).start()
-    try:
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(Server((address, port), Routes))
+        stack.enter_context(service.watched())
+        threading.Thread(target=server.serve_forever, name="health", daemon=True).start()
+        stack.callback(server.shutdown)
         yield int(server.server_address[1])
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
-class _Server(ThreadingHTTPServer):
-    """A thread for each connection, as far as MOST_CONNECTIONS allow."""
+def _own_names() -> set[str]:
+    """What this machine is called, by itself and by those around it."""
+    name = socket.gethostname().lower()
+    short = name.partition(".")[0]
+    return {"localhost", name, short, f"{short}.local"}
 
-    daemon_threads = True
 
-    def __init__(self, *arguments: Any) -> None:
-        self._free = threading.Semaphore(MOST_CONNECTIONS)
-        super().__init__(*arguments)
+def _may_ask(host: str, names: set[str]) -> bool:
+    """Whether a Host header names this machine as people name it: by an address, or by a name of its own.
 
-    def get_request(self) -> tuple[socket.socket, Any]:
-        try:
-            return super().get_request()
-        except OSError:
-            time.sleep(ACCEPT_PAUSE_S)  # It would be asked again at once.
-            raise
+    A web page of elsewhere can have its own name point here once a browser has opened it, and read what a
+    browser on this machine may read (DNS rebinding). Its requests then name its own host.
+    """
+    if not host:  # HTTP/1.0; browsers always send it
+        return True
+    try:
+        name = (urlsplit(f"//{host}").hostname or "").rstrip(".")
+        if name in names or name.endswith(".localhost"):
+            return True
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
 
-    def process_request(self, request: Any, client_address: Any) -> None:
-        if self._free.acquire(blocking=False):
-            super().process_request(request, client_address)
-        else:
-            self.shutdown_request(request)
 
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._free.release()
+class _Kept:
+    """What `make` gives, for KEPT_S seconds the same."""
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that leaves in the middle is no news."""
+    def __init__(self, make: Callable[[], bytes]) -> None:
+        self._make = make
+        self._lock = threading.Lock()
+        self._made = b""
+        self._until = 0.0
+
+    def get(self) -> bytes:
+        with self._lock:
+            now = time.monotonic()
+            if now >= self._until:
+                self._made = self._make()
+                self._until = time.monotonic() + KEPT_S
+            return self._made

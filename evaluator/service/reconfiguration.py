@@ -30,6 +30,7 @@ AT_START = (
     "max_buffered_bytes",
     "metrics_port",
     "metrics_address",
+    "page_host",
     "log_format",
 )
 """Settings that a new value of needs a restart."""

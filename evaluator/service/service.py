@@ -14,6 +14,7 @@ import secrets
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, get_args
 
 import zmq
@@ -35,6 +36,7 @@ from evaluator.service.gate import ConnectionLimits
 from evaluator.service.lifecycle import LifeCycle
 from evaluator.service.networks import NetworkToLoad, ServedNetworks
 from evaluator.service.notify import ServiceManager
+from evaluator.service.overview import Overview
 from evaluator.service.reconfiguration import reconfigure
 from evaluator.service.sessions import Session, Sessions
 from evaluator.service.sockets import Delivery, ServiceSockets
@@ -122,6 +124,9 @@ class EvaluatorService:
         self._sessions = Sessions()
         self._networks = ServedNetworks(loader, self._dispatcher, self._call)
         self._life = LifeCycle()
+        self._overview = Overview(
+            self._instance, self.metrics, loader, self._dispatcher, self._networks, self._sessions
+        )
         self._administration = Administration(
             self._networks,
             self._sessions,
@@ -243,6 +248,14 @@ class EvaluatorService:
             buffered_bytes=self._sockets.buffered_bytes,
             closed_connections=self._sockets.closed_connections,
         )
+
+    def watched(self) -> AbstractContextManager[None]:
+        """Keep what `overview` tells of the recent past, while the context lasts."""
+        return self._overview.running()
+
+    def overview(self) -> dict[str, Any]:
+        """The document that the page shows. Any thread may ask for it."""
+        return self._overview.document(self.state(), self._sockets.addresses)
 
     # -- the I/O thread --------------------------------------------------------------------------------
 

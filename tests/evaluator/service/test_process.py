@@ -421,7 +421,8 @@ def test_nobody_there_is_said_at_once() -> None:
 def test_alone_it_says_where_it_listens_and_answers_health_checks(environment: dict[str, str]) -> None:
     port, health = free_port(), free_port()
     flags = ("--backend", "random", "--address", f"tcp://127.0.0.1:{port}", "--metrics-port", str(health))
-    with serving(environment, *flags) as process:
+    with serving(environment, *flags, "--page-host", "evaluator.example") as process:
+        assert f" http://127.0.0.1:{health}/\n" in wait_for_line(process, "the page")
         assert f"tcp://127.0.0.1:{port}" in wait_for_line(process, "listening on")
         wait_for_line(process, "ready")
         with EvaluatorClient(f"tcp://127.0.0.1:{port}", timeout=WAIT_S) as client:
@@ -429,12 +430,18 @@ def test_alone_it_says_where_it_listens_and_answers_health_checks(environment: d
         for path, text in (
             ("live", "live"),
             ("ready", "ready"),
+            ("", "<title>Wavefront evaluator</title>"),
+            ("status", '"name": "random"'),
             ("metrics", 'wavefront_positions_total{device="0:random",network="random"} 5.0\n'),
         ):
             with urllib.request.urlopen(f"http://127.0.0.1:{health}/{path}", timeout=WAIT_S) as reply:
                 assert text in reply.read().decode()
         with pytest.raises(urllib.error.HTTPError):
             urllib.request.urlopen(f"http://127.0.0.1:{health}/nothing", timeout=WAIT_S)
+        for host in ("evaluator.example", "elsewhere.example"):
+            page = urllib.request.Request(f"http://127.0.0.1:{health}/", headers={"Host": host})
+            with contextlib.suppress(urllib.error.HTTPError), urllib.request.urlopen(page, timeout=WAIT_S):
+                assert host == "evaluator.example"
 
 
 @needs_ipc

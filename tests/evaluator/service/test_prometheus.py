@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import socket
 import urllib.error
@@ -14,7 +13,7 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from evaluator.metrics import Metrics, State
-from evaluator.service.health import MOST_CONNECTIONS, serve_health
+from evaluator.service.health import serve_health
 from evaluator.service.prometheus import registry
 from tests.evaluator.service.harness import WAIT_S, numbered_batch, running
 from tests.evaluator.states import STATE
@@ -134,24 +133,3 @@ def test_the_endpoint_is_where_it_is_asked_for(tmp_path: Path) -> None:
             assert reply.read() == b"live\n"
         with pytest.raises(OSError):  # noqa: PT011 - which one depends on the system
             socket.create_connection(("127.0.0.1", port), timeout=WAIT_S)
-
-
-def test_connections_that_say_nothing_do_not_keep_a_health_check_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("evaluator.service.health.IDLE_S", 0.05)
-    with (
-        running(tmp_path) as harness,
-        serve_health("127.0.0.1", 0, harness.service) as port,
-        contextlib.ExitStack() as stack,
-    ):
-        for _ in range(MOST_CONNECTIONS):
-            stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=WAIT_S))
-        answer = b""
-        while not answer:  # Turned away as long as all places are taken.
-            with (
-                contextlib.suppress(OSError),
-                urllib.request.urlopen(f"http://127.0.0.1:{port}/live", timeout=WAIT_S) as reply,
-            ):
-                answer = reply.read()
-        assert answer == b"live\n"

@@ -1,0 +1,151 @@
+// The tables: classes against their targets, devices, clients, warnings.
+
+import { make, say, table } from "./elements.js";
+import { bytes, clock, duration, milliseconds, percent, rate, short } from "./format.js";
+
+/** Classes, with the times of the last minute's requests. */
+export function showClasses(element, status) {
+  table(element, CLASSES, status.classes, (each) => each.name, "");
+}
+
+/** Devices, those that are left out with the reason why. */
+export function showDevices(element, status) {
+  table(element, DEVICES, status.devices, (each) => each.name, "None is open yet.");
+}
+
+/** Clients, the busiest first. */
+export function showClients(element, status) {
+  const clients = status.clients.map((each) => ({ ...each, age: status.time - each.since }));
+  const key = (each) => `${each.since} ${each.address} ${each.name}`;
+  table(element, CLIENTS, clients, key, "Nobody is connected.");
+}
+
+/** The last warnings of the log, the newest first. */
+export function showWarnings(element, status) {
+  table(element, WARNINGS, status.warnings, (each) => `${each.time} ${each.message}`, "None in the log.");
+}
+
+// -- what goes into a cell -------------------------------------------------------------------------------
+
+const text = (value) => (cell, item) => say(cell, value(item));
+
+/** A name, and something quieter beside it. */
+function named(cell, name, more) {
+  if (!cell.firstElementChild) cell.append(make("b"), " ", make("span", "quiet"));
+  say(cell.firstElementChild, name);
+  say(cell.lastElementChild, more);
+}
+
+/** A bar from 0 to 1, with its value beside it. */
+function meter(cell, share, label, mark = "") {
+  if (!cell.firstElementChild) cell.replaceChildren(make("i", "bar", make("i")), make("span"));
+  const [bar, words] = cell.children;
+  bar.firstElementChild.style.width = `${100 * Math.min(1, Math.max(0, share))}%`;
+  bar.className = `bar ${mark}`;
+  say(words, label);
+}
+
+/** Two percentiles, with their unit once if it is the same. */
+function both({ p50, p99 }) {
+  if (p99 === null) return "–";
+  const [half, most] = [milliseconds(p50), milliseconds(p99)];
+  const unit = most.slice(most.lastIndexOf(" "));
+  return `${half.endsWith(unit) ? half.slice(0, -unit.length) : half} · ${most}`;
+}
+
+/** The time that 99 of 100 requests did not exceed, on a bar that is full at twice the target. */
+function target(cell, { whole_ms: { p50, p99 }, target_ms: wanted }) {
+  const late = (p99 ?? 0) / wanted;
+  meter(cell, late / 2, both({ p50, p99 }), `target ${late > 1 ? "late" : ""}`);
+  cell.title = p99 === null ? "no request in the last minute" :
+    `half of the last minute's requests within ${milliseconds(p50)}, 99 of 100 within ${milliseconds(p99)}; ` +
+    `the line is the target, ${milliseconds(wanted)}`;
+}
+
+function queued(cell, each) {
+  say(cell, short(each.queued));
+  cell.title = `of at most ${each.limit.toLocaleString("en")} per network`;
+}
+
+function condition(cell, each) {
+  const again = each.tried_again_in_s;
+  const when = again === null ? "until it comes back" :
+    again > 0 ? `tried again in ${duration(Math.ceil(again))}` : "tried again now";
+  say(cell, each.in_use ? (each.standby ? "stands in" : "in use") : `left out, ${when}`);
+  cell.title = each.reason;
+  cell.className = `state ${each.in_use ? "" : "bad"}`;
+}
+
+function lastBatch(cell, { last_batch: last }) {
+  say(cell, last ? `${last.positions} in ${milliseconds(last.ms)}` : "–");
+  cell.title = last ? `${duration(last.ago_s)} ago` : "";
+}
+
+function memory(cell, each) {
+  if (!each.memory) {
+    cell.replaceChildren("–");
+    return;
+  }
+  const { used, total } = each.memory;
+  meter(cell, used / total, `${bytes(used)} of ${bytes(total)}`);
+}
+
+function inFlight(cell, each) {
+  const positions = Object.values(each.positions_in_flight).reduce((sum, count) => sum + count, 0);
+  say(cell, each.requests_in_flight ? `${short(positions)} in ${each.requests_in_flight}` : "–");
+  cell.title = `${positions} positions in ${each.requests_in_flight} requests`;
+}
+
+function errors(cell, each) {
+  say(cell, String(each.errors));
+  cell.classList.toggle("bad", each.errors > 0);
+}
+
+function connected(cell, each) {
+  say(cell, duration(each.age));
+  cell.title = `since ${clock(each.since)}`;
+}
+
+function level(cell, each) {
+  say(cell, each.level);
+  cell.className = `level ${each.level}`;
+}
+
+// -- the columns: heading, what fills a cell, its class, and which items have something for it ---------------
+
+const CLASSES = [
+  ["class", text((each) => each.name), "name"],
+  ["target", text((each) => milliseconds(each.target_ms)), "number"],
+  ["queued", queued, "number"],
+  ["requests/s", text((each) => rate(each.requests_per_second)), "number"],
+  ["positions/s", text((each) => rate(each.positions_per_second)), "number"],
+  ["queue p50 · p99", text((each) => both(each.queue_ms)), "number"],
+  ["whole p50 · p99", target, "wide"],
+];
+
+const DEVICES = [
+  ["device", (cell, each) => named(cell, each.name, each.hardware), "name"],
+  ["state", condition, "state"],
+  ["busy", (cell, each) => meter(cell, each.busy, percent(each.busy)), "wide"],
+  ["under way", text((each) => String(each.running)), "number"],
+  ["last batch", lastBatch, "number"],
+  ["failures", text((each) => `${each.failures}${each.hangs ? `, ${each.hangs} hung` : ""}`), "number"],
+  ["memory", memory, "wide", (each) => each.memory],
+];
+
+const CLIENTS = [
+  ["client", (cell, each) => named(cell, each.name || "no name", each.address), "name"],
+  ["class", text((each) => each.class || "–"), ""],
+  ["in flight", inFlight, "number"],
+  ["positions/s", text((each) => rate(each.positions_per_second)), "number"],
+  ["positions", text((each) => short(each.positions)), "number"],
+  ["unread", text((each) => bytes(each.unread_bytes)), "number", (each) => each.unread_bytes !== undefined],
+  ["errors", errors, "number"],
+  ["connected", connected, "number"],
+];
+
+const WARNINGS = [
+  ["time", text((each) => clock(each.time)), "time"],
+  ["level", level, "level"],
+  ["message", text((each) => each.message), "message"],
+];

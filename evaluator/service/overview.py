@@ -1,0 +1,261 @@
+"""All that the service's page shows, as one JSON document: a status reply, and more.
+
+evaluator/page/files/status.schema.json describes it. It is put together on the threads that answer HTTP: from
+counters, from what the dispatcher lets be looked at, and from copies of the I/O thread's lists.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from evaluator.logs import Warnings
+from evaluator.metrics import BATCH_EDGES, Histogram, Metrics, Requests, State
+from evaluator.scheduling.dispatcher import Dispatcher
+from evaluator.scheduling.loading import Loader
+from evaluator.scheduling.runners import Runner, now_ms
+from evaluator.scheduling.served_network import ServedNetwork
+from evaluator.service.history import STEP_S, History, Reading
+from evaluator.service.networks import ServedNetworks
+from evaluator.service.sessions import Session, Sessions
+from protocol.host.version import __version__
+from protocol.messages import PRIORITIES
+
+MOST_CLIENTS = 100
+"""Clients in a document; those with the highest rates, of more."""
+
+NO_BATCHES = Histogram(BATCH_EDGES)
+
+
+class Overview:
+    """What can be told of a service. Any thread may ask, once `running` has begun."""
+
+    def __init__(
+        self,
+        instance: str,
+        metrics: Metrics,
+        loader: Loader,
+        dispatcher: Dispatcher,
+        networks: ServedNetworks,
+        sessions: Sessions,
+    ) -> None:
+        self._instance = instance
+        self._metrics = metrics
+        self._loader = loader
+        self._dispatcher = dispatcher
+        self._networks = networks
+        self._sessions = sessions
+        self._history = History(self._read)
+        self._warnings = Warnings()
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """Keep the history and the log's warnings while the context lasts."""
+        root = logging.getLogger()
+        root.addHandler(self._warnings)
+        try:
+            with self._history.running():
+                yield
+        finally:
+            root.removeHandler(self._warnings)
+
+    def document(self, state: State, addresses: Sequence[str]) -> dict[str, Any]:
+        """Everything, as JSON has it. state: of the service now. addresses: where it listens."""
+        now = self._read()
+        return {
+            "time": time.time(),
+            "version": __version__,
+            "instance": self._instance,
+            "addresses": list(addresses),
+            "live": True,
+            "ready": state.ready,
+            "draining": state.state == "draining",
+            "state": state.state,
+            "since": state.since,
+            "reason": state.reason,
+            "default": self._networks.default,
+            "aliases": self._networks.aliases,
+            "networks": self._told_networks(now),
+            "devices": self._told_devices(state, now),
+            "classes": self._told_classes(state, now),
+            "clients": self._told_clients(now),
+            "history": self._told_history(),
+            "warnings": self._warnings.last(),
+            "metrics": self._metrics.status(state),
+        }
+
+    # -- the parts ---------------------------------------------------------------------------------------
+
+    def _told_networks(self, now: Reading) -> list[dict[str, Any]]:
+        before = self._history.minute_ago()
+        return [self._told_network(served, now, before) for served in self._networks.served()]
+
+    def _told_network(self, served: ServedNetwork, now: Reading, before: Reading) -> dict[str, Any]:
+        info = self._dispatcher.info(served)
+        runs = self._dispatcher.inspect(lambda networks, limits: _runs(served))
+        for run in runs:
+            run["recent"] = [(positions, float(f"{ms:.4g}")) for positions, ms in run["recent"]]
+        sizes = now.sizes.get(info.name, NO_BATCHES).since(before.sizes.get(info.name, NO_BATCHES))
+        return {
+            **asdict(info),
+            "default": info.name == self._networks.default,
+            "aliases": [alias for alias, name in self._networks.aliases.items() if name == info.name],
+            "batch_sizes": sizes.status(),
+            "runs": runs,
+        }
+
+    def _told_devices(self, state: State, now: Reading) -> list[dict[str, Any]]:
+        devices = self._dispatcher.inspect(lambda networks, limits: _devices(networks))
+        before = self._history.seconds_ago()
+        seconds = now.at - before.at
+        failures, hangs = self._metrics.device_failures, self._metrics.device_hangs
+        for device in devices:
+            name = device["name"]
+            busy_s = (now.busy_ms.get(name, 0.0) - before.busy_ms.get(name, 0.0)) / 1000
+            device["busy"] = round(min(1.0, busy_s / seconds), 4) if seconds > 0 else 0.0
+            device["failures"] = failures.get(name, 0)
+            device["hangs"] = hangs.get(name, 0)
+            device["memory"] = state.device_memory.get(name)
+        return devices
+
+    def _told_classes(self, state: State, now: Reading) -> list[dict[str, Any]]:
+        limits = self._dispatcher.inspect(lambda networks, limits: limits)
+        before, minute_ago = self._history.seconds_ago(), self._history.minute_ago()
+        told = []
+        for rank, name in enumerate(PRIORITIES):
+            requests, earlier = now.requests[name], before.requests[name]
+            minute = minute_ago.requests[name]
+            told.append(
+                {
+                    "name": name,
+                    "target_ms": self._loader.targets.of(rank),
+                    "queued": sum(classes[name] for classes in state.queued.values()),
+                    "limit": limits.of(rank),
+                    "requests_per_second": _rate(requests.requests - earlier.requests, now, before),
+                    "positions_per_second": _rate(requests.positions - earlier.positions, now, before),
+                    "queue_ms": _percentiles(requests.queue_seconds.since(minute.queue_seconds)),
+                    "whole_ms": _percentiles(requests.seconds.since(minute.seconds)),
+                }
+            )
+        return told
+
+    def _told_clients(self, now: Reading) -> list[dict[str, Any]]:
+        before = self._history.seconds_ago()
+
+        def rate(session: Session) -> float:
+            evaluated = now.clients.get(session.client, 0)
+            return _rate(evaluated - before.clients.get(session.client, 0), now, before)
+
+        # Those that are about as busy stay in the order in which they came: rows that change places are hard
+        # to read.
+        rates = [(rate(session), session) for session in self._sessions.everybody()]
+        busiest = sorted(rates, key=lambda pair: -round(math.log2(1 + pair[0])))
+        return [
+            {
+                **session.description(),
+                "class": PRIORITIES[session.rank] if session.rank >= 0 else "",
+                "positions_per_second": positions,
+            }
+            for positions, session in busiest[:MOST_CLIENTS]
+        ]
+
+    def _told_history(self) -> dict[str, Any]:
+        steps = self._history.steps()
+        return {
+            "step_s": STEP_S,
+            "positions_per_second": [round(step.positions / step.seconds, 1) for step in steps],
+            "mean_batch": [
+                round(step.positions / step.batches, 1) if step.batches else 0.0 for step in steps
+            ],
+        }
+
+    # -- the counters ------------------------------------------------------------------------------------
+
+    def _read(self) -> Reading:
+        batches = self._metrics.batches
+        sizes: dict[str, Histogram] = {}
+        for (network, _), ran in batches.items():
+            sizes.setdefault(network, Histogram(BATCH_EDGES)).add(ran.sizes)
+        requests: dict[str, Requests] = {name: Requests() for name in PRIORITIES}
+        for (name, _), answered in self._metrics.requests.items():
+            requests[name].add(answered)
+        return Reading(
+            at=time.monotonic(),
+            positions=sum(ran.positions for ran in batches.values()),
+            batches=sum(ran.batches for ran in batches.values()),
+            busy_ms=self._dispatcher.inspect(lambda networks, limits: _busy_ms(networks)),
+            requests=requests,
+            sizes=sizes,
+            clients={session.client: session.positions for session in self._sessions.everybody()},
+        )
+
+
+def _busy_ms(networks: Sequence[ServedNetwork]) -> dict[str, float]:
+    now = now_ms()
+    devices = {runner.device for network in networks for runner in network.all_runners}
+    return {device.name: device.busy_ms(now) for device in devices}
+
+
+def _runs(network: ServedNetwork) -> list[dict[str, Any]]:
+    """What runs a network: on which device, with which curve, and the batches that it ran of late."""
+    return [
+        {
+            "device": runner.device.name,
+            "backend": runner.backend.name,
+            "standby": runner is network.standby,
+            "in_use": runner.in_use,
+            "knee": runner.model.knee,
+            "curve": runner.model.curve(),
+            "recent": list(runner.recent),
+        }
+        for runner in network.all_runners
+    ]
+
+
+def _devices(networks: Sequence[ServedNetwork]) -> list[dict[str, Any]]:
+    """What the dispatcher knows of each device, whatever networks it runs."""
+    runners: dict[str, list[tuple[Runner, bool]]] = {}
+    for network in networks:
+        for runner in network.all_runners:
+            runners.setdefault(runner.device.name, []).append((runner, runner is network.standby))
+    return [_device(name, each) for name, each in runners.items()]
+
+
+def _device(name: str, runners: Sequence[tuple[Runner, bool]]) -> dict[str, Any]:
+    now = now_ms()
+    first = runners[0][0]
+    device = first.device
+    out = next((runner for runner, _ in runners if not runner.in_use), None)
+    last = None
+    if device.last_batch is not None:
+        positions, ms = device.last_batch
+        ago_s = max(0.0, now - device.last_end_ms) / 1000
+        last = {"positions": positions, "ms": round(ms, 4), "ago_s": round(ago_s, 3)}
+    return {
+        "name": name,
+        "hardware": first.backend.device,
+        "standby": all(standby for _, standby in runners),
+        "running": sum(runner.running for runner, _ in runners),
+        "last_batch": last,
+        "in_use": out is None,
+        "reason": "" if out is None else out.out_reason,
+        "since": None if out is None else out.out_since,
+        "tried_again_in_s": None
+        if out is None or out.probe_at_ms == math.inf
+        else round(max(0.0, out.probe_at_ms - now) / 1000, 1),
+    }
+
+
+def _rate(count: int, now: Reading, before: Reading) -> float:
+    return round(count / (now.at - before.at), 1) if now.at > before.at else 0.0
+
+
+def _percentiles(seconds: Histogram) -> dict[str, float | None]:
+    """In milliseconds, null when there was no request."""
+    found = {"p50": seconds.quantile(0.5), "p99": seconds.quantile(0.99)}
+    return {name: None if value is None else float(f"{1000 * value:.3g}") for name, value in found.items()}

@@ -1,0 +1,135 @@
+"""A headless Chromium, driven by the protocol of its own developer tools."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+WAIT_S = 60.0
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+
+
+def chromium() -> str | None:
+    """Where a Chromium is, if there is one."""
+    return next(filter(None, map(shutil.which, NAMES)), None)
+
+
+needs_browser = pytest.mark.skipif(chromium() is None, reason="needs Chromium: apt-get install chromium")
+
+
+class Page:
+    """One tab. problems: what the browser complained of, errors of scripts and what a policy forbade.
+    requests: the address of everything that was asked for."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+        self._numbers = itertools.count(1)
+        self._session: str | None = None
+        self.problems: list[str] = []
+        self.requests: list[str] = []
+
+    def attach(self) -> None:
+        target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            self.call(f"{domain}.enable")
+
+    def call(self, method: str, **parameters: Any) -> dict[str, Any]:
+        """Call a method of the browser, and note the events that come before its result."""
+        number = next(self._numbers)
+        message = {"id": number, "method": method, "params": parameters}
+        if self._session is not None:
+            message["sessionId"] = self._session
+        self._connection.send(json.dumps(message))
+        while (reply := self._next()).get("id") != number:
+            pass
+        assert "error" not in reply, reply
+        result: dict[str, Any] = reply["result"]
+        return result
+
+    def _next(self) -> dict[str, Any]:
+        """The browser's next message, noted if it is an event."""
+        message: dict[str, Any] = json.loads(self._connection.recv(timeout=WAIT_S))
+        method, event = message.get("method"), message.get("params", {})
+        if method == "Runtime.exceptionThrown":
+            self.problems.append(json.dumps(event["exceptionDetails"]))
+        elif method == "Log.entryAdded":
+            self.problems.append(event["entry"]["text"])
+        elif method == "Network.requestWillBeSent":
+            self.requests.append(event["request"]["url"])
+        return message
+
+    def open(self, url: str, *, width: int, dark: bool = False) -> None:
+        """Go somewhere, on a screen of that width in pixels."""
+        self.call(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=900,
+            deviceScaleFactor=1,
+            mobile=width < 600,
+        )
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self.call("Emulation.setEmulatedMedia", features=[scheme])
+        self.call("Page.navigate", url=url)
+        while self._next().get("method") != "Page.loadEventFired":
+            pass
+
+    def value(self, expression: str) -> Any:
+        """What a JavaScript expression gives."""
+        reply = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        assert "exceptionDetails" not in reply, reply
+        return reply["result"].get("value")
+
+    def text(self) -> str:
+        """What somebody reads on the page."""
+        return str(self.value("document.body.innerText"))
+
+    def wait(self, done: Callable[[], object]) -> None:
+        """Until the page has come to something."""
+        end = time.monotonic() + WAIT_S
+        while not done():
+            assert time.monotonic() < end, f"{self.problems}\n{self.text()}"
+            self.value("0")  # Events come with its answer.
+            time.sleep(0.02)
+
+
+@contextmanager
+def browsing(folder: Path) -> Iterator[Page]:
+    """A browser with one tab, with its profile in a folder."""
+    from websockets.sync.client import connect
+
+    program = chromium()
+    assert program is not None
+    flags = ["--headless=new", "--disable-gpu", "--remote-debugging-port=0", f"--user-data-dir={folder}"]
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        flags.append("--no-sandbox")  # which it refuses to have as root
+    environment = {**os.environ, "HOME": str(folder)}
+    process = subprocess.Popen(
+        [program, *flags, "about:blank"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+    try:
+        assert process.stderr is not None
+        lines = (line for line in process.stderr if "DevTools listening on " in line)
+        address = next(lines).split()[-1]
+        with connect(address, max_size=None, open_timeout=WAIT_S, ping_interval=None) as connection:
+            page = Page(connection)
+            page.attach()
+            yield page
+    finally:
+        process.terminate()
+        process.communicate()

@@ -1,0 +1,219 @@
+"""The page in a real browser: what somebody reads on it, in every state and on every screen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from evaluator.scheduling.loading import Loader
+from evaluator.service.health import serve_health
+from evaluator.service.networks import NetworkToLoad
+from evaluator.service.service import EvaluatorService
+from tests.evaluator.service.browser import Page, browsing, needs_browser
+from tests.evaluator.service.harness import Harness, numbered_batch, running
+from tests.evaluator.service.test_failures import failing
+
+pytestmark = needs_browser
+
+MALICE = "<script>document.title = 'taken'</script><img src=x onerror=\"document.title = 'taken'\">"
+
+STATE = "document.documentElement.dataset.state"
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    with browsing(tmp_path_factory.mktemp("browser")) as page:
+        yield page
+
+
+@pytest.fixture
+def page(browser: Page) -> Iterator[Page]:
+    """A tab that nothing has happened in yet, and in which nothing goes wrong that a test does not expect."""
+    browser.open("about:blank", width=1200)
+    browser.problems.clear()
+    browser.requests.clear()
+    yield browser
+    assert browser.problems == []
+
+
+def show(page: Page, port: int, state: str, **screen: Any) -> None:
+    """Open the page, and wait until it shows a service in that state."""
+    page.open(f"http://127.0.0.1:{port}/", **{"width": 1200, **screen})
+    page.wait(lambda: page.value(STATE) == state)
+
+
+def rows(page: Page, section: str) -> list[list[str]]:
+    """What the cells of a table say."""
+    found: list[list[str]] = page.value(
+        f"[...document.querySelectorAll('#{section} tbody tr')]"
+        ".map((row) => [...row.cells].map((cell) => cell.innerText.trim()))"
+    )
+    return found
+
+
+def busy(harness: Harness, name: str = "a client") -> None:
+    """Have a client evaluate something of each class."""
+    client = harness.client(name=name)
+    client.evaluate(numbered_batch(3), priority="play")
+    client.evaluate(numbered_batch(300), priority="selfplay")
+
+
+def test_somebody_reads_how_the_service_is(page: Page, tmp_path: Path) -> None:
+    with (
+        running(tmp_path, backends=("first", "second")) as harness,
+        serve_health("127.0.0.1", 0, harness.service) as port,
+    ):
+        busy(harness)
+        show(page, port, "ready")
+        page.wait(lambda: rows(page, "clients"))
+        text = page.text()
+        assert page.value("document.title") == "ready · Wavefront evaluator"
+        assert harness.address in text
+        assert [row[0] for row in rows(page, "classes")] == ["play", "analysis", "selfplay"]
+        assert [row[0] for row in rows(page, "devices")] == ["0:first test", "1:second test"]
+        (client,) = rows(page, "clients")
+        assert client[0].startswith("a client")
+        assert client[1] == "selfplay"
+        assert client[4] == "303"
+        assert "None in the log." in text
+        assert page.value("document.querySelectorAll('#networks .line').length") == 2
+        assert page.value("document.querySelectorAll('#networks .dot').length") >= 2
+        assert page.value("document.querySelectorAll('#networks .share').length") >= 1
+        label = page.value("document.querySelector('#networks svg').getAttribute('aria-label')")
+        assert label.startswith("Measured curve of echo: 1 in 1.0 ms to 2048 in ")
+
+
+def test_clients_that_are_not_listed_are_counted(
+    page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evaluator.service.overview.MOST_CLIENTS", 2)
+    with running(tmp_path) as harness, serve_health("127.0.0.1", 0, harness.service) as port:
+        for _ in range(3):
+            harness.client().ping()
+        show(page, port, "ready")
+        page.wait(lambda: len(rows(page, "clients")) == 2)
+        assert "Clients the 2 busiest of 3" in page.text()
+
+
+def test_nothing_is_asked_of_another_host(page: Page, tmp_path: Path) -> None:
+    with running(tmp_path) as harness, serve_health("127.0.0.1", 0, harness.service) as port:
+        show(page, port, "ready")
+        page.wait(lambda: sum(url.endswith("/status") for url in page.requests) >= 2)
+        assert {urlsplit(url).netloc for url in page.requests} == {f"127.0.0.1:{port}"}
+
+
+def test_names_are_text_whatever_they_are(page: Page, tmp_path: Path) -> None:
+    with running(tmp_path) as harness, serve_health("127.0.0.1", 0, harness.service) as port:
+        client = harness.client(name=MALICE)
+        client.evaluate(numbered_batch(1))
+        served = harness.service._networks.find("")
+        served.info = replace(served.info, name=MALICE)
+        show(page, port, "ready")
+        page.wait(lambda: rows(page, "clients"))
+        assert page.text().count(MALICE) == 2
+        assert page.value("document.title") == "ready · Wavefront evaluator"
+        assert page.value("document.querySelectorAll('main script, main img').length") == 0
+
+
+def test_a_degraded_service_says_why(page: Page, tmp_path: Path) -> None:
+    with (
+        running(tmp_path, backends=("first", "second")) as harness,
+        serve_health("127.0.0.1", 0, harness.service) as port,
+    ):
+        show(page, port, "ready")
+        client = harness.client()
+        harness.backends[0].answer = failing
+        while harness.service.state().in_use["0:first"]:
+            client.evaluate(numbered_batch(1))
+        page.wait(lambda: page.value(STATE) == "degraded")
+        text = page.text()
+        assert "Degraded" in text
+        assert text.count("the device fell off the bus") >= 2, "as the reason, and among the warnings"
+        assert rows(page, "devices")[0][1].startswith("left out, tried again in ")
+        assert rows(page, "warnings")[0][1] == "error"
+
+
+def test_a_service_that_loads_and_one_that_drains(page: Page, tmp_path: Path) -> None:
+    service = EvaluatorService(Loader(("random",)), [NetworkToLoad(None)])
+    try:
+        with serve_health("127.0.0.1", 0, service) as port:
+            show(page, port, "loading")
+            page.wait(lambda: "None is loaded yet." in page.text())
+    finally:
+        service.close()
+    with running(tmp_path) as harness, serve_health("127.0.0.1", 0, harness.service) as port:
+        harness.backend.hold()
+        harness.client().submit(numbered_batch(1))
+        harness.backend.wait_entered()
+        harness.service.drain("SIGTERM")
+        show(page, port, "draining")
+        page.wait(lambda: "SIGTERM" in page.text())
+        harness.backend.gate.set()
+
+
+def test_a_service_that_is_gone_is_missed_and_found_again(page: Page, tmp_path: Path) -> None:
+    with running(tmp_path) as harness:
+        with serve_health("127.0.0.1", 0, harness.service) as port:
+            show(page, port, "ready")
+        page.wait(lambda: page.value(STATE) == "lost")
+        assert "No answer since " in page.text()
+        assert "echo" in page.text(), "what was known is still there"
+        page.value("window.dispatchEvent(new Event('resize'))")
+        assert page.value(STATE) == "lost"
+        with serve_health("127.0.0.1", port, harness.service):
+            page.wait(lambda: page.value(STATE) == "ready")
+            assert "No answer" not in page.text()
+    assert all("ERR_" in problem for problem in page.problems)
+    page.problems.clear()
+
+
+def test_a_tab_that_nobody_sees_asks_for_nothing(page: Page, tmp_path: Path) -> None:
+    counting = """
+        window.asked = 0; window.timers = [];
+        const ask = window.fetch;
+        window.fetch = (...what) => { asked += 1; return ask(...what); };
+        window.setTimeout = (work) => timers.push(work);
+    """
+    ring = "timers.splice(0).forEach((work) => work()), asked"
+    script = page.call("Page.addScriptToEvaluateOnNewDocument", source=counting)
+    with running(tmp_path) as harness, serve_health("127.0.0.1", 0, harness.service) as port:
+        show(page, port, "ready")
+        page.wait(lambda: page.value("timers.length") == 1)
+        assert page.value(ring) == 2
+        page.wait(lambda: page.value("timers.length") == 1)
+        page.value(
+            "Object.defineProperty(document, 'visibilityState', {value: 'hidden', configurable: true})"
+        )
+        assert page.value(ring) == 2
+        assert page.value("timers.length") == 0, "and nothing that would ask later"
+        page.value("delete document.visibilityState")
+        assert page.value("document.dispatchEvent(new Event('visibilitychange')), asked") == 3
+        page.wait(lambda: page.value("timers.length") == 1)
+    page.call("Page.removeScriptToEvaluateOnNewDocument", **script)
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("width", [360, 1600])
+def test_it_fits_the_screen_in_both_schemes(page: Page, tmp_path: Path, width: int, dark: bool) -> None:
+    with ExitStack() as stack:
+        harness = stack.enter_context(running(tmp_path))
+        port = stack.enter_context(serve_health("127.0.0.1", 0, harness.service))
+        busy(harness, "a-client-with-a-name-that-has-no-place-to-break-it-" + 100 * "x")
+        show(page, port, "ready", width=width, dark=dark)
+        page.wait(lambda: rows(page, "clients"))
+        assert page.value("document.documentElement.scrollWidth") <= width
+        outside = page.value(
+            "[...document.querySelectorAll('main *')].filter((each) => !each.closest('thead')"
+            " && each.getClientRects().length"
+            " && each.getBoundingClientRect().right > document.documentElement.clientWidth + 1)"
+            ".map((each) => each.outerHTML)"
+        )
+        assert outside == []
+        ground = page.value("getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)")
+        assert (max(ground) < 64) == dark
