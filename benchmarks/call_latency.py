@@ -1,11 +1,12 @@
 """What one call of the evaluator costs: wall time, and processor time of both processes, thread by thread.
 
-    python benchmarks/call_latency.py [--device-ms 0.25] [--stages] [--json]
+    python benchmarks/call_latency.py [--device-ms 0.25] [--stages] [--json] [--address ADDRESS [--no-gate]]
 
 The evaluator is a process of its own whose device sleeps (timed_evaluator.py). Rows "N x K" are calls of a
 bare client with N positions each, K under way; "nodes" are searches of 2,000 nodes in each of 12 positions,
 "time" of 70 ms, a new tree each, with batches filled as on a GPU. --stages adds the way of a call of the
 search through both processes, with what passes between two stages (threads that are woken, sockets).
+--address has the evaluator listen elsewhere than an engine's own does, and behind the gate: tcp://127.0.0.1:0.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import sys
 import tempfile
 import threading
 from collections import Counter
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -162,9 +163,9 @@ def searches(address: str, limits: Limits, rounds: int) -> Generator[None]:
 
 
 @contextmanager
-def evaluator(device_ms: float, timeline: Path | None) -> Iterator[tuple[int, str]]:
+def evaluator(device_ms: float, timeline: Path | None, flags: Sequence[str]) -> Iterator[tuple[int, str]]:
     """An evaluator: its process id and address."""
-    command = [sys.executable, str(EVALUATOR), "--device-ms", str(device_ms)]
+    command = [sys.executable, str(EVALUATOR), "--device-ms", str(device_ms), *flags]
     command += ["--timeline", str(timeline)] if timeline else []
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -174,9 +175,10 @@ def evaluator(device_ms: float, timeline: Path | None) -> Iterator[tuple[int, st
         process.stdin.close()
 
 
-def measure(device_ms: float, calls: int, rounds: int) -> list[Cost]:
-    """All rows. calls: of a bare client in each. rounds: searches of all positions."""
-    with evaluator(device_ms, None) as (pid, address), EvaluatorClient(address) as client:
+def measure(device_ms: float, calls: int, rounds: int, flags: Sequence[str]) -> list[Cost]:
+    """All rows. calls: of a bare client in each. rounds: searches of all positions. flags: of the
+    evaluator."""
+    with evaluator(device_ms, None, flags) as (pid, address), EvaluatorClient(address) as client:
         meter = Meter(pid, address)
         costs = [
             meter.measured(f"{size} x {in_flight}", bare_calls(client, size, in_flight, calls))
@@ -189,13 +191,13 @@ def measure(device_ms: float, calls: int, rounds: int) -> list[Cost]:
     return costs
 
 
-def way(device_ms: float) -> None:
+def way(device_ms: float, flags: Sequence[str]) -> None:
     """Print the way of a call of a search."""
     timeline = Timeline()
     timeline.wrap(STAGES)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "evaluator.json")
-        with evaluator(device_ms, file) as (_, address):
+        with evaluator(device_ms, file, flags) as (_, address):
             work = searches(address, Limits(nodes=NODES), 1)
             next(work)
             timeline.entries.clear()
@@ -239,14 +241,18 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=4, help="searches of all positions (default 4)")
     parser.add_argument("--stages", action="store_true", help="also the way of a call through both processes")
     parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--address", help="where the evaluator listens, behind the gate; private without")
+    parser.add_argument("--no-gate", action="store_true", help="clients come to the ROUTER socket itself")
     arguments = parser.parse_args()
-    costs = measure(arguments.device_ms, arguments.calls, arguments.rounds)
+    flags = ["--address", arguments.address] if arguments.address else []
+    flags += ["--no-gate"] if arguments.no_gate else []
+    costs = measure(arguments.device_ms, arguments.calls, arguments.rounds, flags)
     if arguments.json:
         print(json.dumps([asdict(cost) for cost in costs]))
         return
     show(costs)
     if arguments.stages:
-        way(arguments.device_ms)
+        way(arguments.device_ms, flags)
 
 
 if __name__ == "__main__":

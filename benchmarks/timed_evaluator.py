@@ -1,6 +1,6 @@
 """An evaluator for benchmarks: the service of this checkout on a device that takes a given time for a batch.
 
-    python benchmarks/timed_evaluator.py --device-ms 0.25 [--timeline FILE]
+    python benchmarks/timed_evaluator.py --device-ms 0.25 [--timeline FILE] [--address ADDRESS [--no-gate]]
 
 It talks to the program that starts it as `python -m evaluator serve --embedded` does.
 """
@@ -21,6 +21,7 @@ from evaluator import backends
 from evaluator.backends.base import Backend
 from evaluator.cli import main as evaluator
 from evaluator.network.spec import NetworkSpec
+from evaluator.service import gate
 from protocol.batch import MAX_LEGAL_MOVES, EvaluationBatch, PositionBatch
 
 NEEDS_NETWORK = False
@@ -84,6 +85,8 @@ def main() -> int:
     )
     parser.add_argument("--device-ms", type=float, default=0.25, help="time of a batch (default 0.25)")
     parser.add_argument("--timeline", type=Path, metavar="FILE", help="when each stage of each call began")
+    parser.add_argument("--address", help="where to listen; by default a private address, without the gate")
+    parser.add_argument("--no-gate", action="store_true", help="clients come to the ROUTER socket itself")
     arguments = parser.parse_args()
     import timed_evaluator
 
@@ -92,10 +95,11 @@ def main() -> int:
         timeline = Timeline()
         timeline.wrap(STAGES)
         timeline.save_at_exit(arguments.timeline)
-    with patch.dict(backends._BUILT_IN, timed="timed_evaluator"):
-        return evaluator(
-            ["serve", "--embedded", "--backend", "timed", "--no-latency-cache", "--log-level", "warning"]
-        )
+    flags = ["--embedded", "--backend", "timed", "--no-latency-cache", "--log-level", "warning"]
+    flags += ["--address", arguments.address] if arguments.address else []
+    gated = patch.object(gate, "AVAILABLE", gate.AVAILABLE and not arguments.no_gate)
+    with patch.dict(backends._BUILT_IN, timed="timed_evaluator"), gated:
+        return evaluator(["serve", *flags])
 
 
 if __name__ == "__main__":
