@@ -90,6 +90,9 @@ class ServiceSockets:
         self._router.setsockopt(zmq.ROUTER_MANDATORY, 1)
         self._router.setsockopt(zmq.MAXMSGSIZE, max_message_bytes(max_request) + 65536)
         self._router.setsockopt(zmq.SNDHWM, SEND_LIMIT)
+        # With a limit, libzmq 4.3.5 ends the process: when a connection breaks whose messages wait because of
+        # it, and its next heartbeat is due (assertion !_io_error). The gate bounds what waits in bytes.
+        self._router.setsockopt(zmq.RCVHWM, 0)
         self._router.setsockopt(zmq.HANDSHAKE_IVL, HANDSHAKE_MS)
         self._router.setsockopt(zmq.HEARTBEAT_IVL, HEARTBEAT_MS)
         self._router.setsockopt(zmq.HEARTBEAT_TIMEOUT, 5 * HEARTBEAT_MS)

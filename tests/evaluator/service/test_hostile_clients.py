@@ -167,6 +167,18 @@ def test_who_asks_for_more_than_it_reads_is_cut_off(attacked: Attacked) -> None:
     assert attacked.asking.peak - attacked.base < MOST_A_CLIENT
 
 
+def test_who_goes_with_thousands_of_messages_on_the_way_ends_nothing(attacked: Attacked) -> None:
+    """libzmq 4.3.5 would end the process: when a connection breaks whose messages wait for the service, and
+    its next heartbeat is due before the service has taken them."""
+    status = message([msgpack.packb({"type": "status", "id": 1})]) * 3000
+    for _ in range(5):
+        hostile = connect(attacked.port)
+        hostile.sendall(status)
+        hostile.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        hostile.close()  # with a reset
+        attacked.asking.hears(100)
+
+
 def test_a_message_that_never_ends_is_cut_off(attacked: Attacked) -> None:
     part = frame(bytes(1_000_000), more=True)
     with connect(attacked.port) as hostile:
