@@ -13,6 +13,9 @@
 #include "matrix.h"
 
 constexpr float LOG2_E = 1.4426950408889634f;
+// The largest softmax weight of a row, before it is divided by their sum, is 2 to this power: in fp16 those
+// that count then stay clear of the subnormals, which the matrix unit of gfx90a takes as zero.
+constexpr float LARGEST_EXPONENT = 14.0f;
 constexpr int HEAD_STRIDE = SLICE + CHUNK;
 constexpr int LOGITS_STRIDE = 64 + CHUNK;
 constexpr int QUERIES_STRIDE = SHARE_SPACE && SLICE < 64 ? LOGITS_STRIDE : HEAD_STRIDE;
@@ -100,7 +103,8 @@ DEVICE void attend(char* shared, const Element* source, int row_stride, int widt
     for (int e = 0; e < ACCUMULATORS; e++)
       largest[row_slot(e)] = maximum(largest[row_slot(e)], s[j].value[e]);
 #pragma unroll
-  for (int slot = 0; slot < ROW_SLOTS; slot++) largest[slot] = row_max(largest[slot]) * LOG2_E;
+  for (int slot = 0; slot < ROW_SLOTS; slot++)
+    largest[slot] = row_max(largest[slot]) * LOG2_E - LARGEST_EXPONENT;
 #pragma unroll
   for (int j = 0; j < 4; j++)
 #pragma unroll

@@ -1,8 +1,9 @@
 // Expands packed positions into tokens. A position is 904 bytes: 112 plane masks, the value of plane 109 as a
 // float, four zero bytes.
 //
-// tokens: [positions * 64][STRIDE] elements, one row per square: the 112 planes, then zeros, or (APPENDED)
-// the APPENDED elements of that square's row of `extra` [positions * 64][APPENDED]. pieces (PIECES):
+// tokens: [positions * 64][STRIDE] elements, one row per square: the 112 planes, of which plane 109 is
+// divided by RULE50_DIVISOR, then zeros, or (APPENDED) the APPENDED elements of that square's row of `extra`
+// [positions * 64][APPENDED]. pieces (PIECES):
 // [positions][768], the first 12 planes as square * 12 + plane.
 //
 // Grid: (positions, parts), 256 threads; the parts share the squares. A block reads the masks into shared
@@ -43,7 +44,7 @@ KERNEL(expand, THREADS)(const uint64* positions, const Element* extra, Element* 
       const int plane = column + i;
       x[i] = 0.0f;
       if (plane < PLANES) {
-        const float value = plane == RULE50_PLANE ? rule50.value : 1.0f;
+        const float value = plane == RULE50_PLANE ? rule50.value / RULE50_DIVISOR : 1.0f;
         x[i] = (record[padded(plane)] >> square) & 1 ? value : 0.0f;
 #if APPENDED
       } else if (plane < PLANES + APPENDED) {

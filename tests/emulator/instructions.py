@@ -21,7 +21,15 @@ from typing import Any
 
 from tests.emulator.repairs import repair
 
-_FAMILIES = {"gfx90a": "cdna", "gfx942": "cdna", "gfx1100": "rdna3", "gfx1151": "rdna3", "gfx1201": "rdna4"}
+_FAMILIES = {
+    "gfx906": "cdna",  # of whose instructions CDNA has all that our kernels use
+    "gfx90a": "cdna",
+    "gfx942": "cdna",
+    "gfx1100": "rdna3",
+    "gfx1151": "rdna3",
+    "gfx1200": "rdna4",
+    "gfx1201": "rdna4",
+}
 """The targets that can be emulated, by the emulator's names for their instruction sets."""
 
 TARGETS = tuple(_FAMILIES)

@@ -17,13 +17,15 @@ from evaluator.gpu.plan.products import Linear, linear
 from evaluator.gpu.plan.program import Matrix, PlanError
 from evaluator.gpu.plan.steps import attention as scaled_dot_product
 from evaluator.gpu.plan.steps import expand, projected_attention, squeeze_excite
+from evaluator.gpu.plan.weights import of_planes
 from evaluator.network.schema import InputEmbedding
 from evaluator.network.spec import Attention, AttentionBody, EncoderLayer, ResidualTower, Smolgen
 
 
 def residual_tower(b: ProgramBuilder, layers: PackedLayers, tower: ResidualTower) -> Matrix:
     """Squares by channels throughout: a convolution is a product that picks up the neighbours."""
-    x = linear(b, layers.convolution("input", tower.input), expand(b, appended=None, pieces=False), "x0")
+    first = replace(tower.input, weights=of_planes(tower.input.weights))
+    x = linear(b, layers.convolution("input", first), expand(b, appended=None, pieces=False), "x0")
     for index, block in enumerate(tower.blocks):
         name = f"block{index}"
         out = f"x{(index + 1) % 2}"
@@ -57,6 +59,7 @@ def embedding(b: ProgramBuilder, layers: PackedLayers, body: AttentionBody) -> t
     layer = body.embedding
     if body.tower is not None:
         return layers.dense("embedding", layer), residual_tower(b, layers, body.tower)
+    of_board = replace(layer, weights=of_planes(layer.weights))
     match body.position:
         case InputEmbedding.PE_MAP:
             return layers.embedding_of_planes(layer), expand(b, appended=None, pieces=False)
@@ -64,9 +67,9 @@ def embedding(b: ProgramBuilder, layers: PackedLayers, body: AttentionBody) -> t
             assert body.preprocess is not None
             pieces = expand(b, appended=None, pieces=True)
             position = linear(b, layers.dense("preprocess", body.preprocess), pieces, "position")
-            return layers.dense("embedding", layer), expand(b, appended=position, pieces=False)
+            return layers.dense("embedding", of_board), expand(b, appended=position, pieces=False)
         case InputEmbedding.NONE:
-            return layers.dense("embedding", layer), expand(b, appended=None, pieces=False)
+            return layers.dense("embedding", of_board), expand(b, appended=None, pieces=False)
 
 
 def encoder(

@@ -138,7 +138,7 @@ class PackedLayers:
         def make() -> Linear:
             position = position_encoding() @ layer.weights[:, PLANES:].T + layer.biases
             biases = pack.padded(position.astype(np.float32), 1, self.precision.chunk)
-            weights = pack.matrix(layer.weights[:, :PLANES], self.precision)
+            weights = pack.matrix(pack.of_planes(layer.weights[:, :PLANES]), self.precision)
             return Linear("embedding", len(layer.biases), weights, biases, layer.activation)
 
         return self.linear("embedding", make)

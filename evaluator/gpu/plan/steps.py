@@ -11,6 +11,7 @@ from evaluator.gpu.plan.hopper import HEAD_DEPTH, AttentionTile
 from evaluator.gpu.plan.products import Linear
 from evaluator.gpu.plan.program import Argument, Buffer, Matrix
 from evaluator.gpu.plan.tensor_maps import heads_map, logits_map, rows_map
+from evaluator.gpu.plan.weights import RULE50_DIVISOR
 from evaluator.network.spec import Activation, Dense, FloatArray, SEUnit
 
 _MOST_DEPTH_AT_ONCE = 128
@@ -90,7 +91,8 @@ def projected_attention(
 
 
 def expand(b: ProgramBuilder, *, appended: Matrix | None, pieces: bool) -> Matrix:
-    """The packed positions as a board of planes, `appended` after them, or as [positions, 768] pieces."""
+    """The packed positions as a board of planes, `appended` after them, or as [positions, 768] pieces. What
+    multiplies the planes is to be `weights.of_planes`."""
     if pieces:
         out = b.matrix("pieces", b.positions, 768)
         constants = {"STRIDE": 112, "TOKENS": 0, "PIECES": 1, "APPENDED": 0}
@@ -101,7 +103,7 @@ def expand(b: ProgramBuilder, *, appended: Matrix | None, pieces: bool) -> Matri
     parts = 1 if pieces else max(1, min(8, 64 // b.positions))
     b.launch(
         "expand",
-        constants | {"PARTS": parts},
+        constants | {"PARTS": parts, "RULE50_DIVISOR": RULE50_DIVISOR},
         Geometry((b.positions, parts, 1), 256),
         (
             b.exchange("positions"),

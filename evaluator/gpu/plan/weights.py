@@ -12,6 +12,12 @@ from evaluator.gpu.driver.target import Precision
 from evaluator.network.chunks import by_blocks
 from evaluator.network.spec import FloatArray
 
+RULE50_PLANE = 109
+RULE50_DIVISOR = 64
+"""The plane that counts to 99 has weights a hundredth of the others', many of them subnormal in fp16: stored
+with few bits, and taken as zero by the matrix unit of gfx90a. kernels/expand.hip divides the plane by this
+power of two, and the weights are multiplied by it, which is exact."""
+
 _HALF_INFINITY = 0x7C00
 
 
@@ -85,6 +91,14 @@ def padded(values: FloatArray, rows: int, columns: int) -> FloatArray:
         return values
     result = np.zeros((round_up(values.shape[0], rows), round_up(values.shape[1], columns)), np.float32)
     result[: values.shape[0], : values.shape[1]] = values
+    return result
+
+
+def of_planes(weights: FloatArray) -> FloatArray:
+    """[out, planes and more, ...] of a layer that takes the planes -> those for the planes as
+    kernels/expand.hip makes them."""
+    result = weights.astype(np.float32)
+    result[:, RULE50_PLANE] *= RULE50_DIVISOR
     return result
 
 

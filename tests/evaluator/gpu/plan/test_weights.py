@@ -1,0 +1,20 @@
+"""Weights as they are packed for the device."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from evaluator.gpu.driver.target import Precision
+from evaluator.gpu.plan import weights as pack
+
+
+def test_the_counters_weights_are_normal_numbers_in_fp16() -> None:
+    """They are about a hundredth of the others', as the plane counts to 99; the factor changes none."""
+    weights = np.full((8, 112), 0.01, np.float32)
+    weights[:, pack.RULE50_PLANE] = np.linspace(1e-5, 1e-4, 8, dtype=np.float32)
+    stored = pack.matrix(pack.of_planes(weights), Precision.FP16).astype(np.float32)
+    own = stored[:, pack.RULE50_PLANE]
+    assert np.abs(own).min() >= 2.0**-14
+    assert np.allclose(own / pack.RULE50_DIVISOR, weights[:, pack.RULE50_PLANE], rtol=2.0**-11, atol=0)
+    others = np.arange(112) != pack.RULE50_PLANE
+    assert np.array_equal(stored[:, others], weights[:, others].astype(np.float16).astype(np.float32))
