@@ -24,7 +24,7 @@ from tests.emulator.code_object import CodeObject, Kernel
 from tests.emulator.instructions import EmulatorError, Translator
 
 _INSTRUCTION = np.dtype([("function", "u8"), ("arguments", "u1", 6), ("is_barrier", "u1"), ("unused", "u1")])
-_ENDED, _AT_BARRIER, _NOT_TRANSLATED, _TOO_LONG = range(4)
+ENDED, AT_BARRIER, _NOT_TRANSLATED, TOO_LONG = range(4)
 _MOST_INSTRUCTIONS = 1 << 28
 _PROGRAM_COUNTER = 256
 _EXEC = 126
@@ -51,7 +51,7 @@ class Emulator:
     def __init__(self, target: str) -> None:
         self.target = target
         self.instructions = 0
-        self._translator = Translator(target)
+        self.translator = Translator(target)
 
     def load(self, code: bytes) -> Program:
         """Raises CodeObjectError; EmulatorError for a code object of another target."""
@@ -73,7 +73,7 @@ class Emulator:
         kernel = program.code.kernels[name]
         if threads > kernel.max_threads:
             raise EmulatorError(f"{name} allows {kernel.max_threads} threads, not {threads}")
-        block = _Block(self._translator, kernel, threads, kernel.shared_bytes + shared_bytes, arguments)
+        block = Block(self.translator, kernel, threads, kernel.shared_bytes + shared_bytes, arguments)
         executed = ctypes.c_uint64(0)
         for number, (z, y, x) in enumerate(itertools.product(*map(range, reversed(grid)))):
             block.start((x, y, z))
@@ -85,35 +85,44 @@ class Emulator:
             block.check_guards()
         self.instructions += executed.value
 
-    def _run(self, program: Program, block: _Block, wave: int, executed: ctypes.c_uint64) -> bool:
+    def _run(self, program: Program, block: Block, wave: int, executed: ctypes.c_uint64) -> bool:
         """Run a wave up to a barrier or its end; whether it has ended."""
+        stopped = self.advance(program, block, wave, executed, _MOST_INSTRUCTIONS)
+        if stopped == TOO_LONG:
+            raise EmulatorError(f"{block.kernel.name} does not end")
+        return stopped == ENDED
+
+    def advance(
+        self, program: Program, block: Block, wave: int, executed: ctypes.c_uint64, limit: int
+    ) -> int:
+        """Run a wave up to a barrier or its end, or for so many instructions; why it stopped."""
         code, table = program.code, program.translated
         scalars = block.scalars[wave]
         while True:
-            stopped = _waves().run_wave(
-                ctypes.c_void_p(scalars.ctypes.data),
-                ctypes.c_void_p(block.buffers[wave].ctypes.data),
-                ctypes.c_void_p(table.ctypes.data),
-                ctypes.c_uint64(code.base),
-                ctypes.c_uint64(len(table)),
-                ctypes.c_uint64(_MOST_INSTRUCTIONS),
-                ctypes.byref(executed),
+            stopped = int(
+                _waves().run_wave(
+                    ctypes.c_void_p(scalars.ctypes.data),
+                    ctypes.c_void_p(block.buffers[wave].ctypes.data),
+                    ctypes.c_void_p(table.ctypes.data),
+                    ctypes.c_uint64(code.base),
+                    ctypes.c_uint64(len(table)),
+                    ctypes.c_uint64(limit),
+                    ctypes.byref(executed),
+                )
             )
-            if stopped == _TOO_LONG:
-                raise EmulatorError(f"{block.kernel.name} does not end")
             if stopped != _NOT_TRANSLATED:
-                return bool(stopped == _ENDED)
-            address = int(scalars[_PROGRAM_COUNTER]) | int(scalars[_PROGRAM_COUNTER + 1]) << 32
+                return stopped
+            address = block.address(wave)
             if not code.base <= address < code.base + code.size:
                 raise EmulatorError(f"{block.kernel.name} jumps to {address:#x}, outside of its code")
-            translated = self._translator.translate(address)
+            translated = self.translator.translate(address)
             entry = table[(address - code.base) // 4]
             entry["arguments"][: len(translated.arguments)] = translated.arguments
             entry["is_barrier"] = translated.is_barrier
             entry["function"] = translated.address
 
 
-class _Block:
+class Block:
     """Registers and shared memory of a block's waves, used for one block after the other."""
 
     def __init__(
@@ -129,14 +138,14 @@ class _Block:
         words = -(-shared_bytes // 4)
         self._shared = np.full(words + 2 * _GUARD_WORDS, _GUARD, np.uint32)
         self.scalars = [np.zeros(translator.scalar_registers, np.uint32) for _ in range(self.waves)]
-        self._vectors = [np.zeros(256 * self._lanes, np.uint32) for _ in range(self.waves)]
+        self.vectors = [np.zeros(256 * self._lanes, np.uint32) for _ in range(self.waves)]
         # CDNA has a second file of vector registers for the matrix unit's sums.
         second = self._family == "cdna"
-        self._sums = [np.zeros_like(each) if second else each for each in self._vectors]
+        self._sums = [np.zeros_like(each) if second else each for each in self.vectors]
         shared = self._shared[_GUARD_WORDS:].ctypes.data
         self.buffers = [
             np.array([s.ctypes.data, v.ctypes.data, 0, shared, 0, a.ctypes.data], np.uint64)
-            for s, v, a in zip(self.scalars, self._vectors, self._sums, strict=True)
+            for s, v, a in zip(self.scalars, self.vectors, self._sums, strict=True)
         ]
         self._constants = np.zeros(translator.scalar_registers, np.uint32)
         self._constants[:_POISONED_SCALARS] = _POISON
@@ -151,7 +160,7 @@ class _Block:
         self._shared[_GUARD_WORDS:-_GUARD_WORDS] = _POISON
         kernel = self.kernel
         for wave, (scalars, vectors, sums) in enumerate(
-            zip(self.scalars, self._vectors, self._sums, strict=True)
+            zip(self.scalars, self.vectors, self._sums, strict=True)
         ):
             scalars[:] = self._constants
             vectors[:] = sums[:] = _POISON
@@ -171,6 +180,17 @@ class _Block:
             lanes = min(self._lanes, self._threads - first)
             _put(scalars, _EXEC, (1 << lanes) - 1)
             vectors[: self._lanes] = np.arange(first, first + self._lanes)
+
+    def address(self, wave: int) -> int:
+        """Of the instruction that a wave executes next."""
+        scalars = self.scalars[wave]
+        return int(scalars[_PROGRAM_COUNTER]) | int(scalars[_PROGRAM_COUNTER + 1]) << 32
+
+    def active(self, wave: int) -> NDArray[np.bool_]:
+        """Its lanes that execute."""
+        scalars = self.scalars[wave]
+        bits = int(scalars[_EXEC]) | int(scalars[_EXEC + 1]) << 32
+        return np.array([bits >> lane & 1 for lane in range(self._lanes)], bool)
 
     def check_guards(self) -> None:
         before, behind = self._shared[:_GUARD_WORDS], self._shared[-_GUARD_WORDS:]

@@ -24,16 +24,20 @@ class Function(NamedTuple):
 
 
 class Emulation(standin.Strategy):
-    """For devices of any target that the emulator knows. edit: changes every source before it is compiled."""
+    """For devices of any target that the emulator knows. edit: changes every source before it is compiled.
+    emulator: of a target."""
 
-    def __init__(self, edit: Callable[[str], str] = str) -> None:
+    def __init__(
+        self, edit: Callable[[str], str] = str, emulator: Callable[[str], Emulator] = emulator
+    ) -> None:
         self._edit = edit
+        self._emulator = emulator
 
     def compile(self, source: str, name: str, options: list[str]) -> tuple[bytes, str]:
         return compile_offline(self._edit(source), options), ""
 
     def load(self, code: bytes, target: str) -> tuple[str, Program]:
-        return target, emulator(target).load(code)
+        return target, self._emulator(target).load(code)
 
     def function(self, module: tuple[str, Program], name: str) -> Function:
         target, program = module
@@ -50,4 +54,4 @@ class Emulation(standin.Strategy):
     ) -> None:
         target, program, name = function
         threads = block[0] * block[1] * block[2]
-        emulator(target).launch(program, name, grid, threads, shared_bytes, arguments)
+        self._emulator(target).launch(program, name, grid, threads, shared_bytes, arguments)

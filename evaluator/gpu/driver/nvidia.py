@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import numpy as np
@@ -297,8 +298,27 @@ def compile_source(source: str, name: str, options: Sequence[str], target: Targe
 
 def compile_with_log(source: str, name: str, options: Sequence[str], target: Target) -> tuple[bytes, str]:
     """A cubin and what the compiler said."""
+    with _compiled(source, name, options, target, "sm") as (program, log):
+        code = bytearray(int(_check(nvrtc.nvrtcGetCUBINSize(program))))
+        _check(nvrtc.nvrtcGetCUBIN(program, code))
+    return bytes(code), log
+
+
+def compile_to_ptx(source: str, name: str, options: Sequence[str], target: Target) -> str:
+    """The portable assembly, to be read by people and programs."""
+    with _compiled(source, name, options, target, "compute") as (program, _):
+        text = bytearray(int(_check(nvrtc.nvrtcGetPTXSize(program))))
+        _check(nvrtc.nvrtcGetPTX(program, text))
+    return text.split(b"\0")[0].decode()
+
+
+@contextmanager
+def _compiled(
+    source: str, name: str, options: Sequence[str], target: Target, kind: str
+) -> Iterator[tuple[Any, str]]:
+    """A program and what the compiler said. kind: "sm" for machine code, "compute" for PTX."""
     # "a": the architecture's own instructions too (wgmma); such code runs on exactly this compute capability.
-    architecture = target.name + ("a" if target.name == "sm_90" else "")
+    architecture = target.name.replace("sm", kind) + ("a" if target.name == "sm_90" else "")
     flags = [f"--gpu-architecture={architecture}", "--std=c++17", "-default-device", *options]
     program = _check(nvrtc.nvrtcCreateProgram(source.encode(), f"{name}.cu".encode(), 0, None, None))
     try:
@@ -308,11 +328,9 @@ def compile_with_log(source: str, name: str, options: Sequence[str], target: Tar
         text = log.split(b"\0")[0].decode(errors="replace")
         if int(result[0]) != 0:
             raise CompilationError(f"NVRTC cannot compile {name} for {target.name}:\n{text}")
-        code = bytearray(int(_check(nvrtc.nvrtcGetCUBINSize(program))))
-        _check(nvrtc.nvrtcGetCUBIN(program, code))
+        yield program, text
     finally:
         nvrtc.nvrtcDestroyProgram(program)
-    return bytes(code), text
 
 
 def _initialize() -> None:

@@ -87,15 +87,34 @@ _REMARK = re.compile(r"remark: +([^:\[]+?)(?: \[[^\]]*\])?: (\d+) \[-Rpass-analy
 
 def _measure_amd(variant: Variant, target: Target, options: Sequence[str]) -> Resources:
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / f"{variant.key.file}.hip"
-        path.write_text(source(variant.key.file), "utf-8")
-        command = ["clang-19", "-x", "hip", f"--offload-arch={target.name}", "--cuda-device-only"]
-        command += ["--no-gpu-bundle-output", "-nogpuinc", "-nogpulib", *AMD_FLAGS]
-        command += ["-Rpass-analysis=kernel-resource-usage", *options, path.name, "-o", "kernel.co"]
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-        if done.returncode != 0 or not (Path(folder) / "kernel.co").exists():
-            raise CompilationError(f"clang cannot compile {variant.key} for {target.name}:\n{done.stderr}")
-    found = {name: int(value) for name, value in _REMARK.findall(done.stderr)}
+        report = _clang(variant, target, options, Path(folder) / "kernel.co")
+    return _amd_resources(variant, target, report)
+
+
+def amd_assembly(variant: Variant, target: Target) -> tuple[str, Resources]:
+    """A variant as clang's assembly, and what it takes. Raises CompilationError."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "kernel.s"
+        report = _clang(variant, target, ("-S", *variant.key.options, *target.options), out)
+        return out.read_text("utf-8"), _amd_resources(variant, target, report)
+
+
+def _clang(variant: Variant, target: Target, options: Sequence[str], out: Path) -> str:
+    """Compile to a file. Returns what the compiler said. Raises CompilationError."""
+    path = out.parent / f"{variant.key.file}.hip"
+    path.write_text(source(variant.key.file), "utf-8")
+    command = ["clang-19", "-x", "hip", f"--offload-arch={target.name}", "--cuda-device-only"]
+    command += ["--no-gpu-bundle-output", "-nogpuinc", "-nogpulib", *AMD_FLAGS]
+    command += ["-Rpass-analysis=kernel-resource-usage", *options, path.name, "-o", out.name]
+    done = subprocess.run(command, cwd=out.parent, capture_output=True, text=True, check=False)
+    if done.returncode != 0 or not out.exists():
+        raise CompilationError(f"clang cannot compile {variant.key} for {target.name}:\n{done.stderr}")
+    return done.stderr
+
+
+def _amd_resources(variant: Variant, target: Target, report: str) -> Resources:
+    """report: clang's remarks."""
+    found = {name: int(value) for name, value in _REMARK.findall(report)}
     try:
         shared = found["LDS Size"] + variant.shared_bytes
         most, lds = _amd_limits(target)
@@ -107,7 +126,7 @@ def _measure_amd(variant: Variant, target: Target, options: Sequence[str]) -> Re
             registers, found["VGPRs Spill"], found["ScratchSize"], shared, min(waves, most), most
         )
     except KeyError as error:
-        raise CompilationError(f"clang did not report {error} of {variant.key}:\n{done.stderr}") from error
+        raise CompilationError(f"clang did not report {error} of {variant.key}:\n{report}") from error
 
 
 def _amd_limits(target: Target) -> tuple[int, int]:

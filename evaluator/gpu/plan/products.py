@@ -151,23 +151,17 @@ def _gemm(
     weights, scales = _weights(b, layer, packed)
     b.launch(
         "gemm",
-        {
-            "BLOCK_M": tile.block_m,
-            "BLOCK_N": tile.block_n,
-            "BLOCK_K": tile.block_k,
-            "WARPS_M": tile.warps_m,
-            "WARPS_N": tile.warps_n,
-            "WARPS_K": tile.warps_k,
-            "STAGES": tile.stages,
-            "SPLIT": int(split),
-            "ACTIVATION": ACTIVATION_CODES[epilogue.activation],
-            "CONVOLUTION": int(layer.convolution),
-            "SEGMENT": a.segment,
-            "PACKED": bits,
-            "RESIDUAL": int(epilogue.residual is not None),
-            "BIAS": int(epilogue.bias is not None and not layer.bias_by_square),
-            "BIAS_BY_SQUARE": int(layer.bias_by_square),
-        },
+        gemm_constants(
+            tile,
+            split=split,
+            activation=epilogue.activation,
+            convolution=layer.convolution,
+            segment=a.segment,
+            bits=bits,
+            residual=epilogue.residual is not None,
+            bias=epilogue.bias is not None and not layer.bias_by_square,
+            bias_by_square=layer.bias_by_square,
+        ),
         Geometry(
             (-(-product.n // tile.block_n), -(-a.rows // tile.block_m), choice.splits),
             tile.warps * b.target.wave,
@@ -191,6 +185,38 @@ def _gemm(
         ),
         layer.name,
     )
+
+
+def gemm_constants(
+    tile: Tile,
+    *,
+    split: bool = False,
+    activation: Activation = Activation.NONE,
+    convolution: bool = False,
+    segment: int = 0,
+    bits: int = 0,
+    residual: bool = False,
+    bias: bool = False,
+    bias_by_square: bool = False,
+) -> dict[str, int]:
+    """What kernels/gemm.hip is compiled for. bits: of a weight, where codes are read, else 0."""
+    return {
+        "BLOCK_M": tile.block_m,
+        "BLOCK_N": tile.block_n,
+        "BLOCK_K": tile.block_k,
+        "WARPS_M": tile.warps_m,
+        "WARPS_N": tile.warps_n,
+        "WARPS_K": tile.warps_k,
+        "STAGES": tile.stages,
+        "SPLIT": int(split),
+        "ACTIVATION": ACTIVATION_CODES[activation],
+        "CONVOLUTION": int(convolution),
+        "SEGMENT": segment,
+        "PACKED": bits,
+        "RESIDUAL": int(residual),
+        "BIAS": int(bias),
+        "BIAS_BY_SQUARE": int(bias_by_square),
+    }
 
 
 def _weights(b: ProgramBuilder, layer: Linear, packed: Packed | None) -> tuple[Buffer, Buffer | None]:

@@ -1,0 +1,137 @@
+"""What `python -m evaluator kernels --predict` prints: positions a second of cards that are not at hand."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from evaluator.gpu.driver.device import CompilationError
+from evaluator.gpu.model.cards import CARDS, PREDICTED, Card
+from evaluator.gpu.model.prediction import Model, Prediction, unavailable
+from evaluator.network.random_network import SHAPES
+
+NETWORKS = ("bt4", "t82")
+BATCHES = (1, 8, 32, 256, 1024)
+
+_SMALL_SHARE = 0.01
+"""Phases of less than this part of a batch's time are summed up."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("predictions (docs/amd.md)")
+    group.add_argument(
+        "--predict",
+        action="store_true",
+        help="print what a static model of speed predicts for published cards, in fp16 with our own kernels",
+    )
+    group.add_argument(
+        "--card",
+        action="append",
+        choices=tuple(CARDS),
+        help=f"may be repeated (default: {', '.join(PREDICTED)})",
+    )
+    group.add_argument(
+        "--network",
+        action="append",
+        choices=tuple(SHAPES),
+        help=f"may be repeated (default: {', '.join(NETWORKS)})",
+    )
+    group.add_argument(
+        "--batch",
+        action="append",
+        type=int,
+        metavar="N",
+        help=f"may be repeated (default: {', '.join(map(str, BATCHES))})",
+    )
+    group.add_argument(
+        "--untuned", action="store_true", help="tiles as where nothing has been measured, not the fastest"
+    )
+    group.add_argument("--deterministic", action="store_true", help="tiles as with deterministic=true")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    batches = arguments.batch or list(BATCHES)
+    if min(batches) < 1:
+        print("error: --batch must be at least 1", file=sys.stderr)
+        return 2
+    cards = [CARDS[name] for name in arguments.card or PREDICTED]
+    missing = {card.name: reason for card in cards if (reason := unavailable(card))}
+    for name, reason in missing.items():
+        print(f"{name}: {reason}", file=sys.stderr)
+    console = Console(markup=False, highlight=False)
+    facts: list[dict[str, Any]] = []
+    for card in cards:
+        if card.name in missing:
+            continue
+        model = Model(card, tuned=not arguments.untuned, deterministic=arguments.deterministic)
+        for network in arguments.network or NETWORKS:
+            try:
+                found = model.predict(network, batches)
+            except CompilationError as error:
+                print(f"error: {error}", file=sys.stderr)
+                return 1
+            if arguments.json:
+                facts += [_facts(card, network, each) for each in found]
+            else:
+                _print(console, card, network, found)
+    if arguments.json:
+        print(json.dumps(facts))
+    return 0 if len(missing) < len(cards) else 1
+
+
+def _facts(card: Card, network: str, prediction: Prediction) -> dict[str, Any]:
+    return {
+        "card": card.name,
+        "target": card.target,
+        "network": network,
+        "positions": prediction.positions,
+        "milliseconds": prediction.milliseconds,
+        "positions_per_second": prediction.positions_per_second,
+        "most_positions_per_second": prediction.most_positions_per_second,
+        "phases": [asdict(phase) for phase in prediction.phases],
+    }
+
+
+def _print(console: Console, card: Card, network: str, found: list[Prediction]) -> None:
+    """Positions a second by batch, then the phases of the largest batch."""
+    speeds = Table("batch", title=f"{card.name} ({card.target}), {network}, fp16", title_justify="left")
+    for name in ("ms", "positions/s", "at most"):
+        speeds.add_column(name, justify="right")
+    for each in found:
+        speeds.add_row(
+            str(each.positions),
+            f"{each.milliseconds:.3f}",
+            f"{each.positions_per_second:,.0f}",
+            f"{each.most_positions_per_second:,.0f}",
+        )
+    console.print(speeds)
+    last = found[-1]
+    phases = Table("phase", "kernel", title=f"batch {last.positions}", title_justify="left")
+    for name in ("times", "us", "share", "limit", "matrix unit", "FLOP/byte", "waves"):
+        phases.add_column(name, justify="right")
+    rest = 0.0
+    for phase in sorted(last.phases, key=lambda each: -each.count * each.timing.microseconds):
+        timing = phase.timing
+        share = phase.count * timing.microseconds / 1000 / last.milliseconds
+        if share < _SMALL_SHARE:
+            rest += share
+            continue
+        phases.add_row(
+            phase.label,
+            phase.kernel,
+            str(phase.count),
+            f"{timing.microseconds:.1f}",
+            f"{share:.0%}",
+            timing.limit,
+            f"{timing.shares['matrix unit']:.0%}" if timing.flop else "",
+            f"{timing.intensity:.0f}",
+            str(timing.waves),
+        )
+    phases.add_row("all others", "", "", "", f"{rest:.0%}", "", "", "", "")
+    console.print(phases)

@@ -1,0 +1,2 @@
+"""What launches will take on a GPU that is not at hand: a static model of speed, from machine code and
+published figures."""

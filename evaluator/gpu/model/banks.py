@@ -1,0 +1,40 @@
+"""Conflicts of shared memory's banks, as counted from the addresses of kernels in the instruction emulator.
+
+tests/emulator/test_banks.py runs blocks of these kernels and holds the table to what it counts.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+
+from evaluator.gpu.driver.compiler import KernelKey
+from evaluator.gpu.driver.target import Target
+
+TABLE = Path(__file__).with_name("banks.json")
+"""By a target's matrix unit, then by `layout_of`: cycles of the LDS for each that the bytes alone take."""
+
+
+def layout_of(key: KernelKey) -> str:
+    """What decides where a kernel's lanes read shared memory."""
+    constants = dict(key.constants)
+    if key.file == "gemm":
+        m, n, k = (constants[f"BLOCK_{axis}"] for axis in "MNK")
+        waves = "*".join(str(constants[f"WARPS_{axis}"]) for axis in "MNK")
+        return f"gemm {m}x{n}x{k} {waves}"
+    if key.file == "attention":
+        return f"attention {constants['DEPTH']}"
+    return key.file
+
+
+def conflicts(key: KernelKey, target: Target) -> float:
+    """Factor on a kernel's cycles of shared memory; 1 where nothing was counted."""
+    table = _table().get(target.matrix_unit(key.precision).value, {})
+    return table.get(layout_of(key), 1.0)
+
+
+@cache
+def _table() -> dict[str, dict[str, float]]:
+    table: dict[str, dict[str, float]] = json.loads(TABLE.read_text("utf-8"))
+    return table

@@ -1,0 +1,180 @@
+"""How long one launch takes a card: the slowest of what it needs, round after round of blocks.
+
+A block needs its waves' cycles of the matrix unit, the vector unit, the LDS and the way to the L2 cache, and
+lasts no less than its chain of steps, one waiting for the other. A unit holds as many blocks as registers
+and LDS allow; what they need together is compared with what one of them lasts. No launch takes less than its
+bytes of memory.
+
+Where a block's waves wait for each other at every step, what they need of the matrix unit, the vector unit
+and the LDS is added up: products on an H200 take what the three take one after the other. The bound at which
+all of them are used at once is given beside it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from evaluator.gpu.driver.target import MatrixUnit, Target
+from evaluator.gpu.model.banks import conflicts
+from evaluator.gpu.model.cards import MEMORY_REACHED, Card
+from evaluator.gpu.model.code import Code, Work
+from evaluator.gpu.plan.program import Argument, Launch
+
+_BARRIER = 40.0
+"""Clocks of a barrier, of signals to all waves and of what cannot overlap at it."""
+
+_SIMDS = 4
+
+_FEW_BLOCKS = 4
+"""Blocks that share weights."""
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Bytes of a launch. weights: read once by no other launch; data: read and written between launches."""
+
+    weights: float
+    data: float
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """microseconds: with the gap to the next launch; bound: if nothing of a unit ever waited for another part
+    of it. limit: what it waits for. flop: of matrix products.
+    shares: of the time, by resource, what each would need alone. waves: on a SIMD."""
+
+    microseconds: float
+    bound: float
+    limit: str
+    flop: float
+    traffic: Traffic
+    shares: dict[str, float]
+    waves: int
+
+    @property
+    def intensity(self) -> float:
+        """FLOP for each byte of memory."""
+        return self.flop / max(1.0, self.traffic.weights + self.traffic.data)
+
+
+def timing(launch: Launch, code: Code, card: Card, target: Target, traffic: Traffic, cached: bool) -> Timing:
+    """cached: whether data and weights are in the card's last cache."""
+    waves = -(-launch.threads // target.wave)
+    passes = _passes(launch, code.loop, target)
+    blocks = launch.grid[0] * launch.grid[1] * launch.grid[2]
+    resident = max(1, code.resources.waves * _SIMDS // waves)
+    if code.resources.shared_bytes:
+        resident = min(resident, max(1, _shared_bytes(card) // code.resources.shared_bytes))
+    full, left = divmod(blocks, resident * card.units)
+    factor = conflicts(launch.kernel, target)
+    # The first blocks to want a tile of weights wait for memory, those after them for a cache.
+    latency = card.latency if cached or launch.grid[1] > _FEW_BLOCKS else card.memory_latency
+    needs = dict.fromkeys(("matrix unit", "vector unit", "shared memory", "L2 cache", "latency"), 0.0)
+    cycles = overlapped = 0.0
+    for rounds, held in ((full, resident), (1 if left else 0, -(-left // card.units))):
+        if rounds:
+            one = _unit_needs(code, passes, held, waves, card, factor, latency)
+            cycles += rounds * max(*one.values(), _in_turns(one) if passes else _shared_issue(one, card))
+            overlapped += rounds * max(*one.values(), _shared_issue(one, card))
+            for name, value in one.items():
+                needs[name] += rounds * value
+    microseconds = {name: value / card.clock for name, value in needs.items()}
+    speed = (card.cache if cached else card.memory) * MEMORY_REACHED * 1e3
+    microseconds["memory"] = (traffic.weights + traffic.data) / speed
+    busy, least = (max(each / card.clock, microseconds["memory"]) for each in (cycles, overlapped))
+    total = busy + card.launch
+    limit = max(microseconds, key=microseconds.__getitem__) if busy > card.launch else "launch"
+    flop = flop_of(launch)
+    shares = {name: value / total for name, value in microseconds.items()}
+    # Of the whole card, idle units in the last round included.
+    shares["matrix unit"] = flop / (card.matrix_tflops * 1e6) / total
+    held = min(code.resources.waves, -(-resident * waves // _SIMDS))
+    return Timing(total, least + card.launch, limit, flop, traffic, shares, held)
+
+
+def _unit_needs(
+    code: Code, passes: float, blocks: int, waves: int, card: Card, conflict: float, latency: float
+) -> dict[str, float]:
+    """Clocks that a unit's blocks need of each resource, and that they last. latency: of what they load."""
+
+    def total(of_loop: float, of_rest: float) -> float:
+        return passes * of_loop + of_rest
+
+    loop, rest = code.loop, code.rest
+    simd = -(-blocks * waves // _SIMDS)
+    unit = blocks * waves
+    step = max(loop.latency, latency / code.ahead if loop.loads else 0.0) + _BARRIER
+    start = card.latency + (latency if rest.loads else 0.0)  # the arguments, then the first data
+    return {
+        "matrix unit": simd * total(loop.matrix, rest.matrix),
+        "vector unit": simd * total(loop.vector, rest.vector),
+        "shared memory": unit * total(loop.shared, rest.shared) * 128 / card.shared * conflict,
+        "L2 cache": unit * total(loop.loaded, rest.loaded) / card.level2,
+        "latency": (passes * step if passes else 0.0) + rest.latency + start,
+    }
+
+
+def _in_turns(needs: dict[str, float]) -> float:
+    return needs["matrix unit"] + needs["vector unit"] + needs["shared memory"]
+
+
+def _shared_issue(needs: dict[str, float], card: Card) -> float:
+    """Of a SIMD whose matrix unit is a part of the vector unit."""
+    return 0.0 if card.beside else needs["matrix unit"] + needs["vector unit"]
+
+
+def _shared_bytes(card: Card) -> int:
+    return {"gfx9": 64, "gfx1": 128, "sm_9": 227}[card.target[:4]] << 10
+
+
+def _passes(launch: Launch, loop: Work, target: Target) -> float:
+    """How often a wave runs the loop."""
+    if not loop.products:
+        return 0.0
+    unit = target.matrix_unit(launch.kernel.precision)
+    of_16 = {MatrixUnit.MMA_SYNC: 2, MatrixUnit.FMA: 16**3 // target.wave}.get(unit, 1)
+    waves = launch.threads // target.wave
+    blocks = launch.grid[0] * launch.grid[1] * launch.grid[2]
+    return flop_of(launch) / (2 * 16**3) * of_16 / (waves * blocks * loop.products)
+
+
+def _integer(argument: Argument) -> int:
+    assert isinstance(argument, int)
+    return argument
+
+
+def flop_of(launch: Launch) -> float:
+    """Of the matrix products of a launch, tiles that are only partly used counted whole."""
+    constants = dict(launch.kernel.constants)
+    x, y, z = launch.grid
+    if launch.kernel.file == "gemm":
+        k = _integer(launch.arguments[9])
+        steps = _integer(launch.arguments[13]) if z > 1 else -(-k // constants["BLOCK_K"])
+        tile = constants["BLOCK_M"] * constants["BLOCK_N"] * constants["BLOCK_K"]
+        return 2.0 * x * y * z * steps * tile
+    if launch.kernel.file == "attention":
+        return 2.0 * x * y * 2 * 64 * 64 * constants["DEPTH"]
+    return 0.0
+
+
+def traffic_of(launch: Launch, sizes: dict[str, float]) -> Traffic:
+    """sizes: of the program's buffers, for kernels that are not told apart here."""
+    arguments, element = launch.arguments, launch.kernel.precision.bytes
+    constants = dict(launch.kernel.constants)
+    if launch.kernel.file == "gemm":
+        m, n, k, _, ldo = map(_integer, arguments[7:12])
+        rows = k // 9 if constants["CONVOLUTION"] else k
+        out = 4.0 * m * n * launch.grid[2] if constants["SPLIT"] else element * m * min(ldo, n)
+        residual = element * m * ldo if constants["RESIDUAL"] else 0
+        return Traffic(n * k * (constants["PACKED"] or 8 * element) / 8, element * m * rows + out + residual)
+    if launch.kernel.file == "attention":
+        heads, boards = launch.grid[:2]
+        one = 4 * 64 * constants["DEPTH"] + (4096 if constants["BIAS"] else 0)
+        return Traffic(0.0, float(element * heads * boards * one))
+    if launch.kernel.file == "rows":
+        rows, splits = _integer(arguments[9]), _integer(arguments[10])
+        taken = 4 * splits if constants["SPLIT"] else element
+        row = constants["WIDTH"] * (taken + element * (1 + constants["RESIDUAL"]))
+        return Traffic(0.0, float(rows * row))
+    named = {getattr(each, "name", "") for each in arguments}
+    return Traffic(0.0, sum(sizes.get(name, 0.0) for name in named))
