@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+from dataclasses import asdict
 from typing import Any
 
 from rich.console import Console
@@ -12,6 +13,7 @@ from rich.table import Table
 
 from evaluator.gpu.driver.device import DeviceError, DeviceInfo
 from evaluator.gpu.driver.discovery import discover, open_device
+from evaluator.gpu.driver.sensors import Sensors, read_sensors
 from evaluator.gpu.driver.target import Precision
 
 HELP = "list the GPUs and what each can do, or why it cannot be used, and the CPU"
@@ -25,19 +27,21 @@ def run(arguments: argparse.Namespace) -> int:
     found = discover()
     threads = os.cpu_count() or 1
     if arguments.json:
-        devices = [_facts(each) for each in found.devices]
+        devices = [facts(each) for each in found.devices]
         print(json.dumps({"devices": devices, "problems": found.problems, "cpu": {"threads": threads}}))
         return 0
     console = Console(markup=False, highlight=False)
     if found.devices:
-        table = Table("device", "name", "target", "memory", "matrix unit", "driver")
+        table = Table("device", "name", "target", "memory", "matrix unit", "driver", "power")
         for device in found.devices:
-            facts = _facts(device)
-            target = facts["target"] + ("" if device.target.known else " (unknown: generic kernels)")
-            memory = f"{facts['memory_mb']} MB" + (", shared with the CPU" if device.integrated else "")
-            used = facts["memory_used_mb"]
-            memory += f", {used} MB in use" if used is not None else f", cannot be used: {facts['problem']}"
-            table.add_row(facts["device"], device.name, target, memory, facts["matrix_unit"], device.driver)
+            shown = facts(device)
+            target = shown["target"] + ("" if device.target.known else " (unknown: generic kernels)")
+            memory = f"{shown['memory_mb']} MB" + (", shared with the CPU" if device.integrated else "")
+            used = shown["memory_used_mb"]
+            memory += f", {used} MB in use" if used is not None else f", cannot be used: {shown['problem']}"
+            power = str(Sensors(shown["watts"], shown["celsius"])) or "not told"
+            unit = shown["matrix_unit"]
+            table.add_row(shown["device"], device.name, target, memory, unit, device.driver, power)
         console.print(table)
         console.print(
             "Use one with --backend gpu:device=NAME, several with gpu:device=NAME+NAME or gpu:device=all; "
@@ -51,7 +55,8 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _facts(device: DeviceInfo) -> dict[str, Any]:
+def facts(device: DeviceInfo) -> dict[str, Any]:
+    """What is known of a device, with the memory in use, or why it cannot be taken."""
     used, problem = None, ""
     try:
         taken = open_device(device)
@@ -73,4 +78,5 @@ def _facts(device: DeviceInfo) -> dict[str, Any]:
         "matrix_unit": device.target.matrix_unit(Precision.FP16).value,
         "integrated": device.integrated,
         "driver": device.driver,
+        **asdict(read_sensors(device)),
     }

@@ -46,6 +46,7 @@ class DeviceInfo:
 
     vendor: "nvidia" or "amd". name: as the driver gives it. memory: bytes. driver: its version, in words.
     integrated: it shares the CPU's memory. cooperative: it can run kernels whose blocks wait for each other.
+    pci: its address, as 0000:03:00.0; empty if unknown.
     """
 
     vendor: str
@@ -57,6 +58,7 @@ class DeviceInfo:
     driver: str
     integrated: bool
     cooperative: bool = False
+    pci: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,6 +54,9 @@ def describe(index: int) -> DeviceInfo:
         return int(_check(driver.cuDeviceGetAttribute(name, device)))
 
     version = int(_check(driver.cuDriverGetVersion()))
+    place = [
+        get(getattr(attribute, f"CU_DEVICE_ATTRIBUTE_PCI_{part}_ID")) for part in ("DOMAIN", "BUS", "DEVICE")
+    ]
     target = nvidia_target(
         get(attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
         get(attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR),
@@ -68,6 +71,7 @@ def describe(index: int) -> DeviceInfo:
         driver=f"CUDA {version // 1000}.{version % 1000 // 10}",
         integrated=bool(get(attribute.CU_DEVICE_ATTRIBUTE_INTEGRATED)),
         cooperative=target.persistent and bool(get(attribute.CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH)),
+        pci="{:04x}:{:02x}:{:02x}.0".format(*place),
     )
 
 

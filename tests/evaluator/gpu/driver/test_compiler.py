@@ -36,6 +36,17 @@ def test_a_kernel_is_compiled_once_and_then_read(device: Device, tmp_path: Path)
     assert again.compiled == 0
 
 
+def test_unlike_gpus_share_the_cache_and_each_loads_its_own(runtime: Runtime, tmp_path: Path) -> None:
+    """The stand-in refuses to load code of another target, as the runtime does."""
+    runtime.reset("gfx1100;gfx942")
+    for compiled in (1, 0):
+        for index in (0, 1):
+            compiler = Compiler(open_amd(index), cache_folder=tmp_path)
+            assert len(compiler.load([(KEY, 0)])) == 1
+            assert compiler.compiled == compiled
+    assert len(list(tmp_path.iterdir())) == 2
+
+
 @pytest.mark.parametrize("damage", [b"", b"short", b"x" * 5000])
 def test_a_damaged_entry_is_compiled_again(device: Device, tmp_path: Path, damage: bytes) -> None:
     Compiler(device, cache_folder=tmp_path).load([(KEY, 0)])

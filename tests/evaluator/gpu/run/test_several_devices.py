@@ -1,4 +1,5 @@
-"""Two GPUs side by side, on the stand-in runtime: found, opened, and used by the service at the same time."""
+"""Two GPUs of unlike kinds side by side, on the stand-in runtime: found, opened, and used by the service at
+the same time, with one cache of programs."""
 
 from __future__ import annotations
 
@@ -25,8 +26,9 @@ from tests.hip_runtime.standin import Runtime
 
 @pytest.fixture
 def found(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> Discovery:
-    """What discovery makes of a machine with two GPUs that can be used and one that is too old."""
-    runtime.reset("gfx1100,name=first;gfx803,name=old;gfx1100,name=second")
+    """What discovery makes of a machine with two GPUs that can be used, with waves of 32 and of 64 lanes, and
+    one that is too old."""
+    runtime.reset("gfx1100,name=first;gfx803,name=old;gfx942,name=second")
     monkeypatch.setitem(discovery.DEVICE_NODES, "amd", AMD_NODES)
     found = discover()
     monkeypatch.setattr(gpu, "found_devices", lambda: found)

@@ -1,0 +1,74 @@
+"""Power and temperature of a GPU, where the system or the driver tells.
+
+AMD's driver for Linux has them in files (the kernel's documentation of amdgpu, "GPU Power/Thermal Controls
+and Monitoring"); NVIDIA's are asked for through nvidia-ml-py, where that is installed.
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from evaluator.gpu.driver.device import DeviceInfo
+
+PCI_DEVICES = Path("/sys/bus/pci/devices")
+
+_CHIP = 0
+"""NVML_TEMPERATURE_GPU."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sensors:
+    """watts: drawn now, or in the mean of the last moment. celsius: of the chip. None: not known."""
+
+    watts: float | None = None
+    celsius: float | None = None
+
+    def __str__(self) -> str:
+        power = [] if self.watts is None else [f"{self.watts:.0f} W"]
+        return ", ".join([*power, *([] if self.celsius is None else [f"{self.celsius:.0f} °C"])])
+
+
+def read_sensors(info: DeviceInfo) -> Sensors:
+    """What can be read of a device now. Never raises."""
+    if not info.pci:
+        return Sensors()
+    return _amd(info.pci) if info.vendor == "amd" else _nvidia(info.pci)
+
+
+def _amd(pci: str) -> Sensors:
+    for folder in sorted((PCI_DEVICES / pci / "hwmon").glob("hwmon*")):
+        power = _number(folder / "power1_average") or _number(folder / "power1_input")
+        temperature = _number(folder / "temp1_input")
+        return Sensors(
+            None if power is None else power / 1e6, None if temperature is None else temperature / 1e3
+        )
+    return Sensors()
+
+
+def _nvidia(pci: str) -> Sensors:
+    try:
+        nvml: Any = importlib.import_module("pynvml")
+    except ImportError:
+        return Sensors()
+    try:
+        nvml.nvmlInit()
+        try:
+            handle = nvml.nvmlDeviceGetHandleByPciBusId(pci.encode())
+            return Sensors(
+                nvml.nvmlDeviceGetPowerUsage(handle) / 1e3,
+                float(nvml.nvmlDeviceGetTemperature(handle, _CHIP)),
+            )
+        finally:
+            nvml.nvmlShutdown()
+    except nvml.NVMLError:  # a virtual GPU, or a driver that does not tell
+        return Sensors()
+
+
+def _number(path: Path) -> int | None:
+    try:
+        return int(path.read_text("ascii"))
+    except (OSError, ValueError):
+        return None
