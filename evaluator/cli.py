@@ -23,6 +23,7 @@ COMMANDS = (
     "verify",
     "tune",
     "kernels",
+    "report",
     "describe",
     "export",
     "random-network",

@@ -145,3 +145,8 @@ PREDICTED = ("7900xtx", "9070xt", "mi300x", "strix-halo")
 MEMORY_REACHED = 0.87
 """Of the published bytes a second of memory and caches, what copies reach: 4.3 of 4.8 TB/s and less where
 reads are short."""
+
+
+def card_of(target: str) -> Card | None:
+    """The card with published figures that stands for a target, if there is one."""
+    return next((card for card in CARDS.values() if card.target == target), None)

@@ -21,7 +21,6 @@ from evaluator.gpu.plan.products import gemm_constants
 from evaluator.gpu.plan.program import Launch, Program
 from evaluator.gpu.plan.tiles import Choice, candidates, model_chooser
 from evaluator.network.random_network import SHAPES, random_network
-from evaluator.network.spec import NetworkSpec
 
 _MOST_SPLITS = 8
 
@@ -83,26 +82,34 @@ class Model:
         spec = random_network(replace(shape, layers=min(shape.layers, 1), blocks=min(shape.blocks, 1)))
         repeats = {"encoder0.": shape.layers, "block0.": shape.blocks}
         plan = Plan(spec, self.target, Precision.FP16, self._choose, fused=False)
-        return [self._prediction(plan.program(size), spec, repeats) for size in batches]
+        return [self._prediction(plan.program(size), repeats) for size in batches]
 
-    def _prediction(self, program: Program, spec: NetworkSpec, repeats: dict[str, int]) -> Prediction:
+    def _prediction(self, program: Program, repeats: dict[str, int]) -> Prediction:
         launches = [step for step in program.steps if isinstance(step, Launch)]
-        self._compile(launches)
-        sizes: dict[str, float] = dict(program.work)
-        sizes |= {name: float(array.nbytes) for name, array in program.weights.items()}
+        sizes = {name: float(array.nbytes) for name, array in program.weights.items()}
 
         def count(label: str) -> int:
             return next((times for start, times in repeats.items() if label.startswith(start)), 1)
 
-        weights = sum(size * count(name) for name, size in sizes.items() if name in program.weights)
-        phases = []
+        weights = sum(size * count(name) for name, size in sizes.items())
+        found = self.timings(launches, sizes | program.work, weights)
+        phases = [
+            Phase(launch.label, _label(launch), each, count(launch.label))
+            for launch, each in zip(launches, found, strict=True)
+        ]
+        return Prediction(program.positions, tuple(phases))
+
+    def timings(self, launches: Sequence[Launch], sizes: dict[str, float], weights: float) -> list[Timing]:
+        """Of kernels that the model knows (`predictable`). sizes: of the program's buffers; weights: bytes of
+        the whole network's. Raises CompilationError."""
+        self._compile(launches)
+        found = []
         for launch in launches:
             traffic = traffic_of(launch, sizes)
             cached = traffic.data + weights < self.card.cache_mb * 2**20 / 2
             code = self._codes.get(_reduced(launch.kernel), NOTHING)
-            found = timing(launch, code, self.card, self.target, traffic, cached)
-            phases.append(Phase(launch.label, _label(launch), found, count(launch.label)))
-        return Prediction(program.positions, tuple(phases))
+            found.append(timing(launch, code, self.card, self.target, traffic, cached))
+        return found
 
     # -- choosing --------------------------------------------------------------------------------------
 
@@ -148,6 +155,11 @@ class Model:
     def _code(self, variant: Variant) -> Code:
         code: Code = _maker(self.card).code_of(variant, self.target, self.card)
         return code
+
+
+def predictable(launch: Launch) -> bool:
+    """Whether the model knows a kernel: those for Hopper alone, and of all encoders in one, it does not."""
+    return launch.kernel.file in ("gemm", "attention", "rows", *LIGHT)
 
 
 def _maker(card: Card) -> ModuleType:

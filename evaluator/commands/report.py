@@ -1,0 +1,216 @@
+"""`python -m evaluator report`: one file with all that helps to judge and to speed up a GPU elsewhere."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from evaluator.backends import BackendError
+from evaluator.backends.agreement import agreement
+from evaluator.backends.gpu import GpuBackend
+from evaluator.backends.gpu import open as open_gpu
+from evaluator.backends.probe import probe_batch
+from evaluator.backends.reference import ReferenceBackend
+from evaluator.commands import devices
+from evaluator.commands.verify import network_of
+from evaluator.gpu.driver.device import CompilationError, DeviceError
+from evaluator.gpu.driver.discovery import discover
+from evaluator.gpu.driver.target import Precision
+from evaluator.gpu.inspect.machine import impersonal, machine_facts
+from evaluator.gpu.model.cards import card_of
+from evaluator.gpu.model.prediction import Model, predictable, unavailable
+from evaluator.gpu.model.timing import traffic_of
+from evaluator.gpu.plan.program import Launch, LibraryStep
+from evaluator.network import SHIPPED_NETWORK, NetworkError
+from evaluator.network.spec import NetworkSpec
+from protocol.host.files import write_atomically
+
+HELP = (
+    "measure the GPUs and write one file to send in: versions, self-check, speed by batch size, the time of "
+    "every launch and the choices made; no names of users, hosts or folders"
+)
+
+FORMAT = 1
+"""Of the file; a higher number may have other keys."""
+
+_NETWORKS = (str(SHIPPED_NETWORK), "random:bt4", "random:t82")
+_PROFILED = (1, 8, 64)
+"""Batch sizes, besides the largest, whose launches are timed one by one."""
+
+_COMPARED = 8
+"""Positions compared with the reference: enough to find what is wrong, few enough for large networks."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("wavefront-report.json"),
+        metavar="FILE",
+        help="(default %(default)s)",
+    )
+    parser.add_argument(
+        "--network",
+        action="append",
+        metavar="FILE",
+        help="or random:SHAPE; may be repeated (default: the shipped network, random:bt4 and random:t82)",
+    )
+    parser.add_argument(
+        "--device",
+        action="append",
+        metavar="NAME",
+        help="as `devices` lists it; may be repeated (default: all)",
+    )
+    parser.add_argument(
+        "--precision",
+        default="fp16",
+        choices=[precision.value for precision in Precision],
+        help="(default fp16)",
+    )
+    parser.add_argument("--max-batch", type=int, metavar="N", help="as of the gpu backend")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    console = Console(markup=False, highlight=False, stderr=True)
+
+    def say(text: str) -> None:
+        console.print(text, style="dim", soft_wrap=True)
+
+    try:
+        networks = [network_of(name) for name in arguments.network or _NETWORKS]
+    except NetworkError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    found = discover()
+    report: dict[str, Any] = {
+        "format": FORMAT,
+        "machine": machine_facts(),
+        "devices": [devices.facts(each) for each in found.devices],
+        "problems": found.problems,
+        "runs": [],
+    }
+    names = arguments.device or [f"{each.vendor}:{each.index}" for each in found.devices]
+    for name in names:
+        for network in networks:
+            say(f"{name}: {network.name} (the first time takes up to a minute)")
+            report["runs"].append(_run(network, name, arguments, say))
+    try:
+        write_atomically(arguments.out, (json.dumps(impersonal(report), indent=1) + "\n").encode())
+    except OSError as error:
+        print(f"error: {arguments.out} cannot be written: {error}", file=sys.stderr)
+        return 1
+    if not names:
+        print("no GPU can be used here; the file says why:", file=sys.stderr)
+        for vendor, problem in found.problems.items():
+            print(f"  {vendor}: {problem}", file=sys.stderr)
+    failed = sum("error" in each for each in report["runs"])
+    console.print(
+        f"{arguments.out}: {len(report['runs'])} runs, {failed} failed. It is text: look at it, then send it "
+        'in as docs/amd.md says, "A report".',
+        soft_wrap=True,
+    )
+    return 1 if failed else 0
+
+
+def _run(
+    network: NetworkSpec, device: str, arguments: argparse.Namespace, say: Callable[[str], None]
+) -> dict[str, Any]:
+    """One network on one device. A failure is a part of the report."""
+    facts: dict[str, Any] = {"device": device, "network": network.name, "precision": arguments.precision}
+    log = _Log()
+    logging.getLogger("evaluator").addHandler(log)
+    try:
+        start = time.perf_counter()
+        with open_gpu(
+            network, device=device, precision=arguments.precision, max_batch=arguments.max_batch
+        ) as backend:
+            facts["seconds_to_open"] = round(time.perf_counter() - start, 2)  # its self-check is passed
+            facts |= measurements(backend)
+    except (BackendError, DeviceError) as error:
+        facts["error"] = str(error)
+        say(f"error: {error}")
+    finally:
+        logging.getLogger("evaluator").removeHandler(log)
+    facts["log"] = log.lines
+    return facts
+
+
+def measurements(backend: GpuBackend) -> dict[str, Any]:
+    """What an open network does on its device. Raises BackendError and DeviceError."""
+    sizes = [size for size in backend.buckets if size in _PROFILED or size == backend.max_batch]
+    launches = {str(size): _launches(backend, size) for size in sizes}
+    return {
+        "opened_as": backend.device,
+        "agreement": _agreement(backend),
+        "curve": [{"batch": size, "ms": round(backend.executor.time(size), 4)} for size in backend.buckets],
+        "predicted": _predict(backend, sizes, launches),
+        "launches": launches,
+    }
+
+
+def _agreement(backend: GpuBackend) -> dict[str, Any]:
+    batch = probe_batch(min(_COMPARED, backend.max_batch), seed=11)
+    expected = ReferenceBackend(backend.network, dtype="float64").evaluate(batch)
+    found = agreement(backend.evaluate(batch), expected, batch, backend.tolerance)
+    return asdict(found) | {"ok": found.within(backend.tolerance)}
+
+
+def _launches(backend: GpuBackend, size: int) -> list[dict[str, Any]]:
+    """Every launch of a batch, timed alone, with what was chosen for it."""
+    rows = []
+    for step, milliseconds in backend.executor.profile(size):
+        row: dict[str, Any] = {"label": step.label, "us": round(1000 * milliseconds, 2)}
+        if isinstance(step, LibraryStep):
+            product = step.product
+            row |= {"library": step.library, "algorithm": step.algorithm.hex(), "product": asdict(product)}
+        else:
+            row |= {"kernel": step.kernel.file, "constants": dict(step.kernel.constants), "grid": step.grid}
+        rows.append(row)
+    return rows
+
+
+def _predict(backend: GpuBackend, sizes: list[int], launches: dict[str, list[dict[str, Any]]]) -> str:
+    """Put what the model predicts for them beside the launches; which card it is of, or why there is none."""
+    card = card_of(backend.executor.device.info.target.name)
+    if card is None or backend.precision is not Precision.FP16:
+        return "nothing: no published card of this target, or not fp16"
+    if reason := unavailable(card):
+        return f"nothing: {reason}"
+    model = Model(card, tuned=False)
+    for size in sizes:
+        program = backend.executor.selected(size)
+        steps = [step for step in program.steps if isinstance(step, Launch | LibraryStep)]
+        known = [
+            (row, step)
+            for row, step in zip(launches[str(size)], steps, strict=True)
+            if isinstance(step, Launch) and predictable(step)
+        ]
+        try:
+            own = [step for _, step in known]
+            weights = sum(traffic_of(step, {}).weights for step in own)
+            found = model.timings(own, dict[str, float](program.work), weights)
+        except CompilationError as error:
+            return f"nothing: {error}"
+        for (row, _), timing in zip(known, found, strict=True):
+            row |= {"predicted_us": round(timing.microseconds, 2), "limit": timing.limit}
+    return f"for {card.name}"
+
+
+class _Log(logging.Handler):
+    """What the evaluator says while a network is opened and run."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.INFO)
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(f"{record.levelname}: {record.getMessage()}")
