@@ -69,7 +69,7 @@ class Settings(SettingsGroup):
         metavar="N",
     )
     max_client_bytes: int = setting(
-        48 * 1024 * 1024,
+        44 * 1024 * 1024,
         "most memory that one client may take with requests on the way, queued or running, and with answers "
         "that it has not read; room for three of the largest requests in any case. Linux only",
         low=1,

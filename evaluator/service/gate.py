@@ -61,7 +61,7 @@ class ConnectionLimits:
     answers of all clients together."""
 
     connections: int = 4096
-    client_bytes: int = 48 * 1024 * 1024
+    client_bytes: int = 44 * 1024 * 1024
     buffered_bytes: int = 1024 * 1024 * 1024
 
 
