@@ -55,10 +55,7 @@ void Link::took(std::int64_t cost) {
   arriving_ -= cost;
   board_->buffered -= cost;
   opaque_frames_ = 0;
-  if (paused_ && !is_full()) {
-    paused_ = false;
-    board_->bell.ring(number);
-  }
+  unpause();
 }
 
 void Link::cut() {
@@ -114,6 +111,7 @@ void Link::read(std::int64_t bytes) {
   const std::lock_guard lock(mutex_);
   unread_ -= bytes;
   board_->buffered -= bytes;
+  unpause();
 }
 
 bool Link::is_to_be_cut() const {
@@ -132,7 +130,14 @@ std::int64_t Link::kept() const {
   return held_ + on_the_way_ + unread_;
 }
 
+void Link::unpause() {
+  if (!paused_ || is_full()) return;
+  paused_ = false;
+  board_->bell.ring(number);
+}
+
 bool Link::is_full() const {
+  if (unread_ > limits_.kept / 2) return true;  // It is to read answers before it asks for more.
   return arriving_ >= limits_.arriving || opaque_frames_ > kMostOpaqueFrames;
 }
 

@@ -62,8 +62,8 @@ class Link {
   void speaks(Mechanism mechanism);
   Mechanism mechanism() const { return mechanism_.load(std::memory_order_relaxed); }
 
-  // Counts frames that begin to go to the service. False if the client is to be left unread until `took` has
-  // rung the bell.
+  // Counts frames that begin to go to the service. False if the client is to be left unread until the bell
+  // has rung the bell.
   bool relayed(std::int64_t cost, std::int64_t opaque_frames);
 
   // Counts bytes that came from the service, of which so many have to wait for the client to read. False if
@@ -81,6 +81,7 @@ class Link {
  private:
   std::int64_t kept() const;
   bool is_full() const;
+  void unpause();  // with the lock held
 
   const LinkLimits limits_;
   const std::shared_ptr<Board> board_;

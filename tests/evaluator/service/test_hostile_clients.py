@@ -136,7 +136,7 @@ def attacked(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Attacke
         process.communicate()
 
 
-def test_who_never_reads_is_refused_and_bounded(attacked: Attacked) -> None:
+def test_who_never_reads_is_bounded_and_given_up(attacked: Attacked) -> None:
     count, moves = 4096, 256
     batch = PositionBatch(
         np.zeros(count, POSITION_DTYPE),
@@ -144,16 +144,16 @@ def test_who_never_reads_is_refused_and_bounded(attacked: Attacked) -> None:
         np.tile(np.arange(moves, dtype=np.uint16), count),
     )
     frames = [np.asarray(each).tobytes() for each in encode_evaluate(1, batch, "selfplay", None, "")[1:]]
-    with connect(attacked.port) as hostile:
+    with connect(attacked.port) as hostile, contextlib.suppress(OSError):
         for number in range(100):  # 420 MB of answers
             header = {"type": "evaluate", "id": number + 1, "count": count, "class": "selfplay"}
             hostile.sendall(message([msgpack.packb(header), *frames]))
-        attacked.asking.hears(20)
-        assert attacked.asking.peak - attacked.base < MOST_A_CLIENT
-        with attacked.client() as client:
-            assert client.status().metrics["errors"]["overloaded"] > 50
-            (unread,) = [each["unread_bytes"] for each in client.clients() if each["errors"]]
-        assert unread > 10_000_000
+        pytest.fail("it may go on")
+    attacked.asking.hears(20)
+    assert attacked.asking.peak - attacked.base < MOST_A_CLIENT
+    with attacked.client() as client:
+        while client.status().metrics["buffered_bytes"]:
+            pass
 
 
 @pytest.mark.parametrize("attacked", [["--max-request", "64", "--max-client-bytes", "1"]], indirect=True)
