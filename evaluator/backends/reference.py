@@ -239,6 +239,8 @@ def squares_flattened(embedding: ConvBlock | Dense, x: Array) -> Array:
 
 def dense(layer: Dense, x: Array) -> Array:
     """[..., in] -> [..., out]."""
+    if layer.inputs is not None:
+        x = layer.inputs.rounded(x)
     return activate(layer.activation, product(x, layer.weights) + layer.biases.astype(x.dtype))
 
 

@@ -15,6 +15,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from evaluator.network.e4m3 import E4m3Inputs
 from evaluator.network.schema import InputEmbedding, InputFormat, PolicyFormat, Structure
 
 FloatArray: TypeAlias = NDArray[np.float32]
@@ -35,11 +36,13 @@ class Activation(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Dense:
-    """y = weights @ x + biases, then the activation. weights [out, in], biases [out]."""
+    """y = weights @ x + biases, then the activation. weights [out, in], biases [out]. inputs: how x is
+    rounded first, where it is; no file says so, but a backend may (gpu.plan.fp8)."""
 
     weights: FloatArray
     biases: FloatArray
     activation: Activation = Activation.NONE
+    inputs: E4m3Inputs | None = None
 
 
 @dataclass(frozen=True, slots=True)

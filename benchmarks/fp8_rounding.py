@@ -1,0 +1,240 @@
+"""What rounding the encoders' products to e4m3 does to a network's outputs, by what is rounded and how. Needs
+no GPU.
+
+    python benchmarks/fp8_rounding.py [--networks shipped,FILE] [--games ARCHIVE] [--positions N]
+        [--variants NAME,...]
+
+Positions are drawn from an archive of labelled games (training/data/labelled_games.py), or from random games.
+Outputs in float32 are compared with those of the network as it is: the divergence of the policies over the
+legal moves (in nats), how often the best move is the same, how much probability the network itself gives its
+best move more than the one chosen now, and the errors of W, D and L and of W - L."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import checkout  # noqa: F401 -- this checkout is measured, whatever is installed
+import numpy as np
+from numpy.typing import NDArray
+from weight_formats import positions as random_positions
+
+from engine.evaluation.encoding import encode_games
+from evaluator.backends import reference
+from evaluator.backends.reference import ReferenceBackend
+from evaluator.commands.verify import network_of
+from evaluator.gpu.plan.fp8 import rounded_network
+from evaluator.gpu.plan.quantised import WeightFormat, rounded
+from evaluator.network import SHIPPED_NETWORK
+from evaluator.network.arithmetic import Array, scalar, softmax
+from evaluator.network.e4m3 import LARGEST, E4m3Inputs, nearest, rounded_matrix, scale_for
+from evaluator.network.spec import Attention, AttentionBody, Dense, EncoderLayer, FeedForward, NetworkSpec
+from protocol.batch import EvaluationBatch, PositionBatch
+from training.data.labelled_games import read_labelled_games
+from training.data.replay import games_at
+
+Weights = NDArray[np.float32]
+
+# --- how inputs and weights are rounded ---------------------------------------------------------------------
+
+
+class EachRow(E4m3Inputs):
+    """Each row by its own largest element."""
+
+    def rounded(self, x: NDArray[Any]) -> NDArray[Any]:
+        scales = LARGEST / np.maximum(np.abs(x).max(axis=-1, keepdims=True), 1e-30)
+        result: NDArray[Any] = (nearest(x * scales) / scales).astype(x.dtype)
+        return result
+
+
+class EachTile(EachRow):
+    """Each 128 neighbours of a row by their own largest element."""
+
+    def rounded(self, x: NDArray[Any]) -> NDArray[Any]:
+        return EachRow.rounded(self, x.reshape(*x.shape[:-1], -1, 128)).reshape(x.shape)
+
+
+class EachTensor(E4m3Inputs):
+    """All of a batch by its largest element."""
+
+    def rounded(self, x: NDArray[Any]) -> NDArray[Any]:
+        return E4m3Inputs(scale_for(float(np.abs(x).max()))).rounded(x)
+
+
+class Int8Rows(E4m3Inputs):
+    """Each row to 255 steps up to its largest element."""
+
+    def rounded(self, x: NDArray[Any]) -> NDArray[Any]:
+        steps = np.maximum(np.abs(x).max(axis=-1, keepdims=True), 1e-30) / 127
+        result: NDArray[Any] = (np.rint(x / steps) * steps).astype(x.dtype)
+        return result
+
+
+class AsTheyAre(E4m3Inputs):
+    def rounded(self, x: NDArray[Any]) -> NDArray[Any]:
+        return x
+
+
+def rows_of_weights(weights: Weights) -> Weights:
+    scales = np.float32(LARGEST) / np.maximum(np.abs(weights).max(axis=1, keepdims=True), np.float32(1e-30))
+    result: Weights = (nearest(weights * scales) / scales).astype(np.float32)
+    return result
+
+
+def int8_of_weights(weights: Weights) -> Weights:
+    return rounded(weights, WeightFormat.INT8)
+
+
+def attention_in_e4m3(layer: Attention, x: Array) -> Array:
+    """The reference's attention with both of its products in e4m3, too."""
+    count, heads = len(x), layer.heads
+
+    def split(y: Array) -> Array:
+        return y.reshape(count, 64, heads, -1).transpose(0, 2, 1, 3)
+
+    q, k, v = (split(reference.dense(part, x)) for part in (layer.q, layer.k, layer.v))
+    rows = EachRow(1.0)
+    logits = rows.rounded(q) @ rows.rounded(k).transpose(0, 1, 3, 2) * scalar(q.shape[3] ** -0.5, x)
+    if layer.smolgen is not None:
+        logits = logits + reference.smolgen(layer.smolgen, heads, x)
+    mixed = E4m3Inputs(256.0).rounded(softmax(logits)) @ EachTensor(1.0).rounded(v)
+    return reference.dense(layer.output, mixed.transpose(0, 2, 1, 3).reshape(count, 64, -1))
+
+
+# --- variants -----------------------------------------------------------------------------------------------
+
+PARTS = ("q", "k", "v", "output", "dense1", "dense2")
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """Which products of an encoder are rounded, how their weights are, and how their inputs; None: as
+    precision=fp8 does it."""
+
+    parts: tuple[str, ...] = PARTS
+    weights: Callable[[Weights], Weights] = rounded_matrix
+    inputs: type[E4m3Inputs] | None = None
+    attention: bool = False
+
+    def of(self, network: NetworkSpec) -> NetworkSpec:
+        body, ours = network.body, rounded_network(network).body
+        assert isinstance(body, AttentionBody) and isinstance(ours, AttentionBody)
+        encoders = tuple(map(self._encoder, body.encoders, ours.encoders))
+        return replace(network, body=replace(body, encoders=encoders))
+
+    def _encoder(self, plain: EncoderLayer, ours: EncoderLayer) -> EncoderLayer:
+        def chosen(name: str, before: Dense, after: Dense) -> Dense:
+            if name not in self.parts or after.inputs is None:
+                return before
+            inputs = after.inputs if self.inputs is None else self.inputs(after.inputs.scale)
+            return replace(before, weights=self.weights(before.weights), inputs=inputs)
+
+        before, after = plain.attention, ours.attention
+        attention = replace(
+            before,
+            q=chosen("q", before.q, after.q),
+            k=chosen("k", before.k, after.k),
+            v=chosen("v", before.v, after.v),
+            output=chosen("output", before.output, after.output),
+        )
+        ffn = FeedForward(
+            chosen("dense1", plain.ffn.dense1, ours.ffn.dense1),
+            chosen("dense2", plain.ffn.dense2, ours.ffn.dense2),
+        )
+        return replace(plain, attention=attention, ffn=ffn)
+
+
+VARIANTS = {
+    "fp8": Variant(),
+    "weights-by-row": Variant(weights=rows_of_weights),
+    "inputs-by-tensor": Variant(inputs=EachTensor),
+    "inputs-by-row": Variant(inputs=EachRow),
+    "inputs-by-tile": Variant(inputs=EachTile),
+    "and-attention": Variant(attention=True),
+    "weights-only": Variant(inputs=AsTheyAre),
+    "inputs-only": Variant(weights=lambda weights: weights),
+    "q-and-k": Variant(("q", "k")),
+    "v": Variant(("v",)),
+    "output": Variant(("output",)),
+    "ffn1": Variant(("dense1",)),
+    "ffn2": Variant(("dense2",)),
+    "int8": Variant(weights=int8_of_weights, inputs=Int8Rows),
+}
+
+
+# --- measuring ----------------------------------------------------------------------------------------------
+
+
+def positions(archive: Path | None, count: int, input_format: int) -> PositionBatch:
+    """Positions without repeats, from all over an archive of labelled games, or from random games."""
+    if archive is None:
+        return random_positions(count, input_format)
+    shard = read_labelled_games(archive)
+    rows = np.random.default_rng(3).choice(shard.positions, count + count // 8, replace=False)
+    games = [game for _, game in games_at(shard, {int(row) for row in rows}) if game.legal_moves()]
+    return encode_games(games[:count], input_format=input_format)[0]
+
+
+def evaluated(network: NetworkSpec, batch: PositionBatch, variant: Variant | None = None) -> EvaluationBatch:
+    backend = ReferenceBackend(network if variant is None else variant.of(network))
+    step = 64
+    parts = [batch.slice(at, min(at + step, len(batch))) for at in range(0, len(batch), step)]
+    if variant is None or not variant.attention:
+        return EvaluationBatch.concatenate([backend.evaluate(part) for part in parts])
+    with patch.object(reference, "attention", attention_in_e4m3):
+        return EvaluationBatch.concatenate([backend.evaluate(part) for part in parts])
+
+
+def errors(result: EvaluationBatch, expected: EvaluationBatch, batch: PositionBatch) -> dict[str, float]:
+    divergences, same, lost = [], [], []
+    for start, end in pairwise(batch.move_offsets):
+        if start == end:
+            continue
+        right = softmax(expected.logits[start:end].astype(np.float64))
+        found = softmax(result.logits[start:end].astype(np.float64))
+        divergences.append(float((right * np.log(np.maximum(right, 1e-30) / np.maximum(found, 1e-30))).sum()))
+        chosen = int(np.argmax(found))
+        same.append(chosen == int(np.argmax(right)))
+        lost.append(float(right.max() - right[chosen]))
+    wdl = np.abs(result.wdl - expected.wdl)
+    q = (result.wdl[:, 0] - result.wdl[:, 2]) - (expected.wdl[:, 0] - expected.wdl[:, 2])
+    return {
+        "divergence": float(np.mean(divergences)),
+        "same_best_move": float(np.mean(same)),
+        "lost_prior": float(np.mean(lost)),
+        "wdl_mean": float(wdl.mean()),
+        "wdl_largest": float(wdl.max()),
+        "q_rms": float(np.sqrt(np.square(q).mean())),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--networks", default="shipped")
+    parser.add_argument("--games", type=Path, help="archive of labelled games (default: random games)")
+    parser.add_argument("--positions", type=int, default=256)
+    parser.add_argument("--variants", default=",".join(VARIANTS))
+    arguments = parser.parse_args()
+    print("| network | rounded | KL | same best move | prior lost | W D L: mean, largest | W - L, rms |")
+    print("|---|---|---|---|---|---|---|")
+    for name in arguments.networks.split(","):
+        network = network_of(str(SHIPPED_NETWORK) if name == "shipped" else name)
+        batch = positions(arguments.games, arguments.positions, network.input_format.value)
+        expected = evaluated(network, batch)
+        for variant in arguments.variants.split(","):
+            row = errors(evaluated(network, batch, VARIANTS[variant]), expected, batch)
+            print(
+                f"| {Path(name).name} | {variant} | {row['divergence']:.5f} | {row['same_best_move']:.1%} | "
+                f"{row['lost_prior']:.5f} | {row['wdl_mean']:.4f}, {row['wdl_largest']:.3f} | "
+                f"{row['q_rms']:.4f} |",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()
