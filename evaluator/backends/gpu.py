@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from functools import partial
 
 from evaluator.backends.base import Backend, BackendError, NotFiniteError
-from evaluator.backends.gpu_options import TOLERANCES, batch_sizes, formats, rounded
+from evaluator.backends.gpu_options import Formats, batch_sizes, formats, network_in_e4m3, rounded
 from evaluator.backends.probe import probe_batch
 from evaluator.backends.reference import ReferenceBackend
 from evaluator.gpu.blas.discovery import open_libraries
@@ -17,13 +18,21 @@ from evaluator.gpu.driver.device import Device, DeviceError, NotFiniteOutput
 from evaluator.gpu.driver.discovery import found_devices, open_device, select, select_all
 from evaluator.gpu.driver.target import Precision
 from evaluator.gpu.plan.needs import MeasuringChooser
-from evaluator.gpu.plan.plan import Plan
+from evaluator.gpu.plan.plan import FP8_POSITIONS, Plan
 from evaluator.gpu.plan.quantised import WeightFormat
 from evaluator.gpu.plan.tiles import model_chooser
 from evaluator.gpu.run.buckets import BUCKETS, usual_buckets
 from evaluator.gpu.run.executor import Executor
 from evaluator.gpu.run.opening import OpeningError, open_executor
-from evaluator.gpu.run.self_check import CHECKED_POSITIONS, Expected, SelfCheck, SelfCheckError
+from evaluator.gpu.run.self_check import (
+    CHECKED_POSITIONS,
+    FP8_LIMITS,
+    Check,
+    Expected,
+    SelfCheck,
+    SelfCheckError,
+    limits,
+)
 from evaluator.gpu.tuning.tune import Tuner
 from evaluator.network.spec import NetworkSpec
 from protocol.batch import EvaluationBatch, PositionBatch
@@ -62,12 +71,17 @@ def open(
     max_batch: int | None = None,
     buckets: str = "",
 ) -> GpuBackend:
-    """device: see `driver.discovery.select`. precision: fp16, bf16 or fp32. weights: int8 or int4 to
-    round the encoders' weights to so few bits; empty for those of the precision. deterministic: the same
-    position gives the same bits at every batch size. max_batch: less saves memory; 1024 or a little more if
-    not given, 256 on a GPU that shares the CPU's memory.
-    buckets: the batch sizes that are run, as in "1+8+64", in place of the usual ones up to max_batch."""
-    stored, form = formats(precision, weights)
+    """device: see `driver.discovery.select`. precision: fp16, bf16, fp32, or fp8 for the encoders' products
+    in e4m3 and the rest in fp16. weights: int8 or int4 to round the encoders' weights to so few bits; empty
+    for those of the precision. deterministic: the same position gives the same bits at every batch size.
+    max_batch: less saves memory; 1024 or a little more if not given, 256 on a GPU that shares the CPU's
+    memory. buckets: the batch sizes that are run, as in "1+8+64", in place of the usual ones up to
+    max_batch."""
+    chosen = formats(precision, weights)
+    if chosen.fp8 and deterministic:
+        raise BackendError(
+            "deterministic=true and precision=fp8 exclude each other: small batches are computed in fp16"
+        )
     if max_batch is not None and max_batch < 1:
         raise BackendError(f"max_batch must be at least 1, not {max_batch}")
     try:
@@ -78,14 +92,15 @@ def open(
     try:
         sizes = batch_sizes(str(buckets)) or usual_buckets(taken.info, max_batch)
         if not deterministic:
-            libraries, problems = open_libraries(taken.info, stored)
+            libraries, problems = open_libraries(taken.info, chosen.stored)
             for name, why in problems.items():
                 log.info("%s: without %s: %s", taken.info.name, name, why)
         return GpuBackend(
             network,
             taken,
-            precision=stored,
-            weights=form,
+            precision=chosen.stored,
+            weights=chosen.weights,
+            fp8=chosen.fp8,
             deterministic=deterministic,
             buckets=sizes,
             libraries=libraries,
@@ -97,6 +112,11 @@ def open(
         if isinstance(error, DeviceError):
             raise BackendError(f"{taken.info.name}: {error}") from error
         raise
+
+
+def _start(checks: Sequence[Check]) -> None:
+    for check in checks:
+        check.expected.start()
 
 
 class GpuBackend(Backend):
@@ -114,6 +134,7 @@ class GpuBackend(Backend):
         *,
         precision: Precision = Precision.FP16,
         weights: WeightFormat | None = None,
+        fp8: bool = False,
         deterministic: bool = False,
         buckets: tuple[int, ...] = BUCKETS,
         libraries: Sequence[Library] = (),
@@ -125,24 +146,29 @@ class GpuBackend(Backend):
         info, target = device.info, device.info.target
         if not target.known:
             log.warning("%s (%s) is not a known target; it gets the generic kernels", info.name, target.name)
-        storage = precision.value + (f" with {weights.value} weights" if weights else "")
-        self.device = f"{info.name} ({target.name}, {storage}, {info.driver})"
+        chosen = Formats(precision, weights, fp8)
+        self.device = f"{info.name} ({target.name}, {chosen}, {info.driver})"
         self.precision = precision
-        self.tolerance = TOLERANCES[weights or precision]
+        self.tolerance = chosen.tolerance
         self.network = network = rounded(network, weights)
+        in_e4m3 = network_in_e4m3(network, target) if fp8 else None
         self._device = device
         self._libraries = libraries
         self._executor: Executor | None = None
         compiler = compiler or Compiler(device)
-        expected = Expected(probe_batch(CHECKED_POSITIONS, seed=7), ReferenceBackend(network).evaluate)
+        probe = probe_batch(CHECKED_POSITIONS, seed=7)
+        expected = Expected(probe, ReferenceBackend(network).evaluate)
+        checks = {0: Check(expected, limits(precision))}
+        if in_e4m3 is not None:
+            checks[FP8_POSITIONS] = Check(Expected(probe, ReferenceBackend(in_e4m3).evaluate), FP8_LIMITS)
         if tuner is None and not deterministic:
             tuner = Tuner(device, compiler, precision, libraries, progress=log.info)
         model = model_chooser(target, precision, info.multiprocessors, deterministic=deterministic)
         choose = model if tuner is None else tuner.choose
         blocks = info.multiprocessors if info.cooperative and not deterministic else 0
-        plan = Plan(network, target, precision, choose, weights, blocks, fused=not deterministic)
+        plan = Plan(network, target, precision, choose, weights, blocks, not deterministic, in_e4m3)
         try:
-            planned = expected.start if check else lambda: None
+            planned = partial(_start, list(checks.values())) if check else lambda: None
             self.executor = open_executor(
                 device, compiler, plan, buckets, libraries=libraries, tuner=tuner, planned=planned
             )
@@ -151,7 +177,7 @@ class GpuBackend(Backend):
         self._executor = self.executor
         self.buckets = self.executor.buckets
         self.max_batch = self.buckets[-1]
-        self.self_check = SelfCheck(self.executor, precision, expected, self.device)
+        self.self_check = SelfCheck(self.executor, checks, self.device)
         if check:
             self._check()
 

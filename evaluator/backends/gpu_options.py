@@ -3,35 +3,61 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 
-from evaluator.backends.agreement import BF16, FP16, FP32, INT4, INT8
+from evaluator.backends.agreement import BF16, FP8, FP16, FP32, INT4, INT8, Tolerance
 from evaluator.backends.base import BackendError
-from evaluator.gpu.driver.target import Precision
+from evaluator.gpu.driver.target import Precision, Target
+from evaluator.gpu.plan import fp8
 from evaluator.gpu.plan.quantised import WeightFormat, rounded_network
 from evaluator.network.spec import AttentionBody, NetworkSpec
 
 log = logging.getLogger(__name__)
 
-TOLERANCES = {
+_TOLERANCES = {
     Precision.FP32: FP32,
     Precision.FP16: FP16,
     Precision.BF16: BF16,
     WeightFormat.INT8: INT8,
     WeightFormat.INT4: INT4,
 }
-"""How close to the reference a backend comes, by what its weights are stored as."""
+
+FP8_OPTION = "fp8"
+"""The value of `precision` for products in e4m3, everything else being as with fp16."""
 
 
-def formats(precision: str, weights: str) -> tuple[Precision, WeightFormat | None]:
-    """How everything is stored, and how the encoders' weights are where they are not like everything else.
-    Raises BackendError."""
+@dataclass(frozen=True, slots=True)
+class Formats:
+    """How everything is stored; how the encoders' weights are, where they are not like everything else;
+    whether the encoders' products are in e4m3."""
+
+    stored: Precision = Precision.FP16
+    weights: WeightFormat | None = None
+    fp8: bool = False
+
+    def __str__(self) -> str:
+        name = FP8_OPTION if self.fp8 else self.stored.value
+        return name + (f" with {self.weights.value} weights" if self.weights else "")
+
+    @property
+    def tolerance(self) -> Tolerance:
+        """How close a backend comes to the network as it is in its file."""
+        return FP8 if self.fp8 else _TOLERANCES[self.weights or self.stored]
+
+
+def formats(precision: str, weights: str) -> Formats:
+    """What the options say. Raises BackendError."""
+    if precision == FP8_OPTION:
+        if weights:
+            raise BackendError(f"weights={weights} goes with precision=fp16, not with fp8, which has its own")
+        return Formats(fp8=True)
     try:
         stored = Precision(precision)
     except ValueError as error:
-        known = ", ".join(each.value for each in Precision)
+        known = ", ".join((*(each.value for each in Precision), FP8_OPTION))
         raise BackendError(f"precision {precision!r} is not one of {known}") from error
     if not weights:
-        return stored, None
+        return Formats(stored)
     try:
         form = WeightFormat(weights)
     except ValueError as error:
@@ -41,7 +67,24 @@ def formats(precision: str, weights: str) -> tuple[Precision, WeightFormat | Non
         ) from error
     if stored is not Precision.FP16:
         raise BackendError(f"weights={weights} goes with precision=fp16, not with {precision}")
-    return stored, form
+    return Formats(stored, form)
+
+
+def network_in_e4m3(network: NetworkSpec, target: Target) -> NetworkSpec:
+    """The network with its encoders' products in e4m3. Raises BackendError where it has none, or the target
+    no unit for them."""
+    if not target.e4m3:
+        raise BackendError(
+            f"precision=fp8 needs a matrix unit for e4m3, which {target.name} has not: NVIDIA GPUs from "
+            "compute capability 8.9 on have one, and gfx942, gfx1200 and gfx1201; use precision=fp16"
+        )
+    if not (isinstance(network.body, AttentionBody) and network.body.encoders):
+        raise BackendError("precision=fp8 is for attention networks; this one has no encoders")
+    log.warning(
+        "precision=fp8 is an experiment: it changes what the network says. `python -m evaluator verify "
+        "--backend gpu:precision=fp8` prints by how much"
+    )
+    return fp8.rounded_network(network)
 
 
 def rounded(network: NetworkSpec, form: WeightFormat | None) -> NetworkSpec:

@@ -1,7 +1,8 @@
 // Attention of one head over the 64 squares, by one block: out = softmax(q k^T + bias) v.
 //
 // source: the q of the head, 64 rows `row_stride` apart; k and v lie `width` and 2 * width elements behind q.
-// bias (BIAS): [64 queries][64 keys]. out: 64 rows `width` apart. DEPTH: of a head, a multiple of 16.
+// bias (BIAS): [64 queries][64 keys]. out: 64 rows `width` apart. DEPTH: of a head, a multiple of 16. ROUND:
+// out holds e4m3 numbers (e4m3.h), the results times round_scale.
 //
 // Four waves compute: each has 16 queries, whose 16 x 64 logits stay in its registers. All waves of the block
 // load. Shared memory: q, k, v [64][DEPTH + CHUNK] and the bias [64][64 + CHUNK], 24 KB in fp16 at depth 32.
@@ -11,6 +12,9 @@
 // registers hold them.
 #pragma once
 #include "matrix.h"
+#if ROUND
+#include "e4m3.h"
+#endif
 
 constexpr float LOG2_E = 1.4426950408889634f;
 // The largest softmax weight of a row, before it is divided by their sum, is 2 to this power: in fp16 those
@@ -42,7 +46,7 @@ DEVICE void wait_for_rows() {
 
 template <int BLOCK_WAVES>
 DEVICE void attend(char* shared, const Element* source, int row_stride, int width, const Element* bias,
-                   Element* out) {
+                   Element* out, float round_scale) {
   constexpr int LOADERS = BLOCK_WAVES * WAVE;
   // The first query of the wave. Waves beyond the fourth repeat the work of the first, and write nothing.
   const bool computes = BLOCK_WAVES == 4 || thread_index() < 4 * WAVE;
@@ -159,7 +163,14 @@ DEVICE void attend(char* shared, const Element* source, int row_stride, int widt
     block_sync();
     for (int index = thread_index(); index < 64 * (SLICE / CHUNK); index += LOADERS) {
       int row = index / (SLICE / CHUNK), column = index % (SLICE / CHUNK) * CHUNK;
-      copy_chunk(out + (uint64)row * width + slice + column, result + row * HEAD_STRIDE + column);
+      const Element* chunk = result + row * HEAD_STRIDE + column;
+#if ROUND
+      float x[CHUNK];
+      read_chunk(x, chunk);
+      *(Bits64*)((char*)out + (uint64)row * width + slice + column) = e4m3_chunk(x, round_scale);
+#else
+      copy_chunk(out + (uint64)row * width + slice + column, chunk);
+#endif
     }
   }
 }

@@ -7,6 +7,10 @@
 // 1/sqrt(32) is in the weights and bias of q. logits (LOGITS): [positions * heads][64 queries][64 keys], as a
 // map of boxes of 64 x 64. out: [m][heads * 32].
 //
+// E4M3: a and weights hold pairs of e4m3 numbers as elements, k counts pairs (e4m3.h); sums are multiplied by
+// query_scale and by `scale`. out holds e4m3 numbers, the results times round_scale. Attention itself is as
+// without.
+//
 // Four warpgroups. The first is the producer: one wave loads tiles (hopper_tiles.h), another the logits. Two
 // are consumers of tiles of 2 positions and 2 heads: a warpgroup has one position, with 32 columns each for
 // q, k and v of the one head, then of the other. It rounds its accumulators as soon as they are complete, and
@@ -91,11 +95,17 @@ DEVICE QueryBiases load_query_biases(const float* bias, int first, int heads) {
   return biases;
 }
 
+// E4M3: factors of the sums of q, and of those of k and v; of the results before they are rounded.
+struct Scales {
+  float queries, others, results;
+};
+
 // A thread's share of q, k and v of both heads in storage precision, as it goes to shared memory.
 struct PackedHeads {
   Bits128 row[HEADS][3][2];
 };
-DEVICE PackedHeads pack_heads(const float (&c)[BLOCK_N / 2], const QueryBiases& biases) {
+DEVICE PackedHeads pack_heads(const float (&c)[BLOCK_N / 2], const QueryBiases& biases,
+                              const Scales& scales) {
   PackedHeads packed;
 #pragma unroll
   for (int head = 0; head < HEADS; head++)
@@ -107,6 +117,10 @@ DEVICE PackedHeads pack_heads(const float (&c)[BLOCK_N / 2], const QueryBiases& 
         for (int j = 0; j < 4; j++) {
           const int at = COLUMNS / 2 * head + DEPTH / 2 * part + 4 * j + 2 * half;
           float x = c[at], y = c[at + 1];
+#if E4M3
+          x *= part == 0 ? scales.queries : scales.others;
+          y *= part == 0 ? scales.queries : scales.others;
+#endif
           if (part == 0) {
             x += biases.pair[head][j].x;
             y += biases.pair[head][j].y;
@@ -142,11 +156,12 @@ DEVICE void mma_step(float (&c)[BLOCK_N / 2], const Consumer& consumer, Pipeline
   wgmma_fence();
 #pragma unroll
   for (int part = 0; part < BLOCK_K / 16; part++)
-    wgmma<BLOCK_N>(c, of.a + 2 * part, of.b + 2 * part, accumulate || part > 0);
+    wgmma<BLOCK_N, E4M3>(c, of.a + 2 * part, of.b + 2 * part, accumulate || part > 0);
   wgmma_commit();
 }
 
-DEVICE void multiply(const float* bias, const TileScheduler& scheduler, uint32 shared, int k, int heads) {
+DEVICE void multiply(const float* bias, const TileScheduler& scheduler, uint32 shared, int k, int heads,
+                     const Scales& scales) {
   int tile = scheduler.first;
   if (tile >= scheduler.count) return;
   const int steps = k_steps(k);
@@ -168,7 +183,7 @@ DEVICE void multiply(const float* bias, const TileScheduler& scheduler, uint32 s
     const QueryBiases biases = load_query_biases(bias, first_head(tile_coord(scheduler, tile)), heads);
     wgmma_wait<0>();
     consumer_release(consumer, in_use);
-    packed = pack_heads(c, biases);
+    packed = pack_heads(c, biases, scales);
     tile += scheduler.stride;
     if (tile >= scheduler.count) {
       store_heads(packed, shared, consumer.warpgroup, phase ^ 1);
@@ -196,7 +211,7 @@ DEVICE void read_logits(float (&s)[32], uint32 logits) {
 }
 
 DEVICE void attend(const float* bias, Element* out, const TileScheduler& scheduler, uint32 shared, int m,
-                   int heads) {
+                   int heads, const Scales& scales) {
   const int lane = thread_index() % WAVE, row = thread_index() % WARPGROUP / WAVE * 16 + lane / 4;
   uint32 phase = 0, count = 0;
   for (int tile = scheduler.first; tile < scheduler.count; tile += scheduler.stride, phase ^= 1) {
@@ -253,13 +268,18 @@ DEVICE void attend(const float* bias, Element* out, const TileScheduler& schedul
 #pragma unroll
       for (int half = 0; half < 2; half++) {
         const int to_row = coord.m0 + slot % 2 * 64 + row + 8 * half;
-        Bits128 bits;
+        const uint64 at = ((uint64)to_row * heads + head) * DEPTH + lane % 4 * 8;
+        const bool inside = to_row < m && head < heads;
+        float x[8];
 #pragma unroll
-        for (int j = 0; j < 4; j++)
-          bits.word[j] = pack_pair(o[4 * j + 2 * half] * sum[half] + biases[2 * j],
-                                   o[4 * j + 2 * half + 1] * sum[half] + biases[2 * j + 1]);
-        store_if(out + ((uint64)to_row * heads + head) * DEPTH + lane % 4 * 8, bits,
-                 to_row < m && head < heads);
+        for (int i = 0; i < 8; i++) x[i] = o[i / 2 * 4 + 2 * half + i % 2] * sum[half] + biases[i];
+#if E4M3
+        store_if((char*)out + at, e4m3_chunk(x, scales.results), inside);
+#else
+        const Bits128 bits = {
+            {pack_pair(x[0], x[1]), pack_pair(x[2], x[3]), pack_pair(x[4], x[5]), pack_pair(x[6], x[7])}};
+        store_if(out + at, bits, inside);
+#endif
       }
     }
   }
@@ -268,7 +288,7 @@ DEVICE void attend(const float* bias, Element* out, const TileScheduler& schedul
 extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, 1)
     attention_hopper(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap weights,
                      const __grid_constant__ TensorMap logits, const float* bias, Element* out, int m, int k,
-                     int heads) {
+                     int heads, float query_scale, float scale, float round_scale) {
   DYNAMIC_SHARED(memory);
   const uint32 shared = shared_address(memory);
   if (thread_index() == 0) {
@@ -292,6 +312,7 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
   start_kernel();
   wait_for_previous_kernel();
   const TileScheduler scheduler = make_tile_scheduler(m, heads * COLUMNS);
+  const Scales scales = {query_scale, scale, round_scale};
   const int warpgroup = thread_index() / WARPGROUP;
   if (warpgroup == 0) {
     warpgroup_reg_dealloc<32>();
@@ -301,9 +322,9 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
 #endif
   } else if (warpgroup < 3) {
     warpgroup_reg_alloc<176>();
-    multiply(bias, scheduler, shared, k, heads);
+    multiply(bias, scheduler, shared, k, heads, scales);
   } else {
-    attend(bias, out, scheduler, shared, m, heads);
+    attend(bias, out, scheduler, shared, m, heads, scales);
   }
   // A block must not end while others of its cluster may still write to its shared memory.
   if constexpr (CLUSTER > 1) cluster_sync();

@@ -14,6 +14,10 @@
 // PACKED: the bits of a weight, 8 or 4, where b holds codes and `scales` their factors (packed.h); 0 where b
 // holds elements. Codes are copied to shared memory as they are.
 //
+// E4M3: a and b hold pairs of e4m3 numbers as elements, k counts pairs (e4m3.h). Sums are multiplied by
+// `scale`, those of the first `first_columns` columns by `first_scale`. ROUND: out holds e4m3 numbers, n of a
+// row and ldo from row to row, which are the results times round_scale.
+//
 // SEGMENT: row m of a is a whole board: the SEGMENT elements from column `channels` on of each of its 64
 // rows.
 //
@@ -26,6 +30,9 @@
 #include "matrix.h"
 #if PACKED
 #include "packed.h"
+#endif
+#if ROUND
+#include "e4m3.h"
 #endif
 
 #if !ASYNC_COPY
@@ -187,14 +194,20 @@ DEVICE void multiply_tile(Accumulator (&c)[TILES_M][TILES_N], const char* tile, 
     for (int i = 0; i < TILES_M; i++) {
       FragmentA fragment = load_a(a + i * 16 * STRIDE + k, STRIDE);
 #pragma unroll
-      for (int j = 0; j < TILES_N; j++) multiply(c[i][j], fragment, fragments[j]);
+      for (int j = 0; j < TILES_N; j++)
+#if E4M3
+        multiply_e4m3(c[i][j], fragment, fragments[j]);
+#else
+        multiply(c[i][j], fragment, fragments[j]);
+#endif
     }
   }
 }
 
 KERNEL(gemm, THREADS)
 (const Element* a, const char* b, const void* scales, const float* bias, const Element* residual,
- Element* out, float* partials, int m, int n, int k, int lda, int ldo, int channels, int split_steps) {
+ Element* out, float* partials, int m, int n, int k, int lda, int ldo, int channels, int split_steps,
+ float scale, float first_scale, int first_columns, float round_scale) {
   DYNAMIC_SHARED(shared);
   const Problem problem = {a, b, (const Element*)scales, m, n, k, lda, channels};
   const int wave = thread_index() / WAVE, warp_n = wave % WARPS_N, warp_m = wave / WARPS_N % WARPS_M;
@@ -300,6 +313,9 @@ KERNEL(gemm, THREADS)
 #if PACKED == 8
         if (inside) value *= ((const float*)scales)[global_column];
 #endif
+#if E4M3
+        value *= global_column < first_columns ? first_scale : scale;
+#endif
 #if SPLIT
         if (inside) partials[((uint64)block_z() * m + global_row) * n + global_column] = value;
 #else
@@ -318,8 +334,15 @@ KERNEL(gemm, THREADS)
   block_sync();
   for (int index = thread_index(); index < BLOCK_M * (BLOCK_N / CHUNK); index += THREADS) {
     int row = index / (BLOCK_N / CHUNK), column = index % (BLOCK_N / CHUNK) * CHUNK;
-    if (m0 + row < m && n0 + column < n)
+    if (m0 + row < m && n0 + column < n) {
+#if ROUND
+      float x[CHUNK];
+      read_chunk(x, tiles + row * OUT_STRIDE + column);
+      *(Bits64*)((char*)out + (uint64)(m0 + row) * ldo + n0 + column) = e4m3_chunk(x, round_scale);
+#else
       copy_chunk(out + (uint64)(m0 + row) * ldo + n0 + column, tiles + row * OUT_STRIDE + column);
+#endif
+    }
   }
 #endif
 }

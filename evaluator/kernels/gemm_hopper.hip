@@ -6,6 +6,11 @@
 // swizzle); k is a multiple of 8 and above 192, n a multiple of 32. bias, gammas, betas: float [n]. residual,
 // out: rows of ldo elements; they may be the same.
 //
+// E4M3: a and b hold pairs of e4m3 numbers as elements, k counts pairs (e4m3.h). Sums are multiplied by
+// `scale`, those of the first `first_columns` columns, a multiple of 8, by `first_scale`. (The unit adds them
+// up with some 14 bits, which is nothing beside the 4 of the numbers.) ROUND: the results times round_scale
+// go to `rounded` as e4m3 numbers, rows of ldo. KEEP: they go to out.
+//
 // Three warpgroups: the first is the producer (hopper_tiles.h), the others are the consumers, which multiply
 // a tile in halves (hopper_halves.h) to hide its epilogue. That takes a fifth of the time of the tile's
 // products (k = 1024, mish).
@@ -74,6 +79,10 @@ struct Epilogue {
   Element* out;
   int m, n, ldo;
   float epsilon;
+  float scale, first_scale;
+  int first_columns;
+  char* rounded;
+  float round_scale;
   float2* statistics;  // VIA_GLOBAL: [row groups][2 buffers][2 * ROW_BLOCKS][64 rows]
   uint32* counters;    // VIA_GLOBAL: [row groups][arrived, left], 0 between launches
 };
@@ -128,8 +137,14 @@ DEVICE void load_residuals(Residuals& to, const Epilogue& epilogue, const Output
 #endif
 }
 
-// Bias, residual and activation of a thread's 8 columns from 32 J on in one row.
-DEVICE void epilogue_op(float (&x)[8], const OutputTile& tile, const Residuals& residuals, int J, int half) {
+// Scale, bias, residual and activation of a thread's 8 columns from 32 J on in one row.
+DEVICE void epilogue_op(float (&x)[8], const Epilogue& epilogue, const OutputTile& tile,
+                        const Residuals& residuals, int J, int half) {
+#if E4M3
+  const float scale = tile.column + 32 * J < epilogue.first_columns ? epilogue.first_scale : epilogue.scale;
+#pragma unroll
+  for (int i = 0; i < 8; i++) x[i] *= scale;
+#endif
 #if BIAS
   float bias[8];
   read_floats(bias, tile.vectors + 32 * J);
@@ -146,8 +161,15 @@ DEVICE void epilogue_op(float (&x)[8], const OutputTile& tile, const Residuals& 
 }
 
 DEVICE void epilogue_store(const float (&x)[8], const Epilogue& epilogue, int row, int column) {
+  const uint64 at = (uint64)row * epilogue.ldo + column;
+  const bool inside = row < epilogue.m && column < epilogue.n;
+#if KEEP
   const Bits128 bits = {{pack(x[0], x[1]), pack(x[2], x[3]), pack(x[4], x[5]), pack(x[6], x[7])}};
-  store_if(epilogue.out + (uint64)row * epilogue.ldo + column, bits, row < epilogue.m && column < epilogue.n);
+  store_if(epilogue.out + at, bits, inside);
+#endif
+#if ROUND
+  store_if(epilogue.rounded + at, e4m3_chunk(x, epilogue.round_scale), inside);
+#endif
 }
 
 // Without a norm: the whole epilogue of some columns.
@@ -159,14 +181,14 @@ DEVICE void epilogue_columns(const float (&c)[HALF_N / 2], const Epilogue& epilo
     for (int half = 0; half < 2; half++) {
       float x[8];
       gather(x, c, J, half);
-      epilogue_op(x, tile, residuals, J, half);
+      epilogue_op(x, epilogue, tile, residuals, J, half);
       epilogue_store(x, epilogue, tile.row + 8 * half, tile.column + 32 * J);
     }
 }
 
 // With a norm: what comes before it for some columns, back into the accumulators, with the sums of both rows.
-DEVICE void epilogue_before_norm(float (&c)[HALF_N / 2], float (&sums)[2], const OutputTile& tile,
-                                 const Residuals& residuals, int first, int count) {
+DEVICE void epilogue_before_norm(float (&c)[HALF_N / 2], float (&sums)[2], const Epilogue& epilogue,
+                                 const OutputTile& tile, const Residuals& residuals, int first, int count) {
 #pragma unroll
   for (int half = 0; half < 2; half++) {
     if (first == 0) sums[half] = 0.0f;
@@ -174,7 +196,7 @@ DEVICE void epilogue_before_norm(float (&c)[HALF_N / 2], float (&sums)[2], const
     for (int J = first; J < first + count; J++) {
       float x[8];
       gather(x, c, J, half);
-      epilogue_op(x, tile, residuals, J, half);
+      epilogue_op(x, epilogue, tile, residuals, J, half);
 #pragma unroll
       for (int i = 0; i < 8; i++) sums[half] += x[i];
       scatter(c, x, J, half);
@@ -349,17 +371,17 @@ DEVICE void epilogue_lower_norm(Tile& tile, const OutputTile& lower, const Outpu
   if (!VIA_GLOBAL && thread_index() % WARPGROUP == 0)
     barrier_arrive_expect(consumer.shared + EXCHANGE_BARRIERS + 8 * exchange.buffer, 64 * 2 * CLUSTER_N * 8);
   float sums[2];
-  epilogue_before_norm(tile.low, sums, lower, tile.residuals, 0, HALF_N / 64);
+  epilogue_before_norm(tile.low, sums, epilogue, lower, tile.residuals, 0, HALF_N / 64);
   wgmma_wait<1>();
 #pragma unroll
   for (int i = 0; i < OVERLAP - 1; i++) consumer_release(consumer, acquired[i]);
   load_residuals(tile.residuals, epilogue, upper, 0, HALF_N / 64);
-  epilogue_before_norm(tile.low, sums, lower, tile.residuals, HALF_N / 64, HALF_N / 64);
+  epilogue_before_norm(tile.low, sums, epilogue, lower, tile.residuals, HALF_N / 64, HALF_N / 64);
   load_residuals(tile.residuals, epilogue, upper, HALF_N / 64, HALF_N / 64);
   send_statistics(tile.low, sums, exchange, 2 * exchange.column_block);
   wgmma_wait<0>();
   consumer_release(consumer, acquired[OVERLAP - 1]);
-  epilogue_before_norm(tile.high, sums, upper, tile.residuals, 0, HALF_N / 32);
+  epilogue_before_norm(tile.high, sums, epilogue, upper, tile.residuals, 0, HALF_N / 32);
   send_statistics(tile.high, sums, exchange, 2 * exchange.column_block + 1);
   receive_statistics(tile.norms, exchange, epilogue.epsilon);
   epilogue_norm(tile.low, epilogue, lower, tile.norms);
@@ -436,7 +458,8 @@ constexpr int CONSUMER_REGISTERS = RESIDUAL && !NORMALISE ? 240 : 232;
 extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, 1)
     gemm_hopper(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b, const float* bias,
                 const Element* residual, const float* gammas, const float* betas, Element* out, int m, int n,
-                int k, int ldo, float epsilon, float2* statistics, uint32* counters) {
+                int k, int ldo, float epsilon, float scale, float first_scale, int first_columns,
+                char* rounded, float round_scale, float2* statistics, uint32* counters) {
   DYNAMIC_SHARED(memory);
   const uint32 shared = shared_address(memory);
   if (thread_index() == 0) {
@@ -457,8 +480,9 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
     if (thread_index() < WAVE) load(a, b, residual, shared, m, n, k, ldo);
   } else {
     warpgroup_reg_alloc<CONSUMER_REGISTERS>();
-    multiply({bias, residual, gammas, betas, out, m, n, ldo, epsilon, statistics, counters}, memory, shared,
-             k);
+    multiply({bias, residual, gammas, betas, out, m, n, ldo, epsilon, scale, first_scale, first_columns,
+              rounded, round_scale, statistics, counters},
+             memory, shared, k);
   }
   // A block must not end while others of its cluster may still write to its shared memory.
   if constexpr (CLUSTER > 1) cluster_sync();

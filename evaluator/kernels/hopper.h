@@ -3,7 +3,7 @@
 // memory, and wgmma, the matrix instruction of a warpgroup (four waves, 128 threads). The names in the
 // comments are those of the PTX ISA manual, 8.0 and newer.
 #pragma once
-#include "portable.h"
+#include "e4m3.h"
 
 #if !defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #error "needs --gpu-architecture=sm_90a"
@@ -175,7 +175,7 @@ DEVICE void prefetch_to_l2(const void* from) {
   asm volatile("prefetch.global.L2 [%0];" ::"l"(from) : "memory");
 }
 
-// --- 16 bytes of global memory, or nothing ---
+// --- 16 or 8 bytes of global memory, or nothing ---
 // Predicated and without a branch: where accumulators of a wgmma are used in diverging code, the compiler
 // waits for that wgmma at once.
 
@@ -201,6 +201,16 @@ DEVICE void store_if(void* to, const Bits128& bits, bool valid) {
       "@p st.global.v4.b32 [%4], {%0, %1, %2, %3};\n"
       "}\n" ::"r"(bits.word[0]),
       "r"(bits.word[1]), "r"(bits.word[2]), "r"(bits.word[3]), "l"(to), "r"((int)valid)
+      : "memory");
+}
+DEVICE void store_if(void* to, const Bits64& bits, bool valid) {
+  asm volatile(
+      "{\n"
+      ".reg .pred p;\n"
+      "setp.ne.b32 p, %3, 0;\n"
+      "@p st.global.v2.b32 [%2], {%0, %1};\n"
+      "}\n" ::"r"(bits.word[0]),
+      "r"(bits.word[1]), "l"(to), "r"((int)valid)
       : "memory");
 }
 
@@ -270,43 +280,36 @@ DEVICE void wgmma_wait() {
 #define TO_30 TEN() TEN(1) TEN(2)
 #define TO_60 TO_30 TEN(3) TEN(4) TEN(5)
 #define TO_90 TO_60 TEN(6) TEN(7) TEN(8)
-#define TO_120 TO_60 TEN(6) TEN(7) TEN(8) TEN(9) TEN(10) TEN(11)
 #define EIGHT(c, i)                                                                           \
   "+f"(c[i]), "+f"(c[i + 1]), "+f"(c[i + 2]), "+f"(c[i + 3]), "+f"(c[i + 4]), "+f"(c[i + 5]), \
       "+f"(c[i + 6]), "+f"(c[i + 7])
 #define THIRTY_TWO(c, i) EIGHT(c, i), EIGHT(c, i + 8), EIGHT(c, i + 16), EIGHT(c, i + 24)
 #define SET_PREDICATE(flag) ".reg .pred p;\nsetp.ne.b32 p, %" #flag ", 0;\n"
 #define WGMMA_OF(n) "wgmma.mma_async.sync.aligned.m64n" #n "k16." WGMMA_TYPES
-#define WGMMA(flag, n, sums, a, b) \
-  "{\n" SET_PREDICATE(flag) WGMMA_OF(n) " {" sums "}, %" #a ", %" #b ", p, 1, 1, 0, 0;\n}\n"
+#define WGMMA_E4M3_OF(n) "wgmma.mma_async.sync.aligned.m64n" #n "k32.f32.e4m3.e4m3"
+#define WGMMA_BY(of, modes, flag, n, sums, a, b) \
+  "{\n" SET_PREDICATE(flag) of(n) " {" sums "}, %" #a ", %" #b ", p, " modes ";\n}\n"
+#define WGMMA(flag, n, sums, a, b) WGMMA_BY(WGMMA_OF, "1, 1, 0, 0", flag, n, sums, a, b)
+#define WGMMA_E4M3(flag, n, sums, a, b) WGMMA_BY(WGMMA_E4M3_OF, "1, 1", flag, n, sums, a, b)
 
-// accumulate: whether to add to what c holds; else the product replaces it.
-template <int N>
+// accumulate: whether to add to what c holds; else the product replaces it. PAIRS: an element of a and b is a
+// pair of e4m3 numbers (e4m3.h), which makes it 32 along k in the same bytes.
+template <int N, bool PAIRS = false>
 DEVICE void wgmma(float (&c)[N / 2], uint64 a, uint64 b, bool accumulate) {
-  if constexpr (N == 64)
-    asm volatile(WGMMA(34, 64, TO_30 "%30, %31", 32, 33)
-                 : THIRTY_TWO(c, 0)
-                 : "l"(a), "l"(b), "r"((int)accumulate));
-  if constexpr (N == 128)
-    asm volatile(WGMMA(66, 128, TO_60 "%60, %61, %62, %63", 64, 65)
-                 : THIRTY_TWO(c, 0), THIRTY_TWO(c, 32)
-                 : "l"(a), "l"(b), "r"((int)accumulate));
-  if constexpr (N == 192)
-    asm volatile(WGMMA(98, 192, TO_90 "%90, %91, %92, %93, %94, %95", 96, 97)
-                 : THIRTY_TWO(c, 0), THIRTY_TWO(c, 32), THIRTY_TWO(c, 64)
-                 : "l"(a), "l"(b), "r"((int)accumulate));
-}
-// The same with the accumulators of the lower and of the upper N / 2 columns in two arrays.
-template <int N>
-DEVICE void wgmma(float (&low)[N / 4], float (&high)[N / 4], uint64 a, uint64 b) {
-  if constexpr (N == 128)
-    asm volatile(WGMMA(66, 128, TO_60 "%60, %61, %62, %63", 64, 65)
-                 : THIRTY_TWO(low, 0), THIRTY_TWO(high, 0)
-                 : "l"(a), "l"(b), "r"(1));
-  if constexpr (N == 256)
-    asm volatile(WGMMA(130, 256, TO_120 "%120, %121, %122, %123, %124, %125, %126, %127", 128, 129)
-                 : THIRTY_TWO(low, 0), THIRTY_TWO(low, 32), THIRTY_TWO(high, 0), THIRTY_TWO(high, 32)
-                 : "l"(a), "l"(b), "r"(1));
+#define WGMMA_INTO(kind, flag, n, sums, x, y, ...) \
+  asm volatile(kind(flag, n, sums, x, y) : __VA_ARGS__ : "l"(a), "l"(b), "r"((int)accumulate))
+#define WGMMA_64(kind) WGMMA_INTO(kind, 34, 64, TO_30 "%30, %31", 32, 33, THIRTY_TWO(c, 0))
+#define WGMMA_128(kind) \
+  WGMMA_INTO(kind, 66, 128, TO_60 "%60, %61, %62, %63", 64, 65, THIRTY_TWO(c, 0), THIRTY_TWO(c, 32))
+#define WGMMA_192(kind)                                                                     \
+  WGMMA_INTO(kind, 98, 192, TO_90 "%90, %91, %92, %93, %94, %95", 96, 97, THIRTY_TWO(c, 0), \
+             THIRTY_TWO(c, 32), THIRTY_TWO(c, 64))
+  if constexpr (N == 64 && !PAIRS) WGMMA_64(WGMMA);
+  if constexpr (N == 64 && PAIRS) WGMMA_64(WGMMA_E4M3);
+  if constexpr (N == 128 && !PAIRS) WGMMA_128(WGMMA);
+  if constexpr (N == 128 && PAIRS) WGMMA_128(WGMMA_E4M3);
+  if constexpr (N == 192 && !PAIRS) WGMMA_192(WGMMA);
+  if constexpr (N == 192 && PAIRS) WGMMA_192(WGMMA_E4M3);
 }
 // c [64][32] += a [64][16] b [16][32] with a in registers and b transposed. Each wave holds 16 rows of a,
 // laid out as mma.sync has them.

@@ -14,7 +14,7 @@ DEVICE void mma_half(float (&c)[HALF_N / 2], const Consumer& consumer, PipelineS
   wgmma_fence();
 #pragma unroll
   for (int part = 0; part < BLOCK_K / 16; part++)
-    wgmma<HALF_N>(c, of.a + 2 * part, of.b + upper * HALF_N * 8 + 2 * part, accumulate || part > 0);
+    wgmma<HALF_N, E4M3>(c, of.a + 2 * part, of.b + upper * HALF_N * 8 + 2 * part, accumulate || part > 0);
   wgmma_commit();
 }
 // One step for all columns.
@@ -23,10 +23,11 @@ DEVICE void mma_whole(float (&low)[HALF_N / 2], float (&high)[HALF_N / 2], const
   const Descriptors of = stage_descriptors(consumer, state);
   wgmma_fence();
 #pragma unroll
-  for (int part = 0; part < BLOCK_K / 16; part++) wgmma<HALF_N>(low, of.a + 2 * part, of.b + 2 * part, true);
+  for (int part = 0; part < BLOCK_K / 16; part++)
+    wgmma<HALF_N, E4M3>(low, of.a + 2 * part, of.b + 2 * part, true);
 #pragma unroll
   for (int part = 0; part < BLOCK_K / 16; part++)
-    wgmma<HALF_N>(high, of.a + 2 * part, of.b + HALF_N * 8 + 2 * part, true);
+    wgmma<HALF_N, E4M3>(high, of.a + 2 * part, of.b + HALF_N * 8 + 2 * part, true);
   wgmma_commit();
 }
 

@@ -354,3 +354,40 @@ DEVICE void clear(Accumulator& c) {
 #pragma unroll
   for (int i = 0; i < ACCUMULATORS; i++) c.value[i] = 0.0f;
 }
+
+#if E4M3
+// The same product where elements are pairs of e4m3 numbers (e4m3.h): 32 along k.
+#if defined(MATRIX_MMA_SYNC)
+DEVICE void multiply_e4m3(Accumulator& c, const FragmentA& a, const FragmentB& b) {
+#pragma unroll
+  for (int half = 0; half < 2; half++) {
+    float* d = c.value + 4 * half;
+    asm volatile(
+        "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+        "{%0,%1,%2,%3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a.word[0]), "r"(a.word[1]), "r"(a.word[2]), "r"(a.word[3]), "r"(b.word[2 * half]),
+          "r"(b.word[2 * half + 1]));
+  }
+}
+#elif defined(MATRIX_MFMA) || defined(MATRIX_WMMA_GFX12)
+DEVICE void multiply_e4m3(Accumulator& c, const FragmentA& a, const FragmentB& b) {
+  Sums sums;
+#pragma unroll
+  for (int i = 0; i < ACCUMULATORS; i++) sums[i] = c.value[i];
+#if defined(MATRIX_MFMA)
+  sums = __builtin_amdgcn_mfma_f32_16x16x32_fp8_fp8(__builtin_bit_cast(long, a.lanes),
+                                                    __builtin_bit_cast(long, b.lanes), sums, 0, 0, 0);
+#else
+  // The unit takes 16 along k at once: the lower half of the bytes of each lane, then the upper one.
+  typedef int Words2 __attribute__((ext_vector_type(2)));
+  typedef int Words4 __attribute__((ext_vector_type(4)));
+  const Words4 x = __builtin_bit_cast(Words4, a.lanes), y = __builtin_bit_cast(Words4, b.lanes);
+  sums = __builtin_amdgcn_wmma_f32_16x16x16_fp8_fp8_w32_gfx12(Words2{x[0], x[1]}, Words2{y[0], y[1]}, sums);
+  sums = __builtin_amdgcn_wmma_f32_16x16x16_fp8_fp8_w32_gfx12(Words2{x[2], x[3]}, Words2{y[2], y[3]}, sums);
+#endif
+#pragma unroll
+  for (int i = 0; i < ACCUMULATORS; i++) c.value[i] = sums[i];
+}
+#endif
+#endif

@@ -228,7 +228,8 @@ KERNEL(persistent, ALONE(THREADS))
         const int position = tile / HEADS, head = tile % HEADS;
         wait_for_phases(phase(QKV), Qkv::TILES, generated, GENERATE_TILES);
         attend<WAVES>((char*)inputs_space(block, 0), qkv + position * 64 * 3 * MODEL + head * DEPTH,
-                      3 * MODEL, MODEL, logits + tile * 4096, mixed + position * 64 * MODEL + head * DEPTH);
+                      3 * MODEL, MODEL, logits + tile * 4096, mixed + position * 64 * MODEL + head * DEPTH,
+                      1.0f);
         signal(phase(ATTENTION));
       }
       run_tiles<Output, Ffn1>(

@@ -9,12 +9,17 @@
 // input, residual, out: [rows][stride] elements, partials [splits][rows][stride]; stride is WIDTH rounded up
 // to a whole chunk. gammas, betas, bias: float [stride]; multiply, add: float [64][stride] by row % 64. All
 // are zero behind WIDTH, which makes the padding of out zero (or an activation of zero).
+// ROUND: the result times round_scale also goes to `rounded` as e4m3 numbers (e4m3.h), [rows][WIDTH] with
+// WIDTH a multiple of 16. KEEP: it goes to out.
 //
 // LANES threads own a row (a wave, or the whole block for wide rows); a block works on ROWS of them at once,
 // PASSES times. With several passes the next row is loaded while this one is reduced: with one row per thread
 // memory was idle during the reductions (1024 wide, 16384 rows: 24 us where the bytes take 16).
 // Grid: (rows / (ROWS * PASSES)).
 #include "activation.h"
+#if ROUND
+#include "e4m3.h"
+#endif
 
 constexpr int THREADS = LANES * ROWS;
 constexpr int ROW_STRIDE = (WIDTH + CHUNK - 1) / CHUNK * CHUNK;
@@ -61,7 +66,7 @@ DEVICE void fetch(Bits128* to, const Element* from, int row, int rows) {
 KERNEL(rows, THREADS)
 (const Element* input, const float* partials, const float* bias, const Element* residual, const float* gammas,
  const float* betas, const float* multiply, const float* add, Element* out, int rows, int splits,
- float epsilon) {
+ float epsilon, char* rounded, float round_scale) {
   SHARED float scratch[THREADS / WAVE];
   int row = block_x() * PASSES * ROWS + thread_index() / LANES;
   start_kernel();
@@ -146,7 +151,12 @@ KERNEL(rows, THREADS)
 #pragma unroll
       for (int i = 0; i < CHUNK; i++) x[c][i] = x[c][i] * times[i] + plus[i];
 #endif
+#if KEEP
       write_chunk(out + (uint64)row * ROW_STRIDE + column, x[c]);
+#endif
+#if ROUND
+      *(Bits64*)(rounded + (uint64)row * ROW_STRIDE + column) = e4m3_chunk(x[c], round_scale);
+#endif
     }
   }
 }

@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
@@ -92,7 +93,9 @@ class Translator:
     def __init__(self, target: str) -> None:
         self.family = _FAMILIES[target]
         self.wave = 64 if self.family == "cdna" else 32
-        self._emulator: ModuleType = _THREAD.submit(_import).result()
+        self._emulator: ModuleType
+        self._emulator, self._choose_target = _THREAD.submit(_import).result()
+        self._target = target
 
     @property
     def scalar_registers(self) -> int:
@@ -133,6 +136,7 @@ class Translator:
 
     def _translate(self, address: int) -> Translated:
         code = ctypes.string_at(address, 16)
+        self._choose_target(self._target)
         instruction: Any = None
         try:
             instruction = self._emulator.decode_inst(code, self.family)
@@ -153,7 +157,8 @@ def _vector(register: Any) -> int:
 
 
 @cache
-def _import() -> ModuleType:
+def _import() -> tuple[ModuleType, Callable[[str], None]]:
+    """The emulator, and what is told for which target it translates."""
     os.environ.setdefault("CC", "clang-19")
     os.environ.setdefault("DEV", "CPU")
     checkout = os.environ["TINYGRAD"]
@@ -163,6 +168,5 @@ def _import() -> ModuleType:
         from test.mockgpu.amd import emu
     finally:
         sys.path.remove(checkout)
-    repair(emu)
     emulator: ModuleType = emu
-    return emulator
+    return emulator, repair(emulator)

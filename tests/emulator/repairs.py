@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -25,12 +26,22 @@ _REPAIRED_WMMA_SUMS = """src2 = ctx.inst_field(type(inst).src2)
     mat_c = [in_registers.where(ctx.rvgpr_dyn(src2_r + _c(vgpr), UOp.const(lane, dtypes.int), in_registers),
                                 constant).bitcast(out_dt)"""
 
+_WMMA_ELEMENTS = "'bf16_to_f32' if is_bf16 else 'f16_to_f32'"
+_REPAIRED_WMMA_ELEMENTS = "'bf16_to_f32' if is_bf16 else 'fp8_to_f32' if 'FP8' in op_name else 'f16_to_f32'"
 
-def repair(emulator: ModuleType) -> None:
+
+def repair(emulator: ModuleType) -> Callable[[str], None]:
     """Half loads: the emulator writes the whole register. WMMA whose sums begin with a constant: it takes the
-    constant's number, 128 for zero, for a register's. Raises RuntimeError where the emulator is not the one
-    that this was written for."""
-    _rewrite(emulator, "_compile_wmma", _WMMA_SUMS, _REPAIRED_WMMA_SUMS)
+    constant's number, 128 for zero, for a register's. WMMA of e4m3: it takes them for halves. e4m3: it has
+    one for all targets. Raises RuntimeError where the emulator is not the one that this was written for.
+
+    Returns a function that is to be called with the target before each instruction is translated.
+    """
+    _rewrite(
+        emulator,
+        "_compile_wmma",
+        {_WMMA_SUMS: _REPAIRED_WMMA_SUMS, _WMMA_ELEMENTS: _REPAIRED_WMMA_ELEMENTS},
+    )
     for form in (emulator.ir3.DS, emulator.ir4.DS, emulator.irc.DS):
         original = emulator._INST_HANDLERS[form]
 
@@ -41,15 +52,52 @@ def repair(emulator: ModuleType) -> None:
             return _load_half(emulator, instruction, context, shift)
 
         emulator._INST_HANDLERS[form] = compile_shared
+    return _e4m3_of_targets(emulator)
 
 
-def _rewrite(emulator: ModuleType, function: str, old: str, new: str) -> None:
+def _e4m3_of_targets(emulator: ModuleType) -> Callable[[str], None]:
+    """gfx942's codes of e4m3 mean half of what the others' do, and that of minus zero is NaN. Where numbers
+    are made, the emulator takes subnormal ones for zero."""
+    functions, current = emulator._FUNCS, [""]
+    to_float, from_float = functions["fp8_to_f32"], functions["f32_to_fp8"]
+
+    def read(code: Any) -> Any:
+        value = to_float(code)
+        if current[0] != "gfx942":
+            return value
+        byte = code.cast(emulator.dtypes.uint32) & 0xFF
+        return byte.eq(0x80).where(value.const_like(float("nan")), value * 0.5)
+
+    def write(value: Any) -> Any:
+        float32, uint32 = emulator.dtypes.float32, emulator.dtypes.uint32
+        own = value.bitcast(float32) * (2.0 if current[0] == "gfx942" else 1.0)
+        bits, normal = own.bitcast(uint32), from_float(own)
+        magnitude = (bits & 0x7FFFFFFF).bitcast(float32)
+        # Added to 2^23, a float has no digits behind the point, and its last bits are the number.
+        steps = (magnitude * 2.0**9 + 2.0**23).bitcast(uint32) & 0xF
+        code = (magnitude < 2.0**-6).where(steps | (bits >> 24 & 0x80), normal.cast(uint32) & 0xFF)
+        if current[0] == "gfx942":
+            code = code.eq(0x80).where(code.const_like(0), code)
+        return code.cast(normal.dtype)
+
+    functions |= {"fp8_to_f32": read, "f32_to_fp8": write}
+
+    def choose(target: str) -> None:
+        current[0] = target
+
+    return choose
+
+
+def _rewrite(emulator: ModuleType, function: str, changes: dict[str, str]) -> None:
+    """changes: new text by old. All at once, as what was rewritten has no source."""
     text = inspect.getsource(getattr(emulator, function))
-    if text.count(old) != 1:
-        raise RuntimeError(
-            f"{function} of this tinygrad is not as expected; the tests were written for commit {COMMIT}"
-        )
-    exec(compile(text.replace(old, new), f"{emulator.__file__}, repaired", "exec"), vars(emulator))
+    for old, new in changes.items():
+        if text.count(old) != 1:
+            raise RuntimeError(
+                f"{function} of this tinygrad is not as expected; the tests were written for commit {COMMIT}"
+            )
+        text = text.replace(old, new)
+    exec(compile(text, f"{emulator.__file__}, repaired", "exec"), vars(emulator))
 
 
 def _load_half(emulator: ModuleType, instruction: Any, context: Any, shift: int) -> Any:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from evaluator.gpu.blas.product import Product
 from evaluator.gpu.driver.device import Device
@@ -13,13 +14,14 @@ from evaluator.gpu.driver.target import Precision, Target
 from evaluator.gpu.plan import weights as pack
 from evaluator.gpu.plan.builder import ProgramBuilder
 from evaluator.gpu.plan.epilogue import After
-from evaluator.gpu.plan.products import Linear, linear
+from evaluator.gpu.plan.products import E4m3Scales, Linear, linear
 from evaluator.gpu.plan.program import Matrix
 from evaluator.gpu.plan.quantised import WeightFormat
 from evaluator.gpu.plan.quantised import pack as pack_codes
 from evaluator.gpu.plan.quantised import rounded as rounded_to_codes
 from evaluator.gpu.plan.steps import attention, expand, outputs, policy_of_products, squeeze_excite
 from evaluator.gpu.plan.tiles import Choice, candidates
+from evaluator.network import e4m3
 from evaluator.network.spec import Activation, Dense, FloatArray, Gating, LayerNorm, SEUnit
 from protocol.batch import POLICY_SIZE, POSITION_DTYPE
 from tests.emulator.instructions import TARGETS
@@ -45,6 +47,9 @@ every = pytest.mark.parametrize(
     ],
     indirect=["device"],
 )
+
+
+in_e4m3 = pytest.mark.parametrize("device", ["gfx942", "gfx1201"], indirect=True)
 
 
 def smallest_tile(target: Target, precision: Precision) -> Callable[[Product], Choice]:
@@ -137,6 +142,87 @@ def test_subnormal_operands(device: Device) -> None:
     assert_close(result, expected, precision, k)
 
 
+def numbers(*shape: int, seed: int = 1) -> FloatArray:
+    """Of e4m3, among them subnormal ones and the largest."""
+    values = normal(*shape, seed=seed) * np.exp(normal(*shape, seed=seed + 100))
+    values[0, :2] = 448, -1000
+    return e4m3.nearest(values).astype(np.float32)
+
+
+def e4m3_layer(weights: FloatArray, biases: FloatArray, inputs: float, activation: Activation) -> Linear:
+    pairs = e4m3.codes(pack.padded(weights, 8, 16)).view(np.uint16)
+    # The first 16 columns have a scale of their own, as queries do.
+    scales = E4m3Scales(inputs, 1 / inputs, 0.25 / inputs, 16)
+    return Linear("layer", len(weights), pairs, pack.vector(biases, Precision.FP16), activation, e4m3=scales)
+
+
+def assert_rounded(
+    memory: dict[str, NDArray[np.uint8]], matrix: Matrix, device: Device, expected: FloatArray
+) -> None:
+    """Rounded to the nearest e4m3 number, or to its neighbour where fp16 has rounded before. expected: not
+    rounded."""
+    scaled = expected * matrix.e4m3
+    codes = memory[matrix.buffer.name].reshape(matrix.rows, -1)
+    assert not (codes == 0x80).any() or device.info.target.e4m3 == 1
+    found = e4m3.decoded(codes)
+    off = np.abs(found - np.clip(scaled, -448, 448))
+    step = np.maximum(np.abs(scaled) * 2.0**-3, 2.0**-9)
+    at = np.unravel_index(np.argmax(off / step), off.shape)
+    assert off[at] <= 0.53 * step[at], f"{scaled[at]} became {found[at]} at {at}"
+    assert (found == e4m3.nearest(scaled)).mean() > 0.97
+
+
+@in_e4m3
+@pytest.mark.timeout(900)
+def test_products_of_e4m3_with_every_tile(device: Device) -> None:
+    m, width, k = 72, 80, 336  # no whole tiles
+    precision, target, inputs = Precision.FP16, device.info.target, 4.0
+    a, b, biases = numbers(m, k), numbers(width, k, seed=2), normal(width, seed=3)
+    scales = np.where(np.arange(width) < 16, 0.25, 1).astype(np.float32) / np.float32(inputs)
+    expected = (a @ b.T) * scales + biases
+    expected = expected / (1 + np.exp(-expected))
+    layer = e4m3_layer(b, biases, inputs, Activation.SWISH)
+    product = Product(m, width, k // 2, Activation.SWISH, e4m3=True)
+    tried = set()
+    for choice in candidates(product, target, precision):
+        if (choice.tile, choice.splits > 1) in tried:
+            continue
+        tried.add((choice.tile, choice.splits > 1))
+        made = builder(device, precision, choice=choice)
+        source = made.rounded("a", m, k, e4m3.E4m3Inputs(inputs))
+        elements_of = linear(made, layer, source, "out")
+        pairs = linear(made, layer, source, "out", rounded=e4m3.E4m3Inputs(0.5), keep=False)
+        memory = run(device, made.program, {"a.e4m3": e4m3.codes(a)})
+        assert_close(matrix_of(memory, elements_of, precision), expected, precision, 2000)
+        assert_rounded(memory, pairs, device, expected)
+
+
+@in_e4m3
+@pytest.mark.parametrize("splits", [1, 3])
+def test_a_norm_leaves_its_result_in_both_forms(device: Device, splits: int) -> None:
+    width, k, inputs = 96, 640, e4m3.E4m3Inputs(8.0)
+    precision, target = Precision.FP16, device.info.target
+    norm = LayerNorm(normal(width, seed=2), normal(width, seed=3), 1e-3)
+    product = Product(64, width, k // 2, Activation.NONE, e4m3=True)
+    choice = next(each for each in candidates(product, target, precision) if each.splits == splits)
+    made = builder(device, precision, 1, choice)
+    a, b, biases = numbers(64, k), numbers(width, k, seed=6), normal(width, seed=8)
+    skip = rounded(normal(64, width, seed=7), precision)
+    layer = e4m3_layer(b, biases, 16.0, Activation.NONE)
+    source, residual = made.rounded("a", 64, k, e4m3.E4m3Inputs(16.0)), made.matrix("skip", 64, width)
+    out = linear(made, layer, source, "out", residual=residual, after=After(norm), rounded=inputs)
+    memory = run(
+        device, made.program, {"a.e4m3": e4m3.codes(a), "skip": elements(skip, residual.stride, precision)}
+    )
+    x = (a @ b.T) * np.where(np.arange(width) < 16, np.float32(0.25), np.float32(1)) / np.float32(16)
+    x = x + biases + skip
+    x = (x - x.mean(axis=1, keepdims=True)) / np.sqrt(x.var(axis=1, keepdims=True) + 1e-3)
+    expected = x * norm.gammas + norm.betas
+    assert_close(matrix_of(memory, out, precision), expected, precision, 64)
+    assert out.rounded is not None
+    assert_rounded(memory, out.rounded, device, matrix_of(memory, out, precision))
+
+
 @both
 def test_a_product_with_a_residual_by_square_and_a_segment(device: Device, precision: Precision) -> None:
     board, skip = rounded(normal(128, 48), precision), rounded(normal(128, 40, seed=2), precision)
@@ -203,6 +289,10 @@ def test_attention(device: Device, precision: Precision, depth: int, biased: boo
     inputs = {"qkv": elements(qkv, width, precision)} | (
         {"bias": elements(bias, 4096, precision)} if biased else {}
     )
+    pairs = None
+    if precision is Precision.FP16 and device.info.target.e4m3:
+        into = e4m3.E4m3Inputs(64.0)
+        pairs = attention(made, board, heads, depth, added, "attention", into)
     memory = run(device, made.program, inputs)
 
     q, k, v = qkv.reshape(positions, 64, 3, heads, depth).transpose(2, 0, 3, 1, 4)
@@ -211,6 +301,8 @@ def test_attention(device: Device, precision: Precision, depth: int, biased: boo
     expected = weights / weights.sum(axis=-1, keepdims=True) @ v
     expected = expected.transpose(0, 2, 1, 3).reshape(64 * positions, heads * depth)
     assert_close(matrix_of(memory, out, precision), expected, precision, 16)
+    if pairs is not None:
+        assert_rounded(memory, pairs, device, matrix_of(memory, out, precision))
 
 
 @both

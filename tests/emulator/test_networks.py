@@ -3,6 +3,7 @@ and against float64."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,8 @@ from evaluator.backends.reference import ReferenceBackend
 from evaluator.gpu.driver.compiler import Compiler
 from evaluator.gpu.driver.device import Device
 from evaluator.gpu.driver.target import Precision
+from evaluator.gpu.plan.fp8 import rounded_network
+from evaluator.gpu.plan.plan import FP8_POSITIONS
 from evaluator.network import NetworkSpec, load_network
 from evaluator.network.random_network import NetworkShape, random_network
 from evaluator.network.spec import FloatArray
@@ -105,6 +108,30 @@ def test_dense_embedding_and_policy_encoders(device: Device, bucket: int, tmp_pa
     assert_close(result.logits, expected.logits, logits, Precision.FP16)
     assert np.abs(result.wdl - expected.wdl).max() <= wdl
     assert np.abs(result.moves_left - expected.moves_left).max() <= 0.5
+
+
+@pytest.mark.parametrize("device", ["gfx1201", "gfx942"], indirect=True)
+def test_fp8_computes_the_rounded_network(device: Device, tmp_path: Path) -> None:
+    """Batches too small for it compute the network as it is."""
+    network = random_network(replace(DENSE_EMBEDDING, policy_layers=0), seed=3)
+    batch = probe_batch(FP8_POSITIONS, seed=5)
+    exact = ReferenceBackend(network, dtype="float64").evaluate(batch)
+    rounded = ReferenceBackend(rounded_network(network), dtype="float64").evaluate(batch)
+    compiler = Compiler(device, cache_folder=tmp_path)
+    with GpuBackend(
+        network,
+        device,
+        fp8=True,
+        buckets=(1, FP8_POSITIONS),
+        compiler=compiler,
+        tuner=ModelTuner(device, Precision.FP16),
+    ) as backend:
+        result = backend.evaluate(batch)
+        few = backend.evaluate(batch.slice(0, 1))
+    cost = np.sqrt(np.square(exact.logits - rounded.logits).mean())
+    off = np.sqrt(np.square(result.logits - rounded.logits).mean())
+    assert off < 0.5 * cost
+    assert np.abs(few.logits - exact.logits[: len(few.logits)]).max() < LIMITS[Precision.FP16][0]
 
 
 @pytest.mark.parametrize("device", TARGETS, indirect=True)

@@ -59,6 +59,14 @@ class Target:
         return ("-DMATRIX_GENERIC=1",) if self.unit is MatrixUnit.FMA else ()
 
     @property
+    def e4m3(self) -> float:
+        """What a code of e4m3 stands for on its matrix unit, over what the Open Compute Project says: 1, or
+        1/2 for the variant of gfx942. 0 where there is no unit for such numbers."""
+        if self.name.startswith("sm_"):
+            return 1.0 if int(self.name.removeprefix("sm_")) >= _FIRST_SM_WITH_E4M3 else 0.0
+        return _GFX_E4M3.get(self.name, 0.0)
+
+    @property
     def persistent(self) -> bool:
         """Whether kernels/persistent.hip is for it: measured to be faster, without spilled registers. Its
         source is portable, but AMD's compilers spill hundreds of registers with the tiles that it has."""
@@ -83,6 +91,10 @@ _SM_SHARED_KIB = {
 """Shared memory of a block, from the table of compute capabilities in the CUDA C++ Programming Guide."""
 
 _LDS_BYTES = 64 << 10
+
+_FIRST_SM_WITH_E4M3 = 89
+
+_GFX_E4M3 = {"gfx942": 0.5, "gfx1200": 1.0, "gfx1201": 1.0}
 
 _GFX_UNITS = {
     "gfx90a": MatrixUnit.MFMA,

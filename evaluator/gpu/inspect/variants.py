@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from evaluator.gpu.blas.product import Product
 from evaluator.gpu.driver.compiler import KernelKey
 from evaluator.gpu.driver.target import Precision, Target, amd_target, nvidia_target
-from evaluator.gpu.plan import hopper
+from evaluator.gpu.plan import fp8, hopper
 from evaluator.gpu.plan.builder import ACTIVATION_CODES
 from evaluator.gpu.plan.plan import Plan
 from evaluator.gpu.plan.program import Launch
@@ -132,8 +132,15 @@ class Variants:
                     if isinstance(network.body, AttentionBody)
                     for form in WeightFormat
                 ]
+                plans += [
+                    Plan(network, target, precision, choose, rounded=fp8.rounded_network(network))
+                    for network in self._networks
+                    if isinstance(network.body, AttentionBody)
+                ]
             self._plans[precision] = plans
         for plan in self._plans[precision]:
+            if plan.rounded is not None and not target.e4m3:
+                continue
             plan = replace(plan, target=target, choose=choose)  # keeps the packed weights
             for size in sizes:
                 programs = [plan.program(size)]

@@ -18,6 +18,7 @@ from evaluator.gpu.plan.program import Matrix, PlanError
 from evaluator.gpu.plan.steps import attention as scaled_dot_product
 from evaluator.gpu.plan.steps import expand, projected_attention, squeeze_excite
 from evaluator.gpu.plan.weights import of_planes
+from evaluator.network.e4m3 import E4m3Inputs
 from evaluator.network.schema import InputEmbedding
 from evaluator.network.spec import Attention, AttentionBody, EncoderLayer, ResidualTower, Smolgen
 
@@ -48,9 +49,11 @@ def attention_body(b: ProgramBuilder, layers: PackedLayers, body: AttentionBody,
     if body.tail is not None:
         dense1, dense2 = layers.tail(body.tail)
         hidden = linear(b, dense1, x, "hidden")
-        x = linear(b, dense2, hidden, "x", residual=x, after=After(body.tail.norm2))
-    for index, layer in enumerate(body.encoders):
-        x = encoder(b, layers, f"encoder{index}", layer, x, "x")
+        first = body.encoders[0].attention.q.inputs if body.encoders else None
+        x = linear(b, dense2, hidden, "x", residual=x, after=After(body.tail.norm2), rounded=first)
+    inputs = [layer.attention.q.inputs for layer in body.encoders]
+    for index, (layer, following) in enumerate(zip(body.encoders, [*inputs[1:], None], strict=False)):
+        x = encoder(b, layers, f"encoder{index}", layer, x, "x", following)
     return x
 
 
@@ -73,16 +76,24 @@ def embedding(b: ProgramBuilder, layers: PackedLayers, body: AttentionBody) -> t
 
 
 def encoder(
-    b: ProgramBuilder, layers: PackedLayers, name: str, layer: EncoderLayer, x: Matrix, out: str
+    b: ProgramBuilder,
+    layers: PackedLayers,
+    name: str,
+    layer: EncoderLayer,
+    x: Matrix,
+    out: str,
+    following: E4m3Inputs | None = None,
 ) -> Matrix:
     """alpha goes into the weights of each sublayer's last product, whose end adds the skip. out: the buffer
-    of the result, which may be that of x."""
+    of the result, which may be that of x. following: how the next layer's inputs are rounded, if they are."""
+    ffn = layer.ffn
     mixed = attention(b, layers, name, layer.attention, x)
     output = layers.attention_output(name, layer.attention, layer.alpha)
-    x = linear(b, output, mixed, out, residual=x, after=After(layer.norm1))
-    hidden = linear(b, layers.dense(f"{name}.ffn1", layer.ffn.dense1), x, "hidden")
-    dense2 = layers.dense(f"{name}.ffn2", layer.ffn.dense2, scale=layer.alpha)
-    return linear(b, dense2, hidden, out, residual=x, after=After(layer.norm2))
+    x = linear(b, output, mixed, out, residual=x, after=After(layer.norm1), rounded=ffn.dense1.inputs)
+    dense1 = layers.dense(f"{name}.ffn1", ffn.dense1)
+    hidden = linear(b, dense1, x, "hidden", rounded=ffn.dense2.inputs, keep=False)
+    dense2 = layers.dense(f"{name}.ffn2", ffn.dense2, scale=layer.alpha)
+    return linear(b, dense2, hidden, out, residual=x, after=After(layer.norm2), rounded=following)
 
 
 def attention(b: ProgramBuilder, layers: PackedLayers, name: str, layer: Attention, x: Matrix) -> Matrix:
@@ -95,7 +106,7 @@ def attention(b: ProgramBuilder, layers: PackedLayers, name: str, layer: Attenti
     bias: Matrix | None = None
     if generator is None:
         qkv = linear(b, layers.qkv(name, layer), x, "qkv")
-    elif b.shares_products:
+    elif b.shares_products and layer.q.inputs is None:
         # What smolgen takes of each square is computed with q, k and v: one kernel less in the chain.
         qkv = linear(b, layers.qkv_compress(name, layer, generator), x, "qkv_compress")
         at = 3 * heads * depth
@@ -107,7 +118,7 @@ def attention(b: ProgramBuilder, layers: PackedLayers, name: str, layer: Attenti
         b.main()
         qkv = linear(b, layers.qkv(name, layer), x, "qkv")
         b.join()
-    return scaled_dot_product(b, qkv, heads, depth, bias, f"{name}.attention")
+    return scaled_dot_product(b, qkv, heads, depth, bias, f"{name}.attention", layer.output.inputs)
 
 
 def _attention_in_one(
@@ -118,7 +129,8 @@ def _attention_in_one(
     bias: Matrix | None = None
     if generator is not None:
         bias = smolgen(b, layers, within, generator, heads, compress(b, layers, within, generator, x))
-    return projected_attention(b, layers.qkv(name, layer), x, heads, bias, f"{name}.attention", tile)
+    qkv, rounded = layers.qkv(name, layer), layer.output.inputs
+    return projected_attention(b, qkv, x, heads, bias, f"{name}.attention", tile, rounded)
 
 
 def compress(b: ProgramBuilder, layers: PackedLayers, name: str, layer: Smolgen, x: Matrix) -> Matrix:

@@ -19,6 +19,7 @@ from evaluator.gpu.plan import weights as pack
 from evaluator.gpu.plan.program import Argument, Branch, Buffer, Launch, Matrix, PlanError, Program, Space
 from evaluator.gpu.plan.tiles import Chooser
 from evaluator.gpu.plan.weights import round_up
+from evaluator.network.e4m3 import E4m3Inputs
 from evaluator.network.spec import Activation
 
 ACTIVATION_CODES = {
@@ -103,6 +104,15 @@ class ProgramBuilder:
         """A matrix in a buffer of that name, its rows padded to whole chunks."""
         stride = round_up(width, self.precision.chunk)
         return Matrix(self.work(name, rows * stride * self.precision.bytes), rows, width, stride)
+
+    def rounded(self, name: str, rows: int, width: int, inputs: E4m3Inputs) -> Matrix:
+        """A matrix of pairs of e4m3 numbers, for the inputs of a layer; width is a multiple of 16."""
+        buffer = self.work(f"{name}.e4m3", rows * width)
+        return Matrix(buffer, rows, width // 2, width // 2, e4m3=inputs.scale)
+
+    def round_scale(self, rounded: Matrix | None) -> float:
+        """What kernels multiply with before they round into a matrix."""
+        return 0.0 if rounded is None else rounded.e4m3 * self.target.e4m3
 
     def of_branch(self, name: str) -> str:
         """The name of a buffer that the branches of work use at the same time: one for each of them."""

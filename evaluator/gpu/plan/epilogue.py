@@ -56,22 +56,31 @@ class Partials:
 
 
 def finish_rows(
-    b: ProgramBuilder, name: str, source: Matrix | Partials, out: Matrix, epilogue: Epilogue
+    b: ProgramBuilder,
+    name: str,
+    source: Matrix | Partials,
+    out: Matrix | None,
+    epilogue: Epilogue,
+    rounded: Matrix | None = None,
 ) -> None:
-    """A pass of kernels/rows.hip. source: what a product has left."""
+    """A pass of kernels/rows.hip into out, rounded, or both. source: what a product has left."""
+    shape = rounded if out is None else out
+    assert shape is not None
+    numbers = 1 if out is not None else 2  # in an element
+    width, stride = shape.width * numbers, shape.stride * numbers
     wave = b.target.wave
     waves = 1
-    while waves < 8 and out.stride > _ROW_ELEMENTS_PER_LANE * wave * waves:
+    while waves < 8 and stride > _ROW_ELEMENTS_PER_LANE * wave * waves:
         waves *= 2
     rows = max(1, 4 // waves)
     partials = source if isinstance(source, Partials) else None
-    passes = 4 if out.rows >= _PIPELINED_ROWS and partials is None else 1
+    passes = 4 if shape.rows >= _PIPELINED_ROWS and partials is None else 1
     after = epilogue.after
     norm = after.norm
     b.launch(
         "rows",
         {
-            "WIDTH": out.width,
+            "WIDTH": width,
             "LANES": waves * wave,
             "ROWS": rows,
             "PASSES": passes,
@@ -83,8 +92,10 @@ def finish_rows(
             "PART": after.parts[0],
             "PART_USED": after.parts[1],
             "GATE": int(after.gating is not None),
+            "KEEP": int(out is not None),
+            "ROUND": int(rounded is not None),
         },
-        Geometry((-(-out.rows // (rows * passes)), 1, 1), waves * wave * rows),
+        Geometry((-(-shape.rows // (rows * passes)), 1, 1), waves * wave * rows),
         (
             source.buffer if partials is None else None,
             None if partials is None else partials.buffer,
@@ -92,10 +103,12 @@ def finish_rows(
             epilogue.residual,
             *norm_vectors(b, name, norm),
             *_gating(b, name, after.gating),
-            out.buffer,
-            out.rows,
+            None if out is None else out.buffer,
+            shape.rows,
             1 if partials is None else partials.splits,
             0.0 if norm is None else float(norm.epsilon),
+            None if rounded is None else rounded.buffer,
+            b.round_scale(rounded),
         ),
         f"{name}, rows",
     )

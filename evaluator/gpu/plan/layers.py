@@ -12,11 +12,12 @@ import numpy as np
 
 from evaluator.gpu.driver.target import MatrixUnit, Precision
 from evaluator.gpu.plan import weights as pack
-from evaluator.gpu.plan.products import Linear
+from evaluator.gpu.plan.products import E4m3Scales, Linear
 from evaluator.gpu.plan.program import PlanError
 from evaluator.gpu.plan.quantised import WeightFormat
 from evaluator.gpu.plan.quantised import pack as pack_codes
 from evaluator.gpu.plan.weights import round_up
+from evaluator.network.e4m3 import E4m3Inputs, codes, scale_for
 from evaluator.network.policy_tables import position_encoding
 from evaluator.network.spec import (
     Activation,
@@ -62,12 +63,21 @@ class PackedLayers:
 
     def _with_codes(self, linear: Linear) -> Linear:
         """The layer with its codes, if it is one of the encoders' and its weights can be written as codes."""
-        if self._codes is None or not linear.name.startswith(("encoder", "smolgen")):
+        if (
+            self._codes is None
+            or linear.e4m3 is not None
+            or not linear.name.startswith(("encoder", "smolgen"))
+        ):
             return linear
         return replace(linear, packed=pack_codes(linear.weights, self._codes, self._unit))
 
     def dense(self, name: str, layer: Dense, *, scale: float = 1.0) -> Linear:
         """scale: a factor on the output before the activation, which must then be NONE."""
+
+        def make_e4m3() -> Linear:
+            assert layer.inputs is not None
+            biases = pack.vector(_times(layer.biases, np.float32(scale)), self.precision)
+            return _e4m3(f"{name}.e4m3", layer.weights, biases, layer.activation, layer.inputs, scale)
 
         def make() -> Linear:
             return Linear(
@@ -78,7 +88,7 @@ class PackedLayers:
                 layer.activation,
             )
 
-        return self.linear(name, make)
+        return self.linear(name, make) if layer.inputs is None else self.linear(f"{name}.e4m3", make_e4m3)
 
     def dense_of_norm(self, name: str, layer: Dense, norm: LayerNorm) -> Linear:
         def make() -> Linear:
@@ -161,6 +171,8 @@ class PackedLayers:
     def qkv(self, name: str, layer: Attention, before: LayerNorm | None = None) -> Linear:
         """One product, with 1/sqrt(depth) in q. before: a norm of what it takes, to be part of it."""
         heads, depth = layer.heads, self.depth(name, layer)
+        if layer.q.inputs is not None:
+            return self._qkv_e4m3(f"{name}.qkv.e4m3", layer, layer.q.inputs, depth)
         name = f"{name}.qkv" if before is None else f"{name}.qkv.of_norm"
 
         def make() -> Linear:
@@ -181,14 +193,41 @@ class PackedLayers:
 
         return self.linear(name, make)
 
+    def _qkv_e4m3(self, name: str, layer: Attention, inputs: E4m3Inputs, depth: int) -> Linear:
+        def make() -> Linear:
+            heads, parts = layer.heads, (layer.q, layer.k, layer.v)
+            of_queries = np.float32((len(layer.q.biases) // heads) ** -0.5)
+            factors = (of_queries, np.float32(1), np.float32(1))
+            biases = [
+                pack.head_rows(_times(part.biases, factor), heads, depth)
+                for part, factor in zip(parts, factors, strict=True)
+            ]
+            packed = _e4m3(
+                name,
+                np.concatenate([pack.head_rows(part.weights, heads, depth) for part in parts]),
+                pack.vector(np.concatenate(biases), self.precision),
+                Activation.NONE,
+                inputs,
+            )
+            assert packed.e4m3 is not None
+            sums = packed.e4m3.sums
+            queries = replace(packed.e4m3, first_sums=sums * float(of_queries), first_columns=heads * depth)
+            return replace(packed, e4m3=queries)
+
+        return self.linear(name, make)
+
     def attention_output(self, name: str, layer: Attention, alpha: float) -> Linear:
         """Takes the heads' padded values; alpha is in it."""
+        inputs = layer.output.inputs
 
         def make() -> Linear:
             depth = self.depth(name, layer)
             weights = layer.output.weights
             if weights.shape[1] != layer.heads * depth:
                 weights = pack.head_rows(np.ascontiguousarray(weights.T), layer.heads, depth).T
+            if inputs is not None:
+                biases = pack.vector(layer.output.biases * np.float32(alpha), self.precision)
+                return _e4m3(f"{name}.output.e4m3", weights, biases, Activation.NONE, inputs, alpha)
             return Linear(
                 f"{name}.output",
                 len(layer.output.biases),
@@ -197,7 +236,7 @@ class PackedLayers:
                 Activation.NONE,
             )
 
-        return self.linear(f"{name}.output", make)
+        return self.linear(f"{name}.output" if inputs is None else f"{name}.output.e4m3", make)
 
     def compress(self, name: str, layer: Smolgen) -> Linear:
         def make() -> Linear:
@@ -265,6 +304,23 @@ class PackedLayers:
             return Linear("policy.qk", 2 * stride, packed, biases, Activation.NONE)
 
         return self.linear("policy.qk", make)
+
+
+def _e4m3(
+    name: str,
+    weights: FloatArray,
+    biases: FloatArray,
+    activation: Activation,
+    inputs: E4m3Inputs,
+    factor: float = 1.0,
+) -> Linear:
+    """A layer of weights that were rounded to e4m3 (fp8.rounded_network), times a factor on its sums. biases:
+    padded, with the factor."""
+    rows = pack.padded(weights, 8, 16)
+    scale = scale_for(float(np.abs(weights).max(initial=0.0)))
+    pairs = codes(rows * np.float32(scale)).view(np.uint16)
+    scales = E4m3Scales(inputs.scale, factor / (scale * inputs.scale))
+    return Linear(name, len(weights), pairs, biases, activation, e4m3=scales)
 
 
 def _times(values: FloatArray, factor: np.float32) -> FloatArray:

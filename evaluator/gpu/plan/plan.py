@@ -24,6 +24,11 @@ from evaluator.network.spec import AttentionBody, NetworkSpec, ResidualTower
 log = logging.getLogger(__name__)
 
 
+FP8_POSITIONS = 16
+"""With precision=fp8, batches of so many positions and more have products in e4m3. Smaller ones wait for
+memory and for each other's launches, not for the matrix unit, and stay in fp16."""
+
+
 @dataclass(slots=True)
 class Plan:
     """How one network runs on one target. weights: every array for the device, filled by `program`.
@@ -31,6 +36,8 @@ class Plan:
     packed: the format that the network's weights were rounded to (quantised.rounded_network), if they were.
     blocks: how many can wait for each other in one launch, 0 for none. fused: whether attention and the
     product before it may be one kernel at some batch sizes, by which a position's bits then differ.
+    rounded: the network with products in e4m3 (fp8.rounded_network), which batches of FP8_POSITIONS and more
+    compute in place of it.
     """
 
     network: NetworkSpec
@@ -40,6 +47,7 @@ class Plan:
     packed: WeightFormat | None = None
     blocks: int = 0
     fused: bool = True
+    rounded: NetworkSpec | None = None
     weights: dict[str, NDArray[Any]] = field(default_factory=dict)
     _linears: dict[str, Linear] = field(default_factory=dict)
 
@@ -48,13 +56,18 @@ class Plan:
         self.weights.clear()
         self._linears.clear()
 
+    def network_of(self, positions: int) -> NetworkSpec:
+        """What a batch of so many positions computes."""
+        return self.network if self.rounded is None or positions < FP8_POSITIONS else self.rounded
+
     def program(self, positions: int) -> Program:
         """The launches for a batch. Raises PlanError for what the kernels cannot run."""
         return self._program(positions, blocks=0)
 
     def persistent_program(self, positions: int) -> Program | None:
         """The program with all encoders in one launch, for a few positions; None if that cannot be."""
-        if not self.blocks or positions > MAX_POSITIONS or self.packed is not None:
+        rounded = self.packed is not None or self.network_of(positions) is self.rounded
+        if not self.blocks or positions > MAX_POSITIONS or rounded:
             return None
         try:
             program = self._program(positions, blocks=self.blocks)
@@ -66,7 +79,7 @@ class Plan:
 
     def _program(self, positions: int, *, blocks: int) -> Program:
         """blocks: of one launch for all encoders; 0 for many launches."""
-        network = self.network
+        network = self.network_of(positions)
         b = ProgramBuilder(
             positions, self.target, self.precision, self.choose, self.weights, fused=self.fused
         )

@@ -7,7 +7,7 @@ library. What that leaves to be done is done by a pass over the rows (epilogue.p
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from evaluator.gpu.blas.library import library_product
 from evaluator.gpu.blas.product import Product
+from evaluator.gpu.driver.target import Target
 from evaluator.gpu.plan import hopper
 from evaluator.gpu.plan import weights as pack
 from evaluator.gpu.plan.builder import ACTIVATION_CODES, Geometry, ProgramBuilder
@@ -24,10 +25,28 @@ from evaluator.gpu.plan.program import Buffer, LibraryStep, Matrix, PlanError
 from evaluator.gpu.plan.quantised import Packed
 from evaluator.gpu.plan.tensor_maps import rows_map, weights_map
 from evaluator.gpu.plan.tiles import Choice, Tile
+from evaluator.network.e4m3 import E4m3Inputs
 from evaluator.network.spec import Activation, FloatArray
 
 ROW_COUNTERS = 1 << 14
 """Counters of kernels/gemm_hopper.hip: four for each set of blocks that share rows, 0 between launches."""
+
+
+@dataclass(frozen=True, slots=True)
+class E4m3Scales:
+    """inputs: what the layer's inputs were multiplied with before they were rounded. sums: what its sums are
+    multiplied with for a target whose e4m3 is that of the Open Compute Project; those of its first
+    `first_columns` outputs with first_sums."""
+
+    inputs: float
+    sums: float
+    first_sums: float = 0.0
+    first_columns: int = 0
+
+    def of(self, target: Target) -> tuple[float, float]:
+        """`sums` and `first_sums` for a target."""
+        unit = target.e4m3**2
+        return self.sums / unit, self.first_sums / unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +55,8 @@ class Linear:
 
     name: of the weights; width: outputs. weights: stored [width padded, k padded]; biases: float32
     [width padded] or [64, width padded]. convolution: 3x3, k = 9 * padded channels. packed: the same weights
-    as codes, where they are codes.
+    as codes, where they are codes. e4m3: the weights are pairs of e4m3 numbers, as uint16, and so are the
+    inputs.
     """
 
     name: str
@@ -46,6 +66,12 @@ class Linear:
     activation: Activation
     convolution: bool = False
     packed: Packed | None = None
+    e4m3: E4m3Scales | None = None
+
+    @property
+    def padded_width(self) -> int:
+        """Outputs with those that pad them."""
+        return len(self.weights)
 
     @property
     def bias_by_square(self) -> bool:
@@ -55,14 +81,21 @@ class Linear:
 
 @dataclass(frozen=True, slots=True)
 class _Use:
-    """One use of a layer: result = after(activation(a @ weights + biases + residual))."""
+    """One use of a layer: result = after(activation(a @ weights + biases + residual)), and the same rounded;
+    one of the two may be missing."""
 
     layer: Linear
     product: Product
     a: Matrix
-    result: Matrix
+    result: Matrix | None
+    rounded: Matrix | None
     residual: Matrix | None
     after: After
+
+    @property
+    def ldo(self) -> int:
+        """Numbers from row to row of the results."""
+        return self.layer.padded_width if self.result is None else self.result.stride
 
 
 def linear(
@@ -73,15 +106,20 @@ def linear(
     *,
     residual: Matrix | None = None,
     after: After | None = None,
+    rounded: E4m3Inputs | None = None,
+    keep: bool = True,
 ) -> Matrix:
     """activation(a @ weights + biases + residual), then `after`, into a matrix `out` of rows like a's.
 
-    Raises PlanError if the layer does not take rows of a's width.
+    rounded: of the layers that take it; it is left rounded for them, too, or, if not `keep`, only so. Raises
+    PlanError if the layer does not take rows of a's width.
     """
     after = after or After()
-    result = b.matrix(out, a.rows, layer.width)
+    result = b.matrix(out, a.rows, layer.width) if keep or rounded is None else None
+    in_e4m3 = None if rounded is None else b.rounded(out, a.rows, layer.width, rounded)
+    a = rounded_inputs(layer, a)
     product = _product(layer, a, residual, after)
-    use = _Use(layer, product, a, result, residual, after)
+    use = _Use(layer, product, a, result, in_e4m3, residual, after)
     choice = b.choose(product)
     if choice.hopper is not None:
         _by_hopper_kernel(b, use, choice.hopper)
@@ -91,7 +129,20 @@ def linear(
         _split(b, use, choice, choice.tile)
     else:
         _whole(b, use, choice, choice.tile)
-    return result
+    if result is None:
+        assert in_e4m3 is not None
+        return in_e4m3
+    return result if in_e4m3 is None else replace(result, rounded=in_e4m3)
+
+
+def rounded_inputs(layer: Linear, a: Matrix) -> Matrix:
+    """The inputs as the layer takes them, for most layers as they are. Raises PlanError where it takes them
+    in e4m3 and there are none of its scale, or the other way round."""
+    wanted = 0.0 if layer.e4m3 is None else layer.e4m3.inputs
+    inputs = a if a.e4m3 or not wanted or a.rounded is None else a.rounded
+    if inputs.e4m3 != wanted:
+        raise PlanError(f"{layer.name}: takes inputs with e4m3 scale {wanted:g}, but gets {inputs.e4m3:g}")
+    return inputs
 
 
 def _product(layer: Linear, a: Matrix, residual: Matrix | None, after: After) -> Product:
@@ -113,6 +164,7 @@ def _product(layer: Linear, a: Matrix, residual: Matrix | None, after: After) ->
         segment=a.segment,
         weight_bits=0 if layer.packed is None else layer.packed.format.bits,
         normalised=after.norm is not None and after.gating is None,
+        e4m3=layer.e4m3 is not None,
     )
 
 
@@ -121,11 +173,18 @@ def _product(layer: Linear, a: Matrix, residual: Matrix | None, after: After) ->
 
 def _whole(b: ProgramBuilder, use: _Use, choice: Choice, tile: Tile) -> None:
     """The product by kernels/gemm.hip, which finishes its sums itself; then `after`, if there is any."""
-    out = b.matrix(b.of_branch("product"), use.a.rows, use.layer.width) if use.after else use.result
     epilogue = Epilogue(_biases(b, use.layer), _address(use.residual), use.layer.activation)
+    if not use.after and use.result is None:
+        assert use.rounded is not None
+        _gemm(b, use, choice, tile, epilogue, use.rounded.buffer, use.rounded)
+        return
+    out = use.result
+    later = bool(use.after) or use.rounded is not None
+    if later or out is None:
+        out = b.matrix(b.of_branch("product"), use.a.rows, use.layer.width)
     _gemm(b, use, choice, tile, epilogue, out.buffer)
-    if use.after:
-        finish_rows(b, use.layer.name, out, use.result, Epilogue(after=use.after))
+    if later:
+        finish_rows(b, use.layer.name, out, use.result, Epilogue(after=use.after), use.rounded)
 
 
 def _split(b: ProgramBuilder, use: _Use, choice: Choice, tile: Tile) -> None:
@@ -136,13 +195,20 @@ def _split(b: ProgramBuilder, use: _Use, choice: Choice, tile: Tile) -> None:
     layer = use.layer
     epilogue = Epilogue(_biases(b, layer), _address(use.residual), layer.activation, use.after)
     _gemm(b, use, choice, tile, Epilogue(), partials)
-    finish_rows(b, layer.name, partials, use.result, epilogue)
+    finish_rows(b, layer.name, partials, use.result, epilogue, use.rounded)
 
 
 def _gemm(
-    b: ProgramBuilder, use: _Use, choice: Choice, tile: Tile, epilogue: Epilogue, out: Buffer | Partials
+    b: ProgramBuilder,
+    use: _Use,
+    choice: Choice,
+    tile: Tile,
+    epilogue: Epilogue,
+    out: Buffer | Partials,
+    rounded: Matrix | None = None,
 ) -> None:
-    """One launch of kernels/gemm.hip. epilogue: what it does itself."""
+    """One launch of kernels/gemm.hip. epilogue: what it does itself. rounded: what `out` is, if it is in
+    e4m3."""
     layer, product, a = use.layer, use.product, use.a
     split = isinstance(out, Partials)
     packed = layer.packed if choice.packed else None
@@ -158,6 +224,8 @@ def _gemm(
             convolution=layer.convolution,
             segment=a.segment,
             bits=bits,
+            e4m3=layer.e4m3 is not None,
+            rounded=rounded is not None,
             residual=epilogue.residual is not None,
             bias=epilogue.bias is not None and not layer.bias_by_square,
             bias_by_square=layer.bias_by_square,
@@ -179,9 +247,11 @@ def _gemm(
             product.n,
             product.k,
             a.stride,
-            use.result.stride,
+            use.ldo,
             a.offset if a.segment else a.stride,
             -(-steps // choice.splits),
+            *sum_scales(b, layer),
+            b.round_scale(rounded),
         ),
         layer.name,
     )
@@ -195,11 +265,14 @@ def gemm_constants(
     convolution: bool = False,
     segment: int = 0,
     bits: int = 0,
+    e4m3: bool = False,
+    rounded: bool = False,
     residual: bool = False,
     bias: bool = False,
     bias_by_square: bool = False,
 ) -> dict[str, int]:
-    """What kernels/gemm.hip is compiled for. bits: of a weight, where codes are read, else 0."""
+    """What kernels/gemm.hip is compiled for. bits: of a weight, where codes are read, else 0.
+    e4m3: of the operands; rounded: to e4m3, of the result."""
     return {
         "BLOCK_M": tile.block_m,
         "BLOCK_N": tile.block_n,
@@ -213,6 +286,8 @@ def gemm_constants(
         "CONVOLUTION": int(convolution),
         "SEGMENT": segment,
         "PACKED": bits,
+        "E4M3": int(e4m3),
+        "ROUND": int(rounded),
         "RESIDUAL": int(residual),
         "BIAS": int(bias),
         "BIAS_BY_SQUARE": int(bias_by_square),
@@ -225,6 +300,13 @@ def _weights(b: ProgramBuilder, layer: Linear, packed: Packed | None) -> tuple[B
         return b.weight(f"{layer.name}.weights", lambda: layer.weights), None
     codes = b.weight(f"{layer.name}.codes", lambda: packed.codes)
     return codes, b.weight(f"{layer.name}.scales", lambda: packed.scales)
+
+
+def sum_scales(b: ProgramBuilder, layer: Linear) -> tuple[float, float, int]:
+    """Of all sums, of those of the first columns, and how many these are."""
+    if layer.e4m3 is None:
+        return 1.0, 1.0, 0
+    return *layer.e4m3.of(b.target), layer.e4m3.first_columns
 
 
 def _biases(b: ProgramBuilder, layer: Linear) -> Buffer | None:
@@ -244,7 +326,9 @@ def _by_hopper_kernel(b: ProgramBuilder, use: _Use, tile: HopperTile) -> None:
     layer, product, a = use.layer, use.product, use.a
     norm = use.after.norm if tile.normalise else None
     later = After() if tile.normalise else use.after
-    out = b.matrix(b.of_branch("product"), a.rows, layer.width) if later else use.result
+    result, rounded = use.result, use.rounded
+    if later:
+        result, rounded = b.matrix(b.of_branch("product"), a.rows, layer.width), None
     # Blocks that share rows hand each other the sums of 64 rows: two of 8 bytes each, for two turns.
     row_groups = 2 * tile.blocks(a.rows, product.n) // tile.row_blocks if tile.row_blocks else 0
     weights, _ = _weights(b, layer, None)
@@ -260,6 +344,9 @@ def _by_hopper_kernel(b: ProgramBuilder, use: _Use, tile: HopperTile) -> None:
             "BIAS": int(layer.biases is not None),
             "NORMALISE": int(norm is not None),
             "ROW_BLOCKS": tile.row_blocks,
+            "E4M3": int(layer.e4m3 is not None),
+            "KEEP": int(result is not None),
+            "ROUND": int(rounded is not None),
         },
         Geometry(
             (tile.blocks(a.rows, product.n), 1, 1),
@@ -274,19 +361,23 @@ def _by_hopper_kernel(b: ProgramBuilder, use: _Use, tile: HopperTile) -> None:
             _biases(b, layer),
             _address(use.residual),
             *norm_vectors(b, layer.name, norm),
-            out.buffer,
+            _address(result),
             a.rows,
             product.n,
             product.k,
-            out.stride,
+            use.ldo,
             0.0 if norm is None else float(norm.epsilon),
+            *sum_scales(b, layer),
+            _address(rounded),
+            b.round_scale(rounded),
             b.work("row_parts", row_groups * 2 * 2 * tile.row_blocks * 64 * 8) if row_groups else None,
             b.weight("row_counters", lambda: np.zeros(ROW_COUNTERS, np.uint32)) if row_groups else None,
         ),
         layer.name,
     )
     if later:
-        finish_rows(b, layer.name, out, use.result, Epilogue(after=later))
+        assert result is not None
+        finish_rows(b, layer.name, result, use.result, Epilogue(after=later), use.rounded)
 
 
 # -- a vendor's library --------------------------------------------------------------------------------------
@@ -295,9 +386,7 @@ def _by_hopper_kernel(b: ProgramBuilder, use: _Use, tile: HopperTile) -> None:
 def _by_library(b: ProgramBuilder, use: _Use, choice: Choice) -> None:
     """The product by a vendor's library; a pass over the rows does what the library does not."""
     layer, a, residual = use.layer, use.a, use.residual
-    own = library_product(
-        use.product, choice.library, fused=choice.fused, lda=a.stride, ldo=use.result.stride
-    )
+    own = library_product(use.product, choice.library, fused=choice.fused, lda=a.stride, ldo=use.ldo)
     biases = layer.biases
     bias = None
     if biases is not None and own.bias:
@@ -308,7 +397,10 @@ def _by_library(b: ProgramBuilder, use: _Use, choice: Choice) -> None:
         activation=Activation.NONE if own.activation is layer.activation else layer.activation,
         after=use.after,
     )
-    out = b.matrix(b.of_branch("product"), a.rows, layer.width) if rest else use.result
+    out = use.result
+    later = bool(rest) or use.rounded is not None
+    if later or out is None:
+        out = b.matrix(b.of_branch("product"), a.rows, layer.width)
     b.program.steps.append(
         LibraryStep(
             choice.library,
@@ -323,5 +415,5 @@ def _by_library(b: ProgramBuilder, use: _Use, choice: Choice) -> None:
             b.aside,
         )
     )
-    if rest:
-        finish_rows(b, layer.name, out, use.result, rest)
+    if later:
+        finish_rows(b, layer.name, out, use.result, rest, use.rounded)

@@ -63,7 +63,8 @@ class Matrix:
     with anything that later weights of zero take out).
 
     segment: if not 0, a row is a whole board: the `segment` elements from `offset` on of each of 64 rows that
-    are `stride` apart; the width is 64 * segment.
+    are `stride` apart; the width is 64 * segment. e4m3: if not 0, an element is a pair of e4m3 numbers, which
+    are the matrix times so much. rounded: the same matrix in such pairs, where there is one.
     """
 
     buffer: Buffer
@@ -72,11 +73,13 @@ class Matrix:
     stride: int
     segment: int = 0
     offset: int = 0
+    e4m3: float = 0.0
+    rounded: Matrix | None = None
 
     def with_rows(self, rows: int) -> Matrix:
         """The same memory with another number of rows."""
         stride = self.rows * self.stride // rows
-        return replace(self, rows=rows, width=stride, stride=stride)
+        return replace(self, rows=rows, width=stride, stride=stride, rounded=None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,11 @@ from numpy.typing import NDArray
 
 from evaluator.gpu.plan.builder import ACTIVATION_CODES, Geometry, ProgramBuilder
 from evaluator.gpu.plan.hopper import HEAD_DEPTH, AttentionTile
-from evaluator.gpu.plan.products import Linear
+from evaluator.gpu.plan.products import Linear, rounded_inputs, sum_scales
 from evaluator.gpu.plan.program import Argument, Buffer, Matrix
 from evaluator.gpu.plan.tensor_maps import heads_map, logits_map, rows_map
 from evaluator.gpu.plan.weights import RULE50_DIVISOR
+from evaluator.network.e4m3 import E4m3Inputs
 from evaluator.network.spec import Activation, Dense, FloatArray, SEUnit
 
 _MOST_DEPTH_AT_ONCE = 128
@@ -20,11 +21,17 @@ a matrix unit then holds 64 sums."""
 
 
 def attention(
-    b: ProgramBuilder, qkv: Matrix, heads: int, depth: int, bias: Matrix | None, name: str
+    b: ProgramBuilder,
+    qkv: Matrix,
+    heads: int,
+    depth: int,
+    bias: Matrix | None,
+    name: str,
+    rounded: E4m3Inputs | None = None,
 ) -> Matrix:
     """softmax(q k^T + bias) v. qkv: a board that begins with 3 * heads * depth elements; bias:
-    [positions * heads, 4096]."""
-    out = b.matrix("attention", qkv.rows, heads * depth)
+    [positions * heads, 4096]. rounded: of the layer that takes the result, where it takes it in e4m3."""
+    out = _attended(b, qkv.rows, heads * depth, rounded)
     chunk, size = b.precision.chunk, b.precision.bytes
     available = min(b.target.shared_bytes, 64 << 10)
     part = depth
@@ -42,12 +49,26 @@ def attention(
             "SLICE": part,
             "BIAS": int(bias is not None),
             "SHARE_SPACE": int(share_space),
+            "ROUND": int(rounded is not None),
         },
         Geometry((heads, b.positions, 1), 4 * b.target.wave, shared),
-        (qkv.buffer, None if bias is None else bias.buffer, out.buffer, heads, qkv.stride),
+        (
+            qkv.buffer,
+            None if bias is None else bias.buffer,
+            out.buffer,
+            heads,
+            qkv.stride,
+            b.round_scale(out),
+        ),
         name,
     )
     return out
+
+
+def _attended(b: ProgramBuilder, rows: int, width: int, rounded: E4m3Inputs | None) -> Matrix:
+    if rounded is None:
+        return b.matrix("attention", rows, width)
+    return b.rounded("attention", rows, width, rounded)
 
 
 def projected_attention(
@@ -58,11 +79,16 @@ def projected_attention(
     bias: Matrix | None,
     name: str,
     tile: AttentionTile,
+    rounded: E4m3Inputs | None = None,
 ) -> Matrix:
-    """`attention` of what the layer makes of boards: q, k and v are never written to memory."""
-    out = b.matrix("attention", a.rows, heads * HEAD_DEPTH)
+    """`attention` of what the layer makes of boards: q, k and v are never written to memory. rounded: given
+    if and only if the layer is in e4m3."""
+    out = _attended(b, a.rows, heads * HEAD_DEPTH, rounded)
     biases, precision = layer.biases, b.precision
     assert biases is not None
+    assert (rounded is not None) == (layer.e4m3 is not None)
+    a = rounded_inputs(layer, a)
+    scale, query_scale, _ = sum_scales(b, layer)
     k = layer.weights.shape[1]
     rows = rows_map(a.buffer, a.rows, k, a.stride, precision)
     b.launch(
@@ -73,6 +99,7 @@ def projected_attention(
             "CLUSTER_M": tile.cluster_m,
             "CLUSTER_N": tile.cluster_n,
             "LOGITS": int(bias is not None),
+            "E4M3": int(layer.e4m3 is not None),
         },
         Geometry((tile.blocks(a.rows, heads), 1, 1), tile.threads, tile.shared_bytes, tile.cluster),
         (
@@ -84,6 +111,9 @@ def projected_attention(
             a.rows,
             k,
             heads,
+            query_scale,
+            scale,
+            b.round_scale(out),
         ),
         name,
     )

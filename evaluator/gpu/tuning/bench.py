@@ -23,12 +23,12 @@ from evaluator.gpu.driver.target import Precision, Target
 from evaluator.gpu.plan import weights as pack
 from evaluator.gpu.plan.builder import ProgramBuilder
 from evaluator.gpu.plan.epilogue import After
-from evaluator.gpu.plan.products import ROW_COUNTERS, Linear, linear
+from evaluator.gpu.plan.products import ROW_COUNTERS, E4m3Scales, Linear, linear
 from evaluator.gpu.plan.program import Branch, Buffer, LibraryStep, Matrix, Program, Space
 from evaluator.gpu.plan.quantised import Packed
 from evaluator.gpu.plan.tiles import Choice
 from evaluator.gpu.run.launching import multiply, queue
-from evaluator.gpu.tuning.samples import RESIDUAL_AT, Copies, Samples, exact
+from evaluator.gpu.tuning.samples import E4M3_DEVIATION, RESIDUAL_AT, Copies, Samples, exact
 from evaluator.network.arithmetic import activate, layer_norm
 from evaluator.network.spec import LayerNorm
 
@@ -117,12 +117,14 @@ class Bench:
 
     def _prepare(self) -> None:
         product = self._product
-        elements = product.m * _width(product)
-        if product.residual:
-            elements = max(elements, RESIDUAL_AT + product.m * product.n)
-        self._buffers["a"] = self._samples.inputs(elements)
-        self._buffers["residual"] = self._buffers["a"] + RESIDUAL_AT * self._precision.bytes
-        self._weights = weights = self._samples.weights(product.n, product.k, product.weight_bits)
+        own = product.m * _width(product)
+        skipped = RESIDUAL_AT + product.m * product.n if product.residual else 0
+        elements = self._samples.inputs(skipped if product.e4m3 else max(own, skipped))
+        self._buffers["a"] = self._samples.inputs(own, e4m3=True) if product.e4m3 else elements
+        self._buffers["residual"] = elements + RESIDUAL_AT * self._precision.bytes
+        self._weights = weights = self._samples.weights(
+            product.n, product.k, product.weight_bits, e4m3=product.e4m3
+        )
         self._copies["product.weights"] = weights.plain
         if weights.codes is not None and weights.scales is not None:
             self._copies |= {"product.codes": weights.codes, "product.scales": weights.scales}
@@ -295,8 +297,10 @@ class Bench:
                 x[index] = padded[rank : rank + 3, file : file + 3]
             x = x.reshape(len(rows), -1)
         else:
-            x = self._samples.rows(rows, width)
+            x = self._samples.rows(rows, width, e4m3=product.e4m3)
         x = x @ self._weights.exact.T
+        if product.e4m3:
+            x *= _e4m3_scale(product)
         if product.bias:
             x += biases[rows % 64] if product.bias_by_square else biases
         if product.residual:
@@ -336,6 +340,8 @@ def trial(
     a = Matrix(Buffer(Space.WORK, "a"), product.m, inputs, inputs)
     if product.segment:
         a = replace(a, stride=product.segment, segment=product.segment)
+    if product.e4m3:
+        a = replace(a, e4m3=1.0)
     rows = (64, product.n) if product.bias_by_square else (product.n,)
     layer = Linear(
         "product",
@@ -345,6 +351,7 @@ def trial(
         product.activation,
         product.convolution,
         packed,
+        E4m3Scales(1.0, _e4m3_scale(product)) if product.e4m3 else None,
     )
     residual = Matrix(Buffer(Space.WORK, "residual"), product.m, product.n, product.n)
     ones = np.ones(0, np.float32)
@@ -357,6 +364,11 @@ def trial(
         after=After(LayerNorm(ones, ones, _EPSILON)) if product.followed else None,
     )
     return b.program
+
+
+def _e4m3_scale(product: Product) -> float:
+    """What takes the sums of a product of random e4m3 numbers to a deviation of 1."""
+    return float(E4M3_DEVIATION**-2 * (2 * product.k) ** -0.5)
 
 
 def _runs(once: float, together: float, most: int) -> int:

@@ -24,12 +24,14 @@ def tune_network(
     precision: Precision,
     weights: WeightFormat | None,
     *,
+    in_e4m3: NetworkSpec | None = None,
     rebuild: bool,
     progress: Callable[[str], None],
 ) -> list[tuple[Product, list[Measured]]]:
     """Every product with its candidates, the fastest first; what was measured is written to the cache.
 
-    weights: the format that the network's were rounded to. rebuild: measure also what is in the cache
+    weights: the format that the network's were rounded to. in_e4m3: the network with products in e4m3, where
+    large batches compute that. rebuild: measure also what is in the cache
     already. Raises DeviceError and PlanError.
     """
     info = device.info
@@ -40,7 +42,7 @@ def tune_network(
         for name, why in problems.items():
             progress(f"without {name}: {why}")
         tuner = Tuner(device, Compiler(device), precision, libraries, progress=progress)
-        plan = Plan(network, info.target, precision, tuner.choose, weights)
+        plan = Plan(network, info.target, precision, tuner.choose, weights, rounded=in_e4m3)
         needs = needs_of(plan, usual_buckets(info), info.multiprocessors)
         return tuner.measured_products(needs, rebuild=rebuild)
     finally:

@@ -17,6 +17,7 @@ from evaluator.gpu.driver.target import Precision
 from evaluator.gpu.plan import weights as pack
 from evaluator.gpu.plan.quantised import Packed, WeightFormat, rounded
 from evaluator.gpu.plan.quantised import pack as pack_codes
+from evaluator.network.e4m3 import codes, decoded, nearest
 
 RESIDUAL_AT = 1 << 13
 """Where a residual begins in the inputs, in elements: its rows are others than the inputs'."""
@@ -28,6 +29,9 @@ _COPIES_BYTES = 96 << 20
 """Copies of the weights that are read in turn: more than the L2 of any GPU."""
 
 _MOST_COPIES = 64
+
+E4M3_DEVIATION = 8.0
+"""Of random e4m3 numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +65,10 @@ class Samples:
     def __init__(self, device: Device, precision: Precision) -> None:
         self._device, self.precision = device, precision
         self._rng = np.random.default_rng(1)
-        self._block = self._random_block(1.0)
-        self._inputs, self._elements = 0, 0
+        self._blocks = {False: self._random_block(1.0), True: self._random_pairs()}
+        self._inputs: dict[bool, tuple[int, int]] = {}
         self._weights: SampleWeights | None = None
-        self._of: tuple[int, int, int] | None = None
+        self._of: tuple[int, int, int, bool] | None = None
         self._allocated: list[int] = []
         self.abandoned = False
 
@@ -78,38 +82,44 @@ class Samples:
         """Free the device's memory. Idempotent."""
         if not self.abandoned:
             self._free_weights()
-            if self._inputs:
-                self._device.free(self._inputs)
-            self._inputs, self._elements = 0, 0
+            for address, _ in self._inputs.values():
+                self._device.free(address)
+            self._inputs = {}
 
-    def inputs(self, elements: int) -> int:
-        """The address of at least so many random elements of deviation 1; it moves when they must be more."""
-        if elements > self._elements:
-            if self._inputs:
-                self._device.free(self._inputs)
-                self._inputs = 0
-            size = self._block.itemsize
-            self._inputs = self._device.allocate(elements * size)
-            self._elements = elements
-            piece = np.tile(self._block, _BLOCKS_AT_ONCE)
+    def inputs(self, elements: int, *, e4m3: bool = False) -> int:
+        """The address of at least so many random elements of deviation 1, or of pairs of e4m3 numbers of
+        deviation E4M3_DEVIATION; it moves when they must be more."""
+        address, there = self._inputs.get(e4m3, (0, 0))
+        if elements > there:
+            if address:
+                self._device.free(self._inputs.pop(e4m3)[0])
+            block = self._blocks[e4m3]
+            address = self._device.allocate(elements * block.itemsize)
+            self._inputs[e4m3] = address, elements
+            piece = np.tile(block, _BLOCKS_AT_ONCE)
             for at in range(0, elements, len(piece)):
-                self._device.write(self._inputs + at * size, piece[: elements - at])
-        return self._inputs
+                self._device.write(address + at * block.itemsize, piece[: elements - at])
+        return address
 
-    def rows(self, rows: Any, width: int, at: int = 0) -> Any:
-        """float64 [len(rows), width]: rows of a matrix that begins at an element of the inputs."""
+    def rows(self, rows: Any, width: int, at: int = 0, *, e4m3: bool = False) -> Any:
+        """float64 [len(rows), width]: rows of a matrix that begins at an element of the inputs; of pairs
+        twice as many numbers."""
         places = (np.asarray(rows, np.int64)[:, None] * width + np.arange(width) + at) % _BLOCK
-        return exact(self._block[places], self.precision)
+        elements = self._blocks[e4m3][places]
+        return _exact_pairs(elements) if e4m3 else exact(elements, self.precision)
 
-    def weights(self, n: int, k: int, bits: int) -> SampleWeights:
+    def weights(self, n: int, k: int, bits: int, *, e4m3: bool = False) -> SampleWeights:
         """Random weights of deviation k ** -0.5; those of the last shape are kept. bits: of their codes, 0
-        for none."""
-        if self._weights is None or self._of != (n, k, bits):
+        for none. e4m3: pairs as of `inputs`."""
+        if self._weights is None or self._of != (n, k, bits, e4m3):
             self._free_weights()
-            self._weights, self._of = self._make_weights(n, k, bits), (n, k, bits)
+            self._weights, self._of = self._make_weights(n, k, bits, e4m3), (n, k, bits, e4m3)
         return self._weights
 
-    def _make_weights(self, n: int, k: int, bits: int) -> SampleWeights:
+    def _make_weights(self, n: int, k: int, bits: int, e4m3: bool) -> SampleWeights:
+        if e4m3:
+            pairs = np.resize(self._random_pairs(), (n, k))
+            return SampleWeights(_exact_pairs(pairs), self._copies(pairs))
         stored = np.resize(self._random_block(k**-0.5), (n, k))
         if not bits:
             return SampleWeights(exact(stored, self.precision), self._copies(stored))
@@ -126,6 +136,10 @@ class Samples:
         values = self._rng.standard_normal(_BLOCK, np.float32) * np.float32(deviation)
         return pack.stored(values, self.precision)
 
+    def _random_pairs(self) -> Any:
+        values = self._rng.standard_normal(2 * _BLOCK, np.float32) * np.float32(E4M3_DEVIATION)
+        return codes(nearest(values)).view(np.uint16)
+
     def _copies(self, array: Any, most: int = _MOST_COPIES) -> Copies:
         stride = pack.round_up(array.nbytes, 256)
         count = max(1, min(most, _COPIES_BYTES // stride))
@@ -140,6 +154,11 @@ class Samples:
         for address in allocated:
             self._device.free(address)
         self._weights = self._of = None
+
+
+def _exact_pairs(pairs: Any) -> Any:
+    """Pairs of e4m3 numbers as float64, twice as many in the last dimension."""
+    return decoded(np.ascontiguousarray(pairs).view(np.uint8)).astype(np.float64)
 
 
 def exact(values: Any, precision: Precision) -> Any:

@@ -1,4 +1,5 @@
-"""The network that precision=fp8 computes: what of it is rounded, and that its scales hold what comes."""
+"""precision=fp8: what of a network is rounded, that its scales hold what comes, the plans made of it, and who
+is refused it."""
 
 from __future__ import annotations
 
@@ -7,13 +8,21 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from evaluator.backends import reference
+from evaluator.backends import BackendError, reference
 from evaluator.backends.batches import expand_planes
+from evaluator.backends.gpu import open as open_gpu
+from evaluator.backends.gpu_options import formats, network_in_e4m3
 from evaluator.backends.probe import probe_batch
+from evaluator.gpu.driver.target import Precision, Target, amd_target, nvidia_target
 from evaluator.gpu.plan.fp8 import rounded_network
+from evaluator.gpu.plan.hopper import FUSED_POSITIONS
+from evaluator.gpu.plan.layers import PackedLayers
+from evaluator.gpu.plan.plan import FP8_POSITIONS, Plan
+from evaluator.gpu.plan.program import Launch
+from evaluator.gpu.plan.tiles import model_chooser
 from evaluator.network import NetworkSpec
 from evaluator.network.arithmetic import Array
-from evaluator.network.e4m3 import LARGEST, E4m3Inputs
+from evaluator.network.e4m3 import LARGEST, E4m3Inputs, decoded
 from evaluator.network.random_network import SHAPES, NetworkShape, random_network
 from evaluator.network.spec import Activation, AttentionBody, Dense, EncoderLayer
 
@@ -97,3 +106,92 @@ def test_large_shapes_keep_the_digits_of_their_norms() -> None:
             assert part.inputs is not None
             if name in ("q", "dense1"):
                 assert part.inputs.scale >= 1
+
+
+# -- plans ---------------------------------------------------------------------------------------------
+
+HOPPER = nvidia_target(9, 0)
+
+
+def launches(target: Target, positions: int, network: NetworkSpec) -> list[Launch]:
+    choose = model_chooser(target, Precision.FP16, 132)
+    plan = Plan(network, target, Precision.FP16, choose, rounded=rounded_network(network))
+    return [step for step in plan.program(positions).steps if isinstance(step, Launch)]
+
+
+def with_flag(found: list[Launch], flag: str) -> set[str]:
+    return {step.label for step in found if dict(step.kernel.constants).get(flag)}
+
+
+@pytest.mark.parametrize("target", [HOPPER, nvidia_target(8, 9), amd_target("gfx942"), amd_target("gfx1200")])
+def test_large_batches_multiply_the_encoders_in_e4m3(target: Target) -> None:
+    found = launches(target, FP8_POSITIONS, random_network(SHAPE))
+    layers = ("qkv", "output", "ffn1", "ffn2")
+    wanted = {f"encoder{index}.{layer}.e4m3" for index in (0, 1) for layer in layers}
+    assert with_flag(found, "E4M3") == wanted
+    # Norms but the last one, attention and ffn1 leave inputs for them.
+    writing = with_flag(found, "ROUND")
+    assert {label.removesuffix(", rows").removesuffix(".e4m3") for label in writing} == {
+        "tail.dense2",
+        *(f"encoder{index}.{what}" for index in (0, 1) for what in ("attention", "output", "ffn1")),
+        "encoder0.ffn2",
+    }
+
+
+def test_attention_and_its_product_are_one_kernel_in_e4m3_too() -> None:
+    network = random_network(replace(SHAPE, heads=2))
+    found = launches(HOPPER, FUSED_POSITIONS, network)
+    fused = [step for step in found if step.kernel.file == "attention_hopper"]
+    assert len(fused) == 2
+    assert all(dict(step.kernel.constants)["E4M3"] for step in fused)
+
+
+def test_small_batches_compute_the_network_as_it_is() -> None:
+    found = launches(HOPPER, FP8_POSITIONS - 1, random_network(SHAPE))
+    assert not with_flag(found, "E4M3") | with_flag(found, "ROUND")
+
+
+def test_packed_weights_are_the_codes_of_the_rounded_ones() -> None:
+    network = rounded_network(random_network(SHAPE, seed=2))
+    layer = encoders(network)[0]
+    packed = PackedLayers(Precision.FP16, {}).qkv("encoder0", layer.attention)
+    assert packed.e4m3 is not None
+    assert layer.attention.q.inputs is not None
+    found = decoded(packed.weights.view(np.uint8)) * packed.e4m3.sums * layer.attention.q.inputs.scale
+    parts = (layer.attention.q, layer.attention.k, layer.attention.v)
+    assert np.array_equal(found, np.concatenate([part.weights for part in parts]))
+    depth = len(layer.attention.q.biases) // layer.attention.heads
+    assert packed.e4m3.first_sums == pytest.approx(packed.e4m3.sums * depth**-0.5)
+    # gfx942's codes mean half as much, in both operands.
+    assert packed.e4m3.of(amd_target("gfx942"))[0] == 4 * packed.e4m3.sums
+    assert packed.e4m3.of(HOPPER)[0] == packed.e4m3.sums
+
+
+# -- the option ----------------------------------------------------------------------------------------
+
+
+def test_the_option_is_a_precision() -> None:
+    chosen = formats("fp8", "")
+    assert (chosen.stored, chosen.fp8, str(chosen)) == (Precision.FP16, True, "fp8")
+    assert not formats("fp16", "int8").fp8
+    with pytest.raises(BackendError, match="not with fp8"):
+        formats("fp8", "int8")
+    with pytest.raises(BackendError, match="fp16, bf16, fp32, fp8"):
+        formats("fp4", "")
+    with pytest.raises(BackendError, match="exclude each other"):
+        open_gpu(random_network("tiny-attention"), precision="fp8", deterministic=True)
+
+
+@pytest.mark.parametrize("name", ["gfx1100", "gfx90a", "gfx906", "gfx1030"])
+def test_targets_without_a_unit_for_it_refuse_with_a_reason(name: str) -> None:
+    with pytest.raises(BackendError, match=f"matrix unit for e4m3, which {name} has not"):
+        network_in_e4m3(random_network("tiny-attention"), amd_target(name))
+
+
+def test_what_has_no_encoders_is_refused_and_others_are_warned(caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(BackendError, match="for attention networks"):
+        network_in_e4m3(random_network("resnet-64x4"), HOPPER)
+    network_in_e4m3(random_network("tiny-attention"), HOPPER)
+    assert "experiment" in caplog.text
+    with pytest.raises(BackendError, match="sm_86 has not"):
+        network_in_e4m3(random_network("tiny-attention"), nvidia_target(8, 6))

@@ -1,0 +1,46 @@
+// Numbers of 8 bits (e4m3, at most 448), for targets with a matrix unit for them: sm_89 and newer, gfx942,
+// gfx1200 and gfx1201. evaluator/network/e4m3.py defines the rounding.
+//
+// They lie in pairs where elements of 16 bits would, k of them as k / 2 elements, so that everything that
+// moves elements moves them. The units take fragments of the same bytes as for 16 bits: a lane's bytes along
+// k stand for the same places in a and b, which is all that a sum along k needs.
+//
+// gfx942 has a variant of e4m3 whose codes mean half as much. The host allows for that: scales of what is
+// rounded are halved, those of sums are four times as large, and E4M3_LARGEST is the same code.
+#pragma once
+#include "portable.h"
+
+#if defined(__gfx942__)
+#define E4M3_LARGEST 224.0f
+#else
+#define E4M3_LARGEST 448.0f
+#endif
+
+// Rounds four numbers; larger ones become the largest.
+#if defined(__CUDACC__)
+DEVICE uint32 e4m3_pair(float low, float high) {
+  uint16 pair;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(high), "f"(low));
+  return pair;
+}
+DEVICE uint32 e4m3_quad(float a, float b, float c, float d) {
+  return e4m3_pair(a, b) | e4m3_pair(c, d) << 16;
+}
+#else
+DEVICE float e4m3_limited(float x) {
+  return maximum(minimum(x, E4M3_LARGEST), -E4M3_LARGEST);
+}
+DEVICE uint32 e4m3_quad(float a, float b, float c, float d) {
+  const int low = __builtin_amdgcn_cvt_pk_fp8_f32(e4m3_limited(a), e4m3_limited(b), 0, false);
+  return __builtin_amdgcn_cvt_pk_fp8_f32(e4m3_limited(c), e4m3_limited(d), low, true);
+}
+#endif
+
+struct alignas(8) Bits64 {
+  uint32 word[2];
+};
+// Eight numbers, scaled and rounded.
+DEVICE Bits64 e4m3_chunk(const float* x, float scale) {
+  return {{e4m3_quad(x[0] * scale, x[1] * scale, x[2] * scale, x[3] * scale),
+           e4m3_quad(x[4] * scale, x[5] * scale, x[6] * scale, x[7] * scale)}};
+}
