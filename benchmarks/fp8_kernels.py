@@ -1,0 +1,339 @@
+"""Programs on a real GPU, launch by launch, and every kernel of precision=fp8 beside numpy. Used by
+fp8_on_gpu.py, which says what is printed."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import checkout  # noqa: F401 -- this checkout is measured, whatever is installed
+import numpy as np
+from numpy.typing import NDArray
+
+from evaluator.gpu.blas.product import Product
+from evaluator.gpu.driver.compiler import Compiler, KernelKey
+from evaluator.gpu.driver.device import Device
+from evaluator.gpu.driver.target import Precision, Target
+from evaluator.gpu.plan.builder import ProgramBuilder
+from evaluator.gpu.plan.epilogue import After
+from evaluator.gpu.plan.hopper import AttentionTile, HopperTile
+from evaluator.gpu.plan.products import E4m3Scales, Linear, linear
+from evaluator.gpu.plan.program import Branch, LibraryStep, Matrix, Program, Step
+from evaluator.gpu.plan.steps import attention, projected_attention
+from evaluator.gpu.plan.tiles import Choice, Tile, candidates, model_chooser
+from evaluator.gpu.run.launching import queue
+from evaluator.network.arithmetic import activate, softmax
+from evaluator.network.e4m3 import E4m3Inputs, codes, decoded, nearest
+from evaluator.network.spec import Activation, LayerNorm
+
+Bytes = NDArray[np.uint8]
+Floats = NDArray[np.float32]
+
+DEVIATION = 8.0
+"""Of random e4m3 numbers."""
+
+PRECISION = Precision.FP16
+
+# --- running programs launch by launch ----------------------------------------------------------------------
+
+
+class NotRun(Exception):  # noqa: N818 - no error
+    """A program was only planned."""
+
+
+class Runner:
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self.target: Target = device.info.target
+        self.compiler = Compiler(device)
+        self.wrong = 0
+        self.wanted: dict[tuple[KernelKey, int], None] | None = None
+        """If not None, programs are not run, but their kernels noted here, to be compiled side by side."""
+
+    def run(
+        self,
+        program: Program,
+        arrays: dict[str, NDArray[Any]],
+        after: Callable[[Step, Callable[[str], Bytes]], None] = lambda *_: None,
+    ) -> dict[str, Bytes]:
+        """Run every launch twice, as the second finds what the first has left. arrays: buffers that the
+        program does not know. after: is called with each step, and with what reads a buffer, in the second
+        run. Returns what the work buffers hold at the end. Memory begins as NaN."""
+        if self.wanted is not None:
+            self.wanted |= program.kernels()
+            raise NotRun
+        device = self.device
+        work = {name: np.full(size, 0x7F, np.uint8) for name, size in program.work.items()}
+        everything = {**work, **program.weights, **arrays}
+        addresses: dict[str, int] = {}
+        kernels = self.compiler.load(list(program.kernels()))
+        stream, event = device.create_stream(), device.create_event()
+
+        def read(name: str) -> Bytes:
+            device.record(event, stream)
+            device.synchronize(event)
+            result = np.empty(everything[name].nbytes, np.uint8)
+            device.read(addresses[name], result)
+            return result
+
+        try:
+            for name, array in everything.items():
+                addresses[name] = device.allocate(max(16, array.nbytes))
+                device.write(addresses[name], np.ascontiguousarray(array))
+            for repeat in range(2):
+                for step in program.steps:
+                    if isinstance(step, LibraryStep | Branch):
+                        continue
+                    kernel = kernels[step.kernel, step.shared_bytes]
+                    queue(device, kernel, step, lambda buffer: addresses[buffer.name], stream, overlap=False)
+                    if repeat:
+                        after(step, read)
+            return {name: read(name) for name in work}
+        finally:
+            for address in addresses.values():
+                device.free(address)
+
+    def report(self, label: str, found: Floats, right: Floats, allowed: Floats) -> None:
+        """Print one line about an array, four more if it is wrong. allowed: how far each number may be."""
+        off = np.abs(found - right)
+        bad = ~(off <= allowed)
+        size = float(np.sqrt(np.square(right).mean())) or 1.0
+        text = f"rms {np.sqrt(np.square(off).mean()) / size:.1e} largest {off.max() / size:.1e}"
+        if not bad.any():
+            print(f"ok     {label}: {text}", flush=True)
+            return
+        self.wrong += 1
+        nan = np.isnan(found).mean()
+        print(f"WRONG  {label}: {text}, {bad.mean():.2%} of {found.shape} wrong, NaN {nan:.2%}")
+        if self.wrong > 12:
+            return
+        row, column = np.argwhere(bad)[0]
+        rows, columns = bad.any(1).nonzero()[0], bad.any(0).nonzero()[0]
+        ratio = (found / np.where(right == 0, np.nan, right))[bad]
+        wrong, wanted = found[row, column], right[row, column]
+        print(f"       first at ({row}, {column}): {wrong:.5g}, right is {wanted:.5g}")
+        print(f"       {len(rows)} rows {_span(rows)}, {len(columns)} columns {_span(columns)}")
+        quartiles = np.nanpercentile(ratio, [5, 50, 95]) if np.isfinite(ratio).any() else [np.nan] * 3
+        print("       found / right, 5, 50 and 95 %: " + ", ".join(f"{each:.4g}" for each in quartiles))
+        near = slice(column // 8 * 8, column // 8 * 8 + 8)
+        print(f"       found {np.round(found[row, near], 3)}")
+        print(f"       right {np.round(right[row, near], 3)}", flush=True)
+
+
+def _span(places: NDArray[Any]) -> str:
+    if len(places) > 6:
+        return f"{places[:4].tolist()}…{places[-2:].tolist()}"
+    return str(places.tolist())
+
+
+def elements(memory: dict[str, Bytes], matrix: Matrix) -> Floats:
+    values = memory[matrix.buffer.name][: 2 * matrix.rows * matrix.stride].view(np.float16)
+    return values.reshape(matrix.rows, matrix.stride)[:, : matrix.width].astype(np.float32)
+
+
+def numbers(memory: dict[str, Bytes], matrix: Matrix) -> Floats:
+    """What a matrix of pairs stands for, on its scale."""
+    return decoded(memory[matrix.buffer.name][: 2 * matrix.rows * matrix.stride].reshape(matrix.rows, -1))
+
+
+def of_e4m3(scaled: Floats) -> Floats:
+    """How far e4m3 numbers may be from what they round, if that is off by a few thousandths itself."""
+    return np.maximum(np.abs(scaled) * np.float32(2**-4 + 0.01), np.float32(2.0**-9)) + np.float32(0.06)
+
+
+def of_halves(right: Floats) -> Floats:
+    """How far results in fp16 may be off: the matrix unit adds up with some 14 bits."""
+    return np.float32(4e-3) * (np.abs(right) + np.float32(np.sqrt(np.square(right).mean())))
+
+
+# --- kernels ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A product and how it is computed. k: numbers. output: "elements", "e4m3" or "norm" (of both)."""
+
+    choice: Choice
+    m: int
+    n: int
+    k: int
+    output: str = "elements"
+    activation: Activation = Activation.NONE
+    e4m3: bool = True
+
+    def __str__(self) -> str:
+        inputs = "" if self.e4m3 else "fp16 inputs, "
+        kind = "" if self.activation is Activation.NONE else f" {self.activation.value}"
+        return f"{self.choice}, {inputs}{self.m} x {self.n} x {self.k}{kind} -> {self.output}"
+
+
+def by_hopper(*tile: Any, **more: Any) -> Choice:
+    return Choice(None, hopper=HopperTile(*tile, **more))
+
+
+def cases(target: Target) -> Iterator[Case]:
+    product = Product(4096, 1024, 512, Activation.NONE, e4m3=True)
+    for index, choice in enumerate(candidates(product, target, PRECISION)):
+        if choice.splits == 1:
+            yield Case(choice, 200, 208, 336, ("elements", "e4m3")[index % 2], Activation.SWISH)
+    tile = Tile(128, 128, 32, 2, 4, 4, 1.0)
+    yield Case(Choice(tile), 1024, 512, 512, "norm")
+    yield Case(Choice(tile, 2), 1024, 512, 512, "norm")
+    yield Case(Choice(tile, 2), 1024, 512, 512, "e4m3", Activation.MISH)
+    if target.name != "sm_90":
+        return
+    for hopper_tile in (by_hopper(256, 4), by_hopper(256, 4, cluster_m=2), by_hopper(128, 6, cluster_m=2)):
+        yield Case(hopper_tile, 1031, 1536, 512)
+        yield Case(hopper_tile, 2048, 1024, 1024, "e4m3", Activation.MISH)
+        yield Case(hopper_tile, 17000, 416, 528, "e4m3", Activation.RELU_SQUARED)
+        yield Case(hopper_tile, 1031, 512, 1536, "norm")
+    for normalising, n in (
+        (by_hopper(256, 4, 1, 4, normalise=True), 1024),
+        (by_hopper(256, 4, 1, 3, normalise=True), 768),
+        (by_hopper(256, 4, 1, 2, normalise=True), 512),
+        (by_hopper(128, 5, 1, 8, normalise=True), 1024),
+        (by_hopper(128, 5, 1, 4, normalise=True), 512),
+        (by_hopper(256, 4, 1, 2, normalise=True, row_blocks=4), 1024),
+        (by_hopper(256, 4, 1, 1, normalise=True, row_blocks=3), 768),
+    ):
+        yield Case(normalising, 20000, n, 1024, "norm")
+    yield Case(by_hopper(256, 4, 1, 4, normalise=True), 4096, 1024, 1536, "norm", e4m3=False)
+
+
+def random_numbers(rng: np.random.Generator, *shape: int) -> Floats:
+    return nearest(rng.standard_normal(shape, np.float32) * np.float32(DEVIATION)).astype(np.float32)
+
+
+def check_product(runner: Runner, case: Case) -> None:
+    m, n, k = case.m, case.n, case.k
+    rng = np.random.default_rng(m + n + k)
+    inputs = E4m3Inputs(4.0)
+    if case.e4m3:
+        a, w = random_numbers(rng, m, k), random_numbers(rng, n, k)
+    else:
+        a = rng.standard_normal((m, k), np.float32).astype(np.float16).astype(np.float32)
+        w = rng.standard_normal((n, k), np.float32)
+    biases = rng.standard_normal(n).astype(np.float32)
+    skip = rng.standard_normal((m, n), np.float32).astype(np.float16)
+    norm = LayerNorm(1 + biases / np.float32(4), biases / np.float32(2), 1e-3)
+    first = n // 48 * 16  # as queries have a scale of their own
+    usual = float(k**-0.5) * (DEVIATION**-2 if case.e4m3 else 1.0)
+    sums = np.full(n, usual, np.float32)
+    if case.e4m3:
+        sums[:first] /= 2
+        scales = E4m3Scales(4.0, usual, usual / 2, first)
+        layer = Linear("product", n, codes(w).view(np.uint16), biases, case.activation, e4m3=scales)
+    else:
+        w = (w * np.float32(usual)).astype(np.float16).astype(np.float32)
+        sums[:] = 1
+        layer = Linear("product", n, w.astype(np.float16), biases, case.activation)
+    b = ProgramBuilder(m, runner.target, PRECISION, lambda _: case.choice)
+    source = b.rounded("a", m, k, inputs) if case.e4m3 else b.matrix("a", m, k)
+    normed = case.output == "norm"
+    rounding = E4m3Inputs(16.0)
+    out = linear(
+        b,
+        layer,
+        source,
+        "out",
+        residual=b.matrix("skip", m, n) if normed else None,
+        after=After(norm) if normed else None,
+        rounded=None if case.output == "elements" else rounding,
+        keep=case.output != "e4m3",
+    )
+    arrays = {source.buffer.name: codes(a) if case.e4m3 else a.astype(np.float16), "skip": skip}
+    memory = runner.run(b.program, arrays)
+    right = activate(case.activation, (a @ w.T) * sums + biases)
+    if normed:
+        right = right + skip.astype(np.float32)
+        right = right - right.mean(1, keepdims=True)
+        right = right / np.sqrt(np.square(right).mean(1, keepdims=True) + norm.epsilon)
+        right = right * norm.gammas + norm.betas
+    if case.output != "e4m3":
+        runner.report(str(case), elements(memory, out), right, of_halves(right))
+    pairs = out.rounded if case.output == "norm" else out if case.output == "e4m3" else None
+    if pairs is not None:
+        scaled = right * np.float32(rounding.scale)
+        runner.report(f"{case}, rounded", numbers(memory, pairs), np.clip(scaled, -448, 448), of_e4m3(scaled))
+
+
+def check_attention(
+    runner: Runner, positions: int, heads: int, depth: int, k: int, tile: AttentionTile | None
+) -> None:
+    """q, k and v and attention: by two launches, or by one with a tile."""
+    rng = np.random.default_rng(positions + heads + k)
+    rows, width = 64 * positions, heads * depth
+    a, w = random_numbers(rng, rows, k), random_numbers(rng, 3 * width, k)
+    biases = rng.standard_normal(3 * width).astype(np.float32)
+    biases[width : 2 * width] = 0
+    logits = (rng.standard_normal((positions * heads, 4096), np.float32) * 2).astype(np.float16)
+    usual = float(DEVIATION**-2 * k**-0.5)
+    queries = usual * float(depth**-0.5)
+    layer = Linear(
+        "qkv",
+        3 * width,
+        codes(w).view(np.uint16),
+        biases,
+        Activation.NONE,
+        e4m3=E4m3Scales(2.0, usual, queries, width),
+    )
+    choose = model_chooser(runner.target, PRECISION, 132)
+    b = ProgramBuilder(positions, runner.target, PRECISION, choose)
+    source, bias = b.rounded("a", rows, k, E4m3Inputs(2.0)), b.matrix("logits", positions * heads, 4096)
+    rounding = E4m3Inputs(32.0)
+    if tile is not None:
+        out = projected_attention(b, layer, source, heads, bias, "attention", tile, rounding)
+    else:
+        qkv = linear(b, layer, source, "qkv")
+        out = attention(b, qkv, heads, depth, bias, "attention", rounding)
+    memory = runner.run(b.program, {"a.e4m3": codes(a), "logits": logits})
+    sums = np.full(3 * width, usual, np.float32)
+    sums[:width] = queries
+    products = (a @ w.T) * sums + biases
+    q, keys, v = products.reshape(positions, 64, 3, heads, depth).transpose(2, 0, 3, 1, 4)
+    scores = q @ keys.transpose(0, 1, 3, 2) + logits.reshape(positions, heads, 64, 64).astype(np.float32)
+    mixed = (softmax(scores) @ v).transpose(0, 2, 1, 3).reshape(rows, width)
+    scaled = mixed * np.float32(rounding.scale)
+    label = f"{tile or 'two launches'}: {positions} positions, {heads} heads of {depth}, k {k}"
+    runner.report(f"attention, {label}", numbers(memory, out), np.clip(scaled, -448, 448), of_e4m3(scaled))
+
+
+def guarded(runner: Runner, label: str, check: Callable[[], None]) -> None:
+    """A check that fails altogether counts as wrong, and the others go on."""
+    try:
+        check()
+    except NotRun:
+        return
+    except Exception as error:
+        runner.wrong += 1
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        print(f"WRONG  {label}: {type(error).__name__}: {str(error)[:300]} ({where.name}:{where.lineno})")
+
+
+def check_kernels(runner: Runner) -> None:
+    """All of them; compiled first, on all cores."""
+    runner.wanted = {}
+    _check_kernels(runner)
+    wanted, runner.wanted = runner.wanted, None
+    start = time.perf_counter()
+    guarded(runner, "compiling", lambda: _compile(runner, list(wanted)))
+    print(f"       {len(wanted)} kernels compiled in {time.perf_counter() - start:.0f} s", flush=True)
+    _check_kernels(runner)
+
+
+def _compile(runner: Runner, wanted: list[tuple[KernelKey, int]]) -> None:
+    runner.compiler.load(wanted)
+
+
+def _check_kernels(runner: Runner) -> None:
+    for case in cases(runner.target):
+        guarded(runner, str(case), lambda case=case: check_product(runner, case))  # type: ignore[misc]
+    tiles: list[tuple[Any, ...]] = [(5, 4, 32, 256, None), (3, 2, 64, 512, None)]
+    if runner.target.name == "sm_90":
+        tiles += [(7, 5, 32, 400, AttentionTile()), (300, 32, 32, 1024, AttentionTile())]
+        tiles += [(64, 24, 32, 768, AttentionTile(cluster_m=1))]
+    for values in tiles:
+        guarded(runner, f"attention {values}", lambda values=values: check_attention(runner, *values))  # type: ignore[misc]
