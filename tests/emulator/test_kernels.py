@@ -9,6 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from evaluator.gpu.blas.product import Product
+from evaluator.gpu.driver.compiler import Compiler
 from evaluator.gpu.driver.device import Device
 from evaluator.gpu.driver.target import Precision, Target
 from evaluator.gpu.plan import weights as pack
@@ -21,6 +22,8 @@ from evaluator.gpu.plan.quantised import pack as pack_codes
 from evaluator.gpu.plan.quantised import rounded as rounded_to_codes
 from evaluator.gpu.plan.steps import attention, expand, outputs, policy_of_products, squeeze_excite
 from evaluator.gpu.plan.tiles import Choice, candidates
+from evaluator.gpu.tuning.bench import Bench
+from evaluator.gpu.tuning.samples import Samples
 from evaluator.network import e4m3
 from evaluator.network.spec import Activation, Dense, FloatArray, Gating, LayerNorm, SEUnit
 from protocol.batch import POLICY_SIZE, POSITION_DTYPE
@@ -195,6 +198,20 @@ def test_products_of_e4m3_with_every_tile(device: Device) -> None:
         memory = run(device, made.program, {"a.e4m3": e4m3.codes(a)})
         assert_close(matrix_of(memory, elements_of, precision), expected, precision, 2000)
         assert_rounded(memory, pairs, device, expected)
+
+
+@pytest.mark.parametrize("device", ["gfx942"], indirect=True)
+def test_what_the_tuner_compares_products_of_e4m3_with(device: Device) -> None:
+    product = Product(64, 32, 64, Activation.RELU, residual=True, e4m3=True)
+    choice = smallest_tile(device.info.target, Precision.FP16)(product)
+    compiler = Compiler(device, use_cache=False)
+    with (
+        Samples(device, Precision.FP16) as samples,
+        Bench(device, compiler, (), product, samples) as bench,
+    ):
+        errors = bench.errors(choice)
+    assert errors.within(Precision.FP16)
+    assert errors.mean_square < 1e-3
 
 
 @in_e4m3
