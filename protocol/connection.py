@@ -57,6 +57,9 @@ class Connection:
         self._socket.setsockopt(zmq.IPV6, int("[" in address))
         self._socket.setsockopt(zmq.HEARTBEAT_IVL, HEARTBEAT_MS)
         self._socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, 4 * HEARTBEAT_MS)
+        # libzmq 4.3.5 ends the process when a connection breaks behind a full pipe while a heartbeat is due;
+        # what comes is no more than what was asked for.
+        self._socket.setsockopt(zmq.RCVHWM, 0)
         self._socket.setsockopt(zmq.MAXMSGSIZE, max(MAX_REPLY_HEADER, max_message_bytes(65536)))
         if self._credentials is not None:
             self._credentials.secure(self._socket)
