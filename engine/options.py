@@ -140,6 +140,13 @@ class Options(SettingsGroup):
         "visits that the tree has for each position under way, at least; 0 chooses by the evaluator's speed",
         (0, 1000000),
     )
+    visits_per_position_at_end: int = _advanced(
+        "VisitsPerPositionAtEnd",
+        0,
+        "the same in a search by time, of the visits that its tree is expected to end with: lets more be under "
+        "way while the tree is young; 0 counts only those that it has",
+        (0, 1000000),
+    )
     look_ahead: int = _advanced(
         "LookAhead",
         -1,

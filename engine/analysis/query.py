@@ -32,6 +32,7 @@ OPTION_NAMES = (
     "minibatch_size",
     "batches_in_flight",
     "visits_per_position",
+    "visits_per_position_at_end",
     "look_ahead",
     "cache_history_length",
     "syzygy_50_move_rule",

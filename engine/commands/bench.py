@@ -40,6 +40,7 @@ OPTIONS = (
     "value_head",
     "batches_in_flight",
     "visits_per_position",
+    "visits_per_position_at_end",
     "look_ahead",
     "hash",
     "tree_memory",

@@ -69,6 +69,15 @@ def test_where_visits_are_limited_and_time_is_not_fewer_are_under_way(limits: Li
     assert [sizes.wanted(visits, 0) for visits in (0, 128, 400, 6400)] == [2, 2, 6, 100]
 
 
+def test_more_may_be_under_way_in_a_tree_that_is_expected_to_grow() -> None:
+    sizes = BatchSizes.alone(FAST, Options(visits_per_position_at_end=64), TIMED)
+    assert [sizes.wanted(visits, 0, expected=6400) for visits in (0, 400, 6400)] == [100, 100, 200]
+    assert sizes.wanted(400, 0, expected=400) == 12  # nothing is known of the time to come
+    assert sizes.wanted(0, 0, expected=10**6) == FAST.best
+    assert sizes.wanted(400, 50, expected=6400) == 0  # a second batch would be a crumb
+    assert BatchSizes.alone(FAST, DEFAULTS, TIMED).wanted(400, 0, expected=6400) == 12
+
+
 @pytest.mark.parametrize("under_way", [0, 8])
 def test_where_time_is_proportional_batches_are_a_quarter_of_the_tree(under_way: int) -> None:
     sizes = BatchSizes.alone(CPU, DEFAULTS, TIMED)
