@@ -1,10 +1,9 @@
 """The service: what each message does. One I/O thread owns the sockets; devices compute on threads of theirs.
 
-The I/O thread decodes requests and queues them with the dispatcher; worker threads hand finished requests to
-`_post`, which encodes and sends the answers there, or has the I/O thread send them if that one is awake. A
-small batch for an idle device the I/O thread runs itself, while another one stands by (turns.py).
-Loading and unloading run on threads of their own (evaluator/service/networks.py), so that clients of other
-networks notice nothing.
+The I/O thread decodes requests and queues them with the dispatcher; worker threads send the answers, or have
+the I/O thread send them if that one is awake (answers.py). A small batch for an idle device the I/O thread
+runs itself, while another one stands by (turns.py). Loading and unloading run on threads of their own
+(networks.py), so that clients of other networks notice nothing.
 """
 
 from __future__ import annotations
@@ -31,6 +30,7 @@ from evaluator.scheduling.workers import Attempt
 from evaluator.service import administration
 from evaluator.service.access import Access
 from evaluator.service.administration import Administration
+from evaluator.service.answers import Answers
 from evaluator.service.authentication import user_of
 from evaluator.service.gate import ConnectionLimits
 from evaluator.service.lifecycle import LifeCycle
@@ -39,24 +39,20 @@ from evaluator.service.notify import ServiceManager
 from evaluator.service.overview import Overview
 from evaluator.service.reconfiguration import reconfigure
 from evaluator.service.sessions import Session, Sessions
-from evaluator.service.sockets import Delivery, ServiceSockets
+from evaluator.service.sockets import ServiceSockets
 from evaluator.service.turns import Turns
 from evaluator.settings import Settings
 from protocol import messages
 from protocol.batch import PositionBatch
 from protocol.codec import (
-    Frame,
     check_batch,
     decode_request,
-    encode,
-    encode_result,
     peek_id,
 )
 from protocol.compression import offered
 from protocol.errors import (
     BadRequest,
     DeadlineExceeded,
-    DeviceFailed,
     Draining,
     DuplicateId,
     NotAllowed,
@@ -122,6 +118,7 @@ class EvaluatorService:
             max_request, connections, self._access, lambda: self.metrics.error(NotAllowed.code), gated=gated
         )
         self._sessions = Sessions()
+        self._answers = Answers(self._instance, self.metrics, self._sessions, self._sockets, self._forget)
         self._networks = ServedNetworks(loader, self._dispatcher, self._call)
         self._life = LifeCycle()
         self._overview = Overview(
@@ -131,8 +128,8 @@ class EvaluatorService:
             self._networks,
             self._sessions,
             self._life,
-            self._send,
-            self._send_error,
+            self._answers.send,
+            self._answers.send_error,
             self._drain,
             self._access,
             self._reread_clients,
@@ -143,8 +140,7 @@ class EvaluatorService:
         self._manager = ServiceManager()
         self._stopping = False
         self._turns = Turns()
-        # Filled by other threads, emptied by the I/O thread: answers, and things to do there.
-        self._outbox: deque[tuple[bytes, int, list[Frame] | RemoteError]] = deque()
+        # Filled by other threads, emptied by the I/O thread: things to do there.
         self._tasks: deque[Callable[[], None]] = deque()
 
     # -- for the owner ---------------------------------------------------------------------------------
@@ -173,9 +169,11 @@ class EvaluatorService:
             return
         self._stopping = True
         self._dispatcher.stop()
-        self._send_outbox()
+        self._answers.send_waiting()
         for client, identity in self._sessions.unanswered():
-            self._send_error(client, identity, Draining("this evaluator has ended; connect to another one"))
+            self._answers.send_error(
+                client, identity, Draining("this evaluator has ended; connect to another one")
+            )
         self._sockets.close()
 
     def stop_at_once(self) -> None:
@@ -276,7 +274,7 @@ class EvaluatorService:
         self._manager.alive()
         while self._tasks:
             self._tasks.popleft()()
-        self._send_outbox()
+        self._answers.send_waiting()
         self._forget_the_gone()
         self._sockets.tell()
         self._sockets.authenticate()
@@ -299,10 +297,10 @@ class EvaluatorService:
             back = self._turns.come_back()
         if back:
             self._sockets.wakeup.awake()
-            self._send_outbox()
+            self._answers.send_waiting()
 
     def _poll_timeout(self, deadline: float | None) -> int:
-        if self._outbox or self._tasks:
+        if self._answers.waiting or self._tasks:
             return 0
         if self._drained_by_ms is not None:
             deadline = min(deadline or self._drained_by_ms, self._drained_by_ms)
@@ -331,7 +329,7 @@ class EvaluatorService:
             except Exception:  # a fault of ours with one message must not end the service for everybody
                 log.exception("a message could not be handled")
                 error = BadRequest("the evaluator could not handle this message; its log says more")
-            self._send_error(client, peek_id(parts[1:]), error)
+            self._answers.send_error(client, peek_id(parts[1:]), error)
         # More may be waiting: look again without polling.
         self._sockets.wakeup.wake()
 
@@ -384,7 +382,7 @@ class EvaluatorService:
             del session.requests[message.id]
             session.release(entry[0])
             self.metrics.cancelled.add()
-            self._send(session.client, messages.Cancelled(message.id))
+            self._answers.send(session.client, messages.Cancelled(message.id))
 
     def _hello(self, session: Session, message: messages.Hello) -> None:
         if self._life.draining:
@@ -416,10 +414,10 @@ class EvaluatorService:
             instance=self._instance,
             compression=self._compression,
         )
-        self._send(session.client, welcome)
+        self._answers.send(session.client, welcome)
 
     def _ping(self, session: Session, message: messages.Ping) -> None:
-        self._send(session.client, messages.Pong(message.id))
+        self._answers.send(session.client, messages.Pong(message.id))
 
     def _status(self, session: Session, message: messages.Status) -> None:
         state, infos = self.state(), self._networks.infos()
@@ -435,7 +433,7 @@ class EvaluatorService:
             reason=state.reason,
             aliases=self._networks.aliases,
         )
-        self._send(session.client, reply)
+        self._answers.send(session.client, reply)
 
     # -- what is done without being asked --------------------------------------------------------------
 
@@ -444,7 +442,7 @@ class EvaluatorService:
             assert isinstance(request.client, bytes)
             self._sessions.finish(request.client, request.id, answered=False)
             error = DeadlineExceeded("still queued when its deadline passed")
-            self._send_error(request.client, request.id, error)
+            self._answers.send_error(request.client, request.id, error)
 
     def _start_drain(self, reason: str, timeout_s: float | None = None) -> None:
         if self._life.drain(reason):
@@ -453,19 +451,21 @@ class EvaluatorService:
         if timeout_s is not None:
             self._drained_by_ms = now_ms() + 1000 * timeout_s
         for session, identity in self._waiting_hellos:
-            self._send_error(session.client, identity, Draining("this evaluator is shutting down"))
+            self._answers.send_error(session.client, identity, Draining("this evaluator is shutting down"))
         self._waiting_hellos.clear()
         for client in self._sessions.greeted():
-            self._send_error(client, 0, Draining("this evaluator is shutting down; connect to another one"))
+            self._answers.send_error(
+                client, 0, Draining("this evaluator is shutting down; connect to another one")
+            )
 
     def _finish_drain(self) -> None:
-        if self._sessions.busy or self._outbox:
+        if self._sessions.busy or self._answers.waiting:
             if self._drained_by_ms is not None and now_ms() >= self._drained_by_ms:
                 log.warning("the time to finish is over: what is left is answered with an error")
                 self.stop_at_once()
             return
         for client, identity in self._drain_waiters:
-            self._send(client, messages.Drained(identity))
+            self._answers.send(client, messages.Drained(identity))
         self._stopping = True
 
     def _drain(self, client: bytes, identity: int) -> None:
@@ -493,76 +493,12 @@ class EvaluatorService:
         self._sessions.forget(client)
         self._dispatcher.remove_client(client)
 
-    def _send_error(self, client: bytes, identity: int, error: RemoteError) -> None:
-        self.metrics.error(error.code)
-        session = self._sessions.of(client)
-        if session is not None:
-            session.errors += 1
-        self._send(client, messages.Error(identity, error.code, error.message))
-
-    def _send(self, client: bytes, message: messages.Reply) -> None:
-        self._send_frames(client, encode(message))
-
-    def _send_frames(self, client: bytes, frames: Sequence[Any]) -> Delivery:
-        delivery = self._sockets.send(client, frames)
-        if delivery is not Delivery.SENT:
-            self.metrics.dropped_replies.add()
-        if delivery is Delivery.GONE:
-            self._forget(client)
-        return delivery
-
-    def _send_outbox(self) -> None:
-        while self._outbox:
-            self._answer(*self._outbox.popleft())
-
-    def _answer(self, client: bytes, identity: int, answer: list[Frame] | RemoteError) -> None:
-        """Send the end of a request, unless nobody waits for it any more."""
-        entry = self._sessions.finish(client, identity, answered=not isinstance(answer, RemoteError))
-        if entry is None:
-            return
-        if isinstance(answer, RemoteError):
-            self._send_error(client, identity, answer)
-            return
-        request, network = entry
-        queue_s = (request.launched_ms - request.arrived_ms) / 1000
-        whole_s = (now_ms() - request.arrived_ms) / 1000
-        self.metrics.answered(network.info.name, request.rank, request.count, queue_s, whole_s)
-        if self._send_frames(client, answer) is Delivery.DROPPED:
-            self._sessions.take_back(client, request)
-
     # -- other threads ---------------------------------------------------------------------------------
 
     def _post(self, finished: Sequence[tuple[Request, RemoteError | None]]) -> None:
-        """Take finished requests from a worker thread: encode their answers, and send them if the I/O thread
-        sleeps; else that one does. Does not raise: whatever happens, the client hears of it."""
-        if not finished:
-            return
-        answers = [
-            (request.client, request.id, error or self._encoded(request)) for request, error in finished
-        ]
-        if not self._sockets.borrow():
-            self._outbox += answers  # type: ignore[arg-type]  # clients are bytes
-            self._sockets.wakeup.wake()
-            return
-        try:
-            for answer in answers:
-                self._answer(*answer)  # type: ignore[arg-type]
-        finally:
-            self._sockets.give_back()
+        self._answers.post(finished)
         if self._life.draining:  # It may have been the last one.
             self._sockets.wakeup.wake()
-
-    def _encoded(self, request: Request) -> list[Frame] | RemoteError:
-        """The answer to a request that has been evaluated."""
-        assert request.parts is not None
-        queue_ms, compute_ms = request.launched_ms - request.arrived_ms, request.compute_ms
-        try:
-            return encode_result(
-                request.id, request.parts, queue_ms, compute_ms, request.largest_batch, self._instance
-            )
-        except Exception as fault:  # memory, most likely, of which an error takes next to none
-            log.exception("an answer could not be encoded")
-            return DeviceFailed(f"the evaluator could not put the answer together: {fault!r}")
 
     def _call(self, task: Callable[[], None]) -> None:
         self._tasks.append(task)

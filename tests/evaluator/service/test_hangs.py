@@ -214,7 +214,7 @@ def test_memory_that_lacks_for_encoding_an_answer_costs_that_answer_alone(
 
     with running(tmp_path) as harness:
         client = harness.client()
-        monkeypatch.setattr("evaluator.service.service.encode_result", scarce)
+        monkeypatch.setattr("evaluator.service.answers.encode_result", scarce)
         with pytest.raises(DeviceFailed, match="no room for the frames"):
             client.evaluate(numbered_batch(4))
         monkeypatch.undo()

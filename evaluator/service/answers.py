@@ -1,0 +1,121 @@
+"""What goes out to clients: the answers of requests, other replies, and errors.
+
+Worker threads hand finished requests to `post`, which encodes their answers and sends them while the I/O
+thread sleeps; else they wait in an outbox that the I/O thread empties.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from evaluator.metrics import Metrics
+from evaluator.scheduling.requests import Request
+from evaluator.scheduling.runners import now_ms
+from evaluator.service.sessions import Sessions
+from evaluator.service.sockets import Delivery, ServiceSockets
+from protocol import messages
+from protocol.codec import Frame, encode, encode_result
+from protocol.errors import DeviceFailed, RemoteError
+
+log = logging.getLogger("evaluator.service")
+
+
+class Answers:
+    """Sends to the clients of a service. Belongs to the I/O thread, but for `post`.
+
+    instance: the run of the service, told with each result. forget: called with a client that is gone.
+    """
+
+    def __init__(
+        self,
+        instance: str,
+        metrics: Metrics,
+        sessions: Sessions,
+        sockets: ServiceSockets,
+        forget: Callable[[bytes], None],
+    ) -> None:
+        self._instance = instance
+        self._metrics = metrics
+        self._sessions = sessions
+        self._sockets = sockets
+        self._forget = forget
+        # Filled by other threads, emptied by the I/O thread.
+        self._outbox: deque[tuple[bytes, int, list[Frame] | RemoteError]] = deque()
+
+    @property
+    def waiting(self) -> bool:
+        """Whether answers wait for `send_waiting`."""
+        return bool(self._outbox)
+
+    def send(self, client: bytes, message: messages.Reply) -> None:
+        """Send a reply."""
+        self._send_frames(client, encode(message))
+
+    def send_error(self, client: bytes, identity: int, error: RemoteError) -> None:
+        """Send an error and count it. identity: of the request that it answers; 0 is none."""
+        self._metrics.error(error.code)
+        session = self._sessions.of(client)
+        if session is not None:
+            session.errors += 1
+        self.send(client, messages.Error(identity, error.code, error.message))
+
+    def send_waiting(self) -> None:
+        """Send what other threads have left."""
+        while self._outbox:
+            self._answer(*self._outbox.popleft())
+
+    def post(self, finished: Sequence[tuple[Request, RemoteError | None]]) -> None:
+        """Take finished requests from a worker thread: encode their answers, and send them if the I/O thread
+        sleeps; else that one does. Does not raise: whatever happens, the client hears of it."""
+        if not finished:
+            return
+        answers = [
+            (request.client, request.id, error or self._encoded(request)) for request, error in finished
+        ]
+        if not self._sockets.borrow():
+            self._outbox += answers  # type: ignore[arg-type]  # clients are bytes
+            self._sockets.wakeup.wake()
+            return
+        try:
+            for answer in answers:
+                self._answer(*answer)  # type: ignore[arg-type]
+        finally:
+            self._sockets.give_back()
+
+    def _answer(self, client: bytes, identity: int, answer: list[Frame] | RemoteError) -> None:
+        """Send the end of a request, unless nobody waits for it any more."""
+        entry = self._sessions.finish(client, identity, answered=not isinstance(answer, RemoteError))
+        if entry is None:
+            return
+        if isinstance(answer, RemoteError):
+            self.send_error(client, identity, answer)
+            return
+        request, network = entry
+        queue_s = (request.launched_ms - request.arrived_ms) / 1000
+        whole_s = (now_ms() - request.arrived_ms) / 1000
+        self._metrics.answered(network.info.name, request.rank, request.count, queue_s, whole_s)
+        if self._send_frames(client, answer) is Delivery.DROPPED:
+            self._sessions.take_back(client, request)
+
+    def _encoded(self, request: Request) -> list[Frame] | RemoteError:
+        """The answer to a request that has been evaluated."""
+        assert request.parts is not None
+        queue_ms, compute_ms = request.launched_ms - request.arrived_ms, request.compute_ms
+        try:
+            return encode_result(
+                request.id, request.parts, queue_ms, compute_ms, request.largest_batch, self._instance
+            )
+        except Exception as fault:  # memory, most likely, of which an error takes next to none
+            log.exception("an answer could not be encoded")
+            return DeviceFailed(f"the evaluator could not put the answer together: {fault!r}")
+
+    def _send_frames(self, client: bytes, frames: Sequence[Any]) -> Delivery:
+        delivery = self._sockets.send(client, frames)
+        if delivery is not Delivery.SENT:
+            self._metrics.dropped_replies.add()
+        if delivery is Delivery.GONE:
+            self._forget(client)
+        return delivery
