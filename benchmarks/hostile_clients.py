@@ -144,6 +144,30 @@ def many_retries(port: int, until: float) -> None:
             kept.pop(0).close()
 
 
+def garbage(port: int, until: float) -> None:
+    """Sends bytes that mean nothing: at once, after the handshake, and in a message's frames."""
+    rng = np.random.default_rng(1)
+    while time.monotonic() < until:
+        noise = rng.bytes(5000)
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1.0) as connection:
+            connection.sendall(noise)
+        with contextlib.suppress(OSError), connect(port) as connection:
+            connection.sendall(noise)
+        with contextlib.suppress(OSError), connect(port) as connection:
+            connection.sendall(message([noise, noise[:100], noise[:10]]))
+            connection.recv(1)
+
+
+def connect_storm(port: int, until: float) -> None:
+    """Connects and leaves, as often as it can, with and without a request on the way."""
+    request = large_request(1, count=64, moves=16)
+    while time.monotonic() < until:
+        with contextlib.suppress(OSError), connect(port):
+            pass
+        with contextlib.suppress(OSError), connect(port) as connection:
+            connection.sendall(request)
+
+
 def busy(port: int, until: float) -> None:
     """Does no harm but to be there: large requests, whose answers it reads."""
     batch = probe_batch(4096)
@@ -167,6 +191,8 @@ ATTACKS: dict[str, Callable[[int, float], None]] = {
         empty_frames,
         many_connections,
         many_retries,
+        garbage,
+        connect_storm,
     )
 }
 

@@ -1,0 +1,72 @@
+"""What the soak concludes from what it has seen: how memory grew, and what the log should not have said."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+WINDOWS = 20
+"""Of each the smallest size counts: what attacks and bad times take for some seconds is not growth."""
+
+WARM_UP = 0.2
+"""Share of the time that does not count."""
+
+EXPECTED_ERRORS = ("run elsewhere", "a network could not be loaded")
+"""What the log says at the level of errors of a device that falters, and of a network loaded meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """seconds: since the start. rss: bytes of the process."""
+
+    seconds: float
+    rss: int
+    threads: int
+    descriptors: int
+
+
+def slope(samples: Sequence[Sample]) -> float:
+    """MB a minute by which a process grows: the regression of the smallest size in each part of the time
+    after the warm-up. Not a number where there are too few samples."""
+    if len(samples) < 2:
+        return float("nan")
+    first, last = samples[0].seconds, samples[-1].seconds
+    begin = first + WARM_UP * (last - first)
+    width = (last - begin) / WINDOWS
+    smallest: dict[int, Sample] = {}
+    for sample in samples:
+        if sample.seconds >= begin:
+            window = min(WINDOWS - 1, int((sample.seconds - begin) / width))
+            if window not in smallest or sample.rss < smallest[window].rss:
+                smallest[window] = sample
+    if len(smallest) < WINDOWS:
+        return float("nan")
+    minutes = [sample.seconds / 60 for sample in smallest.values()]
+    sizes = [sample.rss / 1e6 for sample in smallest.values()]
+    return float(np.polyfit(minutes, sizes, 1)[0])
+
+
+def read_log(lines: Iterable[str]) -> tuple[Counter[str], list[str]]:
+    """How often the log (JSON) says what, with numbers taken out, at the level of warnings and above; and
+    what should not be there: tracebacks, errors that nothing explains, lines that are no JSON."""
+    said: Counter[str] = Counter()
+    wrong: list[str] = []
+    for line in lines:
+        try:
+            entry = json.loads(line)
+            level, message = entry["level"], str(entry["message"])
+        except (ValueError, KeyError, TypeError):
+            wrong.append(line.rstrip())
+            continue
+        if level not in ("warning", "error", "critical"):
+            continue
+        said[f"{level}: {re.sub(r'[0-9.]+', '#', message)[:150]}"] += 1
+        expected = any(each in message for each in EXPECTED_ERRORS)
+        if "exception" in entry or (level != "warning" and not expected):
+            wrong.append("\n".join([f"{level}: {message}", *entry.get("exception", "").splitlines()[-8:]]))
+    return said, wrong
