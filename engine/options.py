@@ -143,8 +143,8 @@ class Options(SettingsGroup):
     visits_per_position_at_end: int = _advanced(
         "VisitsPerPositionAtEnd",
         0,
-        "the same in a search by time, of the visits that its tree is expected to end with: lets more be under "
-        "way while the tree is young; 0 counts only those that it has",
+        "the same in a search by time, of the visits that its tree is expected to end with: lets more be "
+        "under way while the tree is young; 0 counts only those that it has",
         (0, 1000000),
     )
     look_ahead: int = _advanced(
