@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from time import monotonic
@@ -99,12 +100,16 @@ class OnnxBackend(Backend):
 
     @staticmethod
     def _open(network: NetworkSpec, threads: int, *, int8: bool) -> ort.InferenceSession:
+        # A process's first session with set_denormal_as_zero changes the arithmetic of the thread that makes
+        # it, for good: the caller's shall stay as it is.
         try:
-            return ort.InferenceSession(
-                build_model(network, packed=True, int8=int8).SerializeToString(),
-                _session_options(threads),
-                providers=["CPUExecutionProvider"],
-            )
+            with ThreadPoolExecutor(1) as opener:
+                return opener.submit(
+                    ort.InferenceSession,
+                    build_model(network, packed=True, int8=int8).SerializeToString(),
+                    _session_options(threads),
+                    providers=["CPUExecutionProvider"],
+                ).result()
         except Exception as error:  # onnxruntime's exceptions share no base of their own
             raise BackendError(f"onnxruntime cannot open the network: {error}") from error
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from contextlib import ExitStack
 
 import pytest
@@ -29,3 +31,16 @@ def test_after_two_batches_at_once_the_next_one_is_expected_to_have_company(
         now += 2 * PAIRED_SECONDS
         with backend.chosen_session() as session:
             assert session is alone
+
+
+def test_opening_a_network_leaves_the_arithmetic_of_the_callers_thread_alone() -> None:
+    """onnxruntime switches subnormal numbers off in the thread that makes a process's first session."""
+    program = """
+from sys import float_info
+from evaluator.backends.onnx.backend import OnnxBackend
+from evaluator.network.random_network import random_network
+smallest = float_info.min
+with OnnxBackend(random_network("tiny-attention"), threads=2):
+    print(smallest / 2 > 0.0)
+"""
+    assert subprocess.check_output([sys.executable, "-c", program], text=True) == "True\n"
