@@ -39,7 +39,7 @@ from evaluator.service.notify import ServiceManager
 from evaluator.service.overview import Overview
 from evaluator.service.reconfiguration import reconfigure
 from evaluator.service.sessions import Session, Sessions
-from evaluator.service.sockets import ServiceSockets
+from evaluator.service.sockets import GONE, Origin, ServiceSockets
 from evaluator.service.turns import Turns
 from evaluator.settings import Settings
 from protocol import messages
@@ -338,19 +338,21 @@ class EvaluatorService:
         session = self._sessions.of(client)
         if session is None:
             self._forget_the_gone()  # whose descriptor may be this one's now
-            session = self._new_session(client, parts[0])
+            origin = self._sockets.origin(parts[0])
+            if origin.address == GONE and not isinstance(message, administration.Request):
+                return  # Nobody waits for the answer, and thousands may come of one who has left.
+            session = self._new_session(client, parts[0], origin)
         if isinstance(message, administration.Request):
             # Not the session's: ZeroMQ lets the next connection have the identity of one that has ended.
             self._administration.handle(client, message, user_of(parts[0]))
         else:
             _HANDLERS[type(message)](self, session, message)
 
-    def _new_session(self, client: bytes, frame: zmq.Frame) -> Session:
+    def _new_session(self, client: bytes, frame: zmq.Frame, origin: Origin) -> Session:
         """A session for who sent a frame. Raises NotAllowed for one that has lost its right since it came."""
         user = user_of(frame)
-        origin = self._sockets.origin(frame)
         if not self._access.may_use(user):
-            self._sockets.hang_up(origin[0])
+            self._sockets.hang_up(origin.descriptor)
             raise NotAllowed("the key of this client was revoked")
         return self._sessions.add(client, *origin, user=user, key=self._access.name(user))
 

@@ -15,6 +15,7 @@ import zmq
 
 from evaluator.scheduling.admission import QueueLimits
 from evaluator.scheduling.runners import now_ms
+from evaluator.service import gate
 from evaluator.service import service as service_module
 from evaluator.service.gate import ConnectionLimits
 from protocol import EvaluatorClient
@@ -41,6 +42,7 @@ from tests.evaluator.service.harness import (
     running,
     same,
 )
+from tests.evaluator.zmtp import connect, message
 
 
 @pytest.fixture
@@ -522,6 +524,31 @@ def test_who_is_connected_is_shown_by_name_and_who_is_gone_is_not(harness: Harne
         pass
     assert admin.status().metrics["clients"] == 1
     harness.backend.gate.set()
+
+
+@pytest.mark.skipif(not gate.AVAILABLE, reason="this system has no gate, by which it is known")
+def test_what_one_who_has_left_had_asked_for_is_not_worked_at(harness: Harness) -> None:
+    """Thousands of messages may be on the way when a client goes."""
+    other = harness.client()
+    holds, goes_on = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        holds.set()
+        goes_on.wait(WAIT_S)
+
+    try:
+        with connect(int(harness.address.rpartition(":")[2])) as gone:
+            harness.service._call(hold)  # The I/O thread takes nothing in.
+            assert holds.wait(WAIT_S)
+            gone.sendall(message([msgpack.packb({"type": "status", "id": 1})]) * 50)
+        while harness.service.state().connections > 1:
+            pass
+    finally:
+        goes_on.set()
+    for _ in range(100):  # By turns, one message of each client.
+        other.ping()
+    assert harness.service.metrics.dropped_replies.value == 0
+    assert other.status().metrics["clients"] == 1
 
 
 def test_connections_beyond_the_limit_are_closed_and_the_others_served(tmp_path: Path) -> None:
