@@ -74,6 +74,7 @@ def _serve(settings: Settings, embedded: bool, again: Callable[[], Settings]) ->
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     # Imported here: `--help` need not wait for ZeroMQ and numpy.
     from evaluator.service.endpoints import AddressError
+    from evaluator.service.heap import trimmed
 
     failure: list[Exception] = []
     try:
@@ -106,6 +107,7 @@ def _serve(settings: Settings, embedded: bool, again: Callable[[], Settings]) ->
         else:
             for address in bound:
                 log.info("listening on %s", address)
+            stack.enter_context(trimmed())
         service.run()
     if failure:
         return _fail(embedded, str(failure[0]) or repr(failure[0]), 1)

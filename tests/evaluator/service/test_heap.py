@@ -1,0 +1,41 @@
+"""evaluator/service/heap.py: memory that was freed goes back to the system."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from evaluator.service import heap
+from tests.paths import REPOSITORY
+
+FRAGMENTS = """
+import ctypes, threading
+import psutil
+from evaluator.service.heap import trimmed
+
+libc = ctypes.CDLL(None)
+libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+libc.free.argtypes = [ctypes.c_void_p]
+size = psutil.Process().memory_info
+blocks = [libc.malloc(60_000) for _ in range(2000)]
+for block in blocks:
+    ctypes.memset(block, 1, 60_000)
+for block in blocks[:-1]:  # the last one keeps the heap from ending before it
+    libc.free(block)
+full = size().rss
+assert full > 100_000_000
+with trimmed(0.01):
+    while size().rss > full - 80_000_000:
+        threading.Event().wait(0.01)
+assert not [thread for thread in threading.enumerate() if thread.name == "heap"]
+"""
+
+
+@pytest.mark.skipif(heap._trim() is None, reason="the C library is not glibc")
+def test_what_is_free_between_blocks_in_use_is_given_back() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FRAGMENTS], cwd=REPOSITORY, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
