@@ -23,22 +23,15 @@ from dataclasses import asdict, dataclass
 
 import checkout  # noqa: F401 -- this checkout is measured, whatever is installed
 import numpy as np
-from batch_strength import options_of
+from simulated_time import Costs, TimedSearch, add_cost_arguments, costs_of
 
 from engine._core import Batch, Game, Tree
 from engine.commands.bench import POSITIONS
 from engine.evaluation.encoding import position_batch
-from engine.options import Options
-from engine.search.batching import BatchSizes, Device
-from engine.search.limits import Limits
-from engine.search.tree import search_params
 from evaluator.backends.onnx.backend import OnnxBackend
 from evaluator.network import SHIPPED_NETWORK, load_network
 from evaluator.network.spec import NetworkSpec
 from protocol.batch import EvaluationBatch, PositionBatch
-
-LADDER = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
-"""Sizes at which the simulated device is measured."""
 
 SEQUENTIAL_AHEAD = 31
 """Sequential search looks so far ahead: it changes nothing but the number of calls."""
@@ -74,22 +67,6 @@ class RememberedNetwork:
 
 
 @dataclass(frozen=True, slots=True)
-class Costs:
-    """Milliseconds: of a call of n positions base + call + n * (each + position), and of a visit."""
-
-    base: float
-    each: float
-    call: float
-    position: float
-    visit: float
-
-    @property
-    def device(self) -> Device:
-        """The device as a search is told of it."""
-        return Device(LADDER[-1], LADDER[-1], [(size, self.base + size * self.each) for size in LADDER])
-
-
-@dataclass(frozen=True, slots=True)
 class Outcome:
     """A search, or the mean of several. hits: visits that the cache answered. distance: of the root's visits
     from a sequential search, 0 to 1."""
@@ -104,35 +81,24 @@ class Outcome:
 class Simulation:
     """Searches of one position, all with the same network."""
 
-    def __init__(self, network: RememberedNetwork, fen: str) -> None:
+    def __init__(self, network: RememberedNetwork, fen: str, costs: Costs) -> None:
         self._network = network
         self._fen = fen
-        self._batch = Batch(2 * LADDER[-1])
-        self._sequential = self._tree(Options())
+        self._costs = costs
+        self._sequential = self._search("sequential")
         self._shares: dict[int, dict[str, float]] = {}
 
-    def _tree(self, options: Options) -> Tree:
-        options = options.changed(smart_pruning_factor=0.0)
+    def _search(self, way: str) -> TimedSearch:
         network = self._network
-        tree = Tree(search_params(options, network.input_format, has_moves_left=network.has_moves_left))
-        tree.set_position(Game() if self._fen == "startpos" else Game(self._fen), 0)
-        return tree
+        search = TimedSearch(way, self._costs, network.evaluate, network.input_format, network.has_moves_left)
+        search.set_position(Game() if self._fen == "startpos" else Game(self._fen))
+        return search
 
-    def _step(self, tree: Tree, wanted: int, ahead: int, most: int) -> tuple[int, int, int]:
-        """One call: positions sent, visits made, and how many of these the cache answered."""
-        batch = self._batch
-        result = tree.collect(batch, wanted, most, ahead)
-        sent, made = batch.size, result.visits_done + batch.wanted
-        if not sent:
-            tree.cancel(batch)
-            return 0, made, result.cache_hits
-        answer = self._network.evaluate(batch)
-        tree.apply(batch, answer.logits, answer.wdl, answer.moves_left)
-        return sent, made, result.cache_hits
-
-    def _grow(self, tree: Tree, visits: int) -> None:
-        while (left := visits - tree.root_info().visits) > 0:
-            if not any(self._step(tree, 1, SEQUENTIAL_AHEAD, left)):
+    def _grow(self, search: TimedSearch, visits: int) -> None:
+        """Sequential search to so many visits."""
+        while (left := visits - search.tree.root_info().visits) > 0:
+            step = search.step(1, SEQUENTIAL_AHEAD, left)
+            if not step.sent and not step.made:
                 raise SystemExit(f"{self._fen} is decided; leave it out")
 
     def _sequential_shares(self, visits: int) -> dict[str, float]:
@@ -140,35 +106,17 @@ class Simulation:
         visits = max(1, round(visits / CHECKPOINTS)) * CHECKPOINTS
         while (last := max(self._shares, default=0)) < visits:
             self._grow(self._sequential, last + CHECKPOINTS)
-            self._shares[last + CHECKPOINTS] = shares(self._sequential)
+            self._shares[last + CHECKPOINTS] = shares(self._sequential.tree)
         return self._shares[visits]
 
-    def search(self, way: str, costs: Costs, kept: int, move_ms: float) -> Outcome:
+    def outcome(self, way: str, kept: int, move_ms: float) -> Outcome:
         """Search in one way for so many milliseconds."""
-        options = Options()
-        for pair in filter(None, options_of(way).split(",")):
-            options = options.with_uci(*pair.split("=", 1))
-        sizes = BatchSizes.alone(costs.device, options, Limits(movetime_ms=round(move_ms)))
-        tree = self._tree(options)
-        self._grow(tree, kept)
-        now, calls, evaluations, hits = 0.0, 0, 0, 0
-        while now < move_ms:
-            visits = tree.root_info().visits
-            expected = visits + int((visits - kept) / now * (move_ms - now)) if now else visits
-            wanted = sizes.wanted(visits, 0, expected)
-            sent, made, answered = self._step(tree, wanted, max(0, sizes.filled - wanted), 1 << 30)
-            if not sent and not made:
-                break
-            now += made * costs.visit
-            if sent:
-                calls += 1
-                now += costs.base + costs.call + sent * (costs.each + costs.position)
-            evaluations += sent
-            hits += answered
-        visits = tree.root_info().visits
-        return Outcome(
-            visits, calls, evaluations, hits, distance(shares(tree), self._sequential_shares(visits))
-        )
+        search = self._search(way)
+        self._grow(search, kept)
+        spent = search.search(move_ms)
+        visits = search.tree.root_info().visits
+        apart = distance(shares(search.tree), self._sequential_shares(visits))
+        return Outcome(visits, spent.calls, spent.evaluations, spent.hits, apart)
 
 
 def shares(tree: Tree) -> dict[str, float]:
@@ -205,12 +153,7 @@ def parsed() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("ways", nargs="*", default=["default"], metavar="WAY", help="(default: default)")
-    parser.add_argument("--base-ms", type=float, default=0.2, help="of a batch on the device (0.2)")
-    parser.add_argument("--each-us", type=float, default=1.0, help="of a position in it (1)")
-    parser.add_argument("--call-ms", type=float, default=0.75, help="of a call besides the device (0.75)")
-    parser.add_argument("--position-us", type=float, default=4.0, help="of the processor, a position (4)")
-    parser.add_argument("--visit-us", type=float, default=1.2, help="of the processor, a visit (1.2)")
-    parser.add_argument("--move-ms", type=float, default=65.0, help="of a move (65)")
+    add_cost_arguments(parser)
     parser.add_argument("--kept", type=int, default=1200, metavar="VISITS", help="of the tree before (1200)")
     parser.add_argument("--positions", type=int, default=8, help="of the benchmark suite (8)")
     parser.add_argument("--weights", default=str(SHIPPED_NETWORK), help="(default: the shipped network)")
@@ -220,15 +163,13 @@ def parsed() -> argparse.Namespace:
 
 def main() -> None:
     arguments = parsed()
-    microseconds = (arguments.each_us, arguments.position_us, arguments.visit_us)
-    each, position, visit = (figure / 1000 for figure in microseconds)
-    costs = Costs(arguments.base_ms, each, arguments.call_ms, position, visit)
+    costs = costs_of(arguments)
     network = RememberedNetwork(load_network(arguments.weights))
     outcomes: dict[str, list[Outcome]] = {way: [] for way in arguments.ways}
     for number, fen in enumerate(POSITIONS[: arguments.positions], 1):
-        simulation = Simulation(network, fen)
+        simulation = Simulation(network, fen, costs)
         for way, each_outcome in outcomes.items():
-            each_outcome.append(simulation.search(way, costs, arguments.kept, arguments.move_ms))
+            each_outcome.append(simulation.outcome(way, arguments.kept, arguments.move_ms))
         network.forget()
         print(f"\n{number} positions\n{table(outcomes)}", file=sys.stderr, flush=True)
     averages = {way: asdict(mean(each_outcome)) for way, each_outcome in outcomes.items()}
