@@ -27,12 +27,12 @@ from protocol.batch import MAX_LEGAL_MOVES, EvaluationBatch, PositionBatch
 NEEDS_NETWORK = False
 
 STAGES = {
-    "evaluator.service.sockets:ServiceSockets.receive": "receive?",
+    "evaluator.service.unix_sockets:UnixSockets.receive": "receive?",
     "evaluator.service.service:decode_request": "decode, check",
     "evaluator.service.service:Dispatcher.submit": "queue",
     "timed_evaluator:TimedBackend.evaluate_parts": "device",
     "evaluator.service.service:EvaluatorService._post": "answer",
-    "evaluator.service.sockets:ServiceSockets.send": "send",
+    "evaluator.service.unix_sockets:UnixSockets.send": "send",
 }
 """Functions of the evaluator that a call goes through, with the names of the stages."""
 

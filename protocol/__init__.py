@@ -5,12 +5,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path as _Path
 from typing import TYPE_CHECKING, Any
+
+from protocol.host.native import locate_core as _locate_core
 
 if TYPE_CHECKING:
     from protocol.client import Completed, EvaluatorClient
 
 __all__ = ["Completed", "EvaluatorClient"]
+
+_locate_core(__name__, __path__, _Path(__file__).resolve().parent)
 
 
 def __getattr__(name: str) -> Any:

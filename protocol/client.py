@@ -24,7 +24,7 @@ from protocol.address_list import is_near
 from protocol.batch import EvaluationBatch, PositionBatch
 from protocol.codec import decode_reply, encode, encode_evaluate
 from protocol.compression import Compressor, offered
-from protocol.connection import Connection, wait_for
+from protocol.connection import Connection, connect, wait_for
 from protocol.errors import (
     BadRequest,
     Cancelled,
@@ -360,7 +360,7 @@ class EvaluatorClient:
     # -- the connection --------------------------------------------------------------------------------
 
     def _connect(self, handshake: bool = True) -> None:
-        self._connection = Connection(self._context, self.address, self._keys)
+        self._connection = connect(self._context, self.address, self._keys)
         self.draining = False
         if not handshake:
             return
@@ -430,7 +430,7 @@ class EvaluatorClient:
         self._accept(frames, connection)
         return True
 
-    def _accept(self, frames: list[zmq.Frame], connection: Connection) -> None:
+    def _accept(self, frames: Sequence[Any], connection: Connection) -> None:
         try:
             reply = decode_reply(frames)
         except BadRequest as error:

@@ -150,7 +150,7 @@ def _service(settings: Settings, embedded: bool, on_failed: Callable[[Exception]
             settings.max_client_bytes,
             settings.max_buffered_bytes,
         ),
-        gated=not private,
+        private=private,
         access=access_of(settings, embedded),
         patience=patience(settings),
         on_ready=lambda networks: _ready(networks, embedded),

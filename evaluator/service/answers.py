@@ -15,7 +15,7 @@ from evaluator.metrics import Metrics
 from evaluator.scheduling.requests import Request
 from evaluator.scheduling.runners import now_ms
 from evaluator.service.sessions import Sessions
-from evaluator.service.sockets import Delivery, ServiceSockets
+from evaluator.service.transport import Delivery, Sockets
 from protocol import messages
 from protocol.codec import Frame, encode, encode_result
 from protocol.errors import DeviceFailed, RemoteError
@@ -34,7 +34,7 @@ class Answers:
         instance: str,
         metrics: Metrics,
         sessions: Sessions,
-        sockets: ServiceSockets,
+        sockets: Sockets,
         forget: Callable[[bytes], None],
     ) -> None:
         self._instance = instance

@@ -16,8 +16,6 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, get_args
 
-import zmq
-
 from evaluator._core import is_sound
 from evaluator.metrics import Metrics, State
 from evaluator.scheduling.admission import QueueLimits
@@ -27,11 +25,10 @@ from evaluator.scheduling.requests import Request
 from evaluator.scheduling.runners import now_ms
 from evaluator.scheduling.watchdog import Patience
 from evaluator.scheduling.workers import Attempt
-from evaluator.service import administration
+from evaluator.service import administration, unix_sockets
 from evaluator.service.access import Access
 from evaluator.service.administration import Administration
 from evaluator.service.answers import Answers
-from evaluator.service.authentication import user_of
 from evaluator.service.gate import ConnectionLimits
 from evaluator.service.lifecycle import LifeCycle
 from evaluator.service.networks import NetworkToLoad, ServedNetworks
@@ -39,8 +36,10 @@ from evaluator.service.notify import ServiceManager
 from evaluator.service.overview import Overview
 from evaluator.service.reconfiguration import reconfigure
 from evaluator.service.sessions import Session, Sessions
-from evaluator.service.sockets import GONE, Origin, ServiceSockets
+from evaluator.service.sockets import ZeroMqSockets
+from evaluator.service.transport import GONE, Arrived, Origin, Sockets
 from evaluator.service.turns import Turns
+from evaluator.service.unix_sockets import UnixSockets
 from evaluator.settings import Settings
 from protocol import messages
 from protocol.batch import PositionBatch
@@ -83,7 +82,7 @@ class EvaluatorService:
 
     loader: opens networks. initial: networks to load at start; the first is the default. max_request: most
     positions in one request. limits: of the queues. connections: limits of clients, and of whoever else finds
-    an address. gated: whether the gate keeps those in bytes. access: who may do what; by default what the
+    an address. private: it is for the program that has started it, at an ipc address. access: who may do what; by default what the
     defaults of all settings say. patience: with devices. on_ready: called from a thread once the initial
     networks are loaded, with their descriptions; on_failed with the exception when one could not be.
 
@@ -98,7 +97,7 @@ class EvaluatorService:
         max_request: int = 4096,
         limits: QueueLimits = QueueLimits(),  # noqa: B008 - it cannot be changed
         connections: ConnectionLimits = ConnectionLimits(),  # noqa: B008 - immutable
-        gated: bool = True,
+        private: bool = False,
         access: Access | None = None,
         patience: Patience = Patience(),  # noqa: B008 - immutable
         on_ready: Callable[[tuple[NetworkInfo, ...]], None] | None = None,
@@ -114,9 +113,7 @@ class EvaluatorService:
         self._on_failed = on_failed
         self._dispatcher = Dispatcher(self._post, self.metrics, limits, patience)
         self._access = access or Access()
-        self._sockets = ServiceSockets(
-            max_request, connections, self._access, lambda: self.metrics.error(NotAllowed.code), gated=gated
-        )
+        self._sockets = self._open_sockets(connections, private=private)
         self._sessions = Sessions()
         self._answers = Answers(self._instance, self.metrics, self._sessions, self._sockets, self._forget)
         self._networks = ServedNetworks(loader, self._dispatcher, self._call)
@@ -142,6 +139,15 @@ class EvaluatorService:
         self._turns = Turns()
         # Filled by other threads, emptied by the I/O thread: things to do there.
         self._tasks: deque[Callable[[], None]] = deque()
+
+    def _open_sockets(self, limits: ConnectionLimits, *, private: bool) -> Sockets:
+        if private and unix_sockets.AVAILABLE:
+            return UnixSockets(self._max_request, limits, self._access)
+
+        def on_refused() -> None:
+            self.metrics.error(NotAllowed.code)
+
+        return ZeroMqSockets(self._max_request, limits, self._access, on_refused, gated=not private)
 
     # -- for the owner ---------------------------------------------------------------------------------
 
@@ -314,12 +320,11 @@ class EvaluatorService:
         for number in range(MESSAGES_PER_ROUND):
             if number and now_ms() >= end:
                 break
-            parts = self._sockets.receive()
-            if parts is None:
+            arrived = self._sockets.receive()
+            if arrived is None:
                 return
-            client = parts[0].bytes
             try:
-                self._handle(client, parts[1:])
+                self._handle(arrived)
                 continue
             except RemoteError as refused:
                 # Its traceback holds this frame, which holds it: the message would stay until collected.
@@ -329,28 +334,29 @@ class EvaluatorService:
             except Exception:  # a fault of ours with one message must not end the service for everybody
                 log.exception("a message could not be handled")
                 error = BadRequest("the evaluator could not handle this message; its log says more")
-            self._answers.send_error(client, peek_id(parts[1:]), error)
+            self._answers.send_error(arrived.client, peek_id(arrived.frames), error)
         # More may be waiting: look again without polling.
         self._sockets.wakeup.wake()
 
-    def _handle(self, client: bytes, parts: list[zmq.Frame]) -> None:
-        message = decode_request(parts, self._max_request, _check)
+    def _handle(self, arrived: Arrived) -> None:
+        client = arrived.client
+        message = decode_request(arrived.frames, self._max_request, _check)
         session = self._sessions.of(client)
         if session is None:
             self._forget_the_gone()  # whose descriptor may be this one's now
-            origin = self._sockets.origin(parts[0])
+            origin = self._sockets.origin(arrived)
             if origin.address == GONE and not isinstance(message, administration.Request):
                 return  # Nobody waits for the answer, and thousands may come of one who has left.
-            session = self._new_session(client, parts[0], origin)
+            session = self._new_session(client, self._sockets.user(arrived), origin)
         if isinstance(message, administration.Request):
             # Not the session's: ZeroMQ lets the next connection have the identity of one that has ended.
-            self._administration.handle(client, message, user_of(parts[0]))
+            self._administration.handle(client, message, self._sockets.user(arrived))
         else:
             _HANDLERS[type(message)](self, session, message)
 
-    def _new_session(self, client: bytes, frame: zmq.Frame, origin: Origin) -> Session:
-        """A session for who sent a frame. Raises NotAllowed for one that has lost its right since it came."""
-        user = user_of(frame)
+    def _new_session(self, client: bytes, user: str, origin: Origin) -> Session:
+        """A session for who sent a message. Raises NotAllowed for one that has lost its right since it
+        came."""
         if not self._access.may_use(user):
             self._sockets.hang_up(origin.descriptor)
             raise NotAllowed("the key of this client was revoked")

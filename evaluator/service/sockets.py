@@ -7,18 +7,17 @@ import contextlib
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any
 
 import zmq
 from zmq.utils.monitor import parse_monitor_message
 
-from evaluator._core import Link
 from evaluator.service import gate
 from evaluator.service.access import Access
-from evaluator.service.authentication import Authentication
+from evaluator.service.authentication import Authentication, user_of
 from evaluator.service.endpoints import BACKLOG, AddressError, bind, remove_socket
 from evaluator.service.gate import MOST_FRAMES, ConnectionLimits, Gatekeeper
+from evaluator.service.transport import GONE, Arrived, Delivery, Origin
 from protocol import multipart
 from protocol.codec import max_message_bytes
 from protocol.host.wakeup import Wakeup
@@ -38,38 +37,11 @@ SEND_LIMIT = 1024
 """Answers waiting for one client that does not read; more are dropped."""
 
 
-GONE = "gone"
-"""The address of a client whose connection has ended."""
+class ZeroMqSockets:
+    """See `evaluator.service.transport.Sockets`.
 
-
-class Origin(NamedTuple):
-    """Where a message came from. descriptor: of the ROUTER's connection, -1 if that has ended since, or is
-    not known. address: the client's. link: its connection to the gate, if there is a gate and it has not
-    ended."""
-
-    descriptor: int
-    address: str
-    link: Link | None = None
-
-
-class Delivery(Enum):
-    """What became of a message. DROPPED: the client does not read its answers. GONE: there is no such
-    client any more."""
-
-    SENT = "sent"
-    DROPPED = "dropped"
-    GONE = "gone"
-
-
-class ServiceSockets:
-    """Belongs to one thread; any other may call what `wakeup` has for others, and use `send` between `borrow`
-    and `give_back`.
-
-    A worker thread that has an answer sends it itself while the owner sleeps: to wake the owner for it would
-    take both longer than to send it. ZeroMQ allows that for sockets that one thread at a time uses. The owner
-    therefore sleeps on file descriptors only, and not inside of ZeroMQ.
-
-    wakeup: ends a `wait`.
+    ZeroMQ lets another thread use a socket that one thread at a time uses. The owner therefore sleeps on file
+    descriptors only, and not inside of ZeroMQ.
     """
 
     def __init__(
@@ -188,8 +160,9 @@ class ServiceSockets:
         if descriptor in self._open:
             _hang_up(descriptor)
 
-    def origin(self, frame: zmq.Frame) -> Origin:
-        """Where a message came from, by any of its frames."""
+    def origin(self, arrived: Arrived) -> Origin:
+        """Where a message came from."""
+        frame: zmq.Frame = arrived.source
         try:
             descriptor, address = int(frame.get(zmq.SRCFD)), str(frame.get("Peer-Address"))
         except (zmq.ZMQError, ValueError):
@@ -200,6 +173,10 @@ class ServiceSockets:
             return Origin(descriptor, address)
         link = self._gate.link(frame)
         return Origin(descriptor, GONE if link is None else link.address, link)
+
+    def user(self, arrived: Arrived) -> str:
+        """Who sent a message, as it was admitted."""
+        return user_of(arrived.source)
 
     @property
     def addresses(self) -> tuple[str, ...]:
@@ -226,9 +203,8 @@ class ServiceSockets:
         if self._gate is not None:
             self._gate.tell()
 
-    def receive(self) -> list[zmq.Frame] | None:
-        """The next message, its first frame the client's identity; None if none was there when `wait`
-        returned or the one before was received."""
+    def receive(self) -> Arrived | None:
+        """The next message; None if none was there when `wait` returned or the one before was received."""
         if not self._has_message:
             return None
         frames = multipart.receive(self._router)
@@ -239,7 +215,7 @@ class ServiceSockets:
                 link.took(frames, 1)
                 if len(frames) > MOST_FRAMES + 1:  # encrypted, else the gate had seen it
                     link.cut()
-        return frames
+        return Arrived(frames[0].bytes, frames[1:], frames[0])
 
     def send(self, client: bytes, frames: Sequence[Any]) -> Delivery:
         """Send without waiting: nobody waits for a client that does not read."""

@@ -1,0 +1,170 @@
+"""The sockets of a service that one program has started for itself: ipc addresses without ZeroMQ's threads.
+
+The service's own thread sleeps on the clients' connections and takes whole messages from them, and whoever has
+an answer writes it (protocol/core). Nobody else is woken, neither in this process nor in the client's, if that
+has such connections, too; any other that speaks ZMTP 3 will do.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from evaluator.service.access import Access, Door
+from evaluator.service.endpoints import AddressError, listening_socket, remove_socket
+from evaluator.service.gate import MOST_FRAMES, REASONS, SLACK_BYTES, ConnectionLimits
+from evaluator.service.transport import GONE, Arrived, Delivery, Origin
+from protocol import _core
+from protocol.codec import max_message_bytes, max_request_bytes
+from protocol.host.wakeup import Wakeup
+
+log = logging.getLogger("evaluator.sockets")
+
+AVAILABLE = hasattr(_core, "Hub")
+"""Whether this system has such sockets."""
+
+LINGER_MS = 1000
+"""How long the last answers may take to leave when the service ends."""
+
+_NUMBER_BYTES = 8
+
+
+class UnixSockets:
+    """See `evaluator.service.transport.Sockets`.
+
+    Who may open the file of an address is let in, and may do everything. Of `limits`, those of one client
+    and the number of connections are kept; the sum over all clients is not looked at.
+    """
+
+    def __init__(self, max_request: int, limits: ConnectionLimits, access: Access) -> None:
+        """max_request: positions. access: hears of addresses. Raises OSError."""
+        self._access = access
+        message = max_request_bytes(max_request) + SLACK_BYTES
+        self._hub = _core.Hub(
+            frame=max_message_bytes(max_request) + 65536,
+            message=message,
+            parts=MOST_FRAMES,
+            kept=max(limits.client_bytes, message),
+            connections=limits.connections,
+        )
+        self._addresses: list[str] = []
+        self._user = ""
+        self._cut: Counter[str] = Counter()
+        self._closed = False
+        self.wakeup = Wakeup()
+        self._hub.watch(self.wakeup.fileno())
+        self._in_use = threading.Lock()
+        """Held by the owner but while it sleeps, and by who has borrowed the sockets."""
+        self._in_use.acquire()
+
+    def bind(self, address: str) -> str:
+        """See `Sockets`. One address only."""
+        door = self._access.door(address)
+        if door is Door.KEYS or self._addresses:
+            raise AddressError(f"{address}: a private service listens at one address, without keys")
+        listener, bound = listening_socket(address)
+        self._hub.listen(listener.detach())
+        self._addresses.append(bound)
+        self._user = door.value
+        self._access.bound(bound)
+        return bound
+
+    def authenticate(self) -> None:
+        """See `Sockets`: the file system does it."""
+
+    def wait(self, timeout_ms: int) -> None:
+        """See `Sockets`."""
+        if timeout_ms and self.wakeup.falls_asleep():
+            self._in_use.release()
+            try:
+                woken = self._hub.wait(timeout_ms)
+            finally:
+                self._in_use.acquire()
+            self.wakeup.awake()
+            if woken:
+                self.wakeup.clear()
+        else:
+            self.wakeup.awake()
+            self._hub.wait(0)
+
+    def borrow(self) -> bool:
+        """See `Sockets`."""
+        return self._in_use.acquire(blocking=False)
+
+    def give_back(self) -> None:
+        """See `Sockets`."""
+        self._in_use.release()
+
+    def connections(self) -> Iterator[int]:
+        """See `Sockets`. Their numbers are not used again."""
+        return iter(self._hub.ended())
+
+    def hang_up(self, descriptor: int) -> None:
+        """See `Sockets`."""
+        self._hub.hang_up(descriptor)
+
+    def receive(self) -> Arrived | None:
+        """See `Sockets`."""
+        found = self._hub.take()
+        if found is None:
+            return None
+        number, frames = found
+        return Arrived(number.to_bytes(_NUMBER_BYTES, "little"), frames, number)
+
+    def origin(self, arrived: Arrived) -> Origin:
+        """See `Sockets`."""
+        address = self._hub.address_of(arrived.source)
+        return Origin(arrived.source, GONE if address is None else address)
+
+    def user(self, arrived: Arrived) -> str:
+        """See `Sockets`: the door of the address."""
+        return self._user
+
+    def send(self, client: bytes, frames: Sequence[Any]) -> Delivery:
+        """See `Sockets`. Who leaves too much unread is cut off."""
+        sent = self._hub.send(int.from_bytes(client, "little"), frames)
+        return Delivery.SENT if sent else Delivery.GONE
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """See `Sockets`."""
+        return tuple(self._addresses)
+
+    @property
+    def open_connections(self) -> int:
+        """See `Sockets`."""
+        return len(self._hub)
+
+    @property
+    def buffered_bytes(self) -> int:
+        """See `Sockets`: they are not counted."""
+        return 0
+
+    @property
+    def closed_connections(self) -> Mapping[str, int]:
+        """See `Sockets`."""
+        return dict(self._cut)
+
+    def tell(self) -> None:
+        """See `Sockets`."""
+        for address, reason in self._hub.news():
+            self._cut[reason] += 1
+            log.warning("closed a connection from %s: %s", address or "?", REASONS.get(reason, reason))
+
+    @property
+    def closed(self) -> bool:
+        """See `Sockets`."""
+        return self._closed
+
+    def close(self) -> None:
+        """See `Sockets`."""
+        self._hub.stop_listening()
+        for address in self._addresses:
+            remove_socket(address)
+        self._addresses.clear()
+        self._hub.close(LINGER_MS)
+        self._closed = True
+        self.wakeup.close()

@@ -1,0 +1,206 @@
+#include "bind_zmtp.h"
+
+#ifdef __linux__
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "zmtp/hub.h"
+#include "zmtp/stream.h"
+
+#endif
+
+namespace nb = nanobind;
+
+namespace wavefront {
+
+#ifdef __linux__
+
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr std::size_t kMostFrames = 16;
+
+int get_buffer(PyObject* self, Py_buffer* view, int flags) {
+  Frame* const frame = nb::inst_ptr<Frame>(nb::handle(self));
+  return PyBuffer_FillInfo(view, self, frame->bytes.get(), static_cast<Py_ssize_t>(frame->size), 1, flags);
+}
+
+PyType_Slot frame_slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(get_buffer)}, {0, nullptr}};
+
+nb::list list_of(Message message) {
+  nb::list frames;
+  for (Frame& frame : message) frames.append(nb::cast(std::move(frame)));
+  return frames;
+}
+
+// The memory of a message's frames, while this lives.
+class Views {
+ public:
+  explicit Views(nb::sequence frames) {
+    const std::size_t count = nb::len(frames);
+    if (count == 0 || count > kMostFrames) throw std::invalid_argument("a message has 1 to 16 frames");
+    for (nb::handle frame : frames) {
+      if (PyObject_GetBuffer(frame.ptr(), &views_[count_], PyBUF_SIMPLE) != 0) throw nb::python_error();
+      const Py_buffer& view = views_[count_];
+      bytes_[count_++] = {static_cast<const unsigned char*>(view.buf), static_cast<std::size_t>(view.len)};
+    }
+  }
+  ~Views() {
+    for (std::size_t i = 0; i < count_; ++i) PyBuffer_Release(&views_[i]);
+  }
+  Views(const Views&) = delete;
+  Views& operator=(const Views&) = delete;
+
+  std::span<const Bytes> bytes() const { return {bytes_.data(), count_}; }
+
+ private:
+  std::array<Py_buffer, kMostFrames> views_;
+  std::array<Bytes, kMostFrames> bytes_;
+  std::size_t count_ = 0;
+};
+
+[[noreturn]] void raise_ended(const char* reason) {
+  PyErr_SetString(PyExc_ConnectionError, reason);
+  throw nb::python_error();
+}
+
+const char* name_of(Ending reason) {
+  return kEndingNames[static_cast<std::size_t>(reason)];
+}
+
+nb::object receive(Stream& stream, int timeout_ms, int interrupt) {
+  using Clock = std::chrono::steady_clock;
+  const auto until = Clock::now() + milliseconds(timeout_ms);
+  while (true) {
+    Stream::Found found;
+    {
+      const nb::gil_scoped_release released;
+      found = stream.wait(timeout_ms, interrupt);
+    }
+    switch (found) {
+      case Stream::Found::kMessage:
+        return list_of(stream.take());
+      case Stream::Found::kEnd:
+        raise_ended(name_of(stream.ending()));
+      case Stream::Found::kNothing:
+        return nb::none();
+      case Stream::Found::kSignal:
+        if (PyErr_CheckSignals() != 0) throw nb::python_error();
+    }
+    if (timeout_ms < 0) continue;
+    const auto left = std::chrono::ceil<milliseconds>(until - Clock::now()).count();
+    timeout_ms = static_cast<int>(std::max<std::int64_t>(left, 0));
+  }
+}
+
+nb::object take(Hub& hub) {
+  auto arrived = hub.take();
+  if (!arrived) return nb::none();
+  return nb::make_tuple(arrived->number, list_of(std::move(arrived->message)));
+}
+
+nb::list news_of(Hub& hub) {
+  nb::list news;
+  for (const Ended& ended : hub.news()) news.append(nb::make_tuple(ended.address, name_of(ended.reason)));
+  return news;
+}
+
+template <typename Make>
+void make(Make construct) {
+  try {
+    construct();
+  } catch (const std::system_error& error) {
+    errno = error.code().value();
+    PyErr_SetFromErrno(PyExc_OSError);
+    throw nb::python_error();
+  }
+}
+
+void bind_stream(nb::module_& module) {
+  nb::class_<Stream>(module, "Stream", "See protocol/_core.pyi.")
+      .def(
+          "__init__",
+          [](Stream* stream, nb::bytes path, std::size_t frame, std::size_t message, std::size_t parts) {
+            make([&] { new (stream) Stream({path.c_str(), path.size()}, {frame, message, parts}); });
+          },
+          nb::arg("path"), nb::kw_only(), nb::arg("frame"), nb::arg("message"), nb::arg("parts"))
+      .def("fileno", &Stream::descriptor)
+      .def(
+          "send",
+          [](Stream& stream, nb::sequence frames) {
+            const Views views(frames);
+            return stream.send(views.bytes());
+          },
+          nb::arg("frames"))
+      .def("receive", &receive, nb::arg("timeout_ms"), nb::arg("interrupt") = -1)
+      .def_prop_ro("has_message", &Stream::has_message)
+      .def_prop_ro("was_ready", &Stream::was_ready)
+      .def("close", &Stream::close, nb::call_guard<nb::gil_scoped_release>());
+}
+
+void bind_hub(nb::module_& module) {
+  nb::class_<Hub>(module, "Hub", "See protocol/_core.pyi.")
+      .def(
+          "__init__",
+          [](Hub* hub, std::size_t frame, std::size_t message, std::size_t parts, std::size_t kept,
+             std::size_t connections) {
+            make([&] { new (hub) Hub({frame, message, parts}, kept, connections); });
+          },
+          nb::kw_only(), nb::arg("frame"), nb::arg("message"), nb::arg("parts"), nb::arg("kept"),
+          nb::arg("connections"))
+      .def(
+          "listen", [](Hub& hub, int listener) { make([&] { hub.listen(Descriptor(listener)); }); },
+          nb::arg("listener"))
+      .def("stop_listening", &Hub::stop_listening)
+      .def(
+          "watch", [](Hub& hub, int descriptor) { make([&] { hub.watch(descriptor); }); },
+          nb::arg("descriptor"))
+      .def("wait", &Hub::wait, nb::arg("timeout_ms"), nb::call_guard<nb::gil_scoped_release>())
+      .def("take", &take)
+      .def_prop_ro("has_message", &Hub::has_message)
+      .def("ended", &Hub::ended)
+      .def("address_of", &Hub::address_of, nb::arg("number"))
+      .def(
+          "send",
+          [](Hub& hub, std::uint64_t number, nb::sequence frames) {
+            const Views views(frames);
+            return hub.send(number, views.bytes());
+          },
+          nb::arg("number"), nb::arg("frames"))
+      .def("hang_up", &Hub::hang_up, nb::arg("number"))
+      .def("__len__", &Hub::size)
+      .def("news", &news_of)
+      .def(
+          "close", [](Hub& hub, int linger_ms) { hub.close(milliseconds(linger_ms)); }, nb::arg("linger_ms"),
+          nb::call_guard<nb::gil_scoped_release>());
+}
+
+}  // namespace
+
+void bind_zmtp(nb::module_& module) {
+  nb::class_<Frame>(module, "Frame", nb::type_slots(frame_slots), "See protocol/_core.pyi.")
+      .def("__len__", [](const Frame& frame) { return frame.size; });
+  bind_stream(module);
+  bind_hub(module);
+}
+
+#else
+
+void bind_zmtp(nb::module_&) {}
+
+#endif
+
+}  // namespace wavefront

@@ -1,0 +1,11 @@
+// What Python sees of the connections.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace wavefront {
+
+// Adds Frame, Stream and Hub, on Linux.
+void bind_zmtp(nanobind::module_& module);
+
+}  // namespace wavefront

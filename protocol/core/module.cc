@@ -1,0 +1,11 @@
+// The Python module protocol._core.
+#include <nanobind/nanobind.h>
+
+#include "bind_zmtp.h"
+
+NB_MODULE(_core, module) {
+  nanobind::set_leak_warnings(false);  // daemon threads may hold objects when the interpreter ends
+  module.doc() = "Connections on this machine without ZeroMQ's threads.";
+  module.attr("CORE_DIGEST") = WAVEFRONT_CORE_DIGEST;
+  wavefront::bind_zmtp(module);
+}

@@ -1,0 +1,243 @@
+#include "zmtp/hub.h"
+
+#ifdef __linux__
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+namespace wavefront {
+
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr std::size_t kScratch = 256 * 1024;
+
+// Connections taken in before others are served.
+constexpr int kMostAccepted = 32;
+
+// When the process has no descriptors left, no connection is taken for so long: it would be tried at once
+// again.
+constexpr milliseconds kPause{100};
+
+constexpr std::size_t kMostNews = 16;
+
+[[noreturn]] void fail(const char* what) {
+  throw std::system_error(errno, std::generic_category(), what);
+}
+
+std::string address_of_peer(int socket) {
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.pid == 0) return "";
+  return "localhost:" + std::to_string(peer.uid) + ":" + std::to_string(peer.gid) + ":" +
+         std::to_string(peer.pid);
+}
+
+}  // namespace
+
+Hub::Hub(const MessageLimits& limits, std::size_t kept, std::size_t connections)
+    : limits_(limits),
+      kept_(kept),
+      connections_(connections),
+      epoll_(epoll_create1(EPOLL_CLOEXEC)),
+      scratch_(kScratch) {
+  if (!epoll_) fail("epoll_create1");
+}
+
+void Hub::listen(Descriptor listener) {
+  const int socket = listener.get();
+  fcntl(socket, F_SETFL, fcntl(socket, F_GETFL) | O_NONBLOCK);
+  epoll_event event{.events = EPOLLIN, .data = {.u64 = kListener}};
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, socket, &event) != 0) fail("epoll_ctl");
+  listeners_.push_back(std::move(listener));
+}
+
+void Hub::stop_listening() {
+  listeners_.clear();  // Which takes them out of the epoll, too.
+}
+
+void Hub::watch(int descriptor) {
+  epoll_event event{.events = EPOLLIN, .data = {.u64 = kWatched}};
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, descriptor, &event) != 0) fail("epoll_ctl");
+}
+
+bool Hub::wait(int timeout_ms) {
+  if (!arrived_.empty()) return false;
+  std::array<epoll_event, 64> events;
+  const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()),
+                               timeout_until_listening(timeout_ms));
+  bool watched = false;
+  for (int i = 0; i < count; ++i) {
+    const epoll_event& event = events[static_cast<std::size_t>(i)];
+    if (event.data.u64 == kWatched) {
+      watched = true;
+    } else if (event.data.u64 == kListener) {
+      accept_all();
+    } else {
+      serve(event.data.u64, event.events);
+    }
+  }
+  return watched;
+}
+
+std::optional<Arrived> Hub::take() {
+  while (!arrived_.empty()) {
+    Arrived arrived = std::move(arrived_.front());
+    arrived_.pop_front();
+    if (!arrived.message.empty()) return arrived;
+    ended_.push_back(arrived.number);
+  }
+  return std::nullopt;
+}
+
+std::vector<std::uint64_t> Hub::ended() {
+  return std::exchange(ended_, {});
+}
+
+std::optional<std::string> Hub::address_of(std::uint64_t number) const {
+  const auto found = client(number);
+  return found ? std::optional(found->address) : std::nullopt;
+}
+
+bool Hub::send(std::uint64_t number, std::span<const Bytes> frames) {
+  const auto found = client(number);
+  if (!found) return false;
+  const Sent sent = found->channel.send(frames);
+  if (sent == Sent::kWaiting) watch_for_room(*found, true);
+  return sent != Sent::kGone;
+}
+
+void Hub::hang_up(std::uint64_t number) {
+  if (const auto found = client(number)) found->channel.hang_up();
+}
+
+std::size_t Hub::size() const {
+  const std::lock_guard lock(mutex_);
+  return clients_.size();
+}
+
+std::vector<Ended> Hub::news() {
+  const std::lock_guard lock(mutex_);
+  std::vector<Ended> told(news_.begin(), news_.end());
+  news_.clear();
+  return told;
+}
+
+void Hub::close(milliseconds linger) {
+  stop_listening();
+  const auto until = Clock::now() + linger;
+  for (const auto& each : everybody()) {
+    while (each->channel.flush() == Sent::kWaiting) {
+      const auto left = std::chrono::ceil<milliseconds>(until - Clock::now()).count();
+      if (left <= 0) break;
+      pollfd room{each->channel.descriptor(), POLLOUT, 0};
+      poll(&room, 1, static_cast<int>(left));
+    }
+  }
+  const std::lock_guard lock(mutex_);
+  clients_.clear();
+}
+
+void Hub::accept_all() {
+  for (const Descriptor& listener : listeners_) {
+    for (int i = 0; i < kMostAccepted; ++i) {
+      Descriptor socket(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+      if (!socket) {
+        if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) pause_listening();
+        break;
+      }
+      if (size() < connections_) admit(std::move(socket));
+    }
+  }
+}
+
+void Hub::admit(Descriptor socket) {
+  const int descriptor = socket.get();
+  const int at_once = 1;  // On an ipc socket this fails, and is not needed.
+  setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &at_once, sizeof at_once);
+  const std::uint64_t number = next_number_++;
+  auto made = std::shared_ptr<Client>(
+      new Client{number, address_of_peer(descriptor), {std::move(socket), "ROUTER", limits_, kept_}, {}});
+  epoll_event event{.events = EPOLLIN, .data = {.u64 = number}};
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, descriptor, &event) != 0) return;
+  const std::lock_guard lock(mutex_);
+  clients_.emplace(number, std::move(made));
+}
+
+void Hub::serve(std::uint64_t number, std::uint32_t events) {
+  const auto found = client(number);
+  if (!found) return;  // It has ended in this round.
+  if ((events & EPOLLOUT) != 0 && found->channel.flush() != Sent::kWaiting) watch_for_room(*found, false);
+  if ((events & ~static_cast<std::uint32_t>(EPOLLOUT)) == 0) return;
+  const auto ending = found->channel.receive(scratch_);
+  while (auto message = found->channel.take()) arrived_.push_back({number, std::move(*message)});
+  if (ending) end(found, *ending);
+}
+
+void Hub::end(const std::shared_ptr<Client>& client, Ending reason) {
+  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, client->channel.descriptor(), nullptr);
+  client->channel.hang_up();
+  arrived_.push_back({client->number, {}});
+  const std::lock_guard lock(mutex_);
+  clients_.erase(client->number);
+  if (reason != Ending::kPeer && news_.size() < kMostNews) news_.push_back({client->address, reason});
+}
+
+void Hub::watch_for_room(Client& client, bool wanted) {
+  const std::lock_guard lock(client.mutex);
+  // Another thread may have left something since, or have found room for it.
+  wanted = client.channel.is_waiting();
+  if (wanted == client.is_watched) return;
+  epoll_event event{.events = EPOLLIN, .data = {.u64 = client.number}};
+  if (wanted) event.events |= EPOLLOUT;
+  client.is_watched =
+      epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, client.channel.descriptor(), &event) == 0 && wanted;
+}
+
+void Hub::pause_listening() {
+  listening_ = false;
+  listen_at_ = Clock::now() + kPause;
+  for (const Descriptor& listener : listeners_)
+    epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, listener.get(), nullptr);
+}
+
+// How long to wait, if connections are to be taken again before that. They are as soon as it is time.
+int Hub::timeout_until_listening(int timeout_ms) {
+  if (listening_) return timeout_ms;
+  const auto left = std::chrono::ceil<milliseconds>(listen_at_ - Clock::now()).count();
+  if (left > 0) return timeout_ms < 0 ? static_cast<int>(left) : std::min(timeout_ms, static_cast<int>(left));
+  listening_ = true;
+  for (const Descriptor& listener : listeners_) {
+    epoll_event event{.events = EPOLLIN, .data = {.u64 = kListener}};
+    epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, listener.get(), &event);
+  }
+  return timeout_ms;
+}
+
+std::shared_ptr<Hub::Client> Hub::client(std::uint64_t number) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = clients_.find(number);
+  return found == clients_.end() ? nullptr : found->second;
+}
+
+std::vector<std::shared_ptr<Hub::Client>> Hub::everybody() const {
+  std::vector<std::shared_ptr<Client>> all;
+  const std::lock_guard lock(mutex_);
+  for (const auto& [number, each] : clients_) all.push_back(each);
+  return all;
+}
+
+}  // namespace wavefront
+
+#endif

@@ -1,0 +1,130 @@
+#include "zmtp/stream.h"
+
+#ifdef __linux__
+
+#include <poll.h>
+#include <pthread.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstddef>
+#include <limits>
+#include <system_error>
+
+namespace wavefront {
+
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr std::size_t kScratch = 128 * 1024;
+
+// A second is how often the evaluator sends heartbeats.
+constexpr milliseconds kBeat{1000};
+
+// So long at most the helper waits for room in the socket before it looks whether it is to end.
+constexpr int kRoomMs = 100;
+
+Descriptor connected(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.empty() || path.size() >= sizeof address.sun_path)
+    throw std::system_error(ENAMETOOLONG, std::generic_category());
+  path.copy(address.sun_path, path.size());
+  // An abstract name ends with its length, a path with a zero.
+  const std::size_t size = offsetof(sockaddr_un, sun_path) + path.size() + (path[0] != '\0');
+  Descriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!socket ||
+      connect(socket.get(), reinterpret_cast<sockaddr*>(&address), static_cast<socklen_t>(size)) != 0)
+    throw std::system_error(errno, std::generic_category());
+  return socket;
+}
+
+}  // namespace
+
+Stream::Stream(const std::string& path, const MessageLimits& limits)
+    : channel_(connected(path), "DEALER", limits, std::numeric_limits<std::size_t>::max()),
+      scratch_(kScratch) {
+  helper_ = std::thread([this] { help(); });
+  pthread_setname_np(helper_.native_handle(), "stream");
+}
+
+bool Stream::send(std::span<const Bytes> frames) {
+  const Sent sent = channel_.send(frames);
+  if (sent == Sent::kWaiting) {
+    const std::lock_guard lock(mutex_);
+    news_.notify_one();
+  }
+  return sent != Sent::kGone;
+}
+
+Stream::Found Stream::wait(int timeout_ms, int interrupt) {
+  using Clock = std::chrono::steady_clock;
+  const auto until = Clock::now() + milliseconds(timeout_ms);
+  while (true) {
+    if (channel_.has_message()) return Found::kMessage;
+    if (ended_) return Found::kEnd;
+    std::array waited{pollfd{channel_.descriptor(), POLLIN, 0}, pollfd{interrupt, POLLIN, 0}};
+    int left = timeout_ms;
+    if (timeout_ms > 0) {
+      const auto exact = std::chrono::ceil<milliseconds>(until - Clock::now()).count();
+      left = static_cast<int>(exact < 0 ? 0 : exact);
+    }
+    const int ready = poll(waited.data(), interrupt < 0 ? 1 : 2, left);
+    if (ready < 0 && errno == EINTR) return Found::kSignal;
+    if (ready > 0 && waited[0].revents != 0) {
+      ended_ = channel_.receive(scratch_);
+      if (channel_.is_ready() && !heartbeats_) {
+        const std::lock_guard lock(mutex_);
+        heartbeats_ = true;
+        news_.notify_one();
+      }
+    } else {
+      return Found::kNothing;  // Also where the poll has failed: there is no memory, and no time to lose.
+    }
+  }
+}
+
+void Stream::close() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (closing_) return;
+    closing_ = true;
+    news_.notify_one();
+  }
+  channel_.hang_up();
+  if (helper_.joinable()) helper_.join();
+}
+
+void Stream::help() {
+  std::unique_lock lock(mutex_);
+  while (!closing_) {
+    if (channel_.is_waiting()) {
+      lock.unlock();
+      pollfd waited{channel_.descriptor(), POLLOUT, 0};
+      poll(&waited, 1, kRoomMs);
+      channel_.flush();
+      lock.lock();
+      continue;
+    }
+    const auto due = channel_.last_sent() + kBeat;
+    if (heartbeats_ && std::chrono::steady_clock::now() >= due) {
+      lock.unlock();
+      channel_.beat();
+      lock.lock();
+      continue;
+    }
+    if (heartbeats_) {
+      news_.wait_until(lock, due);
+    } else {
+      news_.wait(lock);
+    }
+  }
+}
+
+}  // namespace wavefront
+
+#endif

@@ -1,0 +1,106 @@
+"""A client's connection to an ipc address without ZeroMQ's thread between.
+
+The thread that asks writes to the socket itself and waits for it itself: nobody else is woken for a message
+(protocol/core). What goes over the socket is the same.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from protocol import _core
+from protocol.codec import MAX_REPLY_HEADER, WIRE_MAX_POSITIONS, max_message_bytes
+from protocol.errors import EvaluatorLost
+from protocol.keys.notation import KeysError, split_address
+from protocol.multipart import READABLE
+
+AVAILABLE = hasattr(_core, "Stream")
+"""Whether this system has such connections."""
+
+_MOST_FRAMES = 64
+
+
+class UnixConnection:
+    """See `protocol.connection.Connection`."""
+
+    def __init__(self, address: str) -> None:
+        """Raises EvaluatorLost for what is no address."""
+        try:
+            self.address, _ = split_address(address)
+        except KeysError as error:
+            raise EvaluatorLost(str(error)) from None
+        self._lost: str | None = None
+        self._stream: _core.Stream | None = None
+        path = os.fsencode(self.address.removeprefix("ipc://"))
+        if path.startswith(b"@"):  # an abstract name, which is no file
+            path = b"\0" + path[1:]
+        frame = max(MAX_REPLY_HEADER, max_message_bytes(WIRE_MAX_POSITIONS))
+        try:
+            self._stream = _core.Stream(path, frame=frame, message=4 * frame, parts=_MOST_FRAMES)
+        except OSError as error:
+            if not isinstance(error, ConnectionError | FileNotFoundError | NotADirectoryError):
+                raise EvaluatorLost(
+                    f"{self.address!r} is not an address to connect to ({error.strerror}); use tcp://HOST:PORT "
+                    "or ipc://PATH"
+                ) from None
+            self._lost = f"no evaluator listens at {self.address}"
+
+    def send(self, frames: Sequence[Any]) -> None:
+        """See `Connection`."""
+        if self._lost is not None:
+            raise EvaluatorLost(self._lost)
+        assert self._stream is not None
+        if not self._stream.send(frames):
+            raise self.broken(f"the evaluator at {self.address} is gone (connection closed)")
+
+    def receive(self, deadline: float | None, interrupt: int | None = None) -> Sequence[Any] | None:
+        """See `Connection`."""
+        if self._stream is None:
+            raise EvaluatorLost(self._lost or "")
+        left_ms = -1 if deadline is None else max(0, math.ceil((deadline - time.monotonic()) * 1000))
+        try:
+            frames = self._stream.receive(
+                left_ms if self._lost is None else 0, -1 if interrupt is None else interrupt
+            )
+        except ConnectionError as ended:
+            if self._lost is None:
+                self._lost = self._why(str(ended))
+            raise EvaluatorLost(self._lost) from None
+        if frames is None and self._lost is not None:
+            raise EvaluatorLost(self._lost)
+        return frames
+
+    def broken(self, reason: str) -> EvaluatorLost:
+        """See `Connection`."""
+        self._lost = reason
+        return EvaluatorLost(reason)
+
+    @property
+    def has_news(self) -> bool:
+        """Whether it is lost, or a message has come together with another one."""
+        return self._stream is None or self._lost is not None or self._stream.has_message
+
+    @property
+    def watched(self) -> list[tuple[Any, int]]:
+        """The socket."""
+        return [] if self._stream is None else [(self._stream.fileno(), READABLE)]
+
+    def close(self) -> None:
+        """End it without waiting for what is on its way."""
+        if self._stream is not None:
+            self._stream.close()
+
+    def _why(self, ending: str) -> str:
+        """In words, why the connection has ended."""
+        assert self._stream is not None
+        if ending == "peer" and self._stream.was_ready:
+            return f"the evaluator at {self.address} is gone (connection closed)"
+        if ending == "peer":
+            return f"the evaluator at {self.address} closed the connection at once; it may have too many"
+        if ending == "foreign":
+            return f"what listens at {self.address} is not an evaluator (ZeroMQ handshake failed)"
+        return f"{self.address} sent what no evaluator sends ({ending})"
