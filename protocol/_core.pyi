@@ -49,8 +49,8 @@ class Stream:
         """End the connection. Idempotent."""
 
 class Hub:
-    """All connections of a service's listening socket. `wait`, `take` and `ended` belong to one thread at a time;
-    the others may be called from any.
+    """All connections of a service's listening socket. `wait`, `take` and `ended` belong to one thread at a
+    time; the others may be called from any.
 
     frame, message, parts: as of Stream; who goes beyond is cut off. kept: bytes of answers that a client may
     leave unread before it is cut off. connections: at a time; one more is closed at once.

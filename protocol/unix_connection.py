@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 import time
 from collections.abc import Sequence
 from typing import Any
 
-from protocol import _core
 from protocol.codec import MAX_REPLY_HEADER, WIRE_MAX_POSITIONS, max_message_bytes
 from protocol.errors import EvaluatorLost
 from protocol.keys.notation import KeysError, split_address
 from protocol.multipart import READABLE
 
-AVAILABLE = hasattr(_core, "Stream")
+if sys.platform == "linux":
+    from protocol._core import Stream
+
+AVAILABLE = sys.platform == "linux"
 """Whether this system has such connections."""
 
 _MOST_FRAMES = 64
@@ -34,18 +37,18 @@ class UnixConnection:
         except KeysError as error:
             raise EvaluatorLost(str(error)) from None
         self._lost: str | None = None
-        self._stream: _core.Stream | None = None
+        self._stream: Stream | None = None
         path = os.fsencode(self.address.removeprefix("ipc://"))
         if path.startswith(b"@"):  # an abstract name, which is no file
             path = b"\0" + path[1:]
         frame = max(MAX_REPLY_HEADER, max_message_bytes(WIRE_MAX_POSITIONS))
         try:
-            self._stream = _core.Stream(path, frame=frame, message=4 * frame, parts=_MOST_FRAMES)
+            self._stream = Stream(path, frame=frame, message=4 * frame, parts=_MOST_FRAMES)
         except OSError as error:
             if not isinstance(error, ConnectionError | FileNotFoundError | NotADirectoryError):
                 raise EvaluatorLost(
-                    f"{self.address!r} is not an address to connect to ({error.strerror}); use tcp://HOST:PORT "
-                    "or ipc://PATH"
+                    f"{self.address!r} is not an address to connect to ({error.strerror}); "
+                    "use tcp://HOST:PORT or ipc://PATH"
                 ) from None
             self._lost = f"no evaluator listens at {self.address}"
 

@@ -14,7 +14,7 @@ python -m pip install --quiet --no-deps --upgrade --target "$site" \
 
 # -S keeps the hook of an editable install out, so that the core is found in $site; other packages come by path.
 packages=$(python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
-[ $# -gt 0 ] || set -- -q tests/engine/core tests/evaluator/core
+[ $# -gt 0 ] || set -- -q tests/engine/core tests/evaluator/core tests/protocol/core
 LD_PRELOAD="$("$compiler" -print-file-name=libasan.so) $("$compiler" -print-file-name=libstdc++.so)" \
   ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
   PYTHONPATH="$site:$packages" python -S -m pytest -p no:cacheprovider "$@"

@@ -79,7 +79,8 @@ def test_it_holds_the_program_and_no_sources_of_the_cores(wheel: Path) -> None:
     assert {"evaluator/page/files/index.html", "evaluator/page/files/status.schema.json"} <= set(names)
     assert any(re.fullmatch(r"evaluator/networks/.*\.pb\.gz", name) for name in names)
     assert all(f"engine/_core_{level}.so" in names for level in LEVELS)
-    assert not [name for name in names if name.startswith(("tests/", "engine/core/", "evaluator/core/"))]
+    sources = ("tests/", "engine/core/", "evaluator/core/", "protocol/core/")
+    assert not [name for name in names if name.startswith(sources)]
 
 
 def test_it_plays_a_move_in_an_empty_environment(python: Path, tmp_path: Path) -> None:

@@ -82,9 +82,10 @@ class EvaluatorService:
 
     loader: opens networks. initial: networks to load at start; the first is the default. max_request: most
     positions in one request. limits: of the queues. connections: limits of clients, and of whoever else finds
-    an address. private: it is for the program that has started it, at an ipc address. access: who may do what; by default what the
-    defaults of all settings say. patience: with devices. on_ready: called from a thread once the initial
-    networks are loaded, with their descriptions; on_failed with the exception when one could not be.
+    an address. private: the service is for the program that has started it, at one ipc address. access: who
+    may do what; by default what the defaults of all settings say. patience: with devices. on_ready: called
+    from a thread once the initial networks are loaded, with their descriptions; on_failed with the exception
+    when one could not be.
 
     `bind` addresses, then `run` until `stop` (from any thread), or until a client drains it.
     """

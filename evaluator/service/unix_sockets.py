@@ -1,13 +1,14 @@
 """The sockets of a service that one program has started for itself: ipc addresses without ZeroMQ's threads.
 
-The service's own thread sleeps on the clients' connections and takes whole messages from them, and whoever has
-an answer writes it (protocol/core). Nobody else is woken, neither in this process nor in the client's, if that
-has such connections, too; any other that speaks ZMTP 3 will do.
+The service's own thread sleeps on the clients' connections and takes whole messages from them, and whoever
+has an answer writes it (protocol/core). Nobody else is woken, neither in this process nor in the client's, if
+that has such connections, too; any other client that speaks ZMTP 3 will do.
 """
 
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,13 +18,15 @@ from evaluator.service.access import Access, Door
 from evaluator.service.endpoints import AddressError, listening_socket, remove_socket
 from evaluator.service.gate import MOST_FRAMES, REASONS, SLACK_BYTES, ConnectionLimits
 from evaluator.service.transport import GONE, Arrived, Delivery, Origin
-from protocol import _core
 from protocol.codec import max_message_bytes, max_request_bytes
 from protocol.host.wakeup import Wakeup
 
 log = logging.getLogger("evaluator.sockets")
 
-AVAILABLE = hasattr(_core, "Hub")
+if sys.platform == "linux":
+    from protocol._core import Hub
+
+AVAILABLE = sys.platform == "linux"
 """Whether this system has such sockets."""
 
 LINGER_MS = 1000
@@ -43,7 +46,7 @@ class UnixSockets:
         """max_request: positions. access: hears of addresses. Raises OSError."""
         self._access = access
         message = max_request_bytes(max_request) + SLACK_BYTES
-        self._hub = _core.Hub(
+        self._hub = Hub(
             frame=max_message_bytes(max_request) + 65536,
             message=message,
             parts=MOST_FRAMES,

@@ -1,4 +1,4 @@
-"""Finds the compiled cores (engine._core, evaluator._core) for a checkout beside an installed package.
+"""Finds the compiled cores (`_core` of each package) for a checkout beside an installed package.
 
 In a checkout `import engine` finds the source folder first. Its core lies in the installed package, in
 site-packages (a plain `pip install .`) or behind an import hook (an editable install). The core is located,

@@ -36,13 +36,28 @@ def message(frames: Sequence[bytes]) -> bytes:
 def connect(port: int) -> socket.socket:
     """A connection of a DEALER to a port of this machine, after the handshake."""
     made = socket.create_connection(("127.0.0.1", port), timeout=60.0)
-    made.sendall(GREETING + command(READY))
-    size = _exactly(made, len(GREETING) + 2)[-1]  # of its READY, as short as ours
-    _exactly(made, size)
+    shake_hands(made)
     return made
 
 
-def _exactly(connection: socket.socket, size: int) -> bytes:
+def connect_to(path: str) -> socket.socket:
+    """The same to an ipc address, by its path."""
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    made.settimeout(60.0)
+    made.connect(path)
+    shake_hands(made)
+    return made
+
+
+def shake_hands(connection: socket.socket) -> None:
+    """Greet the other side, and take its greeting."""
+    connection.sendall(GREETING + command(READY))
+    size = exactly(connection, len(GREETING) + 2)[-1]  # of its READY, as short as ours
+    exactly(connection, size)
+
+
+def exactly(connection: socket.socket, size: int) -> bytes:
+    """The next bytes, so many."""
     came = b""
     while len(came) < size:
         part = connection.recv(size - len(came))

@@ -77,6 +77,7 @@ Channel::Channel(Descriptor socket, std::string_view type, const MessageLimits& 
   std::array parts{part(text.data(), text.size())};
   // The first bytes of a connection: there is room for them.
   if (write_parts(socket_.get(), parts) != static_cast<ssize_t>(text.size())) fail(Ending::kPeer);
+  last_sent_ = std::chrono::steady_clock::now();
 }
 
 std::optional<Ending> Channel::receive(std::span<unsigned char> scratch) {

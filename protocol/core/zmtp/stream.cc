@@ -77,7 +77,7 @@ Stream::Found Stream::wait(int timeout_ms, int interrupt) {
     if (ready < 0 && errno == EINTR) return Found::kSignal;
     if (ready > 0 && waited[0].revents != 0) {
       ended_ = channel_.receive(scratch_);
-      if (channel_.is_ready() && !heartbeats_) {
+      if (!heartbeats_ && channel_.is_ready() && channel_.has_heartbeats()) {
         const std::lock_guard lock(mutex_);
         heartbeats_ = true;
         news_.notify_one();

@@ -62,7 +62,7 @@ class Stream {
   std::mutex mutex_;
   std::condition_variable news_;
   bool closing_ = false;
-  bool heartbeats_ = false;  // the handshake is over
+  bool heartbeats_ = false;  // the handshake is over, and the peer knows them
   std::thread helper_;
 };
 

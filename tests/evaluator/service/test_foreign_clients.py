@@ -10,14 +10,21 @@ import msgpack
 import pytest
 import zmq
 
+from evaluator.service import unix_sockets
 from protocol.codec import decode_reply, encode, max_message_bytes
 from protocol.messages import Alias, Aliased, Error, Evaluate, Hello, Load, Result, Welcome
 from tests.evaluator.service.harness import WAIT_S, Harness, numbered_batch, running
 
 
-@pytest.fixture
-def harness(tmp_path: Path) -> Iterator[Harness]:
-    with running(tmp_path, networks=2, max_request=16) as harness:
+@pytest.fixture(params=["open", "private"])
+def harness(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Harness]:
+    """A service that anybody may connect to, or one as an engine starts it for itself."""
+    options: dict[str, Any] = {}
+    if request.param == "private":
+        if not unix_sockets.AVAILABLE:
+            pytest.skip("such a service is like any other on this system")
+        options = {"private": True, "address": f"ipc://{tmp_path / 'evaluator'}"}
+    with running(tmp_path, networks=2, max_request=16, **options) as harness:
         yield harness
 
 

@@ -13,6 +13,7 @@ import pytest
 
 import engine._core as core
 import evaluator._core as evaluator_core
+import protocol._core as protocol_core
 from protocol.host.native import DIGEST_FILE, check_core, installed_core, locate_core, source_digest
 from tests.paths import REPOSITORY
 
@@ -43,6 +44,7 @@ def installed(tmp_path: Path, checkout: Path) -> Path:
 def test_cmake_and_python_compute_the_same_digest() -> None:
     assert source_digest(REPOSITORY / "engine" / "core") == core.CORE_DIGEST
     assert source_digest(REPOSITORY / "evaluator" / "core") == evaluator_core.CORE_DIGEST
+    assert source_digest(REPOSITORY / "protocol" / "core") == protocol_core.CORE_DIGEST
 
 
 def test_a_core_elsewhere_on_the_path_is_found(tmp_path: Path, installed: Path) -> None:

@@ -1,0 +1,216 @@
+"""A service as an engine starts it for itself: at an ipc address, without ZeroMQ's threads."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgpack
+import pytest
+import zmq
+
+from evaluator.service import unix_sockets
+from evaluator.service.endpoints import AddressError
+from evaluator.service.gate import ConnectionLimits
+from protocol.codec import decode_reply, encode, encode_evaluate
+from protocol.errors import EvaluatorLost, NotReady
+from protocol.messages import Error, Hello, Welcome
+from protocol.multipart import send
+from protocol.unix_connection import UnixConnection
+from tests.evaluator.service.harness import (
+    WAIT_S,
+    EchoBackend,
+    Harness,
+    expected,
+    numbered_batch,
+    running,
+    same,
+)
+from tests.evaluator.zmtp import GREETING, connect_to, frame, is_closed, message
+
+pytestmark = pytest.mark.skipif(not unix_sockets.AVAILABLE, reason="such a service is like any other here")
+
+
+@pytest.fixture
+def harness(tmp_path: Path) -> Iterator[Harness]:
+    limits = ConnectionLimits(connections=20, client_bytes=1)
+    with private(tmp_path, connections=limits, max_request=64) as harness:
+        yield harness
+
+
+@contextlib.contextmanager
+def private(folder: Path, **options: object) -> Iterator[Harness]:
+    with running(folder, private=True, address=f"ipc://{folder / 'evaluator'}", **options) as harness:  # type: ignore[arg-type]
+        yield harness
+
+
+def path_of(harness: Harness) -> str:
+    return harness.address.removeprefix("ipc://")
+
+
+def test_no_thread_stands_between(harness: Harness) -> None:
+    """Neither ZeroMQ's nor one of the gate's, on either side."""
+    client = harness.client()
+    assert isinstance(client._connection, UnixConnection)
+    batch = numbered_batch(40)
+    assert same(client.evaluate(batch), expected(batch))
+    names = {Path(task, "comm").read_text().strip() for task in Path("/proc/self/task").iterdir()}
+    assert not [name for name in names if name.startswith(("ZMQbg", "gate"))]
+    assert "stream" in names
+
+
+def test_many_in_flight_of_many_clients_are_answered(harness: Harness) -> None:
+    clients = [harness.client() for _ in range(4)]
+    sent = {}
+    for number in range(40):
+        client = clients[number % 4]
+        batch = numbered_batch(1 + number, first=number)
+        sent[client, client.submit(batch)] = batch
+    while sent:
+        for client in clients:
+            completed = client.receive(1000 * WAIT_S)
+            if completed is not None:
+                assert same(completed.result(), expected(sent.pop((client, completed.id))))
+
+
+def test_requests_larger_than_a_socket_takes_are_answered(tmp_path: Path) -> None:
+    with private(tmp_path, make=lambda name: EchoBackend(64)) as harness:
+        client = harness.client()
+        batches = {client.submit(batch): batch for batch in (numbered_batch(1024, seed=i) for i in range(8))}
+        while batches:
+            completed = client.receive(1000 * WAIT_S)
+            assert completed is not None
+            assert same(completed.result(), expected(batches.pop(completed.id)))
+
+
+def test_who_connects_before_the_network_is_loaded_is_welcomed_then(tmp_path: Path) -> None:
+    gate = threading.Event()
+    answers: list[object] = []
+
+    def make(name: str) -> EchoBackend:
+        assert gate.wait(WAIT_S)
+        return EchoBackend()
+
+    def before_ready(address: str) -> None:
+        with zmq.Context() as context, context.socket(zmq.DEALER) as dealer:
+            dealer.linger = 0
+            dealer.rcvtimeo = int(1000 * WAIT_S)
+            dealer.connect(address)
+            send(dealer, encode(Hello(1)))
+            send(dealer, encode_evaluate(2, numbered_batch(1), "play", None, ""))
+            answers.append(decode_reply(dealer.recv_multipart()))
+            gate.set()
+            answers.append(decode_reply(dealer.recv_multipart()))
+
+    with private(tmp_path, make=make, before_ready=before_ready):
+        refused, welcome = answers
+        assert isinstance(refused, Error) and refused.code == NotReady.code
+        assert isinstance(welcome, Welcome)
+
+
+@pytest.mark.parametrize(
+    ("sent", "reason"),
+    [
+        (frame(bytes(60_000), more=True) * 30, "message"),
+        (frame(b"", more=True) * 1000, "parts"),
+        (b"\x02" + bytes([255]) * 8, "frame"),
+        (b"\xff" * 100, "malformed"),
+    ],
+)
+def test_who_breaks_the_protocol_is_cut_off_and_nobody_else(
+    harness: Harness, sent: bytes, reason: str
+) -> None:
+    client = harness.client()
+    with connect_to(path_of(harness)) as hostile:
+        with contextlib.suppress(OSError):
+            hostile.sendall(sent)
+        assert is_closed(hostile)
+    batch = numbered_batch(3)
+    assert same(client.evaluate(batch), expected(batch))
+    assert client.status().metrics["closed_connections"] == {reason: 1}
+
+
+def test_a_message_that_is_no_request_is_answered_with_an_error(harness: Harness) -> None:
+    with zmq.Context() as context, context.socket(zmq.DEALER) as dealer:
+        dealer.linger = 0
+        dealer.rcvtimeo = int(1000 * WAIT_S)
+        dealer.connect(harness.address)
+        for frames in ([b""], [b"\xc1"], [b"", b"", b""], [msgpack.packb([1])]):
+            dealer.send_multipart(frames)
+            reply = decode_reply(dealer.recv_multipart())
+            assert isinstance(reply, Error) and reply.code == "bad_request"
+
+
+def test_who_leaves_answers_unread_is_cut_off_and_nobody_else(harness: Harness) -> None:
+    status = message([msgpack.packb({"type": "status", "id": 1})]) * 1000
+    client = harness.client()
+    with connect_to(path_of(harness)) as hostile:
+        with pytest.raises(OSError):  # noqa: PT011 - reset, or a broken pipe
+            for _ in range(1000):
+                hostile.sendall(status)
+        assert client.ping() >= 0
+    assert client.status().metrics["closed_connections"] == {"unread": 1}
+
+
+def test_who_goes_with_requests_on_the_device_is_forgotten(harness: Harness) -> None:
+    harness.backend.hold()
+    goes, stays = harness.client(), harness.client()
+    goes.submit(numbered_batch(5))
+    harness.backend.wait_entered()
+    goes.submit(numbered_batch(7))
+    goes.close()
+    while len(stays.clients()) > 1:
+        pass
+    harness.backend.gate.set()
+    batch = numbered_batch(2)
+    assert same(stays.evaluate(batch), expected(batch))
+    assert 7 not in harness.backend.sizes
+
+
+def test_connections_beyond_the_limit_are_closed_at_once(harness: Harness) -> None:
+    client = harness.client()
+    crowd = [connect_to(path_of(harness)) for _ in range(19)]
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as one_more:
+        one_more.settimeout(WAIT_S)
+        one_more.connect(path_of(harness))
+        with contextlib.suppress(OSError):
+            one_more.sendall(GREETING)
+        assert is_closed(one_more)
+    with pytest.raises(EvaluatorLost, match="too many"):
+        harness.client()
+    for each in crowd:
+        each.close()
+    while client.status().metrics["connections"] > 1:
+        pass
+    assert harness.client().ping() >= 0
+
+
+def test_it_listens_at_one_address_without_keys(tmp_path: Path) -> None:
+    with (
+        pytest.raises(AddressError, match="one address"),
+        private(tmp_path, further=[f"ipc://{tmp_path / 'other'}"]),
+    ):
+        pass
+
+
+def test_what_is_no_evaluator_is_told_apart(tmp_path: Path) -> None:
+    path = tmp_path / "other"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        listener.bind(str(path))
+        listener.listen()
+
+        def serve() -> None:
+            made, _ = listener.accept()
+            made.sendall(b"220 mail.example ESMTP\r\n")
+            made.close()
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        connection = UnixConnection(f"ipc://{path}")
+        with pytest.raises(EvaluatorLost, match="is not an evaluator"):
+            connection.receive(None)
+        thread.join()
+        connection.close()
