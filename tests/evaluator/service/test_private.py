@@ -51,15 +51,18 @@ def path_of(harness: Harness) -> str:
     return harness.address.removeprefix("ipc://")
 
 
-def test_no_thread_stands_between(harness: Harness) -> None:
+def test_no_thread_stands_between(tmp_path: Path) -> None:
     """Neither ZeroMQ's nor one of the gate's, on either side."""
-    client = harness.client()
-    assert isinstance(client._connection, UnixConnection)
-    batch = numbered_batch(40)
-    assert same(client.evaluate(batch), expected(batch))
-    names = {Path(task, "comm").read_text().strip() for task in Path("/proc/self/task").iterdir()}
-    assert not [name for name in names if name.startswith(("ZMQbg", "gate"))]
-    assert "stream" in names
+    before = set(Path("/proc/self/task").iterdir())
+    with private(tmp_path) as harness:
+        client = harness.client()
+        assert isinstance(client._connection, UnixConnection)
+        batch = numbered_batch(40)
+        assert same(client.evaluate(batch), expected(batch))
+        since = set(Path("/proc/self/task").iterdir()) - before
+        names = {Path(task, "comm").read_text().strip() for task in since}
+        assert not [name for name in names if name.startswith(("ZMQbg", "gate"))]
+        assert "stream" in names
 
 
 def test_many_in_flight_of_many_clients_are_answered(harness: Harness) -> None:

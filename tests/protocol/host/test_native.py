@@ -110,7 +110,7 @@ def test_a_missing_core_is_reported_with_what_to_do(tmp_path: Path) -> None:
         check=False,
     )
     assert run.returncode == 1
-    assert "ImportError: the compiled core of 'engine' is missing: run 'pip install .' in" in run.stderr
+    assert "ImportError: the compiled core of 'protocol' is missing: run 'pip install .' in" in run.stderr
 
 
 def test_importing_the_package_does_not_load_the_core() -> None:
