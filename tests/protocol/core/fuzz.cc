@@ -1,5 +1,5 @@
-// Random streams through the reader of messages, and random messages between two ends of a connection that other
-// threads write to: built with sanitizers and run by test_fuzz.py.
+// Random streams through the reader of messages, and random messages between two ends of a connection that
+// other threads write to: built with sanitizers and run by test_fuzz.py.
 //
 //     fuzz ROUNDS SEED
 //
@@ -160,8 +160,8 @@ bool send(auto& to, std::uint64_t number, const std::vector<Body>& message) {
   }
 }
 
-// Clients of one hub in threads of their own, which send and are answered from another thread than the one that
-// serves the hub. Some go in the middle.
+// Clients of one hub in threads of their own, which send and are answered from another thread than the one
+// that serves the hub. Some go in the middle.
 std::size_t converse(Random& random, const std::string& name) {
   constexpr MessageLimits kLarge{300'000, 600'000, 6};
   constexpr int kClients = 3, kMessages = 20;
