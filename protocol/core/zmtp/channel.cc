@@ -21,6 +21,9 @@ namespace {
 
 constexpr unsigned char kMore = 1, kLong = 2, kCommand = 4;
 
+// What the system is asked to take at once; it may allow less.
+constexpr int kRoom = 4 * 1024 * 1024;
+
 constexpr std::size_t kMostOfHeader = 9, kMostOfShort = 255;
 
 // ZMTP 3.1, and the command READY of a socket of that type.
@@ -73,6 +76,7 @@ ssize_t write_parts(int socket, std::span<iovec> parts) {
 Channel::Channel(Descriptor socket, std::string_view type, const MessageLimits& limits, std::size_t kept)
     : socket_(std::move(socket)), reader_(limits), kept_(kept) {
   fcntl(socket_.get(), F_SETFL, fcntl(socket_.get(), F_GETFL) | O_NONBLOCK);
+  setsockopt(socket_.get(), SOL_SOCKET, SO_SNDBUF, &kRoom, sizeof kRoom);
   const std::string text = greeting(type);
   std::array parts{part(text.data(), text.size())};
   // The first bytes of a connection: there is room for them.
