@@ -88,8 +88,8 @@ def _sizes(text: str | None) -> list[int]:
 
 def _direct(arguments: argparse.Namespace, sizes: list[int], explicit: bool) -> dict[str, Any]:
     """The curve of the backend itself, in this process."""
-    from evaluator.scheduling.calibration import time_batches
-    from evaluator.scheduling.loading import Loader
+    from evaluator.devices.calibration import time_batches
+    from evaluator.devices.loading import Loader
 
     loader = Loader((arguments.backend,), arguments.threads, calibration_s=0.01, cache=False)
     path = arguments.network or _default_network(loader)
@@ -170,7 +170,7 @@ def _pipelined_ms(client: Any, batch: Any, seconds: float) -> float:
 
 
 def _default_network(loader: Any) -> Path | None:
-    from evaluator.scheduling.loading import needs_network
+    from evaluator.devices.loading import needs_network
 
     if not needs_network(loader.backends):
         return None

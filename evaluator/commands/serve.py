@@ -119,7 +119,7 @@ def _serve(settings: Settings, embedded: bool, again: Callable[[], Settings]) ->
 def _service(settings: Settings, embedded: bool, on_failed: Callable[[Exception], None]) -> EvaluatorService:
     """The service that the settings describe, not yet listening. Raises ValueError for a wrong backend."""
     from evaluator import _core
-    from evaluator.scheduling.loading import Loader, parse_backend
+    from evaluator.devices.loading import Loader, parse_backend
     from evaluator.service import gate
     from evaluator.service.gate import ConnectionLimits
     from evaluator.service.reconfiguration import latency_targets, patience, queue_limits
@@ -175,7 +175,7 @@ def access_of(settings: Settings, embedded: bool) -> Access:
 
 def _networks(settings: Settings) -> list[NetworkToLoad]:
     """The networks that the settings ask for."""
-    from evaluator.scheduling.loading import needs_network
+    from evaluator.devices.loading import needs_network
     from evaluator.service.networks import NetworkToLoad
 
     paths: list[str | None] = list(settings.network)

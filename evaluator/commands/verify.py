@@ -15,10 +15,10 @@ from evaluator.backends import BackendError, open_backend
 from evaluator.backends.agreement import TIE, agreement
 from evaluator.backends.probe import probe_batch
 from evaluator.backends.reference import ReferenceBackend
+from evaluator.devices.loading import parse_backend
 from evaluator.network import SHIPPED_NETWORK, NetworkError, load_network
 from evaluator.network.random_network import SHAPES, random_network
 from evaluator.network.spec import NetworkSpec
-from evaluator.scheduling.loading import parse_backend
 
 HELP = "compare a backend with the float64 reference; the exit status is 1 if it is off by too much"
 

@@ -1,1 +1,1 @@
-"""What runs when and where: queues, batch sizes, latency, devices."""
+"""What runs when and where, decided without threads or I/O: queues, batch sizes, placement."""

@@ -11,9 +11,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from evaluator.devices.runners import now_ms
 from evaluator.metrics import Metrics
 from evaluator.scheduling.requests import Request
-from evaluator.scheduling.runners import now_ms
 from evaluator.service.sessions import Sessions
 from evaluator.service.transport import Delivery, Sockets
 from protocol import messages

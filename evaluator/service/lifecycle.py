@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from evaluator.scheduling.workers import Trouble
+from evaluator.devices.failover import Trouble
 
 Name: TypeAlias = Literal["loading", "ready", "degraded", "draining"]
 

@@ -11,9 +11,9 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from evaluator.scheduling.dispatcher import Dispatcher
-from evaluator.scheduling.loading import Loader
-from evaluator.scheduling.served_network import ServedNetwork
+from evaluator.devices.dispatcher import Dispatcher
+from evaluator.devices.loading import Loader
+from evaluator.devices.served_network import ServedNetwork
 from protocol.errors import BadRequest, NotReady, UnknownNetwork
 from protocol.messages import DEFAULT_ALIAS, NetworkInfo
 

@@ -14,12 +14,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from evaluator.devices.dispatcher import Dispatcher
+from evaluator.devices.loading import Loader
+from evaluator.devices.runners import Runner, now_ms
+from evaluator.devices.served_network import ServedNetwork
 from evaluator.logs import Warnings
 from evaluator.metrics import BATCH_EDGES, Histogram, Metrics, Requests, State
-from evaluator.scheduling.dispatcher import Dispatcher
-from evaluator.scheduling.loading import Loader
-from evaluator.scheduling.runners import Runner, now_ms
-from evaluator.scheduling.served_network import ServedNetwork
 from evaluator.service.history import STEP_S, History, Reading
 from evaluator.service.networks import ServedNetworks
 from evaluator.service.sessions import Session, Sessions

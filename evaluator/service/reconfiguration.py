@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 from dataclasses import fields
 
+from evaluator.devices.dispatcher import Dispatcher
+from evaluator.devices.loading import Loader
+from evaluator.devices.watchdog import Patience
 from evaluator.scheduling.admission import QueueLimits
 from evaluator.scheduling.batching import LatencyTargets
-from evaluator.scheduling.dispatcher import Dispatcher
-from evaluator.scheduling.loading import Loader
-from evaluator.scheduling.watchdog import Patience
 from evaluator.service.access import Access
 from evaluator.settings import Settings
 

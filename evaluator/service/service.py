@@ -17,14 +17,14 @@ from contextlib import AbstractContextManager
 from typing import Any, get_args
 
 from evaluator._core import is_sound
+from evaluator.devices.dispatcher import Dispatcher
+from evaluator.devices.failover import Attempt
+from evaluator.devices.loading import Loader
+from evaluator.devices.runners import now_ms
+from evaluator.devices.watchdog import Patience
 from evaluator.metrics import Metrics, State
 from evaluator.scheduling.admission import QueueLimits
-from evaluator.scheduling.dispatcher import Dispatcher
-from evaluator.scheduling.loading import Loader
 from evaluator.scheduling.requests import Request
-from evaluator.scheduling.runners import now_ms
-from evaluator.scheduling.watchdog import Patience
-from evaluator.scheduling.workers import Attempt
 from evaluator.service import administration, unix_sockets
 from evaluator.service.access import Access
 from evaluator.service.administration import Administration

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evaluator._core import Link
+from evaluator.devices.served_network import ServedNetwork
 from evaluator.scheduling.requests import Request
-from evaluator.scheduling.served_network import ServedNetwork
 from protocol.errors import Overloaded
 from protocol.messages import PRIORITIES
 

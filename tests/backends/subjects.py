@@ -12,9 +12,9 @@ import pytest
 
 from evaluator.backends import Backend, available_backends, open_backend
 from evaluator.backends.agreement import Tolerance
+from evaluator.devices.loading import parse_backend
 from evaluator.gpu.driver.target import Precision
 from evaluator.network import NetworkSpec
-from evaluator.scheduling.loading import parse_backend
 from protocol.batch import EvaluationBatch
 from tests.evaluator.gpu.fibers import open_on_fibers
 from tests.hip_runtime.standin import Runtime

@@ -21,11 +21,11 @@ from evaluator.backends import gpu
 from evaluator.backends.probe import probe_batch
 from evaluator.backends.reference import ReferenceBackend
 from evaluator.commands import tune as tune_command
+from evaluator.devices.loading import Loader
 from evaluator.gpu.run import buckets
 from evaluator.network import load_network
 from evaluator.network.random_network import NetworkShape, random_network
 from evaluator.network.writer import write_network
-from evaluator.scheduling.loading import Loader
 from evaluator.service.networks import NetworkToLoad
 from evaluator.service.service import EvaluatorService
 from protocol import EvaluatorClient

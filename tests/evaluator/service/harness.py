@@ -13,7 +13,7 @@ from unittest.mock import patch
 import numpy as np
 
 from evaluator.backends.base import Backend, BackendError
-from evaluator.scheduling.loading import Loader
+from evaluator.devices.loading import Loader
 from evaluator.service.access import Access
 from evaluator.service.endpoints import AddressError
 from evaluator.service.networks import NetworkToLoad
@@ -162,7 +162,7 @@ def running(
         raise
     thread = threading.Thread(target=service.run)
     # Measured on a busy machine, the few microseconds of an EchoBackend make curves of any shape.
-    curve = patch("evaluator.scheduling.calibration.time_batches", even_curve)
+    curve = patch("evaluator.devices.calibration.time_batches", even_curve)
     curve.start()
     thread.start()
     before_ready(address)

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from evaluator.backends.base import BackendError
+from evaluator.devices.failover import MAX_FAILURES
+from evaluator.devices.runners import Device, Runner, new_runner
 from evaluator.scheduling.batching import LatencyTargets
 from evaluator.scheduling.latency import LatencyModel
-from evaluator.scheduling.runners import Device, Runner, new_runner
-from evaluator.scheduling.workers import MAX_FAILURES
 from protocol.batch import EvaluationBatch, PositionBatch
 from protocol.errors import DeviceFailed
 from tests.evaluator.service.harness import EchoBackend, Harness, expected, numbered_batch, running, same

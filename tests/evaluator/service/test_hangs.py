@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from evaluator.backends.base import BackendError
+from evaluator.devices.failover import MAX_FAILURES
+from evaluator.devices.watchdog import Patience
 from evaluator.scheduling.batching import BatchPolicy
-from evaluator.scheduling.watchdog import Patience
-from evaluator.scheduling.workers import MAX_FAILURES
 from protocol import EvaluatorClient
 from protocol.batch import EvaluationBatch, PositionBatch
 from protocol.errors import DeviceFailed

@@ -19,8 +19,8 @@ import jsonschema
 import pytest
 
 from evaluator import page
-from evaluator.scheduling.loading import Loader
-from evaluator.scheduling.workers import MAX_FAILURES
+from evaluator.devices.failover import MAX_FAILURES
+from evaluator.devices.loading import Loader
 from evaluator.service.health import serve_health
 from evaluator.service.networks import NetworkToLoad
 from evaluator.service.service import EvaluatorService

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from evaluator.scheduling.loading import Loader
+from evaluator.devices.loading import Loader
 from evaluator.service.health import serve_health
 from evaluator.service.networks import NetworkToLoad
 from evaluator.service.service import EvaluatorService

@@ -25,8 +25,8 @@ import zmq
 from evaluator.backends import open_backend
 from evaluator.backends.probe import probe_batch
 from evaluator.commands.serve import KEPT_DESCRIPTORS
+from evaluator.devices.failover import MAX_FAILURES
 from evaluator.network import load_network
-from evaluator.scheduling.workers import MAX_FAILURES
 from evaluator.service.endpoints import AddressError, bind, sweep
 from protocol import EvaluatorClient
 from protocol.errors import DeviceFailed, Draining, EvaluatorLost, Overloaded

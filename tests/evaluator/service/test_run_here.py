@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from evaluator.scheduling.dispatcher import HERE_MS
+from evaluator.devices.dispatcher import HERE_MS
 from protocol.batch import EvaluationBatch, PositionBatch
 from tests.evaluator.service.harness import (
     WAIT_S,

@@ -13,8 +13,8 @@ import msgpack
 import pytest
 import zmq
 
+from evaluator.devices.runners import now_ms
 from evaluator.scheduling.admission import QueueLimits
-from evaluator.scheduling.runners import now_ms
 from evaluator.service import gate
 from evaluator.service import service as service_module
 from evaluator.service.gate import ConnectionLimits

@@ -12,12 +12,12 @@ import pytest
 
 from evaluator.backends import Backend, gpu
 from evaluator.backends.reference import ReferenceBackend
+from evaluator.devices.loading import Loader
 from evaluator.gpu.driver import discovery
 from evaluator.gpu.driver.discovery import Discovery, discover
 from evaluator.network import NetworkSpec
 from evaluator.network.random_network import random_network
 from evaluator.network.writer import write_network
-from evaluator.scheduling.loading import Loader
 from tests.backends.batches import varied_batch
 from tests.evaluator.gpu.fibers import open_again
 from tests.hip_runtime.command import AMD_NODES

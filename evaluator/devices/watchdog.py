@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from evaluator.scheduling.runners import now_ms
+from evaluator.devices.runners import now_ms
 
 log = logging.getLogger("evaluator.watchdog")
 

@@ -7,9 +7,9 @@ import threading
 
 import pytest
 
-from evaluator.scheduling import watchdog as watchdog_module
-from evaluator.scheduling.runners import now_ms
-from evaluator.scheduling.watchdog import LATE_MS, TICK_MS, Patience, Watchdog
+from evaluator.devices import watchdog as watchdog_module
+from evaluator.devices.runners import now_ms
+from evaluator.devices.watchdog import LATE_MS, TICK_MS, Patience, Watchdog
 
 WAIT_S = 60.0
 

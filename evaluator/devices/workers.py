@@ -1,35 +1,25 @@
 """The threads of the devices: running batches, and answering for them whatever a device does.
 
-A batch that a device fails on goes to another one that holds the network, else to the network's standby: a
-backend that is opened when it is first needed, and takes all requests while no device works. A device that
-fails MAX_FAILURES times in a row, or inside which a call hangs (watchdog.py), is left out; it is tried again
-with a probe, and opened anew if that fails. Output that is not finite is a failure of that batch alone.
-
-No exception ends a thread: what it had under way is answered with an error.
+What becomes of a batch and a device that fail is failover.py's. No exception ends a thread: what it had under
+way is answered with an error.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 
-from evaluator.backends.base import NotFiniteError
-from evaluator.backends.probe import probe_batch
+from evaluator.devices.failover import Attempt, Failover, Post, probe
+from evaluator.devices.runners import Device, Runner, evaluate_in_pieces, now_ms
+from evaluator.devices.served_network import Job, ServedNetwork
+from evaluator.devices.watchdog import Patience
 from evaluator.metrics import Metrics
 from evaluator.scheduling.requests import Request, distribute, parts_of
-from evaluator.scheduling.runners import Device, Runner, evaluate_in_pieces, evaluate_parts, now_ms
-from evaluator.scheduling.served_network import Job, ServedNetwork
-from evaluator.scheduling.watchdog import Patience, Watchdog
 from protocol.batch import EvaluationBatch
 from protocol.errors import DeviceFailed, RemoteError
 
 log = logging.getLogger("evaluator.workers")
-
-MAX_FAILURES = 3
-"""Failures in a row after which a device is left out."""
 
 FAULT_PAUSE_S = 1.0
 """Pause of a thread that could not choose a batch, for a fault of ours: it must not spin."""
@@ -40,30 +30,8 @@ JOIN_S = 5.0
 HURRY_S = 0.05
 """How often `stop` looks whether it is to hurry: a signal handler can set a flag, and take no lock."""
 
-Post = Callable[[Sequence[tuple[Request, RemoteError | None]]], None]
-"""Takes finished requests: with their evaluation in `parts`, or the error. Does not raise."""
-
 Choice = tuple[Job | None, Runner | None, float | None]
 """The next job for a device, with its runner; if there is none, when to look again."""
-
-
-@dataclass(slots=True, eq=False)
-class Attempt:
-    """A job on a device. expected_end_ms: when it should be done. open: its end has not been noted yet."""
-
-    job: Job
-    runner: Runner
-    expected_end_ms: float
-    open: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Trouble:
-    """A device that is left out: which, why (a sentence), and since when in seconds of the Unix epoch."""
-
-    device: str
-    reason: str
-    since: float
 
 
 class Workers:
@@ -71,7 +39,7 @@ class Workers:
 
     lock: the dispatcher's, which guards everything here. networks: those served, its list. choose: takes the
     next batch for a device off the queues; closed: notes that a request is answered; both are called with the
-    lock held. post: see Post. patience: may be changed, with the lock held.
+    lock held. post: see Post. failover has what fails; patience: its own.
     """
 
     def __init__(
@@ -90,8 +58,17 @@ class Workers:
         self._closed = closed
         self._post = post
         self._metrics = metrics
-        self.patience = patience
-        self._watchdog: Watchdog[Attempt | ServedNetwork] = Watchdog(lock, self._overdue)
+        self.failover = Failover(
+            lock,
+            networks,
+            closed,
+            post,
+            metrics,
+            patience,
+            start=self.start,
+            tell_all=self._tell_all,
+            end=self._end,
+        )
         self._idle = threading.Condition(lock)
         """Waited on by who retires a network, or ends the threads."""
         self._news: dict[Device, threading.Condition] = {}
@@ -101,7 +78,6 @@ class Workers:
         """Under way, neither ended nor given up."""
         self._stopping = False
         self._at_once = False
-        self._well_since = time.time()
 
     # -- for the dispatcher ----------------------------------------------------------------------------
 
@@ -157,12 +133,12 @@ class Workers:
     def stop(self) -> None:
         """End the threads once the batches under way are done or given up, or at once after `hurry`."""
         with self._lock:
-            self._stopping = True
+            self._stopping = self.failover.stopping = True
             self._tell_all()
             self._idle.notify_all()
             while self._batches and not self._at_once:
                 self._idle.wait(HURRY_S)
-            self._watchdog.stop()
+            self.failover.watchdog.stop()
             # A call that hangs keeps its thread, and a probe takes its time: neither is waited for.
             free = [thread for thread, attempt in self._inside.items() if attempt is None]
         for thread in free:
@@ -171,20 +147,6 @@ class Workers:
     def hurry(self) -> None:
         """Have `stop` not wait for the batches under way. Also from a signal handler."""
         self._at_once = True
-
-    def troubles(self) -> list[Trouble]:
-        """The devices that are left out. With the lock held."""
-        return [
-            Trouble(runner.device.name, f"{runner.device.name} {runner.out_reason}", runner.out_since)
-            for network in self._networks
-            for runner in network.all_runners
-            if not runner.in_use
-        ]
-
-    @property
-    def well_since(self) -> float:
-        """When the last device that was left out came back, in seconds of the Unix epoch."""
-        return self._well_since
 
     # -- one thread ------------------------------------------------------------------------------------
 
@@ -208,8 +170,10 @@ class Workers:
                 if attempt is None:
                     self._news[device].wait(FAULT_PAUSE_S)
                     return
-                self._fail(attempt.job, DeviceFailed(f"the evaluator could not finish the batch: {fault!r}"))
-                self._watchdog.done(attempt)
+                self.failover.fail(
+                    attempt.job, DeviceFailed(f"the evaluator could not finish the batch: {fault!r}")
+                )
+                self.failover.watchdog.done(attempt)
                 self._end(attempt)
         except BaseException:  # what is left of it is the watchdog's
             log.exception("%s: a batch was not given up", device.name)
@@ -265,10 +229,10 @@ class Workers:
         attempt = Attempt(job, runner, (now if runner.backend.side_by_side else latest_ms) + ms)
         device.expected_end_ms.append(attempt.expected_end_ms)
         if job.is_probe:
-            self._watchdog.watch(attempt, now + 1000 * self.patience.open_s)
+            self.failover.watchdog.watch(attempt, now + 1000 * self.failover.patience.open_s)
         else:
             self._batches += 1
-            self._watchdog.watch(attempt, now + self.patience.batch_ms(latest_ms - now + ms))
+            self.failover.watchdog.watch(attempt, now + self.failover.patience.batch_ms(latest_ms - now + ms))
         return attempt
 
     def _end(self, attempt: Attempt) -> None:
@@ -295,21 +259,21 @@ class Workers:
         failure: BaseException | None = None
         try:
             if job.is_probe:
-                _probe(runner)
+                probe(runner)
             else:
                 evaluation = evaluate_in_pieces(runner.backend, parts_of(job.segments))
         except BaseException as error:  # whatever a device does, the service goes on
             failure = error
         finished: list[tuple[Request, RemoteError | None]] = []
         with self._lock:
-            if not self._watchdog.done(attempt):
-                self._came_back(attempt, now_ms() - start)
+            if not self.failover.watchdog.done(attempt):
+                self.failover.came_back(attempt, now_ms() - start)
                 return
             if job.is_probe:
-                self._probed(attempt, failure)
+                self.failover.probed(attempt, failure)
             elif evaluation is None:
                 assert failure is not None
-                self._failed(attempt, failure)
+                self.failover.failed(attempt, failure)
             else:
                 self._complete(attempt, evaluation, start, now_ms(), finished)
         self._post(finished)
@@ -341,171 +305,13 @@ class Workers:
                 finished.append((request, None))
         except Exception as fault:  # memory, most likely: those not put together are answered so
             log.exception("%s: the answers of a batch could not be put together", runner.device.name)
-            self._fail(job, DeviceFailed(f"the evaluator could not put the answer together: {fault!r}"))
+            self.failover.fail(
+                job, DeviceFailed(f"the evaluator could not put the answer together: {fault!r}")
+            )
         network, device = job.network.info.name, runner.device.name
         self._metrics.batch(network, device, job.positions, (end - start) / 1000)
         if runner is job.network.standby:
             self._metrics.fallback_batches.add()
-
-    def _failed(self, attempt: Attempt, failure: BaseException) -> None:
-        job, runner = attempt.job, attempt.runner
-        name = runner.device.name
-        if isinstance(failure, NotFiniteError):
-            runner.failures = 0
-            self._metrics.not_finite.add()
-            log.warning(
-                "%s: %s gave NaN or infinity; evaluating again on the standby", name, runner.backend.name
-            )
-            # Another device of the kind would compute the same.
-            job.tried += [each.device for each in job.network.runners if each.device not in job.tried]
-            error = DeviceFailed("the network's output for this request is not finite")
-        else:
-            self._metrics.device_failed(name)
-            log.warning(
-                "%s: %s failed on %d positions: %s", name, runner.backend.name, job.positions, failure
-            )
-            error = DeviceFailed(f"no device could evaluate the request: {failure}")
-            runner.failures += 1
-            if runner.failures >= MAX_FAILURES:
-                reason = (
-                    f"failed {runner.failures} times in a row, at last with: {str(failure) or repr(failure)}"
-                )
-                self._leave_out(job.network, runner, reason, now_ms() + 1000 * self.patience.retry_s)
-        if runner.device not in job.tried:
-            job.tried.append(runner.device)
-        self._pass_on(job, error)
-
-    def _pass_on(self, job: Job, error: RemoteError, *, wait: bool = True) -> None:
-        """Hand a job to another device, or answer it with the error if there is none. wait: for a standby
-        that has to be opened first."""
-        network = job.network
-        known = network.next_to_try(job) is not None
-        if not self._stopping and (known or (self._request_standby(network) and wait)):
-            network.retries.append(job)
-            self._tell_all()
-        else:
-            self._fail(job, error)
-
-    def _fail(self, job: Job, error: RemoteError) -> None:
-        finished: list[tuple[Request, RemoteError | None]] = []
-        for segment in job.segments:
-            if not segment.request.closed:
-                job.network.scheduler.remove(segment.request)
-                self._closed(segment.request, job.network)
-                finished.append((segment.request, error))
-        self._post(finished)
-
-    # -- devices that do not work ----------------------------------------------------------------------
-
-    def _overdue(self, work: Attempt | ServedNetwork) -> None:
-        if isinstance(work, ServedNetwork):
-            self._standby_opened(work, None, "it took too long to open")
-            return
-        runner, device = work.runner, work.runner.device
-        runner.stuck += 1
-        device.stuck += 1
-        self._metrics.device_hung(device.name)
-        for network in self._networks:
-            for each in network.all_runners:
-                if each.device is device:
-                    self._leave_out(network, each, "hangs: a batch does not come back", float("inf"))
-        self._end(work)
-        if not work.job.is_probe:
-            work.job.tried.append(device)
-            self._pass_on(work.job, DeviceFailed("the device hangs and there is no other"), wait=False)
-
-    def _came_back(self, attempt: Attempt, took_ms: float) -> None:
-        """A call that had been given up has returned. What it says is not wanted any more."""
-        runner, device = attempt.runner, attempt.runner.device
-        runner.stuck -= 1
-        device.stuck -= 1
-        log.warning("%s: a batch that was given up came back after %.1f s", device.name, took_ms / 1000)
-        now = now_ms()
-        for network in self._networks:
-            for each in network.all_runners:
-                if each.device is device and not device.stuck:
-                    each.probe_at_ms = now
-        if attempt.job.network.closed and runner.free:
-            runner.backend.close()
-        self._tell_all()
-
-    def _leave_out(self, network: ServedNetwork, runner: Runner, reason: str, probe_at_ms: float) -> None:
-        if runner.in_use:
-            log.error("%s %s; network %s is run elsewhere", runner.device.name, reason, network.info.name)
-        runner.leave_out(reason, probe_at_ms)
-        if not network.in_use:
-            self._request_standby(network)
-            self._settle(network)
-
-    def _probed(self, attempt: Attempt, failure: BaseException | None) -> None:
-        runner, network = attempt.runner, attempt.job.network
-        if failure is None:
-            log.warning("%s works again with network %s", runner.device.name, network.info.name)
-            runner.take_back()
-            self._well_since = time.time()
-        else:
-            log.warning("%s: a probe failed: %s", runner.device.name, failure)
-            runner.leave_out(runner.out_reason, now_ms() + 1000 * self.patience.retry_s)
-            if not network.in_use:
-                self._request_standby(network)
-        self._tell_all()
-
-    # -- the standby -----------------------------------------------------------------------------------
-
-    def _request_standby(self, network: ServedNetwork) -> bool:
-        """Begin to open a network's standby unless it is open; whether it is on its way."""
-        if network.standby is not None or network.open_standby is None or self._stopping:
-            return False
-        if not network.standby_opening:
-            network.standby_opening = True
-            self._watchdog.watch(network, now_ms() + 1000 * self.patience.open_s)
-            threading.Thread(target=self._open_standby, args=(network,), name="standby", daemon=True).start()
-        return True
-
-    def _open_standby(self, network: ServedNetwork) -> None:
-        runner: Runner | None = None
-        failure = ""
-        try:
-            assert network.open_standby is not None
-            runner = network.open_standby()
-        except BaseException as error:  # the requests that wait for it must hear of it
-            failure = str(error) or repr(error)
-        with self._lock:
-            if not self._watchdog.done(network) or self._stopping or network not in self._networks:
-                if runner is not None:
-                    runner.backend.close()
-                return
-            self._standby_opened(network, runner, failure)
-
-    def _standby_opened(self, network: ServedNetwork, runner: Runner | None, failure: str) -> None:
-        network.standby_opening = False
-        network.standby, network.standby_failed = runner, failure
-        if runner is not None:
-            log.warning(
-                "network %s: %s on %s stands in for devices that fail",
-                network.info.name,
-                runner.backend.name,
-                runner.backend.device,
-            )
-            self.start(runner)
-        else:
-            log.error("network %s: no backend can stand in: %s", network.info.name, failure)
-        self._settle(network)
-
-    def _settle(self, network: ServedNetwork) -> None:
-        """Answer what nothing can evaluate any more; have the devices look at the rest."""
-        error = DeviceFailed(f"network {network.info.name} has no device that works; try again later")
-        for job in list(network.retries):
-            if network.next_to_try(job) is None and not network.standby_opening:
-                network.retries.remove(job)
-                self._fail(job, error)
-        if network.hopeless:
-            finished: list[tuple[Request, RemoteError | None]] = []
-            for request in network.scheduler.clear():
-                self._closed(request, network)
-                finished.append((request, error))
-            self._post(finished)
-        self._tell_all()
 
     def _tell_all(self) -> None:
         for news in self._news.values():
@@ -522,18 +328,3 @@ def _job_to_retry(network: ServedNetwork, runner: Runner) -> Job | None:
         ):
             return job
     return None
-
-
-def _probe(runner: Runner) -> None:
-    """Whether a device works again: raises what is wrong. Its backend is opened anew if it fails as it is."""
-    batch = [probe_batch(1)]
-    try:
-        evaluate_parts(runner.backend, batch)
-    except NotFiniteError:
-        return  # It computes; what, is a question of the batch.
-    except Exception:
-        if runner.reopen is None:
-            raise
-        runner.backend.close()
-        runner.backend = runner.reopen()
-        evaluate_parts(runner.backend, batch)

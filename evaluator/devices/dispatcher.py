@@ -11,15 +11,16 @@ import threading
 from collections.abc import Callable, Hashable, Sequence
 from typing import TypeVar
 
+from evaluator.devices.choosing import expected_wait_ms, next_job, to_tell
+from evaluator.devices.failover import Attempt, Post, Trouble
+from evaluator.devices.runners import Device, now_ms
+from evaluator.devices.served_network import ServedNetwork
+from evaluator.devices.watchdog import Patience
+from evaluator.devices.workers import Choice, Workers
 from evaluator.metrics import Metrics
 from evaluator.scheduling.admission import Admission, QueueLimits
 from evaluator.scheduling.batching import LatencyTargets
-from evaluator.scheduling.choosing import expected_wait_ms, next_job, to_tell
 from evaluator.scheduling.requests import Request
-from evaluator.scheduling.runners import Device, now_ms
-from evaluator.scheduling.served_network import ServedNetwork
-from evaluator.scheduling.watchdog import Patience
-from evaluator.scheduling.workers import Attempt, Choice, Post, Trouble, Workers
 from protocol.errors import DeadlineExceeded, DeviceFailed
 from protocol.messages import PRIORITIES, NetworkInfo
 
@@ -86,7 +87,7 @@ class Dispatcher:
         """Go by other settings from now on."""
         with self._lock:
             self._admission.limits = limits
-            self._workers.patience = patience
+            self._workers.failover.patience = patience
             for network in self._networks:
                 for runner in network.all_runners:
                     runner.policy.targets = targets
@@ -100,7 +101,8 @@ class Dispatcher:
         (seconds of the Unix epoch) no device has been left out."""
         with self._lock:
             usable = not any(network.hopeless for network in self._networks)
-            return self._workers.troubles(), usable, self._workers.well_since
+            failover = self._workers.failover
+            return failover.troubles(), usable, failover.well_since
 
     # -- requests --------------------------------------------------------------------------------------
 

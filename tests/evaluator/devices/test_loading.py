@@ -17,8 +17,8 @@ import pytest
 
 from evaluator.backends import open_backend
 from evaluator.backends.probe import probe_batch
+from evaluator.devices.loading import parse_backend
 from evaluator.network import load_network
-from evaluator.scheduling.loading import parse_backend
 from protocol import EvaluatorClient
 from protocol.errors import LoadFailed
 from tests.paths import DATA, REPOSITORY

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from evaluator.devices.runners import Device, Runner
+from evaluator.devices.served_network import Job, ServedNetwork
 from evaluator.scheduling.batching import Launch
 from evaluator.scheduling.placement import Station, free_at_ms, place, share_out
 from evaluator.scheduling.requests import Request
-from evaluator.scheduling.runners import Device, Runner
-from evaluator.scheduling.served_network import Job, ServedNetwork
 
 
 def next_job(

@@ -12,8 +12,8 @@ from pathlib import Path
 import platformdirs
 import pytest
 
-from evaluator.scheduling import calibration
-from evaluator.scheduling.calibration import MIN_OBSERVATIONS, latency_model, others_share, time_batches
+from evaluator.devices import calibration
+from evaluator.devices.calibration import MIN_OBSERVATIONS, latency_model, others_share, time_batches
 from evaluator.scheduling.latency import LatencyModel
 from protocol.batch import EvaluationBatch, PositionBatch
 from tests.evaluator.service.harness import EchoBackend

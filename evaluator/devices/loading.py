@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from evaluator.backends.base import Backend, BackendError
+from evaluator.devices.calibration import latency_model
+from evaluator.devices.runners import Device, Runner, new_runner
+from evaluator.devices.served_network import ServedNetwork
 from evaluator.scheduling.batching import LatencyTargets
-from evaluator.scheduling.calibration import latency_model
 from evaluator.scheduling.latency import LatencyModel
-from evaluator.scheduling.runners import Device, Runner, new_runner
-from evaluator.scheduling.served_network import ServedNetwork
 from protocol.messages import NetworkInfo
 
 if TYPE_CHECKING:

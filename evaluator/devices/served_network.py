@@ -10,9 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from evaluator.backends.base import Backend
+from evaluator.devices.runners import Device, Runner
 from evaluator.scheduling.capacity import together
 from evaluator.scheduling.requests import Segment
-from evaluator.scheduling.runners import Device, Runner
 from evaluator.scheduling.scheduler import Scheduler
 from protocol.messages import Curve, NetworkInfo
 

@@ -1,0 +1,1 @@
+"""What runs batches: networks opened on devices, their threads, and what is done when a device fails."""

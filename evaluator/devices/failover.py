@@ -1,0 +1,279 @@
+"""What becomes of work that a device failed on, of the device, and of a network that has none left.
+
+A batch that a device fails on goes to another one that holds the network, else to the network's standby: a
+backend that is opened when it is first needed, and takes all requests while no device works. A device that
+fails MAX_FAILURES times in a row, or inside which a call hangs (watchdog.py), is left out; it is tried again
+with a probe, and opened anew if that fails. Output that is not finite is a failure of that batch alone.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from evaluator.backends.base import NotFiniteError
+from evaluator.backends.probe import probe_batch
+from evaluator.devices.runners import Runner, evaluate_parts, now_ms
+from evaluator.devices.served_network import Job, ServedNetwork
+from evaluator.devices.watchdog import Patience, Watchdog
+from evaluator.metrics import Metrics
+from evaluator.scheduling.requests import Request
+from protocol.errors import DeviceFailed, RemoteError
+
+log = logging.getLogger("evaluator.workers")
+
+MAX_FAILURES = 3
+"""Failures in a row after which a device is left out."""
+
+Post = Callable[[Sequence[tuple[Request, RemoteError | None]]], None]
+"""Takes finished requests: with their evaluation in `parts`, or the error. Does not raise."""
+
+
+@dataclass(slots=True, eq=False)
+class Attempt:
+    """A job on a device. expected_end_ms: when it should be done. open: its end has not been noted yet."""
+
+    job: Job
+    runner: Runner
+    expected_end_ms: float
+    open: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """A device that is left out: which, why (a sentence), and since when in seconds of the Unix epoch."""
+
+    device: str
+    reason: str
+    since: float
+
+
+class Failover:
+    """Takes what failed elsewhere, or answers for it, and devices out of use and into it again.
+
+    lock: the dispatcher's; all is called with it held. networks: those served, the dispatcher's list.
+    closed: notes that a request is answered. post: see Post. patience: may be changed. Of the threads of the
+    devices it calls: start, to have some for a standby; tell_all, when there may be work for any; end, to
+    note that a device is not busy with an attempt any more.
+    """
+
+    def __init__(
+        self,
+        lock: threading.RLock,
+        networks: list[ServedNetwork],
+        closed: Callable[[Request, ServedNetwork], None],
+        post: Post,
+        metrics: Metrics,
+        patience: Patience,
+        *,
+        start: Callable[[Runner], None],
+        tell_all: Callable[[], None],
+        end: Callable[[Attempt], None],
+    ) -> None:
+        self._lock = lock
+        self._networks = networks
+        self._closed = closed
+        self._post = post
+        self._metrics = metrics
+        self.patience = patience
+        self._start = start
+        self._tell_all = tell_all
+        self._end = end
+        self.watchdog: Watchdog[Attempt | ServedNetwork] = Watchdog(lock, self._overdue)
+        self.stopping = False
+        """Nothing is handed on or opened any more."""
+        self.well_since = time.time()
+        """When the last device that was left out came back, in seconds of the Unix epoch."""
+
+    def troubles(self) -> list[Trouble]:
+        """The devices that are left out."""
+        return [
+            Trouble(runner.device.name, f"{runner.device.name} {runner.out_reason}", runner.out_since)
+            for network in self._networks
+            for runner in network.all_runners
+            if not runner.in_use
+        ]
+
+    # -- work ------------------------------------------------------------------------------------------
+
+    def failed(self, attempt: Attempt, failure: BaseException) -> None:
+        """A device has failed on a batch: hand it on, and leave the device out after MAX_FAILURES."""
+        job, runner = attempt.job, attempt.runner
+        name = runner.device.name
+        if isinstance(failure, NotFiniteError):
+            runner.failures = 0
+            self._metrics.not_finite.add()
+            log.warning(
+                "%s: %s gave NaN or infinity; evaluating again on the standby", name, runner.backend.name
+            )
+            # Another device of the kind would compute the same.
+            job.tried += [each.device for each in job.network.runners if each.device not in job.tried]
+            error = DeviceFailed("the network's output for this request is not finite")
+        else:
+            self._metrics.device_failed(name)
+            log.warning(
+                "%s: %s failed on %d positions: %s", name, runner.backend.name, job.positions, failure
+            )
+            error = DeviceFailed(f"no device could evaluate the request: {failure}")
+            runner.failures += 1
+            if runner.failures >= MAX_FAILURES:
+                reason = (
+                    f"failed {runner.failures} times in a row, at last with: {str(failure) or repr(failure)}"
+                )
+                self._leave_out(job.network, runner, reason, now_ms() + 1000 * self.patience.retry_s)
+        if runner.device not in job.tried:
+            job.tried.append(runner.device)
+        self._pass_on(job, error)
+
+    def _pass_on(self, job: Job, error: RemoteError, *, wait: bool = True) -> None:
+        """Hand a job to another device, or answer it with the error if there is none. wait: for a standby
+        that has to be opened first."""
+        network = job.network
+        known = network.next_to_try(job) is not None
+        if not self.stopping and (known or (self._request_standby(network) and wait)):
+            network.retries.append(job)
+            self._tell_all()
+        else:
+            self.fail(job, error)
+
+    def fail(self, job: Job, error: RemoteError) -> None:
+        """Answer the requests of a job with an error, those that are not answered yet."""
+        finished: list[tuple[Request, RemoteError | None]] = []
+        for segment in job.segments:
+            if not segment.request.closed:
+                job.network.scheduler.remove(segment.request)
+                self._closed(segment.request, job.network)
+                finished.append((segment.request, error))
+        self._post(finished)
+
+    # -- devices ---------------------------------------------------------------------------------------
+
+    def came_back(self, attempt: Attempt, took_ms: float) -> None:
+        """A call that had been given up has returned. What it says is not wanted any more."""
+        runner, device = attempt.runner, attempt.runner.device
+        runner.stuck -= 1
+        device.stuck -= 1
+        log.warning("%s: a batch that was given up came back after %.1f s", device.name, took_ms / 1000)
+        now = now_ms()
+        for network in self._networks:
+            for each in network.all_runners:
+                if each.device is device and not device.stuck:
+                    each.probe_at_ms = now
+        if attempt.job.network.closed and runner.free:
+            runner.backend.close()
+        self._tell_all()
+
+    def probed(self, attempt: Attempt, failure: BaseException | None) -> None:
+        """A probe has ended: take the device into use again, or try later. failure: None if it went well."""
+        runner, network = attempt.runner, attempt.job.network
+        if failure is None:
+            log.warning("%s works again with network %s", runner.device.name, network.info.name)
+            runner.take_back()
+            self.well_since = time.time()
+        else:
+            log.warning("%s: a probe failed: %s", runner.device.name, failure)
+            runner.leave_out(runner.out_reason, now_ms() + 1000 * self.patience.retry_s)
+            if not network.in_use:
+                self._request_standby(network)
+        self._tell_all()
+
+    def _leave_out(self, network: ServedNetwork, runner: Runner, reason: str, probe_at_ms: float) -> None:
+        if runner.in_use:
+            log.error("%s %s; network %s is run elsewhere", runner.device.name, reason, network.info.name)
+        runner.leave_out(reason, probe_at_ms)
+        if not network.in_use:
+            self._request_standby(network)
+            self._settle(network)
+
+    def _overdue(self, work: Attempt | ServedNetwork) -> None:
+        """A batch hangs in its device, or a standby (watched under its network) does not open."""
+        if isinstance(work, ServedNetwork):
+            self._standby_opened(work, None, "it took too long to open")
+            return
+        runner, device = work.runner, work.runner.device
+        runner.stuck += 1
+        device.stuck += 1
+        self._metrics.device_hung(device.name)
+        for network in self._networks:
+            for each in network.all_runners:
+                if each.device is device:
+                    self._leave_out(network, each, "hangs: a batch does not come back", float("inf"))
+        self._end(work)
+        if not work.job.is_probe:
+            work.job.tried.append(device)
+            self._pass_on(work.job, DeviceFailed("the device hangs and there is no other"), wait=False)
+
+    # -- the standby -----------------------------------------------------------------------------------
+
+    def _request_standby(self, network: ServedNetwork) -> bool:
+        """Begin to open a network's standby unless it is open; whether it is on its way."""
+        if network.standby is not None or network.open_standby is None or self.stopping:
+            return False
+        if not network.standby_opening:
+            network.standby_opening = True
+            self.watchdog.watch(network, now_ms() + 1000 * self.patience.open_s)
+            threading.Thread(target=self._open_standby, args=(network,), name="standby", daemon=True).start()
+        return True
+
+    def _open_standby(self, network: ServedNetwork) -> None:
+        runner: Runner | None = None
+        failure = ""
+        try:
+            assert network.open_standby is not None
+            runner = network.open_standby()
+        except BaseException as error:  # the requests that wait for it must hear of it
+            failure = str(error) or repr(error)
+        with self._lock:
+            if not self.watchdog.done(network) or self.stopping or network not in self._networks:
+                if runner is not None:
+                    runner.backend.close()
+                return
+            self._standby_opened(network, runner, failure)
+
+    def _standby_opened(self, network: ServedNetwork, runner: Runner | None, failure: str) -> None:
+        network.standby_opening = False
+        network.standby, network.standby_failed = runner, failure
+        if runner is not None:
+            log.warning(
+                "network %s: %s on %s stands in for devices that fail",
+                network.info.name,
+                runner.backend.name,
+                runner.backend.device,
+            )
+            self._start(runner)
+        else:
+            log.error("network %s: no backend can stand in: %s", network.info.name, failure)
+        self._settle(network)
+
+    def _settle(self, network: ServedNetwork) -> None:
+        """Answer what nothing can evaluate any more; have the devices look at the rest."""
+        error = DeviceFailed(f"network {network.info.name} has no device that works; try again later")
+        for job in list(network.retries):
+            if network.next_to_try(job) is None and not network.standby_opening:
+                network.retries.remove(job)
+                self.fail(job, error)
+        if network.hopeless:
+            finished: list[tuple[Request, RemoteError | None]] = []
+            for request in network.scheduler.clear():
+                self._closed(request, network)
+                finished.append((request, error))
+            self._post(finished)
+        self._tell_all()
+
+
+def probe(runner: Runner) -> None:
+    """Whether a device works again: raises what is wrong. Its backend is opened anew if it fails as it is."""
+    batch = [probe_batch(1)]
+    try:
+        evaluate_parts(runner.backend, batch)
+    except NotFiniteError:
+        return  # It computes; what, is a question of the batch.
+    except Exception:
+        if runner.reopen is None:
+            raise
+        runner.backend.close()
+        runner.backend = runner.reopen()
+        evaluate_parts(runner.backend, batch)
