@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from evaluator.backends.base import Backend, BackendError, NotFiniteError
-from evaluator.backends.gpu_options import Formats, batch_sizes, formats, network_in_e4m3, rounded
+from evaluator.backends.gpu_options import Formats, batch_sizes, formats, network_of_eight_bits, rounded
 from evaluator.backends.probe import probe_batch
 from evaluator.backends.reference import ReferenceBackend
 from evaluator.gpu.blas.discovery import open_libraries
@@ -18,7 +18,7 @@ from evaluator.gpu.driver.device import Device, DeviceError, NotFiniteOutput
 from evaluator.gpu.driver.discovery import found_devices, open_device, select, select_all
 from evaluator.gpu.driver.target import Precision
 from evaluator.gpu.plan.needs import MeasuringChooser
-from evaluator.gpu.plan.plan import FP8_POSITIONS, Plan
+from evaluator.gpu.plan.plan import EIGHT_BIT_POSITIONS, Plan
 from evaluator.gpu.plan.quantised import WeightFormat
 from evaluator.gpu.plan.tiles import model_chooser
 from evaluator.gpu.run.buckets import BUCKETS, usual_buckets
@@ -26,14 +26,15 @@ from evaluator.gpu.run.executor import Executor
 from evaluator.gpu.run.opening import OpeningError, open_executor
 from evaluator.gpu.run.self_check import (
     CHECKED_POSITIONS,
-    FP8_LIMITS,
     Check,
     Expected,
     SelfCheck,
     SelfCheckError,
     limits,
+    limits_of_eight_bits,
 )
 from evaluator.gpu.tuning.tune import Tuner
+from evaluator.network.eight_bits import EightBits
 from evaluator.network.spec import NetworkSpec
 from protocol.batch import EvaluationBatch, PositionBatch
 
@@ -71,16 +72,18 @@ def open(
     max_batch: int | None = None,
     buckets: str = "",
 ) -> GpuBackend:
-    """device: see `driver.discovery.select`. precision: fp16, bf16, fp32, or fp8 for the encoders' products
-    in e4m3 and the rest in fp16. weights: int8 or int4 to round the encoders' weights to so few bits; empty
-    for those of the precision. deterministic: the same position gives the same bits at every batch size.
+    """device: see `driver.discovery.select`. precision: fp16, bf16, fp32, or fp8 or int8 for the encoders'
+    products of 8 bits and the rest in fp16. weights: int8 or int4 to round the encoders' weights to so few
+    bits; empty for those of the precision. deterministic: the same position gives the same bits at every
+    batch size.
     max_batch: less saves memory; 1024 or a little more if not given, 256 on a GPU that shares the CPU's
     memory. buckets: the batch sizes that are run, as in "1+8+64", in place of the usual ones up to
     max_batch."""
     chosen = formats(precision, weights)
-    if chosen.fp8 and deterministic:
+    if chosen.eight is not None and deterministic:
         raise BackendError(
-            "deterministic=true and precision=fp8 exclude each other: small batches are computed in fp16"
+            f"deterministic=true and precision={chosen.eight.option} exclude each other: small batches are "
+            "computed in fp16"
         )
     if max_batch is not None and max_batch < 1:
         raise BackendError(f"max_batch must be at least 1, not {max_batch}")
@@ -100,7 +103,7 @@ def open(
             taken,
             precision=chosen.stored,
             weights=chosen.weights,
-            fp8=chosen.fp8,
+            eight=chosen.eight,
             deterministic=deterministic,
             buckets=sizes,
             libraries=libraries,
@@ -134,7 +137,7 @@ class GpuBackend(Backend):
         *,
         precision: Precision = Precision.FP16,
         weights: WeightFormat | None = None,
-        fp8: bool = False,
+        eight: EightBits | None = None,
         deterministic: bool = False,
         buckets: tuple[int, ...] = BUCKETS,
         libraries: Sequence[Library] = (),
@@ -146,12 +149,12 @@ class GpuBackend(Backend):
         info, target = device.info, device.info.target
         if not target.known:
             log.warning("%s (%s) is not a known target; it gets the generic kernels", info.name, target.name)
-        chosen = Formats(precision, weights, fp8)
+        chosen = Formats(precision, weights, eight)
         self.device = f"{info.name} ({target.name}, {chosen}, {info.driver})"
         self.precision = precision
         self.tolerance = chosen.tolerance
         self.network = network = rounded(network, weights)
-        in_e4m3 = network_in_e4m3(network, target) if fp8 else None
+        of_eight_bits = network_of_eight_bits(network, eight, target)
         self._device = device
         self._libraries = libraries
         self._executor: Executor | None = None
@@ -159,14 +162,15 @@ class GpuBackend(Backend):
         probe = probe_batch(CHECKED_POSITIONS, seed=7)
         expected = Expected(probe, ReferenceBackend(network).evaluate)
         checks = {0: Check(expected, limits(precision))}
-        if in_e4m3 is not None:
-            checks[FP8_POSITIONS] = Check(Expected(probe, ReferenceBackend(in_e4m3).evaluate), FP8_LIMITS)
+        if eight is not None and of_eight_bits is not None:
+            wanted = Expected(probe, ReferenceBackend(of_eight_bits).evaluate)
+            checks[EIGHT_BIT_POSITIONS] = Check(wanted, limits_of_eight_bits(eight))
         if tuner is None and not deterministic:
             tuner = Tuner(device, compiler, precision, libraries, progress=log.info)
         model = model_chooser(target, precision, info.multiprocessors, deterministic=deterministic)
         choose = model if tuner is None else tuner.choose
         blocks = info.multiprocessors if info.cooperative and not deterministic else 0
-        plan = Plan(network, target, precision, choose, weights, blocks, not deterministic, in_e4m3)
+        plan = Plan(network, target, precision, choose, weights, blocks, not deterministic, of_eight_bits)
         try:
             planned = partial(_start, list(checks.values())) if check else lambda: None
             self.executor = open_executor(

@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--network", default=str(SHIPPED_NETWORK), metavar="FILE", help="or random:SHAPE (default: shipped)"
     )
     parser.add_argument("--device", default="", metavar="NAME", help="as `devices` lists it")
-    parser.add_argument("--precision", default="fp16", help="fp16, bf16, fp32 or fp8 (default fp16)")
+    parser.add_argument("--precision", default="fp16", help="fp16, bf16, fp32, fp8 or int8 (default fp16)")
     parser.add_argument("--weights", default="", help="int8 or int4 (default: as the precision)")
     parser.add_argument("--rebuild", action="store_true", help="measure again what is in the cache")
 
@@ -53,7 +53,7 @@ def measure(
     """Every product with its candidates, the fastest first. Raises NetworkError, BackendError and
     DeviceError."""
     from evaluator.backends.gpu import unavailable
-    from evaluator.backends.gpu_options import formats, network_in_e4m3, rounded
+    from evaluator.backends.gpu_options import formats, network_of_eight_bits, rounded
     from evaluator.gpu.tuning.network import tune_network
 
     network = network_of(arguments.network)
@@ -69,7 +69,7 @@ def measure(
             device,
             chosen.stored,
             chosen.weights,
-            in_e4m3=network_in_e4m3(network, device.info.target) if chosen.fp8 else None,
+            eight_bits=network_of_eight_bits(network, chosen.eight, device.info.target),
             rebuild=arguments.rebuild,
             progress=progress,
         )

@@ -1,8 +1,8 @@
 // Attention of one head over the 64 squares, by one block: out = softmax(q k^T + bias) v.
 //
 // source: the q of the head, 64 rows `row_stride` apart; k and v lie `width` and 2 * width elements behind q.
-// bias (BIAS): [64 queries][64 keys]. out: 64 rows `width` apart. DEPTH: of a head, a multiple of 16. ROUND:
-// out holds e4m3 numbers (e4m3.h), the results times round_scale.
+// bias (BIAS): [64 queries][64 keys]. out: 64 rows `width` apart. DEPTH: of a head, a multiple of 16. ROUND
+// (E4M3): out holds e4m3 numbers (e4m3.h), the results times round_scale.
 //
 // Four waves compute: each has 16 queries, whose 16 x 64 logits stay in its registers. All waves of the block
 // load. Shared memory: q, k, v [64][DEPTH + CHUNK] and the bias [64][64 + CHUNK], 24 KB in fp16 at depth 32.
@@ -12,7 +12,7 @@
 // registers hold them.
 #pragma once
 #include "matrix.h"
-#if ROUND
+#if ROUND == E4M3
 #include "e4m3.h"
 #endif
 
@@ -164,7 +164,7 @@ DEVICE void attend(char* shared, const Element* source, int row_stride, int widt
     for (int index = thread_index(); index < 64 * (SLICE / CHUNK); index += LOADERS) {
       int row = index / (SLICE / CHUNK), column = index % (SLICE / CHUNK) * CHUNK;
       const Element* chunk = result + row * HEAD_STRIDE + column;
-#if ROUND
+#if ROUND == E4M3
       float x[CHUNK];
       read_chunk(x, chunk);
       *(Bits64*)((char*)out + (uint64)row * width + slice + column) = e4m3_chunk(x, round_scale);

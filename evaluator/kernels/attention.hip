@@ -3,7 +3,7 @@
 // qkv: [positions * 64][row_stride], of which q, k, v side by side take 3 * heads * DEPTH, each head padded
 // with zeros to DEPTH (a multiple of 16); 1/sqrt(depth) is in the weights of q. bias (BIAS): the smolgen
 // logits [positions][heads][64 queries][64 keys]. out: [positions * 64][heads * DEPTH].
-// ROUND: out holds e4m3 numbers (e4m3.h), the results times round_scale.
+// ROUND (E4M3): out holds e4m3 numbers (e4m3.h), the results times round_scale.
 //
 // Grid: (heads, positions), 4 waves. In fp16 at depth 32 nine blocks share a multiprocessor of 228 KB. The
 // kernel is bound by moving qkv, bias and out once (BT4, batch 256: 0.2 GB, 47 us at 4.3 TB/s), and it takes
@@ -17,7 +17,7 @@ KERNEL(attention, THREADS)
   DYNAMIC_SHARED(shared);
   const int head = block_x(), position = block_y(), width = heads * DEPTH;
   const uint64 first = (uint64)position * 64 * width + head * DEPTH;
-#if ROUND
+#if ROUND == E4M3
   Element* const own = (Element*)((char*)out + first);
 #else
   Element* const own = out + first;

@@ -36,9 +36,6 @@ DEVICE uint32 e4m3_quad(float a, float b, float c, float d) {
 }
 #endif
 
-struct alignas(8) Bits64 {
-  uint32 word[2];
-};
 // Eight numbers, scaled and rounded.
 DEVICE Bits64 e4m3_chunk(const float* x, float scale) {
   return {{e4m3_quad(x[0] * scale, x[1] * scale, x[2] * scale, x[3] * scale),

@@ -14,9 +14,10 @@
 // PACKED: the bits of a weight, 8 or 4, where b holds codes and `scales` their factors (packed.h); 0 where b
 // holds elements. Codes are copied to shared memory as they are.
 //
-// E4M3: a and b hold pairs of e4m3 numbers as elements, k counts pairs (e4m3.h). Sums are multiplied by
-// `scale`, those of the first `first_columns` columns by `first_scale`. ROUND: out holds e4m3 numbers, n of a
-// row and ldo from row to row, which are the results times round_scale.
+// FORMAT: a and b hold pairs of numbers of 8 bits as elements, k counts pairs (e4m3.h, int8.h). Sums of E4M3
+// are multiplied by `scale`, those of the first `first_columns` columns by `first_scale`; sums of INT8 by
+// row_scales, float [m], and column_scales, float [n]. ROUND (E4M3): out holds e4m3 numbers, n of a row and
+// ldo from row to row, which are the results times round_scale.
 //
 // SEGMENT: row m of a is a whole board: the SEGMENT elements from column `channels` on of each of its 64
 // rows.
@@ -31,7 +32,7 @@
 #if PACKED
 #include "packed.h"
 #endif
-#if ROUND
+#if ROUND == E4M3
 #include "e4m3.h"
 #endif
 
@@ -181,7 +182,15 @@ DEVICE FragmentB fragment_b(const char* tile, int column, int k) {
 #endif
 }
 
-DEVICE void multiply_tile(Accumulator (&c)[TILES_M][TILES_N], const char* tile, int warp_m, int warp_n,
+#if FORMAT == INT8
+typedef int Sum;
+typedef IntegerAccumulator TileSums;
+#else
+typedef float Sum;
+typedef Accumulator TileSums;
+#endif
+
+DEVICE void multiply_tile(TileSums (&c)[TILES_M][TILES_N], const char* tile, int warp_m, int warp_n,
                           int warp_k) {
   const Element* a = (const Element*)tile + warp_m * (BLOCK_M / WARPS_M) * STRIDE;
   UNROLL_PRODUCTS
@@ -195,8 +204,8 @@ DEVICE void multiply_tile(Accumulator (&c)[TILES_M][TILES_N], const char* tile, 
       FragmentA fragment = load_a(a + i * 16 * STRIDE + k, STRIDE);
 #pragma unroll
       for (int j = 0; j < TILES_N; j++)
-#if E4M3
-        multiply_e4m3(c[i][j], fragment, fragments[j]);
+#if FORMAT
+        multiply_pairs(c[i][j], fragment, fragments[j]);
 #else
         multiply(c[i][j], fragment, fragments[j]);
 #endif
@@ -207,14 +216,15 @@ DEVICE void multiply_tile(Accumulator (&c)[TILES_M][TILES_N], const char* tile, 
 KERNEL(gemm, THREADS)
 (const Element* a, const char* b, const void* scales, const float* bias, const Element* residual,
  Element* out, float* partials, int m, int n, int k, int lda, int ldo, int channels, int split_steps,
- float scale, float first_scale, int first_columns, float round_scale) {
+ float scale, float first_scale, int first_columns, float round_scale, const float* row_scales,
+ const float* column_scales) {
   DYNAMIC_SHARED(shared);
   const Problem problem = {a, b, (const Element*)scales, m, n, k, lda, channels};
   const int wave = thread_index() / WAVE, warp_n = wave % WARPS_N, warp_m = wave / WARPS_N % WARPS_M;
   const int warp_k = wave / (WARPS_M * WARPS_N);
   const int m0 = block_y() * BLOCK_M, n0 = block_x() * BLOCK_N;
 
-  Accumulator c[TILES_M][TILES_N];
+  TileSums c[TILES_M][TILES_N];
 #pragma unroll
   for (int i = 0; i < TILES_M; i++)
 #pragma unroll
@@ -269,10 +279,10 @@ KERNEL(gemm, THREADS)
 #if WARPS_K > 1
   // The waves of all groups along k but the first pass their accumulators through shared memory to the first.
   constexpr int SUMS = TILES_M * TILES_N * ACCUMULATORS * WAVE;
-  float* sums = (float*)shared + wave % (WARPS_M * WARPS_N) * SUMS + lane_index();
+  Sum* sums = (Sum*)shared + wave % (WARPS_M * WARPS_N) * SUMS + lane_index();
 #pragma unroll
   for (int group = 1; group < WARPS_K; group++) {
-    float* from = sums + (group - 1) * WARPS_M * WARPS_N * SUMS;
+    Sum* from = sums + (group - 1) * WARPS_M * WARPS_N * SUMS;
     if (warp_k == group)
 #pragma unroll
       for (int i = 0; i < TILES_M * TILES_N * ACCUMULATORS; i++)
@@ -309,12 +319,14 @@ KERNEL(gemm, THREADS)
         int column = (warp_n * TILES_N + j) * 16 + accumulator_column(e);
         int global_row = m0 + row, global_column = n0 + column;
         bool inside = global_row < m && global_column < n && warp_k == 0;
-        float value = c[i][j].value[e];
+        float value = (float)c[i][j].value[e];
 #if PACKED == 8
         if (inside) value *= ((const float*)scales)[global_column];
 #endif
-#if E4M3
+#if FORMAT == E4M3
         value *= global_column < first_columns ? first_scale : scale;
+#elif FORMAT == INT8
+        if (inside) value *= row_scales[global_row] * column_scales[global_column];
 #endif
 #if SPLIT
         if (inside) partials[((uint64)block_z() * m + global_row) * n + global_column] = value;
@@ -335,7 +347,7 @@ KERNEL(gemm, THREADS)
   for (int index = thread_index(); index < BLOCK_M * (BLOCK_N / CHUNK); index += THREADS) {
     int row = index / (BLOCK_N / CHUNK), column = index % (BLOCK_N / CHUNK) * CHUNK;
     if (m0 + row < m && n0 + column < n) {
-#if ROUND
+#if ROUND == E4M3
       float x[CHUNK];
       read_chunk(x, tiles + row * OUT_STRIDE + column);
       *(Bits64*)((char*)out + (uint64)(m0 + row) * ldo + n0 + column) = e4m3_chunk(x, round_scale);

@@ -12,6 +12,11 @@ typedef unsigned short uint16;
 typedef unsigned int uint32;
 typedef unsigned long long uint64;
 
+// Formats of 8 bits (e4m3.h, int8.h), as the host numbers them: a kernel's FORMAT is that of the operands of
+// its product, ROUND that of its results; 0 stands for elements.
+#define E4M3 1
+#define INT8 2
+
 // For NVIDIA only: the blocks that a multiprocessor is to hold, 0 for the compiler's choice. ptxas likes to
 // spill a register or two so that one block more fits. A kernel redefines this before KERNEL to let ptxas use
 // the registers that so many blocks leave.
@@ -210,6 +215,9 @@ DEVICE Element to_element(float x) {
 constexpr int CHUNK = 16 / (int)sizeof(Element);
 struct alignas(16) Bits128 {
   uint32 word[4];
+};
+struct alignas(8) Bits64 {
+  uint32 word[2];
 };
 
 // Reads 16 bytes of device memory. AMD's compilers forget which memory a pointer that can be null points to,

@@ -9,16 +9,19 @@
 // input, residual, out: [rows][stride] elements, partials [splits][rows][stride]; stride is WIDTH rounded up
 // to a whole chunk. gammas, betas, bias: float [stride]; multiply, add: float [64][stride] by row % 64. All
 // are zero behind WIDTH, which makes the padding of out zero (or an activation of zero).
-// ROUND: the result times round_scale also goes to `rounded` as e4m3 numbers (e4m3.h), [rows][WIDTH] with
-// WIDTH a multiple of 16. KEEP: it goes to out.
+// ROUND: the result also goes to `rounded` in 8 bits, [rows][WIDTH] with WIDTH a multiple of 16: times
+// round_scale as e4m3 numbers (e4m3.h), or as whole numbers on the scale of each row (int8.h), which goes to
+// row_scales. KEEP: it goes to out.
 //
 // LANES threads own a row (a wave, or the whole block for wide rows); a block works on ROWS of them at once,
 // PASSES times. With several passes the next row is loaded while this one is reduced: with one row per thread
 // memory was idle during the reductions (1024 wide, 16384 rows: 24 us where the bytes take 16).
 // Grid: (rows / (ROWS * PASSES)).
 #include "activation.h"
-#if ROUND
+#if ROUND == E4M3
 #include "e4m3.h"
+#elif ROUND == INT8
+#include "int8.h"
 #endif
 
 constexpr int THREADS = LANES * ROWS;
@@ -26,20 +29,31 @@ constexpr int ROW_STRIDE = (WIDTH + CHUNK - 1) / CHUNK * CHUNK;
 constexpr int CHUNKS = (ROW_STRIDE / CHUNK + LANES - 1) / LANES;
 constexpr int WAVES = LANES / WAVE;
 
-// Sum over the threads of a row.
-DEVICE float row_total(float value, float* scratch) {
-  value = wave_sum(value);
+// What the waves of a row have, put together by combine(a, b).
+template <class Combine>
+DEVICE float over_waves(float value, float* scratch, const Combine& combine) {
   if constexpr (WAVES > 1) {
     int wave = thread_index() / WAVE, first = thread_index() / LANES * WAVES;
-    block_sync();  // the sum before may still be read from scratch
+    block_sync();  // what came before may still be read from scratch
     if (thread_index() % WAVE == 0) scratch[wave] = value;
     block_sync();
-    value = 0.0f;
+    value = scratch[first];
 #pragma unroll
-    for (int i = 0; i < WAVES; i++) value += scratch[first + i];
+    for (int i = 1; i < WAVES; i++) value = combine(value, scratch[first + i]);
   }
   return value;
 }
+// Sum and largest over the threads of a row.
+DEVICE float row_total(float value, float* scratch) {
+  return over_waves(wave_sum(value), scratch, [](float a, float b) { return a + b; });
+}
+#if ROUND == INT8
+DEVICE float row_largest(float value, float* scratch) {
+#pragma unroll
+  for (int mask = WAVE / 2; mask > 0; mask >>= 1) value = maximum(value, wave_xor(value, mask));
+  return over_waves(value, scratch, [](float a, float b) { return maximum(a, b); });
+}
+#endif
 
 DEVICE int column_of(int c) {
   return (thread_index() % LANES + c * LANES) * CHUNK;
@@ -66,7 +80,7 @@ DEVICE void fetch(Bits128* to, const Element* from, int row, int rows) {
 KERNEL(rows, THREADS)
 (const Element* input, const float* partials, const float* bias, const Element* residual, const float* gammas,
  const float* betas, const float* multiply, const float* add, Element* out, int rows, int splits,
- float epsilon, char* rounded, float round_scale) {
+ float epsilon, char* rounded, float round_scale, float* row_scales) {
   SHARED float scratch[THREADS / WAVE];
   int row = block_x() * PASSES * ROWS + thread_index() / LANES;
   start_kernel();
@@ -154,9 +168,24 @@ KERNEL(rows, THREADS)
 #if KEEP
       write_chunk(out + (uint64)row * ROW_STRIDE + column, x[c]);
 #endif
-#if ROUND
+#if ROUND == E4M3
       *(Bits64*)(rounded + (uint64)row * ROW_STRIDE + column) = e4m3_chunk(x[c], round_scale);
 #endif
     }
+#if ROUND == INT8
+    float largest = 0.0f;
+#pragma unroll
+    for (int c = 0; c < CHUNKS; c++)
+#pragma unroll
+      for (int i = 0; i < CHUNK; i++)
+        if (column_of(c) < ROW_STRIDE) largest = maximum(largest, maximum(x[c][i], -x[c][i]));
+    largest = row_largest(largest, scratch);
+    if (row < rows && thread_index() % LANES == 0) row_scales[row] = int8_scale(largest);
+    const float factor = int8_factor(largest);
+#pragma unroll
+    for (int c = 0; c < CHUNKS; c++)
+      if (row < rows && column_of(c) < ROW_STRIDE)
+        *(Bits64*)(rounded + (uint64)row * ROW_STRIDE + column_of(c)) = int8_chunk(x[c], factor);
+#endif
   }
 }

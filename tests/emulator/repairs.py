@@ -29,11 +29,15 @@ _REPAIRED_WMMA_SUMS = """src2 = ctx.inst_field(type(inst).src2)
 _WMMA_ELEMENTS = "'bf16_to_f32' if is_bf16 else 'f16_to_f32'"
 _REPAIRED_WMMA_ELEMENTS = "'bf16_to_f32' if is_bf16 else 'fp8_to_f32' if 'FP8' in op_name else 'f16_to_f32'"
 
+_MFMA_BYTES = "(byte.cast(dtypes.int32) ^ UOp.const(0x80, dtypes.int32)) - UOp.const(0x80, dtypes.int32)"
+_REPAIRED_MFMA_BYTES = f"({_MFMA_BYTES}).bitcast(dtypes.uint32)"
+
 
 def repair(emulator: ModuleType) -> Callable[[str], None]:
     """Half loads: the emulator writes the whole register. WMMA whose sums begin with a constant: it takes the
-    constant's number, 128 for zero, for a register's. WMMA of e4m3: it takes them for halves. e4m3: it has
-    one for all targets. Raises RuntimeError where the emulator is not the one that this was written for.
+    constant's number, 128 for zero, for a register's. WMMA of e4m3: it takes them for halves. MFMA of int8:
+    its C has a wrong type. e4m3: it has one for all targets. Raises RuntimeError where the emulator is not
+    the one that this was written for.
 
     Returns a function that is to be called with the target before each instruction is translated.
     """
@@ -42,6 +46,7 @@ def repair(emulator: ModuleType) -> Callable[[str], None]:
         "_compile_wmma",
         {_WMMA_SUMS: _REPAIRED_WMMA_SUMS, _WMMA_ELEMENTS: _REPAIRED_WMMA_ELEMENTS},
     )
+    _rewrite(emulator, "_compile_mfma", {_MFMA_BYTES: _REPAIRED_MFMA_BYTES})
     for form in (emulator.ir3.DS, emulator.ir4.DS, emulator.irc.DS):
         original = emulator._INST_HANDLERS[form]
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +17,7 @@ from evaluator.gpu.driver.target import Precision, Target
 from evaluator.gpu.plan import weights as pack
 from evaluator.gpu.plan.builder import ProgramBuilder
 from evaluator.gpu.plan.epilogue import After
-from evaluator.gpu.plan.products import E4m3Scales, Linear, linear
+from evaluator.gpu.plan.products import E4m3Scales, Int8Scales, Linear, linear
 from evaluator.gpu.plan.program import Matrix
 from evaluator.gpu.plan.quantised import WeightFormat
 from evaluator.gpu.plan.quantised import pack as pack_codes
@@ -24,8 +26,9 @@ from evaluator.gpu.plan.steps import attention, expand, outputs, policy_of_produ
 from evaluator.gpu.plan.tiles import Choice, candidates
 from evaluator.gpu.tuning.bench import Bench
 from evaluator.gpu.tuning.samples import Samples
-from evaluator.network import e4m3
-from evaluator.network.spec import Activation, Dense, FloatArray, Gating, LayerNorm, SEUnit
+from evaluator.network import e4m3, int8
+from evaluator.network.eight_bits import EightBits
+from evaluator.network.spec import Activation, Dense, FloatArray, Gating, LayerNorm, RoundedInputs, SEUnit
 from protocol.batch import POLICY_SIZE, POSITION_DTYPE
 from tests.emulator.instructions import TARGETS
 from tests.emulator.steps import elements, matrix_of, rounded, run
@@ -52,7 +55,12 @@ every = pytest.mark.parametrize(
 )
 
 
-in_e4m3 = pytest.mark.parametrize("device", ["gfx942", "gfx1201"], indirect=True)
+eight_bits = pytest.mark.parametrize(
+    ("device", "form"),
+    [(target, form) for target in ("gfx942", "gfx1201") for form in EightBits],
+    indirect=["device"],
+)
+"""On targets whose matrix unit multiplies numbers of 8 bits, in both formats."""
 
 
 def smallest_tile(target: Target, precision: Precision) -> Callable[[Product], Choice]:
@@ -145,64 +153,113 @@ def test_subnormal_operands(device: Device) -> None:
     assert_close(result, expected, precision, k)
 
 
-def numbers(*shape: int, seed: int = 1) -> FloatArray:
-    """Of e4m3, among them subnormal ones and the largest."""
+def numbers(form: EightBits, *shape: int, seed: int = 1) -> FloatArray:
+    """Of a format, among them the largest; of e4m3 also subnormal ones."""
     values = normal(*shape, seed=seed) * np.exp(normal(*shape, seed=seed + 100))
+    if form is EightBits.INT8:
+        return np.clip(np.rint(16 * values), -127, 127).astype(np.float32)
     values[0, :2] = 448, -1000
     return e4m3.nearest(values).astype(np.float32)
 
 
-def e4m3_layer(weights: FloatArray, biases: FloatArray, inputs: float, activation: Activation) -> Linear:
-    pairs = e4m3.codes(pack.padded(weights, 8, 16)).view(np.uint16)
-    # The first 16 columns have a scale of their own, as queries do.
-    scales = E4m3Scales(inputs, 1 / inputs, 0.25 / inputs, 16)
-    return Linear("layer", len(weights), pairs, pack.vector(biases, Precision.FP16), activation, e4m3=scales)
+def bits(form: EightBits, values: FloatArray) -> NDArray[Any]:
+    return values.astype(np.int8) if form is EightBits.INT8 else e4m3.codes(values)
+
+
+@dataclass(frozen=True)
+class Factors:
+    """What sums of a product are multiplied with: of each row, and of each column. The first 16 columns have
+    a scale of their own, as queries do."""
+
+    rows: FloatArray
+    columns: FloatArray
+
+    @classmethod
+    def of(cls, form: EightBits, m: int, width: int, inputs: float) -> Factors:
+        columns = np.where(np.arange(width) < 16, 0.25, 1).astype(np.float32)
+        if form is EightBits.E4M3:
+            return cls(np.ones((m, 1), np.float32), columns / np.float32(inputs))
+        rows = (0.5 + np.arange(m) % 5)[:, None] / 64
+        return cls(rows.astype(np.float32), columns * np.float32(1 / 64) * (1 + np.arange(width) % 3))
+
+
+def rounding(form: EightBits, scale: float) -> RoundedInputs:
+    return int8.Int8Inputs() if form is EightBits.INT8 else e4m3.E4m3Inputs(scale)
+
+
+def layer_of(
+    form: EightBits,
+    weights: FloatArray,
+    biases: FloatArray,
+    inputs: float,
+    factors: Factors,
+    kind: Activation,
+) -> Linear:
+    pairs = bits(form, pack.padded(weights, 8, 16)).view(np.uint16)
+    scales: E4m3Scales | Int8Scales = E4m3Scales(inputs, 1 / inputs, 0.25 / inputs, 16)
+    if form is EightBits.INT8:
+        scales = Int8Scales(pack.vector(factors.columns, Precision.FP16))
+    return Linear("layer", len(weights), pairs, pack.vector(biases, Precision.FP16), kind, eight=scales)
+
+
+def given(form: EightBits, a: FloatArray, factors: Factors) -> dict[str, NDArray[Any]]:
+    """The inputs of a product, as its program names them."""
+    name = f"a.{form.value}"
+    return {name: bits(form, a)} | ({f"{name}.scales": factors.rows} if form is EightBits.INT8 else {})
 
 
 def assert_rounded(
     memory: dict[str, NDArray[np.uint8]], matrix: Matrix, device: Device, expected: FloatArray
 ) -> None:
-    """Rounded to the nearest e4m3 number, or to its neighbour where fp16 has rounded before. expected: not
+    """Rounded to the nearest number, or to its neighbour where fp16 has rounded before. expected: not
     rounded."""
-    scaled = expected * matrix.e4m3
     codes = memory[matrix.buffer.name].reshape(matrix.rows, -1)
-    assert not (codes == 0x80).any() or device.info.target.e4m3 == 1
-    found = e4m3.decoded(codes)
-    off = np.abs(found - np.clip(scaled, -448, 448))
-    step = np.maximum(np.abs(scaled) * 2.0**-3, 2.0**-9)
+    if isinstance(matrix.inputs, e4m3.E4m3Inputs):
+        scaled = np.clip(expected * matrix.inputs.scale, -448, 448)
+        assert not (codes == 0x80).any() or device.info.target.e4m3 == 1
+        found, right = e4m3.decoded(codes), e4m3.nearest(scaled)
+        step = np.maximum(np.abs(scaled) * 2.0**-3, 2.0**-9)
+    else:
+        assert matrix.scales is not None
+        scales = memory[matrix.scales.name].view(np.float32)[:, None]
+        assert np.allclose(scales, int8.scales(expected), rtol=2e-3)
+        found, scaled = codes.view(np.int8).astype(np.float32), expected / scales
+        right, step = np.rint(scaled), np.maximum(1, np.abs(scaled) / 64)
+    off = np.abs(found - scaled)
     at = np.unravel_index(np.argmax(off / step), off.shape)
     assert off[at] <= 0.53 * step[at], f"{scaled[at]} became {found[at]} at {at}"
-    assert (found == e4m3.nearest(scaled)).mean() > 0.97
+    assert (found == right).mean() > 0.95
 
 
-@in_e4m3
+@eight_bits
 @pytest.mark.timeout(900)
-def test_products_of_e4m3_with_every_tile(device: Device) -> None:
+def test_products_of_8_bits_with_every_tile(device: Device, form: EightBits) -> None:
     m, width, k = 72, 80, 336  # no whole tiles
     precision, target, inputs = Precision.FP16, device.info.target, 4.0
-    a, b, biases = numbers(m, k), numbers(width, k, seed=2), normal(width, seed=3)
-    scales = np.where(np.arange(width) < 16, 0.25, 1).astype(np.float32) / np.float32(inputs)
-    expected = (a @ b.T) * scales + biases
+    a, b, biases = numbers(form, m, k), numbers(form, width, k, seed=2), normal(width, seed=3)
+    factors = Factors.of(form, m, width, inputs)
+    expected = (a @ b.T) * factors.rows * factors.columns + biases
     expected = expected / (1 + np.exp(-expected))
-    layer = e4m3_layer(b, biases, inputs, Activation.SWISH)
-    product = Product(m, width, k // 2, Activation.SWISH, e4m3=True)
+    layer = layer_of(form, b, biases, inputs, factors, Activation.SWISH)
+    product = Product(m, width, k // 2, Activation.SWISH, form=form)
     tried = set()
     for choice in candidates(product, target, precision):
         if (choice.tile, choice.splits > 1) in tried:
             continue
         tried.add((choice.tile, choice.splits > 1))
         made = builder(device, precision, choice=choice)
-        source = made.rounded("a", m, k, e4m3.E4m3Inputs(inputs))
+        source = made.rounded("a", m, k, rounding(form, inputs))
         elements_of = linear(made, layer, source, "out")
-        pairs = linear(made, layer, source, "out", rounded=e4m3.E4m3Inputs(0.5), keep=False)
-        memory = run(device, made.program, {"a.e4m3": e4m3.codes(a)})
+        pairs = linear(made, layer, source, "out", rounded=rounding(form, 0.5), keep=False)
+        memory = run(device, made.program, given(form, a, factors))
         assert_close(matrix_of(memory, elements_of, precision), expected, precision, 2000)
         assert_rounded(memory, pairs, device, expected)
 
 
+@pytest.mark.parametrize("form", EightBits)
 @pytest.mark.parametrize("device", ["gfx942"], indirect=True)
-def test_what_the_tuner_compares_products_of_e4m3_with(device: Device) -> None:
-    product = Product(64, 32, 64, Activation.RELU, residual=True, e4m3=True)
+def test_what_the_tuner_compares_products_of_8_bits_with(device: Device, form: EightBits) -> None:
+    product = Product(64, 32, 64, Activation.RELU, residual=True, form=form)
     choice = smallest_tile(device.info.target, Precision.FP16)(product)
     compiler = Compiler(device, use_cache=False)
     with (
@@ -214,25 +271,26 @@ def test_what_the_tuner_compares_products_of_e4m3_with(device: Device) -> None:
     assert errors.mean_square < 1e-3
 
 
-@in_e4m3
+@eight_bits
 @pytest.mark.parametrize("splits", [1, 3])
-def test_a_norm_leaves_its_result_in_both_forms(device: Device, splits: int) -> None:
-    width, k, inputs = 96, 640, e4m3.E4m3Inputs(8.0)
+def test_a_norm_leaves_its_result_in_both_forms(device: Device, form: EightBits, splits: int) -> None:
+    width, k = 96, 640
     precision, target = Precision.FP16, device.info.target
     norm = LayerNorm(normal(width, seed=2), normal(width, seed=3), 1e-3)
-    product = Product(64, width, k // 2, Activation.NONE, e4m3=True)
+    product = Product(64, width, k // 2, Activation.NONE, form=form)
     choice = next(each for each in candidates(product, target, precision) if each.splits == splits)
     made = builder(device, precision, 1, choice)
-    a, b, biases = numbers(64, k), numbers(width, k, seed=6), normal(width, seed=8)
+    a, b, biases = numbers(form, 64, k), numbers(form, width, k, seed=6), normal(width, seed=8)
     skip = rounded(normal(64, width, seed=7), precision)
-    layer = e4m3_layer(b, biases, 16.0, Activation.NONE)
-    source, residual = made.rounded("a", 64, k, e4m3.E4m3Inputs(16.0)), made.matrix("skip", 64, width)
-    out = linear(made, layer, source, "out", residual=residual, after=After(norm), rounded=inputs)
-    memory = run(
-        device, made.program, {"a.e4m3": e4m3.codes(a), "skip": elements(skip, residual.stride, precision)}
+    factors = Factors.of(form, 64, width, 16.0)
+    layer = layer_of(form, b, biases, 16.0, factors, Activation.NONE)
+    source, residual = made.rounded("a", 64, k, rounding(form, 16.0)), made.matrix("skip", 64, width)
+    out = linear(
+        made, layer, source, "out", residual=residual, after=After(norm), rounded=rounding(form, 8.0)
     )
-    x = (a @ b.T) * np.where(np.arange(width) < 16, np.float32(0.25), np.float32(1)) / np.float32(16)
-    x = x + biases + skip
+    inputs = given(form, a, factors) | {"skip": elements(skip, residual.stride, precision)}
+    memory = run(device, made.program, inputs)
+    x = (a @ b.T) * factors.rows * factors.columns + biases + skip
     x = (x - x.mean(axis=1, keepdims=True)) / np.sqrt(x.var(axis=1, keepdims=True) + 1e-3)
     expected = x * norm.gammas + norm.betas
     assert_close(matrix_of(memory, out, precision), expected, precision, 64)

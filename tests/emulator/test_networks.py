@@ -16,9 +16,10 @@ from evaluator.backends.reference import ReferenceBackend
 from evaluator.gpu.driver.compiler import Compiler
 from evaluator.gpu.driver.device import Device
 from evaluator.gpu.driver.target import Precision
-from evaluator.gpu.plan.fp8 import rounded_network
-from evaluator.gpu.plan.plan import FP8_POSITIONS
+from evaluator.gpu.plan.eight_bits import rounded_network
+from evaluator.gpu.plan.plan import EIGHT_BIT_POSITIONS
 from evaluator.network import NetworkSpec, load_network
+from evaluator.network.eight_bits import EightBits
 from evaluator.network.random_network import NetworkShape, random_network
 from evaluator.network.spec import FloatArray
 from protocol.batch import POLICY_SIZE, PositionBatch
@@ -110,19 +111,22 @@ def test_dense_embedding_and_policy_encoders(device: Device, bucket: int, tmp_pa
     assert np.abs(result.moves_left - expected.moves_left).max() <= 0.5
 
 
+@pytest.mark.parametrize("form", EightBits)
 @pytest.mark.parametrize("device", ["gfx1201", "gfx942"], indirect=True)
-def test_fp8_computes_the_rounded_network(device: Device, tmp_path: Path) -> None:
+def test_products_of_8_bits_compute_the_rounded_network(
+    device: Device, form: EightBits, tmp_path: Path
+) -> None:
     """Batches too small for it compute the network as it is."""
     network = random_network(replace(DENSE_EMBEDDING, policy_layers=0), seed=3)
-    batch = probe_batch(FP8_POSITIONS, seed=5)
+    batch = probe_batch(EIGHT_BIT_POSITIONS, seed=5)
     exact = ReferenceBackend(network, dtype="float64").evaluate(batch)
-    rounded = ReferenceBackend(rounded_network(network), dtype="float64").evaluate(batch)
+    rounded = ReferenceBackend(rounded_network(network, form), dtype="float64").evaluate(batch)
     compiler = Compiler(device, cache_folder=tmp_path)
     with GpuBackend(
         network,
         device,
-        fp8=True,
-        buckets=(1, FP8_POSITIONS),
+        eight=form,
+        buckets=(1, EIGHT_BIT_POSITIONS),
         compiler=compiler,
         tuner=ModelTuner(device, Precision.FP16),
     ) as backend:

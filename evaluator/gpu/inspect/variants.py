@@ -11,12 +11,13 @@ from dataclasses import dataclass, replace
 from evaluator.gpu.blas.product import Product
 from evaluator.gpu.driver.compiler import KernelKey
 from evaluator.gpu.driver.target import Precision, Target, amd_target, nvidia_target
-from evaluator.gpu.plan import fp8, hopper
+from evaluator.gpu.plan import eight_bits, hopper
 from evaluator.gpu.plan.builder import ACTIVATION_CODES
 from evaluator.gpu.plan.plan import Plan
 from evaluator.gpu.plan.program import Launch
 from evaluator.gpu.plan.quantised import WeightFormat, rounded_network
 from evaluator.gpu.plan.tiles import Choice, Chooser, candidates, model_chooser
+from evaluator.network.eight_bits import EightBits
 from evaluator.network.random_network import SHAPES, random_network
 from evaluator.network.spec import AttentionBody
 
@@ -87,7 +88,7 @@ class Variants:
             random_network(replace(shape, layers=min(shape.layers, 1), blocks=min(shape.blocks, 1)))
             for shape in shapes
         ]
-        self._plans: dict[Precision, list[Plan]] = {}
+        self._plans: dict[Precision, list[tuple[Plan, EightBits | None]]] = {}
 
     def used(self, target: Target, precision: Precision) -> list[Variant]:
         """What runs where nothing has been measured: the tiles that the model chooses."""
@@ -122,24 +123,27 @@ class Variants:
         self, target: Target, precision: Precision, choose: Chooser, sizes: Sequence[int]
     ) -> Iterator[Variant]:
         if precision not in self._plans:
-            plans = [
-                Plan(network, target, precision, choose, blocks=_PROCESSORS) for network in self._networks
+            plans: list[tuple[Plan, EightBits | None]] = [
+                (Plan(network, target, precision, choose, blocks=_PROCESSORS), None)
+                for network in self._networks
             ]
             if precision is Precision.FP16:
                 plans += [
-                    Plan(rounded_network(network, form), target, precision, choose, form)
+                    (Plan(rounded_network(network, form), target, precision, choose, form), None)
                     for network in self._networks
                     if isinstance(network.body, AttentionBody)
                     for form in WeightFormat
                 ]
                 plans += [
-                    Plan(network, target, precision, choose, rounded=fp8.rounded_network(network))
+                    (Plan(network, target, precision, choose, rounded=rounded), eight)
                     for network in self._networks
                     if isinstance(network.body, AttentionBody)
+                    for eight in EightBits
+                    for rounded in [eight_bits.rounded_network(network, eight)]
                 ]
             self._plans[precision] = plans
-        for plan in self._plans[precision]:
-            if plan.rounded is not None and not target.e4m3:
+        for plan, eight in self._plans[precision]:
+            if eight is not None and target.without(eight):
                 continue
             plan = replace(plan, target=target, choose=choose)  # keeps the packed weights
             for size in sizes:

@@ -18,9 +18,15 @@ from evaluator.gpu.plan.program import Matrix, PlanError
 from evaluator.gpu.plan.steps import attention as scaled_dot_product
 from evaluator.gpu.plan.steps import expand, projected_attention, squeeze_excite
 from evaluator.gpu.plan.weights import of_planes
-from evaluator.network.e4m3 import E4m3Inputs
 from evaluator.network.schema import InputEmbedding
-from evaluator.network.spec import Attention, AttentionBody, EncoderLayer, ResidualTower, Smolgen
+from evaluator.network.spec import (
+    Attention,
+    AttentionBody,
+    EncoderLayer,
+    ResidualTower,
+    RoundedInputs,
+    Smolgen,
+)
 
 
 def residual_tower(b: ProgramBuilder, layers: PackedLayers, tower: ResidualTower) -> Matrix:
@@ -82,7 +88,7 @@ def encoder(
     layer: EncoderLayer,
     x: Matrix,
     out: str,
-    following: E4m3Inputs | None = None,
+    following: RoundedInputs | None = None,
 ) -> Matrix:
     """alpha goes into the weights of each sublayer's last product, whose end adds the skip. out: the buffer
     of the result, which may be that of x. following: how the next layer's inputs are rounded, if they are."""

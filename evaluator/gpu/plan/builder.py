@@ -20,7 +20,8 @@ from evaluator.gpu.plan.program import Argument, Branch, Buffer, Launch, Matrix,
 from evaluator.gpu.plan.tiles import Chooser
 from evaluator.gpu.plan.weights import round_up
 from evaluator.network.e4m3 import E4m3Inputs
-from evaluator.network.spec import Activation
+from evaluator.network.eight_bits import EightBits
+from evaluator.network.spec import Activation, RoundedInputs
 
 ACTIVATION_CODES = {
     Activation.NONE: 0,
@@ -33,6 +34,9 @@ ACTIVATION_CODES = {
     Activation.SIGMOID: 7,
 }
 """The numbers of the activations in kernels/activation.h."""
+
+FORMAT_CODES = {None: 0, EightBits.E4M3: 1, EightBits.INT8: 2}
+"""The numbers of the formats of 8 bits in kernels/portable.h; 0 for elements."""
 
 _CHAINED_POSITIONS = 8
 """From so many positions on everything runs as one chain of kernels. For fewer, smolgen is a second branch
@@ -105,18 +109,26 @@ class ProgramBuilder:
         stride = round_up(width, self.precision.chunk)
         return Matrix(self.work(name, rows * stride * self.precision.bytes), rows, width, stride)
 
-    def rounded(self, name: str, rows: int, width: int, inputs: E4m3Inputs) -> Matrix:
-        """A matrix of pairs of e4m3 numbers, for the inputs of a layer; width is a multiple of 16."""
-        buffer = self.work(f"{name}.e4m3", rows * width)
-        return Matrix(buffer, rows, width // 2, width // 2, e4m3=inputs.scale)
+    def rounded(self, name: str, rows: int, width: int, inputs: RoundedInputs) -> Matrix:
+        """A matrix of pairs of numbers of 8 bits, for the inputs of a layer; width is a multiple of 16."""
+        form = inputs.form
+        buffer = self.work(f"{name}.{form.value}", rows * width)
+        scales = self.work(f"{name}.{form.value}.scales", 4 * rows) if form is EightBits.INT8 else None
+        return Matrix(buffer, rows, width // 2, width // 2, inputs=inputs, scales=scales)
 
     def round_scale(self, rounded: Matrix | None) -> float:
-        """What kernels multiply with before they round into a matrix."""
-        return 0.0 if rounded is None else rounded.e4m3 * self.target.e4m3
+        """What kernels multiply with before they round into a matrix of e4m3 numbers; 0 for others."""
+        inputs = None if rounded is None else rounded.inputs
+        return inputs.scale * self.target.e4m3 if isinstance(inputs, E4m3Inputs) else 0.0
 
     def of_branch(self, name: str) -> str:
         """The name of a buffer that the branches of work use at the same time: one for each of them."""
         return f"{name}.aside" if self._aside else name
+
+    @staticmethod
+    def format_code(matrix: Matrix | None) -> int:
+        """The number of a matrix's format in kernels/portable.h."""
+        return FORMAT_CODES[None if matrix is None or matrix.inputs is None else matrix.inputs.form]
 
     @staticmethod
     def exchange(name: str) -> Buffer:

@@ -93,7 +93,7 @@ def finish_rows(
             "PART_USED": after.parts[1],
             "GATE": int(after.gating is not None),
             "KEEP": int(out is not None),
-            "ROUND": int(rounded is not None),
+            "ROUND": b.format_code(rounded),
         },
         Geometry((-(-shape.rows // (rows * passes)), 1, 1), waves * wave * rows),
         (
@@ -109,6 +109,7 @@ def finish_rows(
             0.0 if norm is None else float(norm.epsilon),
             None if rounded is None else rounded.buffer,
             b.round_scale(rounded),
+            None if rounded is None else rounded.scales,
         ),
         f"{name}, rows",
     )

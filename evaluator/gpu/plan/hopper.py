@@ -12,6 +12,7 @@ from typing import ClassVar
 
 from evaluator.gpu.blas.product import Product
 from evaluator.gpu.driver.target import Precision, Target
+from evaluator.network.eight_bits import EightBits
 
 BLOCK_M, BLOCK_K = 128, 64
 THREADS = 384
@@ -58,10 +59,11 @@ class HopperTile:
 
     @property
     def shared_bytes(self) -> int:
-        """The stages, their barriers, the values of the columns (bias; gammas and betas), and what a cluster
-        exchanges: 8 bytes for each row, part and buffer."""
+        """The stages, their barriers, at most four values of each column (bias, gamma, beta; without a norm
+        twice bias and scale) and two of each row, and what a cluster exchanges: 8 bytes for each row, part
+        and buffer."""
         stages = self.stages * ((BLOCK_M + self.block_n) * BLOCK_K * 2 + 16) + 32
-        columns = 2 * (3 if self.normalise else 2) * self.block_n * 4
+        columns = 2 * (4 * self.block_n + 2 * 64) * 4
         return stages + columns + (2 * 2 * 2 * self.cluster_n * 64 * 8 if self.normalise else 0)
 
     def blocks(self, m: int, n: int) -> int:
@@ -98,7 +100,7 @@ def candidates(product: Product, target: Target, precision: Precision) -> list[H
     if product.n % 32 or product.k % precision.chunk or product.k <= _TOO_FEW:
         return []
     tiles = [tile for tile in _TILES if tile.block_n <= max(128, product.n)]
-    if product.normalised:
+    if product.normalised and product.form is not EightBits.INT8:
         tiles += [
             HopperTile(width, stages, 1, product.n // width, normalise=True)
             for width, stages in _NORMALISING

@@ -12,12 +12,12 @@ import numpy as np
 
 from evaluator.gpu.driver.target import MatrixUnit, Precision
 from evaluator.gpu.plan import weights as pack
-from evaluator.gpu.plan.products import E4m3Scales, Linear
+from evaluator.gpu.plan.products import E4m3Scales, Int8Scales, Linear
 from evaluator.gpu.plan.program import PlanError
 from evaluator.gpu.plan.quantised import WeightFormat
 from evaluator.gpu.plan.quantised import pack as pack_codes
 from evaluator.gpu.plan.weights import round_up
-from evaluator.network.e4m3 import E4m3Inputs, codes, scale_for
+from evaluator.network import e4m3, int8
 from evaluator.network.policy_tables import position_encoding
 from evaluator.network.spec import (
     Activation,
@@ -28,6 +28,7 @@ from evaluator.network.spec import (
     DenseEmbeddingTail,
     FloatArray,
     LayerNorm,
+    RoundedInputs,
     Smolgen,
 )
 
@@ -65,7 +66,7 @@ class PackedLayers:
         """The layer with its codes, if it is one of the encoders' and its weights can be written as codes."""
         if (
             self._codes is None
-            or linear.e4m3 is not None
+            or linear.eight is not None
             or not linear.name.startswith(("encoder", "smolgen"))
         ):
             return linear
@@ -74,10 +75,8 @@ class PackedLayers:
     def dense(self, name: str, layer: Dense, *, scale: float = 1.0) -> Linear:
         """scale: a factor on the output before the activation, which must then be NONE."""
 
-        def make_e4m3() -> Linear:
-            assert layer.inputs is not None
-            biases = pack.vector(_times(layer.biases, np.float32(scale)), self.precision)
-            return _e4m3(f"{name}.e4m3", layer.weights, biases, layer.activation, layer.inputs, scale)
+        if layer.inputs is not None:
+            return self._dense_of_pairs(_of_form(name, layer.inputs), layer, layer.inputs, scale)
 
         def make() -> Linear:
             return Linear(
@@ -88,7 +87,14 @@ class PackedLayers:
                 layer.activation,
             )
 
-        return self.linear(name, make) if layer.inputs is None else self.linear(f"{name}.e4m3", make_e4m3)
+        return self.linear(name, make)
+
+    def _dense_of_pairs(self, name: str, layer: Dense, inputs: RoundedInputs, scale: float) -> Linear:
+        def make() -> Linear:
+            biases = pack.vector(_times(layer.biases, np.float32(scale)), self.precision)
+            return _of_pairs(name, layer.weights, biases, layer.activation, inputs, scale)
+
+        return self.linear(name, make)
 
     def dense_of_norm(self, name: str, layer: Dense, norm: LayerNorm) -> Linear:
         def make() -> Linear:
@@ -172,7 +178,7 @@ class PackedLayers:
         """One product, with 1/sqrt(depth) in q. before: a norm of what it takes, to be part of it."""
         heads, depth = layer.heads, self.depth(name, layer)
         if layer.q.inputs is not None:
-            return self._qkv_e4m3(f"{name}.qkv.e4m3", layer, layer.q.inputs, depth)
+            return self._qkv_of_pairs(_of_form(f"{name}.qkv", layer.q.inputs), layer, layer.q.inputs, depth)
         name = f"{name}.qkv" if before is None else f"{name}.qkv.of_norm"
 
         def make() -> Linear:
@@ -193,7 +199,7 @@ class PackedLayers:
 
         return self.linear(name, make)
 
-    def _qkv_e4m3(self, name: str, layer: Attention, inputs: E4m3Inputs, depth: int) -> Linear:
+    def _qkv_of_pairs(self, name: str, layer: Attention, inputs: RoundedInputs, depth: int) -> Linear:
         def make() -> Linear:
             heads, parts = layer.heads, (layer.q, layer.k, layer.v)
             of_queries = np.float32((len(layer.q.biases) // heads) ** -0.5)
@@ -202,17 +208,19 @@ class PackedLayers:
                 pack.head_rows(_times(part.biases, factor), heads, depth)
                 for part, factor in zip(parts, factors, strict=True)
             ]
-            packed = _e4m3(
+            packed = _of_pairs(
                 name,
                 np.concatenate([pack.head_rows(part.weights, heads, depth) for part in parts]),
                 pack.vector(np.concatenate(biases), self.precision),
                 Activation.NONE,
                 inputs,
             )
-            assert packed.e4m3 is not None
-            sums = packed.e4m3.sums
-            queries = replace(packed.e4m3, first_sums=sums * float(of_queries), first_columns=heads * depth)
-            return replace(packed, e4m3=queries)
+            columns, eight = heads * depth, packed.eight
+            if isinstance(eight, E4m3Scales):
+                eight = replace(eight, first_sums=eight.sums * float(of_queries), first_columns=columns)
+            elif eight is not None:
+                eight.columns[:columns] *= of_queries
+            return replace(packed, eight=eight)
 
         return self.linear(name, make)
 
@@ -227,7 +235,9 @@ class PackedLayers:
                 weights = pack.head_rows(np.ascontiguousarray(weights.T), layer.heads, depth).T
             if inputs is not None:
                 biases = pack.vector(layer.output.biases * np.float32(alpha), self.precision)
-                return _e4m3(f"{name}.output.e4m3", weights, biases, Activation.NONE, inputs, alpha)
+                return _of_pairs(
+                    _of_form(f"{name}.output", inputs), weights, biases, Activation.NONE, inputs, alpha
+                )
             return Linear(
                 f"{name}.output",
                 len(layer.output.biases),
@@ -236,7 +246,7 @@ class PackedLayers:
                 Activation.NONE,
             )
 
-        return self.linear(f"{name}.output" if inputs is None else f"{name}.output.e4m3", make)
+        return self.linear(f"{name}.output" if inputs is None else _of_form(f"{name}.output", inputs), make)
 
     def compress(self, name: str, layer: Smolgen) -> Linear:
         def make() -> Linear:
@@ -306,21 +316,30 @@ class PackedLayers:
         return self.linear("policy.qk", make)
 
 
-def _e4m3(
+def _of_form(name: str, inputs: RoundedInputs) -> str:
+    """The name of a layer whose weights and inputs have 8 bits."""
+    return f"{name}.{inputs.form.value}"
+
+
+def _of_pairs(
     name: str,
     weights: FloatArray,
     biases: FloatArray,
     activation: Activation,
-    inputs: E4m3Inputs,
+    inputs: RoundedInputs,
     factor: float = 1.0,
 ) -> Linear:
-    """A layer of weights that were rounded to e4m3 (fp8.rounded_network), times a factor on its sums. biases:
-    padded, with the factor."""
+    """A layer of weights that were rounded to 8 bits (eight_bits.rounded_network), times a factor on its
+    sums. biases: padded, with the factor."""
     rows = pack.padded(weights, 8, 16)
-    scale = scale_for(float(np.abs(weights).max(initial=0.0)))
-    pairs = codes(rows * np.float32(scale)).view(np.uint16)
+    if isinstance(inputs, int8.Int8Inputs):
+        columns = (int8.scales(rows)[:, 0] * np.float32(factor)).astype(np.float32)
+        pairs = int8.codes(rows).view(np.uint16)
+        return Linear(name, len(weights), pairs, biases, activation, eight=Int8Scales(columns))
+    scale = e4m3.scale_for(float(np.abs(weights).max(initial=0.0)))
+    pairs = e4m3.codes(rows * np.float32(scale)).view(np.uint16)
     scales = E4m3Scales(inputs.scale, factor / (scale * inputs.scale))
-    return Linear(name, len(weights), pairs, biases, activation, e4m3=scales)
+    return Linear(name, len(weights), pairs, biases, activation, eight=scales)
 
 
 def _times(values: FloatArray, factor: np.float32) -> FloatArray:

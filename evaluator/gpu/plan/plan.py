@@ -24,9 +24,9 @@ from evaluator.network.spec import AttentionBody, NetworkSpec, ResidualTower
 log = logging.getLogger(__name__)
 
 
-FP8_POSITIONS = 16
-"""With precision=fp8, batches of so many positions and more have products in e4m3. Smaller ones wait for
-memory and for each other's launches, not for the matrix unit, and stay in fp16."""
+EIGHT_BIT_POSITIONS = 16
+"""With precision=fp8 or int8, batches of so many positions and more have products of 8 bits. Smaller ones
+wait for memory and for each other's launches, not for the matrix unit, and stay in fp16."""
 
 
 @dataclass(slots=True)
@@ -36,8 +36,8 @@ class Plan:
     packed: the format that the network's weights were rounded to (quantised.rounded_network), if they were.
     blocks: how many can wait for each other in one launch, 0 for none. fused: whether attention and the
     product before it may be one kernel at some batch sizes, by which a position's bits then differ.
-    rounded: the network with products in e4m3 (fp8.rounded_network), which batches of FP8_POSITIONS and more
-    compute in place of it.
+    rounded: the network with products of 8 bits (eight_bits.rounded_network), which batches of
+    EIGHT_BIT_POSITIONS and more compute in place of it.
     """
 
     network: NetworkSpec
@@ -58,7 +58,7 @@ class Plan:
 
     def network_of(self, positions: int) -> NetworkSpec:
         """What a batch of so many positions computes."""
-        return self.network if self.rounded is None or positions < FP8_POSITIONS else self.rounded
+        return self.network if self.rounded is None or positions < EIGHT_BIT_POSITIONS else self.rounded
 
     def program(self, positions: int) -> Program:
         """The launches for a batch. Raises PlanError for what the kernels cannot run."""

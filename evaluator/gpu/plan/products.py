@@ -18,7 +18,7 @@ from evaluator.gpu.blas.product import Product
 from evaluator.gpu.driver.target import Target
 from evaluator.gpu.plan import hopper
 from evaluator.gpu.plan import weights as pack
-from evaluator.gpu.plan.builder import ACTIVATION_CODES, Geometry, ProgramBuilder
+from evaluator.gpu.plan.builder import ACTIVATION_CODES, FORMAT_CODES, Geometry, ProgramBuilder
 from evaluator.gpu.plan.epilogue import After, Epilogue, Partials, finish_rows, norm_vectors
 from evaluator.gpu.plan.hopper import HopperTile
 from evaluator.gpu.plan.program import Buffer, LibraryStep, Matrix, PlanError
@@ -26,7 +26,9 @@ from evaluator.gpu.plan.quantised import Packed
 from evaluator.gpu.plan.tensor_maps import rows_map, weights_map
 from evaluator.gpu.plan.tiles import Choice, Tile
 from evaluator.network.e4m3 import E4m3Inputs
-from evaluator.network.spec import Activation, FloatArray
+from evaluator.network.eight_bits import EightBits
+from evaluator.network.int8 import Int8Inputs
+from evaluator.network.spec import Activation, FloatArray, RoundedInputs
 
 ROW_COUNTERS = 1 << 14
 """Counters of kernels/gemm_hopper.hip: four for each set of blocks that share rows, 0 between launches."""
@@ -48,6 +50,24 @@ class E4m3Scales:
         unit = target.e4m3**2
         return self.sums / unit, self.first_sums / unit
 
+    @property
+    def rounding(self) -> RoundedInputs:
+        """How the layer's inputs are rounded."""
+        return E4m3Inputs(self.inputs)
+
+
+@dataclass(frozen=True, slots=True)
+class Int8Scales:
+    """columns: float32 [width padded], what the layer's sums are multiplied with besides the scales of the
+    inputs' rows."""
+
+    columns: FloatArray
+
+    @property
+    def rounding(self) -> RoundedInputs:
+        """How the layer's inputs are rounded."""
+        return Int8Inputs()
+
 
 @dataclass(frozen=True, slots=True)
 class Linear:
@@ -55,8 +75,8 @@ class Linear:
 
     name: of the weights; width: outputs. weights: stored [width padded, k padded]; biases: float32
     [width padded] or [64, width padded]. convolution: 3x3, k = 9 * padded channels. packed: the same weights
-    as codes, where they are codes. e4m3: the weights are pairs of e4m3 numbers, as uint16, and so are the
-    inputs.
+    as codes, where they are codes. eight: if given, the weights are pairs of numbers of 8 bits, as uint16,
+    and so are the inputs.
     """
 
     name: str
@@ -66,12 +86,17 @@ class Linear:
     activation: Activation
     convolution: bool = False
     packed: Packed | None = None
-    e4m3: E4m3Scales | None = None
+    eight: E4m3Scales | Int8Scales | None = None
 
     @property
     def padded_width(self) -> int:
         """Outputs with those that pad them."""
         return len(self.weights)
+
+    @property
+    def form(self) -> EightBits | None:
+        """Of weights and inputs, if they have 8 bits."""
+        return None if self.eight is None else self.eight.rounding.form
 
     @property
     def bias_by_square(self) -> bool:
@@ -97,6 +122,11 @@ class _Use:
         """Numbers from row to row of the results."""
         return self.layer.padded_width if self.result is None else self.result.stride
 
+    @property
+    def rounds_alone(self) -> bool:
+        """Whether a kernel that has a part of a row can round it. The scale of int8 takes all of the row."""
+        return self.rounded is not None and isinstance(self.rounded.inputs, E4m3Inputs)
+
 
 def linear(
     b: ProgramBuilder,
@@ -106,7 +136,7 @@ def linear(
     *,
     residual: Matrix | None = None,
     after: After | None = None,
-    rounded: E4m3Inputs | None = None,
+    rounded: RoundedInputs | None = None,
     keep: bool = True,
 ) -> Matrix:
     """activation(a @ weights + biases + residual), then `after`, into a matrix `out` of rows like a's.
@@ -116,10 +146,10 @@ def linear(
     """
     after = after or After()
     result = b.matrix(out, a.rows, layer.width) if keep or rounded is None else None
-    in_e4m3 = None if rounded is None else b.rounded(out, a.rows, layer.width, rounded)
+    pairs = None if rounded is None else b.rounded(out, a.rows, layer.width, rounded)
     a = rounded_inputs(layer, a)
     product = _product(layer, a, residual, after)
-    use = _Use(layer, product, a, result, in_e4m3, residual, after)
+    use = _Use(layer, product, a, result, pairs, residual, after)
     choice = b.choose(product)
     if choice.hopper is not None:
         _by_hopper_kernel(b, use, choice.hopper)
@@ -130,18 +160,18 @@ def linear(
     else:
         _whole(b, use, choice, choice.tile)
     if result is None:
-        assert in_e4m3 is not None
-        return in_e4m3
-    return result if in_e4m3 is None else replace(result, rounded=in_e4m3)
+        assert pairs is not None
+        return pairs
+    return result if pairs is None else replace(result, rounded=pairs)
 
 
 def rounded_inputs(layer: Linear, a: Matrix) -> Matrix:
     """The inputs as the layer takes them, for most layers as they are. Raises PlanError where it takes them
-    in e4m3 and there are none of its scale, or the other way round."""
-    wanted = 0.0 if layer.e4m3 is None else layer.e4m3.inputs
-    inputs = a if a.e4m3 or not wanted or a.rounded is None else a.rounded
-    if inputs.e4m3 != wanted:
-        raise PlanError(f"{layer.name}: takes inputs with e4m3 scale {wanted:g}, but gets {inputs.e4m3:g}")
+    rounded and there are none that are so rounded, or the other way round."""
+    wanted = None if layer.eight is None else layer.eight.rounding
+    inputs = a if a.inputs is not None or wanted is None or a.rounded is None else a.rounded
+    if inputs.inputs != wanted:
+        raise PlanError(f"{layer.name}: takes inputs rounded by {wanted}, but gets them by {inputs.inputs}")
     return inputs
 
 
@@ -164,7 +194,7 @@ def _product(layer: Linear, a: Matrix, residual: Matrix | None, after: After) ->
         segment=a.segment,
         weight_bits=0 if layer.packed is None else layer.packed.format.bits,
         normalised=after.norm is not None and after.gating is None,
-        e4m3=layer.e4m3 is not None,
+        form=layer.form,
     )
 
 
@@ -174,7 +204,7 @@ def _product(layer: Linear, a: Matrix, residual: Matrix | None, after: After) ->
 def _whole(b: ProgramBuilder, use: _Use, choice: Choice, tile: Tile) -> None:
     """The product by kernels/gemm.hip, which finishes its sums itself; then `after`, if there is any."""
     epilogue = Epilogue(_biases(b, use.layer), _address(use.residual), use.layer.activation)
-    if not use.after and use.result is None:
+    if not use.after and use.result is None and use.rounds_alone:
         assert use.rounded is not None
         _gemm(b, use, choice, tile, epilogue, use.rounded.buffer, use.rounded)
         return
@@ -207,8 +237,8 @@ def _gemm(
     out: Buffer | Partials,
     rounded: Matrix | None = None,
 ) -> None:
-    """One launch of kernels/gemm.hip. epilogue: what it does itself. rounded: what `out` is, if it is in
-    e4m3."""
+    """One launch of kernels/gemm.hip. epilogue: what it does itself. rounded: what `out` is, if it is
+    rounded."""
     layer, product, a = use.layer, use.product, use.a
     split = isinstance(out, Partials)
     packed = layer.packed if choice.packed else None
@@ -224,8 +254,8 @@ def _gemm(
             convolution=layer.convolution,
             segment=a.segment,
             bits=bits,
-            e4m3=layer.e4m3 is not None,
-            rounded=rounded is not None,
+            form=layer.form,
+            rounded=b.format_code(rounded),
             residual=epilogue.residual is not None,
             bias=epilogue.bias is not None and not layer.bias_by_square,
             bias_by_square=layer.bias_by_square,
@@ -252,6 +282,8 @@ def _gemm(
             -(-steps // choice.splits),
             *sum_scales(b, layer),
             b.round_scale(rounded),
+            a.scales,
+            column_scales(b, layer),
         ),
         layer.name,
     )
@@ -265,14 +297,14 @@ def gemm_constants(
     convolution: bool = False,
     segment: int = 0,
     bits: int = 0,
-    e4m3: bool = False,
-    rounded: bool = False,
+    form: EightBits | None = None,
+    rounded: int = 0,
     residual: bool = False,
     bias: bool = False,
     bias_by_square: bool = False,
 ) -> dict[str, int]:
     """What kernels/gemm.hip is compiled for. bits: of a weight, where codes are read, else 0.
-    e4m3: of the operands; rounded: to e4m3, of the result."""
+    form: of the operands; rounded: the number of the result's."""
     return {
         "BLOCK_M": tile.block_m,
         "BLOCK_N": tile.block_n,
@@ -286,8 +318,8 @@ def gemm_constants(
         "CONVOLUTION": int(convolution),
         "SEGMENT": segment,
         "PACKED": bits,
-        "E4M3": int(e4m3),
-        "ROUND": int(rounded),
+        "FORMAT": FORMAT_CODES[form],
+        "ROUND": rounded,
         "RESIDUAL": int(residual),
         "BIAS": int(bias),
         "BIAS_BY_SQUARE": int(bias_by_square),
@@ -303,10 +335,18 @@ def _weights(b: ProgramBuilder, layer: Linear, packed: Packed | None) -> tuple[B
 
 
 def sum_scales(b: ProgramBuilder, layer: Linear) -> tuple[float, float, int]:
-    """Of all sums, of those of the first columns, and how many these are."""
-    if layer.e4m3 is None:
+    """In e4m3, of all sums, of those of the first columns, and how many these are."""
+    if not isinstance(layer.eight, E4m3Scales):
         return 1.0, 1.0, 0
-    return *layer.e4m3.of(b.target), layer.e4m3.first_columns
+    return *layer.eight.of(b.target), layer.eight.first_columns
+
+
+def column_scales(b: ProgramBuilder, layer: Linear) -> Buffer | None:
+    """In int8, of the sums of each column."""
+    eight = layer.eight
+    if not isinstance(eight, Int8Scales):
+        return None
+    return b.weight(f"{layer.name}.column_scales", lambda: eight.columns)
 
 
 def _biases(b: ProgramBuilder, layer: Linear) -> Buffer | None:
@@ -326,8 +366,9 @@ def _by_hopper_kernel(b: ProgramBuilder, use: _Use, tile: HopperTile) -> None:
     layer, product, a = use.layer, use.product, use.a
     norm = use.after.norm if tile.normalise else None
     later = After() if tile.normalise else use.after
-    result, rounded = use.result, use.rounded
-    if later:
+    result, rounded = use.result, use.rounded if use.rounds_alone else None
+    unrounded = rounded is not use.rounded
+    if later or (result is None and unrounded):
         result, rounded = b.matrix(b.of_branch("product"), a.rows, layer.width), None
     # Blocks that share rows hand each other the sums of 64 rows: two of 8 bytes each, for two turns.
     row_groups = 2 * tile.blocks(a.rows, product.n) // tile.row_blocks if tile.row_blocks else 0
@@ -344,9 +385,9 @@ def _by_hopper_kernel(b: ProgramBuilder, use: _Use, tile: HopperTile) -> None:
             "BIAS": int(layer.biases is not None),
             "NORMALISE": int(norm is not None),
             "ROW_BLOCKS": tile.row_blocks,
-            "E4M3": int(layer.e4m3 is not None),
+            "FORMAT": FORMAT_CODES[layer.form],
             "KEEP": int(result is not None),
-            "ROUND": int(rounded is not None),
+            "ROUND": b.format_code(rounded),
         },
         Geometry(
             (tile.blocks(a.rows, product.n), 1, 1),
@@ -372,12 +413,15 @@ def _by_hopper_kernel(b: ProgramBuilder, use: _Use, tile: HopperTile) -> None:
             b.round_scale(rounded),
             b.work("row_parts", row_groups * 2 * 2 * tile.row_blocks * 64 * 8) if row_groups else None,
             b.weight("row_counters", lambda: np.zeros(ROW_COUNTERS, np.uint32)) if row_groups else None,
+            a.scales,
+            column_scales(b, layer),
         ),
         layer.name,
     )
-    if later:
+    if later or unrounded:
         assert result is not None
-        finish_rows(b, layer.name, result, use.result, Epilogue(after=later), use.rounded)
+        out = None if result is use.result else use.result
+        finish_rows(b, layer.name, result, out, Epilogue(after=later), use.rounded)
 
 
 # -- a vendor's library --------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from evaluator.gpu.blas.library import LibraryProduct
 from evaluator.gpu.driver.compiler import KernelKey
 from evaluator.gpu.driver.device import Box
+from evaluator.network.spec import RoundedInputs
 
 
 class PlanError(Exception):
@@ -63,8 +64,9 @@ class Matrix:
     with anything that later weights of zero take out).
 
     segment: if not 0, a row is a whole board: the `segment` elements from `offset` on of each of 64 rows that
-    are `stride` apart; the width is 64 * segment. e4m3: if not 0, an element is a pair of e4m3 numbers, which
-    are the matrix times so much. rounded: the same matrix in such pairs, where there is one.
+    are `stride` apart; the width is 64 * segment. inputs: if given, an element is a pair of numbers of 8
+    bits, so rounded; int8 has the scales of its rows, float32, in `scales`. rounded: the same matrix in such
+    pairs, where there is one.
     """
 
     buffer: Buffer
@@ -73,7 +75,8 @@ class Matrix:
     stride: int
     segment: int = 0
     offset: int = 0
-    e4m3: float = 0.0
+    inputs: RoundedInputs | None = None
+    scales: Buffer | None = None
     rounded: Matrix | None = None
 
     def with_rows(self, rows: int) -> Matrix:

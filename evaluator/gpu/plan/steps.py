@@ -6,14 +6,15 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluator.gpu.plan.builder import ACTIVATION_CODES, Geometry, ProgramBuilder
+from evaluator.gpu.plan.builder import ACTIVATION_CODES, FORMAT_CODES, Geometry, ProgramBuilder
+from evaluator.gpu.plan.epilogue import Epilogue, finish_rows
 from evaluator.gpu.plan.hopper import HEAD_DEPTH, AttentionTile
-from evaluator.gpu.plan.products import Linear, rounded_inputs, sum_scales
-from evaluator.gpu.plan.program import Argument, Buffer, Matrix
+from evaluator.gpu.plan.products import Linear, column_scales, rounded_inputs, sum_scales
+from evaluator.gpu.plan.program import Argument, Buffer, Matrix, PlanError
 from evaluator.gpu.plan.tensor_maps import heads_map, logits_map, rows_map
 from evaluator.gpu.plan.weights import RULE50_DIVISOR
-from evaluator.network.e4m3 import E4m3Inputs
-from evaluator.network.spec import Activation, Dense, FloatArray, SEUnit
+from evaluator.network.eight_bits import EightBits
+from evaluator.network.spec import Activation, Dense, FloatArray, RoundedInputs, SEUnit
 
 _MOST_DEPTH_AT_ONCE = 128
 """The largest part of a head's depth that kernels/attention.hip takes at once: a lane of a wave of 32 without
@@ -27,10 +28,10 @@ def attention(
     depth: int,
     bias: Matrix | None,
     name: str,
-    rounded: E4m3Inputs | None = None,
+    rounded: RoundedInputs | None = None,
 ) -> Matrix:
     """softmax(q k^T + bias) v. qkv: a board that begins with 3 * heads * depth elements; bias:
-    [positions * heads, 4096]. rounded: of the layer that takes the result, where it takes it in e4m3."""
+    [positions * heads, 4096]. rounded: of the layer that takes the result, where it takes it rounded."""
     out = _attended(b, qkv.rows, heads * depth, rounded)
     chunk, size = b.precision.chunk, b.precision.bytes
     available = min(b.target.shared_bytes, 64 << 10)
@@ -49,7 +50,7 @@ def attention(
             "SLICE": part,
             "BIAS": int(bias is not None),
             "SHARE_SPACE": int(share_space),
-            "ROUND": int(rounded is not None),
+            "ROUND": b.format_code(out),
         },
         Geometry((heads, b.positions, 1), 4 * b.target.wave, shared),
         (
@@ -62,13 +63,23 @@ def attention(
         ),
         name,
     )
-    return out
+    return _rounded_rows(b, out, rounded, name)
 
 
-def _attended(b: ProgramBuilder, rows: int, width: int, rounded: E4m3Inputs | None) -> Matrix:
-    if rounded is None:
+def _attended(b: ProgramBuilder, rows: int, width: int, rounded: RoundedInputs | None) -> Matrix:
+    """What a kernel of attention writes: of the heads of a row it has one or two."""
+    if rounded is None or rounded.form is EightBits.INT8:
         return b.matrix("attention", rows, width)
     return b.rounded("attention", rows, width, rounded)
+
+
+def _rounded_rows(b: ProgramBuilder, out: Matrix, rounded: RoundedInputs | None, name: str) -> Matrix:
+    """The matrix as the layer that takes it wants it, if need be by a pass over its rows."""
+    if rounded is None or out.inputs is not None:
+        return out
+    pairs = b.rounded("attention", out.rows, out.width, rounded)
+    finish_rows(b, name, out, None, Epilogue(), pairs)
+    return pairs
 
 
 def projected_attention(
@@ -79,14 +90,15 @@ def projected_attention(
     bias: Matrix | None,
     name: str,
     tile: AttentionTile,
-    rounded: E4m3Inputs | None = None,
+    rounded: RoundedInputs | None = None,
 ) -> Matrix:
-    """`attention` of what the layer makes of boards: q, k and v are never written to memory. rounded: given
-    if and only if the layer is in e4m3."""
+    """`attention` of what the layer makes of boards: q, k and v are never written to memory. Raises PlanError
+    where only one of the layer and of what takes the result is in e4m3."""
     out = _attended(b, a.rows, heads * HEAD_DEPTH, rounded)
     biases, precision = layer.biases, b.precision
     assert biases is not None
-    assert (rounded is not None) == (layer.e4m3 is not None)
+    if out.inputs is not None and layer.form is not EightBits.E4M3:
+        raise PlanError(f"{name}: only what was multiplied in e4m3 is rounded to it")
     a = rounded_inputs(layer, a)
     scale, query_scale, _ = sum_scales(b, layer)
     k = layer.weights.shape[1]
@@ -99,7 +111,8 @@ def projected_attention(
             "CLUSTER_M": tile.cluster_m,
             "CLUSTER_N": tile.cluster_n,
             "LOGITS": int(bias is not None),
-            "E4M3": int(layer.e4m3 is not None),
+            "FORMAT": FORMAT_CODES[layer.form],
+            "ROUND": b.format_code(out),
         },
         Geometry((tile.blocks(a.rows, heads), 1, 1), tile.threads, tile.shared_bytes, tile.cluster),
         (
@@ -114,10 +127,12 @@ def projected_attention(
             query_scale,
             scale,
             b.round_scale(out),
+            a.scales,
+            column_scales(b, layer),
         ),
         name,
     )
-    return out
+    return _rounded_rows(b, out, rounded, name)
 
 
 def expand(b: ProgramBuilder, *, appended: Matrix | None, pieces: bool) -> Matrix:

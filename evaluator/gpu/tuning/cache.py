@@ -25,6 +25,7 @@ from evaluator.gpu.driver.device import DeviceInfo
 from evaluator.gpu.driver.target import Precision
 from evaluator.gpu.plan.hopper import HopperTile
 from evaluator.gpu.plan.tiles import Choice, Tile
+from evaluator.network.eight_bits import EightBits
 from evaluator.network.spec import Activation
 from protocol.host.files import write_atomically
 
@@ -75,7 +76,8 @@ def write(path: Path, known: dict[Product, list[Measured]]) -> None:
     """Replace a file. Where that cannot be done, it is logged."""
     entries = [
         {
-            "product": asdict(product) | {"activation": product.activation.value},
+            "product": asdict(product)
+            | {"activation": product.activation.value, "form": product.form and product.form.value},
             "choices": [
                 asdict(each.choice)
                 | {"algorithm": each.choice.algorithm.hex(), "us": round(each.microseconds, 2)}
@@ -91,7 +93,8 @@ def write(path: Path, known: dict[Product, list[Measured]]) -> None:
 
 
 def _product(fields: dict[str, Any]) -> Product:
-    return Product(**fields | {"activation": Activation(fields["activation"])})
+    form = None if fields["form"] is None else EightBits(fields["form"])
+    return Product(**fields | {"activation": Activation(fields["activation"]), "form": form})
 
 
 def _measured(fields: dict[str, Any]) -> Measured:

@@ -24,15 +24,15 @@ def tune_network(
     precision: Precision,
     weights: WeightFormat | None,
     *,
-    in_e4m3: NetworkSpec | None = None,
+    eight_bits: NetworkSpec | None = None,
     rebuild: bool,
     progress: Callable[[str], None],
 ) -> list[tuple[Product, list[Measured]]]:
     """Every product with its candidates, the fastest first; what was measured is written to the cache.
 
-    weights: the format that the network's were rounded to. in_e4m3: the network with products in e4m3, where
-    large batches compute that. rebuild: measure also what is in the cache
-    already. Raises DeviceError and PlanError.
+    weights: the format that the network's were rounded to. eight_bits: the network with products of
+    8 bits, where large batches compute that. rebuild: measure also what is in the cache already. Raises
+    DeviceError and PlanError.
     """
     info = device.info
     libraries, problems = open_libraries(info, precision)
@@ -42,7 +42,7 @@ def tune_network(
         for name, why in problems.items():
             progress(f"without {name}: {why}")
         tuner = Tuner(device, Compiler(device), precision, libraries, progress=progress)
-        plan = Plan(network, info.target, precision, tuner.choose, weights, rounded=in_e4m3)
+        plan = Plan(network, info.target, precision, tuner.choose, weights, rounded=eight_bits)
         needs = needs_of(plan, usual_buckets(info), info.multiprocessors)
         return tuner.measured_products(needs, rebuild=rebuild)
     finally:

@@ -21,6 +21,7 @@ from evaluator.gpu.driver.compiler import Compiler, KernelKey
 from evaluator.gpu.driver.device import Device, DeviceError
 from evaluator.gpu.driver.target import Precision
 from evaluator.gpu.plan import hopper
+from evaluator.gpu.plan.builder import FORMAT_CODES
 from evaluator.gpu.plan.needs import Needs
 from evaluator.gpu.plan.quantised import Packed, WeightFormat
 from evaluator.gpu.plan.tiles import Choice, candidates, estimate
@@ -114,7 +115,7 @@ class Tuner:
         # One shape after the other, as it keeps its weights.
         unknown = sorted(
             (product for product in needs.products if product not in self.known),
-            key=lambda each: (each.n, each.k, each.weight_bits, each.e4m3, each.m),
+            key=lambda each: (each.n, each.k, each.weight_bits, FORMAT_CODES[each.form], each.m),
         )
         self._compile(unknown, needs.kernels)
         samples = Samples(self._device, self._precision)
@@ -253,7 +254,7 @@ class Tuner:
 
 def offers(library: Library, product: Product) -> list[Choice]:
     """How a library could compute a product. Raises DeviceError."""
-    if product.convolution or product.bias_by_square or product.segment or product.e4m3:
+    if product.convolution or product.bias_by_square or product.segment or product.form:
         return []
     # Its own activation may be the slow or the broken part, so it is tried without, too.
     activations = (True, False) if product.activation in EPILOGUES[library.name].activations else (True,)

@@ -46,11 +46,15 @@ def kind(variant: Variant) -> object:
     match key.file:
         case "gemm":
             tile = [value for name, value in key.constants if name.startswith(("BLOCK", "WARPS"))]
-            return tile, dict(key.constants)["PACKED"] > 0
+            return tile, dict(key.constants)["PACKED"] > 0, dict(key.constants)["FORMAT"]
         case "gemm_hopper":
-            return [value for name, value in key.constants if name in ("BLOCK_N", "NORMALISE", "RESIDUAL")]
+            return [
+                value
+                for name, value in key.constants
+                if name in ("BLOCK_N", "NORMALISE", "RESIDUAL", "FORMAT")
+            ]
         case "rows":
-            return dict(key.constants)["SPLIT"]
+            return dict(key.constants)["SPLIT"], dict(key.constants)["ROUND"]
         case "attention":
             return key
         case file if variant.hot:

@@ -1,12 +1,13 @@
-"""Programs on a real GPU, launch by launch, and every kernel of precision=fp8 beside numpy. Used by
-fp8_on_gpu.py, which says what is printed."""
+"""Programs on a real GPU, launch by launch, and every kernel of precision=fp8 and int8 beside numpy. Used by
+eight_bits_on_gpu.py, which says what is printed."""
 
 from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import checkout  # noqa: F401 -- this checkout is measured, whatever is installed
@@ -20,20 +21,23 @@ from evaluator.gpu.driver.target import Precision, Target
 from evaluator.gpu.plan.builder import ProgramBuilder
 from evaluator.gpu.plan.epilogue import After
 from evaluator.gpu.plan.hopper import AttentionTile, HopperTile
-from evaluator.gpu.plan.products import E4m3Scales, Linear, linear
+from evaluator.gpu.plan.products import E4m3Scales, Int8Scales, Linear, linear
 from evaluator.gpu.plan.program import Branch, LibraryStep, Matrix, Program, Step
 from evaluator.gpu.plan.steps import attention, projected_attention
 from evaluator.gpu.plan.tiles import Choice, Tile, candidates, model_chooser
 from evaluator.gpu.run.launching import queue
+from evaluator.network import e4m3, int8
 from evaluator.network.arithmetic import activate, softmax
-from evaluator.network.e4m3 import E4m3Inputs, codes, decoded, nearest
-from evaluator.network.spec import Activation, LayerNorm
+from evaluator.network.e4m3 import E4m3Inputs
+from evaluator.network.eight_bits import EightBits
+from evaluator.network.int8 import Int8Inputs
+from evaluator.network.spec import Activation, LayerNorm, RoundedInputs
 
 Bytes = NDArray[np.uint8]
 Floats = NDArray[np.float32]
 
-DEVIATION = 8.0
-"""Of random e4m3 numbers."""
+DEVIATIONS = {EightBits.E4M3: 8.0, EightBits.INT8: 32.0}
+"""Of random numbers of 8 bits."""
 
 PRECISION = Precision.FP16
 
@@ -134,14 +138,37 @@ def elements(memory: dict[str, Bytes], matrix: Matrix) -> Floats:
     return values.reshape(matrix.rows, matrix.stride)[:, : matrix.width].astype(np.float32)
 
 
+def codes_of(form: EightBits, values: Floats) -> NDArray[Any]:
+    """Numbers of a format as its bits."""
+    return values.astype(np.int8) if form is EightBits.INT8 else e4m3.codes(values)
+
+
 def numbers(memory: dict[str, Bytes], matrix: Matrix) -> Floats:
-    """What a matrix of pairs stands for, on its scale."""
-    return decoded(memory[matrix.buffer.name][: 2 * matrix.rows * matrix.stride].reshape(matrix.rows, -1))
+    """The numbers of a matrix of pairs."""
+    bits = memory[matrix.buffer.name][: 2 * matrix.rows * matrix.stride].reshape(matrix.rows, -1)
+    return (
+        bits.view(np.int8).astype(np.float32) if isinstance(matrix.inputs, Int8Inputs) else e4m3.decoded(bits)
+    )
 
 
-def of_e4m3(scaled: Floats) -> Floats:
-    """How far e4m3 numbers may be from what they round, if that is off by a few thousandths itself."""
-    return np.maximum(np.abs(scaled) * np.float32(2**-4 + 0.01), np.float32(2.0**-9)) + np.float32(0.06)
+def report_rounded(
+    runner: Runner, label: str, memory: dict[str, Bytes], pairs: Matrix, right: Floats
+) -> None:
+    """Compare what was rounded, and the scales of its rows, with what it should round, which is off by a few
+    thousandths itself."""
+    if isinstance(pairs.inputs, E4m3Inputs):
+        scaled = np.clip(right * np.float32(pairs.inputs.scale), -448, 448)
+        allowed = np.maximum(np.abs(scaled) * np.float32(2**-4 + 0.01), np.float32(2.0**-9)) + np.float32(
+            0.06
+        )
+    else:
+        assert pairs.scales is not None
+        steps = int8.scales(right)
+        found = memory[pairs.scales.name][: 4 * pairs.rows].view(np.float32)[:, None]
+        runner.report(f"{label}, scales of rows", found, steps, np.float32(1e-2) * steps)
+        scaled = right / steps
+        allowed = np.float32(0.52) + np.float32(1e-2) * (np.abs(scaled) + np.float32(16))
+    runner.report(label, numbers(memory, pairs), scaled, allowed)
 
 
 def of_halves(right: Floats) -> Floats:
@@ -154,42 +181,48 @@ def of_halves(right: Floats) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A product and how it is computed. k: numbers. output: "elements", "e4m3" or "norm" (of both)."""
+    """A product and how it is computed. k: numbers. form: of inputs and of what is rounded. output:
+    "elements", "rounded" or "norm" (both). elements: the inputs are fp16."""
 
+    form: EightBits
     choice: Choice
     m: int
     n: int
     k: int
     output: str = "elements"
     activation: Activation = Activation.NONE
-    e4m3: bool = True
+    elements: bool = False
 
     def __str__(self) -> str:
-        inputs = "" if self.e4m3 else "fp16 inputs, "
+        inputs = f"{self.form.value}, " + "fp16 inputs, " * self.elements
         kind = "" if self.activation is Activation.NONE else f" {self.activation.value}"
-        return f"{self.choice}, {inputs}{self.m} x {self.n} x {self.k}{kind} -> {self.output}"
+        return f"{inputs}{self.choice}, {self.m} x {self.n} x {self.k}{kind} -> {self.output}"
 
 
 def by_hopper(*tile: Any, **more: Any) -> Choice:
     return Choice(None, hopper=HopperTile(*tile, **more))
 
 
-def cases(target: Target) -> Iterator[Case]:
-    product = Product(4096, 1024, 512, Activation.NONE, e4m3=True)
+def cases(target: Target, form: EightBits) -> Iterator[Case]:
+    product = Product(4096, 1024, 512, Activation.NONE, form=form)
     for index, choice in enumerate(candidates(product, target, PRECISION)):
         if choice.splits == 1:
-            yield Case(choice, 200, 208, 336, ("elements", "e4m3")[index % 2], Activation.SWISH)
+            output = ("elements", "rounded")[index % 2]
+            yield Case(form, choice, 200, 208, 336, output, Activation.SWISH)
     tile = Tile(128, 128, 32, 2, 4, 4, 1.0)
-    yield Case(Choice(tile), 1024, 512, 512, "norm")
-    yield Case(Choice(tile, 2), 1024, 512, 512, "norm")
-    yield Case(Choice(tile, 2), 1024, 512, 512, "e4m3", Activation.MISH)
+    yield Case(form, Choice(tile), 1024, 512, 512, "norm")
+    yield Case(form, Choice(tile, 2), 1024, 512, 512, "norm")
+    yield Case(form, Choice(tile, 2), 1024, 512, 512, "rounded", Activation.MISH)
     if target.name != "sm_90":
         return
     for hopper_tile in (by_hopper(256, 4), by_hopper(256, 4, cluster_m=2), by_hopper(128, 6, cluster_m=2)):
-        yield Case(hopper_tile, 1031, 1536, 512)
-        yield Case(hopper_tile, 2048, 1024, 1024, "e4m3", Activation.MISH)
-        yield Case(hopper_tile, 17000, 416, 528, "e4m3", Activation.RELU_SQUARED)
-        yield Case(hopper_tile, 1031, 512, 1536, "norm")
+        yield Case(form, hopper_tile, 1031, 1536, 512)
+        yield Case(form, hopper_tile, 2048, 1024, 1024, "rounded", Activation.MISH)
+        yield Case(form, hopper_tile, 17000, 416, 528, "rounded", Activation.RELU_SQUARED)
+        yield Case(form, hopper_tile, 1031, 512, 1536, "norm")
+    yield Case(form, by_hopper(256, 4, 1, 4, normalise=True), 4096, 1024, 1536, "norm", elements=True)
+    if form is EightBits.INT8:
+        return
     for normalising, n in (
         (by_hopper(256, 4, 1, 4, normalise=True), 1024),
         (by_hopper(256, 4, 1, 3, normalise=True), 768),
@@ -199,41 +232,77 @@ def cases(target: Target) -> Iterator[Case]:
         (by_hopper(256, 4, 1, 2, normalise=True, row_blocks=4), 1024),
         (by_hopper(256, 4, 1, 1, normalise=True, row_blocks=3), 768),
     ):
-        yield Case(normalising, 20000, n, 1024, "norm")
-    yield Case(by_hopper(256, 4, 1, 4, normalise=True), 4096, 1024, 1536, "norm", e4m3=False)
+        yield Case(form, normalising, 20000, n, 1024, "norm")
 
 
-def random_numbers(rng: np.random.Generator, *shape: int) -> Floats:
-    return nearest(rng.standard_normal(shape, np.float32) * np.float32(DEVIATION)).astype(np.float32)
+def rounding(form: EightBits, scale: float) -> RoundedInputs:
+    return Int8Inputs() if form is EightBits.INT8 else E4m3Inputs(scale)
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """Inputs and weights in a format, and what their sums are multiplied with, by row and by column."""
+
+    form: EightBits
+    a: Floats
+    w: Floats
+    rows: Floats
+    columns: Floats
+
+    @classmethod
+    def random(cls, form: EightBits, rng: np.random.Generator, m: int, n: int, k: int, first: int) -> Sums:
+        """The first columns have a scale of their own, as queries do."""
+
+        def numbers(*shape: int) -> Floats:
+            values = rng.standard_normal(shape, np.float32) * np.float32(DEVIATIONS[form])
+            exact = np.rint(values).clip(-127, 127) if form is EightBits.INT8 else e4m3.nearest(values)
+            return exact.astype(np.float32)
+
+        columns = np.full(n, DEVIATIONS[form] ** -2 * k**-0.5, np.float32)
+        rows = np.ones(m, np.float32)
+        if form is EightBits.INT8:
+            rows, columns = 0.5 + rng.random(m, np.float32), columns * (0.5 + rng.random(n, np.float32))
+        columns[:first] /= 2
+        return cls(form, numbers(m, k), numbers(n, k), rows, columns)
+
+    @property
+    def products(self) -> Floats:
+        result: Floats = (self.a @ self.w.T) * self.rows[:, None] * self.columns
+        return result
+
+    def layer(self, biases: Floats, activation: Activation, scale: float, first: int) -> Linear:
+        scales: E4m3Scales | Int8Scales = Int8Scales(self.columns)
+        if self.form is EightBits.E4M3:
+            scales = E4m3Scales(scale, float(self.columns[-1]), float(self.columns[0]), first)
+        pairs = codes_of(self.form, self.w).view(np.uint16)
+        return Linear("product", len(self.w), pairs, biases, activation, eight=scales)
+
+    @property
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        name = f"a.{self.form.value}"
+        scales = {f"{name}.scales": self.rows} if self.form is EightBits.INT8 else {}
+        return {name: codes_of(self.form, self.a)} | scales
 
 
 def check_product(runner: Runner, case: Case) -> None:
     m, n, k = case.m, case.n, case.k
     rng = np.random.default_rng(m + n + k)
-    inputs = E4m3Inputs(4.0)
-    if case.e4m3:
-        a, w = random_numbers(rng, m, k), random_numbers(rng, n, k)
-    else:
-        a = rng.standard_normal((m, k), np.float32).astype(np.float16).astype(np.float32)
-        w = rng.standard_normal((n, k), np.float32)
     biases = rng.standard_normal(n).astype(np.float32)
     skip = rng.standard_normal((m, n), np.float32).astype(np.float16)
     norm = LayerNorm(1 + biases / np.float32(4), biases / np.float32(2), 1e-3)
-    first = n // 48 * 16  # as queries have a scale of their own
-    usual = float(k**-0.5) * (DEVIATION**-2 if case.e4m3 else 1.0)
-    sums = np.full(n, usual, np.float32)
-    if case.e4m3:
-        sums[:first] /= 2
-        scales = E4m3Scales(4.0, usual, usual / 2, first)
-        layer = Linear("product", n, codes(w).view(np.uint16), biases, case.activation, e4m3=scales)
-    else:
-        w = (w * np.float32(usual)).astype(np.float16).astype(np.float32)
-        sums[:] = 1
-        layer = Linear("product", n, w.astype(np.float16), biases, case.activation)
     b = ProgramBuilder(m, runner.target, PRECISION, lambda _: case.choice)
-    source = b.rounded("a", m, k, inputs) if case.e4m3 else b.matrix("a", m, k)
+    if case.elements:
+        a = rng.standard_normal((m, k), np.float32).astype(np.float16)
+        w = (rng.standard_normal((n, k), np.float32) * np.float32(k**-0.5)).astype(np.float16)
+        layer = Linear("product", n, w, biases, case.activation)
+        source, arrays = b.matrix("a", m, k), {"a": a}
+        products = a.astype(np.float32) @ w.astype(np.float32).T
+    else:
+        first = n // 48 * 16
+        sums = Sums.random(case.form, rng, m, n, k, first)
+        layer = sums.layer(biases, case.activation, 4.0, first)
+        source, arrays, products = b.rounded("a", m, k, rounding(case.form, 4.0)), sums.arrays, sums.products
     normed = case.output == "norm"
-    rounding = E4m3Inputs(16.0)
     out = linear(
         b,
         layer,
@@ -241,64 +310,57 @@ def check_product(runner: Runner, case: Case) -> None:
         "out",
         residual=b.matrix("skip", m, n) if normed else None,
         after=After(norm) if normed else None,
-        rounded=None if case.output == "elements" else rounding,
-        keep=case.output != "e4m3",
+        rounded=None if case.output == "elements" else rounding(case.form, 16.0),
+        keep=case.output != "rounded",
     )
-    arrays = {source.buffer.name: codes(a) if case.e4m3 else a.astype(np.float16), "skip": skip}
-    memory = runner.run(b.program, arrays)
-    right = activate(case.activation, (a @ w.T) * sums + biases)
+    memory = runner.run(b.program, arrays | {"skip": skip})
+    right = activate(case.activation, products + biases)
     if normed:
         right = right + skip.astype(np.float32)
         right = right - right.mean(1, keepdims=True)
         right = right / np.sqrt(np.square(right).mean(1, keepdims=True) + norm.epsilon)
         right = right * norm.gammas + norm.betas
-    if case.output != "e4m3":
+    if case.output != "rounded":
         runner.report(str(case), elements(memory, out), right, of_halves(right))
-    pairs = out.rounded if case.output == "norm" else out if case.output == "e4m3" else None
+    pairs = out.rounded if normed else out if case.output == "rounded" else None
     if pairs is not None:
-        scaled = right * np.float32(rounding.scale)
-        runner.report(f"{case}, rounded", numbers(memory, pairs), np.clip(scaled, -448, 448), of_e4m3(scaled))
+        report_rounded(runner, f"{case}, rounded", memory, pairs, right)
 
 
 def check_attention(
-    runner: Runner, positions: int, heads: int, depth: int, k: int, tile: AttentionTile | None
+    runner: Runner,
+    form: EightBits,
+    positions: int,
+    heads: int,
+    depth: int,
+    k: int,
+    tile: AttentionTile | None,
 ) -> None:
     """q, k and v and attention: by two launches, or by one with a tile."""
     rng = np.random.default_rng(positions + heads + k)
     rows, width = 64 * positions, heads * depth
-    a, w = random_numbers(rng, rows, k), random_numbers(rng, 3 * width, k)
+    given = Sums.random(form, rng, rows, 3 * width, k, 0)
+    given.columns[:width] *= np.float32(depth**-0.5)
     biases = rng.standard_normal(3 * width).astype(np.float32)
     biases[width : 2 * width] = 0
     logits = (rng.standard_normal((positions * heads, 4096), np.float32) * 2).astype(np.float16)
-    usual = float(DEVIATION**-2 * k**-0.5)
-    queries = usual * float(depth**-0.5)
-    layer = Linear(
-        "qkv",
-        3 * width,
-        codes(w).view(np.uint16),
-        biases,
-        Activation.NONE,
-        e4m3=E4m3Scales(2.0, usual, queries, width),
-    )
+    layer = given.layer(biases, Activation.NONE, 2.0, width)
     choose = model_chooser(runner.target, PRECISION, 132)
     b = ProgramBuilder(positions, runner.target, PRECISION, choose)
-    source, bias = b.rounded("a", rows, k, E4m3Inputs(2.0)), b.matrix("logits", positions * heads, 4096)
-    rounding = E4m3Inputs(32.0)
+    source, bias = b.rounded("a", rows, k, rounding(form, 2.0)), b.matrix("logits", positions * heads, 4096)
+    wanted = rounding(form, 32.0)
     if tile is not None:
-        out = projected_attention(b, layer, source, heads, bias, "attention", tile, rounding)
+        out = projected_attention(b, layer, source, heads, bias, "attention", tile, wanted)
     else:
         qkv = linear(b, layer, source, "qkv")
-        out = attention(b, qkv, heads, depth, bias, "attention", rounding)
-    memory = runner.run(b.program, {"a.e4m3": codes(a), "logits": logits})
-    sums = np.full(3 * width, usual, np.float32)
-    sums[:width] = queries
-    products = (a @ w.T) * sums + biases
+        out = attention(b, qkv, heads, depth, bias, "attention", wanted)
+    memory = runner.run(b.program, given.arrays | {"logits": logits})
+    products = given.products + biases
     q, keys, v = products.reshape(positions, 64, 3, heads, depth).transpose(2, 0, 3, 1, 4)
     scores = q @ keys.transpose(0, 1, 3, 2) + logits.reshape(positions, heads, 64, 64).astype(np.float32)
     mixed = (softmax(scores) @ v).transpose(0, 2, 1, 3).reshape(rows, width)
-    scaled = mixed * np.float32(rounding.scale)
     label = f"{tile or 'two launches'}: {positions} positions, {heads} heads of {depth}, k {k}"
-    runner.report(f"attention, {label}", numbers(memory, out), np.clip(scaled, -448, 448), of_e4m3(scaled))
+    report_rounded(runner, f"attention, {form.value}, {label}", memory, out, mixed)
 
 
 def guarded(runner: Runner, label: str, check: Callable[[], None]) -> None:
@@ -313,27 +375,32 @@ def guarded(runner: Runner, label: str, check: Callable[[], None]) -> None:
         print(f"WRONG  {label}: {type(error).__name__}: {str(error)[:300]} ({where.name}:{where.lineno})")
 
 
-def check_kernels(runner: Runner) -> None:
+def check_kernels(runner: Runner, forms: Sequence[EightBits]) -> None:
     """All of them; compiled first, on all cores."""
     runner.wanted = {}
-    _check_kernels(runner)
+    _check_kernels(runner, forms)
     wanted, runner.wanted = runner.wanted, None
     start = time.perf_counter()
     guarded(runner, "compiling", lambda: _compile(runner, list(wanted)))
     print(f"       {len(wanted)} kernels compiled in {time.perf_counter() - start:.0f} s", flush=True)
-    _check_kernels(runner)
+    _check_kernels(runner, forms)
 
 
 def _compile(runner: Runner, wanted: list[tuple[KernelKey, int]]) -> None:
     runner.compiler.load(wanted)
 
 
-def _check_kernels(runner: Runner) -> None:
-    for case in cases(runner.target):
-        guarded(runner, str(case), lambda case=case: check_product(runner, case))  # type: ignore[misc]
+def _check_kernels(runner: Runner, forms: Sequence[EightBits]) -> None:
+    for form in forms:
+        _check_format(runner, form)
+
+
+def _check_format(runner: Runner, form: EightBits) -> None:
+    for case in cases(runner.target, form):
+        guarded(runner, str(case), partial(check_product, runner, case))
     tiles: list[tuple[Any, ...]] = [(5, 4, 32, 256, None), (3, 2, 64, 512, None)]
     if runner.target.name == "sm_90":
         tiles += [(7, 5, 32, 400, AttentionTile()), (300, 32, 32, 1024, AttentionTile())]
         tiles += [(64, 24, 32, 768, AttentionTile(cluster_m=1))]
     for values in tiles:
-        guarded(runner, f"attention {values}", lambda values=values: check_attention(runner, *values))  # type: ignore[misc]
+        guarded(runner, f"attention {form.value} {values}", partial(check_attention, runner, form, *values))

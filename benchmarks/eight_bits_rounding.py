@@ -1,7 +1,7 @@
-"""What rounding the encoders' products to e4m3 does to a network's outputs, by what is rounded and how. Needs
-no GPU.
+"""What rounding the encoders' products to e4m3 or int8 does to a network's outputs, by what is rounded and
+how. Needs no GPU.
 
-    python benchmarks/fp8_rounding.py [--networks shipped,FILE] [--games ARCHIVE] [--positions N]
+    python benchmarks/eight_bits_rounding.py [--networks shipped,FILE] [--games ARCHIVE] [--positions N]
         [--variants NAME,...]
 
 Positions are drawn from an archive of labelled games (training/data/labelled_games.py), or from random games.
@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -28,12 +29,21 @@ from engine.evaluation.encoding import encode_games
 from evaluator.backends import reference
 from evaluator.backends.reference import ReferenceBackend
 from evaluator.commands.verify import network_of
-from evaluator.gpu.plan.fp8 import rounded_network
-from evaluator.gpu.plan.quantised import WeightFormat, rounded
-from evaluator.network import SHIPPED_NETWORK
+from evaluator.gpu.plan.eight_bits import rounded_network
+from evaluator.network import SHIPPED_NETWORK, int8
 from evaluator.network.arithmetic import Array, scalar, softmax
 from evaluator.network.e4m3 import LARGEST, E4m3Inputs, nearest, rounded_matrix, scale_for
-from evaluator.network.spec import Attention, AttentionBody, Dense, EncoderLayer, FeedForward, NetworkSpec
+from evaluator.network.eight_bits import EightBits
+from evaluator.network.int8 import Int8Inputs
+from evaluator.network.spec import (
+    Attention,
+    AttentionBody,
+    Dense,
+    EncoderLayer,
+    FeedForward,
+    NetworkSpec,
+    RoundedInputs,
+)
 from protocol.batch import EvaluationBatch, PositionBatch
 from training.data.labelled_games import read_labelled_games
 from training.data.replay import games_at
@@ -66,13 +76,24 @@ class EachTensor(E4m3Inputs):
         return E4m3Inputs(scale_for(float(np.abs(x).max()))).rounded(x)
 
 
-class Int8Rows(E4m3Inputs):
-    """Each row to 255 steps up to its largest element."""
+class Int8Tiles(Int8Inputs):
+    """Each 128 neighbours of a row by their own largest element."""
+
+    width = 128
 
     def rounded(self, x: NDArray[Any]) -> NDArray[Any]:
-        steps = np.maximum(np.abs(x).max(axis=-1, keepdims=True), 1e-30) / 127
-        result: NDArray[Any] = (np.rint(x / steps) * steps).astype(x.dtype)
-        return result
+        return int8.rounded(x.reshape(*x.shape[:-1], -1, self.width)).reshape(x.shape)
+
+
+class Int8Tiles64(Int8Tiles):
+    width = 64
+
+
+class Int8Clipped(Int8Inputs):
+    """Each row by the scale of least squared error, which may be too small for the largest element."""
+
+    def rounded(self, x: NDArray[Any]) -> NDArray[Any]:
+        return clipped(x)
 
 
 class AsTheyAre(E4m3Inputs):
@@ -86,8 +107,20 @@ def rows_of_weights(weights: Weights) -> Weights:
     return result
 
 
-def int8_of_weights(weights: Weights) -> Weights:
-    return rounded(weights, WeightFormat.INT8)
+def clipped(values: NDArray[Any]) -> NDArray[Any]:
+    """Rows of whole numbers of 8 bits, of the scale with the least squared error."""
+    best, least = int8.rounded(values), np.inf
+    for part in (1.0, 0.95, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5):
+        steps = int8.scales(values) * values.dtype.type(part)
+        found = np.rint(values / steps).clip(-int8.LARGEST, int8.LARGEST) * steps
+        error = np.square(found - values).sum(axis=-1, keepdims=True)
+        best = np.where(error < least, found, best)
+        least = np.minimum(least, error)
+    return best
+
+
+def as_they_are(weights: Weights) -> Weights:
+    return weights
 
 
 def attention_in_e4m3(layer: Attention, x: Array) -> Array:
@@ -113,16 +146,17 @@ PARTS = ("q", "k", "v", "output", "dense1", "dense2")
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """Which products of an encoder are rounded, how their weights are, and how their inputs; None: as
-    precision=fp8 does it."""
+    """Which products of an encoder are rounded, how their weights are, and how their inputs; None: as the gpu
+    backend does it with this format."""
 
     parts: tuple[str, ...] = PARTS
     weights: Callable[[Weights], Weights] = rounded_matrix
-    inputs: type[E4m3Inputs] | None = None
+    inputs: type[RoundedInputs] | None = None
     attention: bool = False
+    form: EightBits = EightBits.E4M3
 
     def of(self, network: NetworkSpec) -> NetworkSpec:
-        body, ours = network.body, rounded_network(network).body
+        body, ours = network.body, rounded_network(network, self.form).body
         assert isinstance(body, AttentionBody) and isinstance(ours, AttentionBody)
         encoders = tuple(map(self._encoder, body.encoders, ours.encoders))
         return replace(network, body=replace(body, encoders=encoders))
@@ -131,7 +165,11 @@ class Variant:
         def chosen(name: str, before: Dense, after: Dense) -> Dense:
             if name not in self.parts or after.inputs is None:
                 return before
-            inputs = after.inputs if self.inputs is None else self.inputs(after.inputs.scale)
+            inputs = after.inputs
+            if self.inputs is not None and issubclass(self.inputs, E4m3Inputs):
+                inputs = self.inputs(1.0)
+            elif self.inputs is not None:
+                inputs = self.inputs()
             return replace(before, weights=self.weights(before.weights), inputs=inputs)
 
         before, after = plain.attention, ours.attention
@@ -149,6 +187,8 @@ class Variant:
         return replace(plain, attention=attention, ffn=ffn)
 
 
+Int8 = partial(Variant, weights=int8.rounded, form=EightBits.INT8)
+
 VARIANTS = {
     "fp8": Variant(),
     "weights-by-row": Variant(weights=rows_of_weights),
@@ -157,13 +197,24 @@ VARIANTS = {
     "inputs-by-tile": Variant(inputs=EachTile),
     "and-attention": Variant(attention=True),
     "weights-only": Variant(inputs=AsTheyAre),
-    "inputs-only": Variant(weights=lambda weights: weights),
+    "inputs-only": Variant(weights=as_they_are),
     "q-and-k": Variant(("q", "k")),
     "v": Variant(("v",)),
     "output": Variant(("output",)),
     "ffn1": Variant(("dense1",)),
     "ffn2": Variant(("dense2",)),
-    "int8": Variant(weights=int8_of_weights, inputs=Int8Rows),
+    "int8": Int8(),
+    "int8-inputs-by-128": Int8(inputs=Int8Tiles),
+    "int8-inputs-by-64": Int8(inputs=Int8Tiles64),
+    "int8-inputs-clipped": Int8(inputs=Int8Clipped),
+    "int8-weights-clipped": Int8(weights=clipped),
+    "int8-weights-only": Int8(inputs=AsTheyAre),
+    "int8-inputs-only": Int8(weights=as_they_are),
+    "int8-q-and-k": Int8(("q", "k")),
+    "int8-v": Int8(("v",)),
+    "int8-output": Int8(("output",)),
+    "int8-ffn1": Int8(("dense1",)),
+    "int8-ffn2": Int8(("dense2",)),
 }
 
 
