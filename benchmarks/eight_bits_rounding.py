@@ -31,7 +31,7 @@ from evaluator.backends.reference import ReferenceBackend
 from evaluator.commands.verify import network_of
 from evaluator.gpu.plan.eight_bits import rounded_network
 from evaluator.network import SHIPPED_NETWORK, int8
-from evaluator.network.arithmetic import Array, scalar, softmax
+from evaluator.network.arithmetic import Array, activate, scalar, softmax
 from evaluator.network.e4m3 import LARGEST, E4m3Inputs, nearest, rounded_matrix, scale_for
 from evaluator.network.eight_bits import EightBits
 from evaluator.network.int8 import Int8Inputs
@@ -41,6 +41,7 @@ from evaluator.network.spec import (
     Dense,
     EncoderLayer,
     FeedForward,
+    LayerNorm,
     NetworkSpec,
     RoundedInputs,
 )
@@ -107,6 +108,31 @@ def rows_of_weights(weights: Weights) -> Weights:
     return result
 
 
+@dataclass(frozen=True, slots=True)
+class Fixed(Int8Inputs):
+    """Each column on a scale of its own, known beforehand: whole numbers of steps from the middle, 127 each
+    way. What is farther off is clipped."""
+
+    middles: Weights
+    steps: Weights
+
+    @classmethod
+    def between(cls, low: Weights, high: Weights) -> Fixed:
+        widths = high - low
+        steps: Weights = np.maximum(widths, np.float32(1e-3) * widths.max()) / np.float32(2 * int8.LARGEST)
+        return cls(((low + high) / 2).astype(np.float32), steps)
+
+    def rounded(self, x: NDArray[Any]) -> NDArray[Any]:
+        middles, steps = self.middles.astype(x.dtype), self.steps.astype(x.dtype)
+        result: NDArray[Any] = np.rint((x - middles) / steps).clip(-127, 127) * steps + middles
+        return result
+
+    def weights(self, weights: Weights) -> Weights:
+        """Of the layer that takes such inputs: rounded with the columns' steps in them."""
+        result: Weights = (int8.rounded(weights * self.steps) / self.steps).astype(np.float32)
+        return result
+
+
 def clipped(values: NDArray[Any]) -> NDArray[Any]:
     """Rows of whole numbers of 8 bits, of the scale with the least squared error."""
     best, least = int8.rounded(values), np.inf
@@ -139,6 +165,24 @@ def attention_in_e4m3(layer: Attention, x: Array) -> Array:
     return reference.dense(layer.output, mixed.transpose(0, 2, 1, 3).reshape(count, 64, -1))
 
 
+NORM_DEVIATIONS, SUM_DEVIATIONS = 6.0, 6.0
+"""How far from its mean the range of a fixed scale goes: of what a norm makes, and of a layer behind it."""
+
+
+def fixed_for_norm(norm: LayerNorm) -> Fixed:
+    reach = np.float32(NORM_DEVIATIONS) * np.maximum(np.abs(norm.gammas), np.abs(norm.gammas).max() / 1000)
+    return Fixed.between(norm.betas - reach, norm.betas + reach)
+
+
+def fixed_for_sums(layer: Dense, norm: LayerNorm) -> Fixed:
+    """Of a layer's results from what a norm makes, whose elements are taken to be independent."""
+    mean = layer.weights @ norm.betas + layer.biases
+    reach = np.sqrt(np.square(layer.weights * norm.gammas).sum(axis=1)) * np.float32(SUM_DEVIATIONS)
+    places = np.linspace(-1, 1, 65, dtype=np.float32)[:, None]
+    values = activate(layer.activation, mean + reach * places)
+    return Fixed.between(values.min(axis=0), values.max(axis=0))
+
+
 # --- variants -----------------------------------------------------------------------------------------------
 
 PARTS = ("q", "k", "v", "output", "dense1", "dense2")
@@ -147,24 +191,35 @@ PARTS = ("q", "k", "v", "output", "dense1", "dense2")
 @dataclass(frozen=True, slots=True)
 class Variant:
     """Which products of an encoder are rounded, how their weights are, and how their inputs; None: as the gpu
-    backend does it with this format."""
+    backend does it with this format. fixed: those whose inputs have scales that are known beforehand."""
 
     parts: tuple[str, ...] = PARTS
     weights: Callable[[Weights], Weights] = rounded_matrix
     inputs: type[RoundedInputs] | None = None
     attention: bool = False
     form: EightBits = EightBits.E4M3
+    fixed: tuple[str, ...] = ()
 
     def of(self, network: NetworkSpec) -> NetworkSpec:
         body, ours = network.body, rounded_network(network, self.form).body
         assert isinstance(body, AttentionBody) and isinstance(ours, AttentionBody)
-        encoders = tuple(map(self._encoder, body.encoders, ours.encoders))
+        norms = [None if body.tail is None else body.tail.norm2, *(layer.norm2 for layer in body.encoders)]
+        encoders = tuple(map(self._encoder, body.encoders, ours.encoders, norms))
         return replace(network, body=replace(body, encoders=encoders))
 
-    def _encoder(self, plain: EncoderLayer, ours: EncoderLayer) -> EncoderLayer:
+    def _encoder(self, plain: EncoderLayer, ours: EncoderLayer, norm: LayerNorm | None) -> EncoderLayer:
+        fixed: dict[str, Fixed] = {}
+        if norm is not None:
+            fixed = dict.fromkeys(("q", "k", "v"), fixed_for_norm(norm))
+            fixed["output"] = fixed_for_sums(plain.attention.v, norm)
+        fixed["dense1"] = fixed_for_norm(plain.norm1)
+        fixed["dense2"] = fixed_for_sums(plain.ffn.dense1, plain.norm1)
+
         def chosen(name: str, before: Dense, after: Dense) -> Dense:
             if name not in self.parts or after.inputs is None:
                 return before
+            if name in self.fixed:
+                return replace(before, weights=fixed[name].weights(before.weights), inputs=fixed[name])
             inputs = after.inputs
             if self.inputs is not None and issubclass(self.inputs, E4m3Inputs):
                 inputs = self.inputs(1.0)
@@ -208,6 +263,10 @@ VARIANTS = {
     "int8-inputs-by-64": Int8(inputs=Int8Tiles64),
     "int8-inputs-clipped": Int8(inputs=Int8Clipped),
     "int8-weights-clipped": Int8(weights=clipped),
+    "int8-norms-fixed": Int8(fixed=("q", "k", "v", "dense1")),
+    "int8-attention-fixed": Int8(fixed=("output",)),
+    "int8-ffn-fixed": Int8(fixed=("dense2",)),
+    "int8-all-fixed": Int8(fixed=PARTS),
     "int8-weights-only": Int8(inputs=AsTheyAre),
     "int8-inputs-only": Int8(weights=as_they_are),
     "int8-q-and-k": Int8(("q", "k")),

@@ -134,7 +134,8 @@ def test_products_of_8_bits_compute_the_rounded_network(
         few = backend.evaluate(batch.slice(0, 1))
     cost = np.sqrt(np.square(exact.logits - rounded.logits).mean())
     off = np.sqrt(np.square(result.logits - rounded.logits).mean())
-    assert off < 0.5 * cost
+    # int8 costs little more than what fp16 is off by itself; unlike roundings would be off by 1.4 times that.
+    assert off < (0.5 if form is EightBits.E4M3 else 0.8) * cost
     assert np.abs(few.logits - exact.logits[: len(few.logits)]).max() < LIMITS[Precision.FP16][0]
 
 
