@@ -12,8 +12,8 @@ import hashlib
 import logging
 import os
 import re
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -21,7 +21,7 @@ from typing import Any
 
 import platformdirs
 
-from evaluator.gpu.driver.device import Device
+from evaluator.gpu.driver.device import Device, DeviceError
 from evaluator.gpu.driver.target import Precision
 from protocol.host.files import write_atomically
 
@@ -84,23 +84,41 @@ class Compiler:
         self._folder = cache_folder or Path(platformdirs.user_cache_dir("wavefront", False)) / "kernels"
         self._use_cache = use_cache
         self._loaded: dict[tuple[KernelKey, int], Any] = {}
+        self._codes: dict[KernelKey, Future[bytes]] = {}
+        self._pool: ThreadPoolExecutor | None = None
         self._version = device.compiler_version()
         self.compiled = 0
         """Kernels that were not in the cache."""
 
+    def start(self, wanted: Iterable[KernelKey]) -> None:
+        """Begin to compile kernels side by side, in their order: those that take longest are best named
+        first. `load` waits for what it needs."""
+        for key in wanted:
+            if key not in self._codes:
+                if self._pool is None:  # compilers release the GIL
+                    self._pool = ThreadPoolExecutor(min(16, os.cpu_count() or 1), "compiler")
+                self._codes[key] = self._pool.submit(self._code, key)
+
     def load(self, wanted: Sequence[tuple[KernelKey, int]]) -> dict[tuple[KernelKey, int], Any]:
-        """Kernels with their dynamic shared memory in bytes, loaded. They are compiled side by side, in their
-        order: those that take longest are best named first. Raises CompilationError."""
-        new = dict.fromkeys(key for key, shared_bytes in wanted if (key, shared_bytes) not in self._loaded)
-        codes: dict[KernelKey, bytes] = {}
-        if new:  # Compilers release the GIL.
-            with ThreadPoolExecutor(max_workers=min(16, os.cpu_count() or 1)) as pool:
-                codes = dict(zip(new, pool.map(self._code, new), strict=True))
-        for key, shared_bytes in wanted:
-            if (key, shared_bytes) not in self._loaded:
-                kernel = self._device.load(codes[key], key.file, shared_bytes)
+        """Kernels with their dynamic shared memory in bytes, loaded. What has not been started is compiled
+        now. Raises CompilationError."""
+        new = [each for each in dict.fromkeys(wanted) if each not in self._loaded]
+        self.start(key for key, _ in new)
+        try:
+            for key, shared_bytes in new:
+                kernel = self._device.load(self._codes[key].result(), key.file, shared_bytes)
                 self._loaded[key, shared_bytes] = kernel
+        except DeviceError:
+            self.finish()
+            raise
         return {each: self._loaded[each] for each in wanted}
+
+    def finish(self) -> None:
+        """Forget what has been started and not begun, and let the threads go. `start` makes new ones."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+            self._pool = None
+            self._codes = {}
 
     def _code(self, key: KernelKey) -> bytes:
         text = source(key.file)

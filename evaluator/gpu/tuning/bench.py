@@ -54,10 +54,6 @@ _FIRST_RUNS, _FIRST_US = 6, 200.0
 _MOST_RUNS, _MEASURE_US = 64, 500.0
 """A second look at a choice, in the same way."""
 
-_FAR_BEHIND = 1.4
-"""A choice so many times slower than the best at a first look is not looked at again. What a graph costs by
-itself is in it, so that it is off by less than the choice."""
-
 _LEAST_US = 1.0
 
 _TURNS, _TURN_US = 4, 2000.0
@@ -181,16 +177,18 @@ class Bench:
             float(np.sqrt(np.square(difference).mean())) / scale, float(np.abs(difference).max()) / scale
         )
 
-    def microseconds(self, choice: Choice) -> float:
-        """How long one run among many takes, the better of two measurements; fewer runs if other choices have
-        been far faster. `errors` must have come before."""
-        program = self._program(choice)
+    def first_look(self, choice: Choice) -> float:
+        """How long one run takes, about; fewer runs if other choices have been far faster. `errors` must have
+        come before."""
         best = self._first_best
-        once = self.time(program, _FIRST_RUNS if math.isinf(best) else _runs(best, _FIRST_US, _FIRST_RUNS))
+        runs = _FIRST_RUNS if math.isinf(best) else _runs(best, _FIRST_US, _FIRST_RUNS)
+        once = self.time(self._program(choice), runs)
         self._first_best = min(best, once)
-        if once > _FAR_BEHIND * self._first_best:
-            return once
-        return self.time(program, _runs(once, _MEASURE_US, _MOST_RUNS))
+        return once
+
+    def second_look(self, choice: Choice, once: float) -> float:
+        """How long one run among many takes. once: what the first look said."""
+        return self.time(self._program(choice), _runs(once, _MEASURE_US, _MOST_RUNS))
 
     def in_turns(self, choices: Sequence[Choice], about_us: float) -> list[float]:
         """Microseconds of a run of each, one after the other and again and again. A chip at its limit of

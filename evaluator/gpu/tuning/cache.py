@@ -37,7 +37,7 @@ _CODE = (
     *("blas/cublaslt", "blas/hipblas", "blas/hipblaslt", "blas/library", "blas/product"),
     *("plan/builder", "plan/epilogue", "plan/hopper", "plan/products", "plan/quantised", "plan/tensor_maps"),
     "plan/tiles",
-    *("tuning/bench", "tuning/cache", "tuning/samples", "tuning/tune"),
+    *("tuning/bench", "tuning/cache", "tuning/samples", "tuning/shortlist", "tuning/tune"),
 )
 """Modules that the meaning of a cached choice depends on."""
 

@@ -3,8 +3,9 @@
 Candidates are our own kernel with the likeliest tiles, and whatever the vendor's libraries offer. Each is
 compared with float64 on the host and timed (bench.py). Libraries are not trusted: what is wrong, fails or
 does not return in time is dropped and named in the log, and one that is nothing but trouble is given up. As
-soon as one product is not known all that will be asked for are measured, so that their kernels compile side
-by side and they share their operands.
+soon as one product is not known all that will be asked for are measured: their kernels compile side by side
+while the first are measured, they share their operands, and what is fast at some batch sizes says what to try
+at those between them (shortlist.py).
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from evaluator.gpu.tuning import cache
 from evaluator.gpu.tuning.bench import Bench, TooSlow, trial
 from evaluator.gpu.tuning.cache import Measured
 from evaluator.gpu.tuning.samples import Samples
+from evaluator.gpu.tuning.shortlist import in_full, neighbours, shortlist
 from evaluator.progress import announce
 
 log = logging.getLogger(__name__)
@@ -46,6 +48,10 @@ code from disk need a fraction of a second."""
 _POWER_US, _CLOSE = 40.0, 1.06
 """From so many microseconds on a product may take the chip to its limit of power; what is then as close to
 the best as the second says is measured again, in turns."""
+
+_FAR_BEHIND, _HOPEFUL = 1.25, 8
+"""What a first look shows to be so many times slower than the best is not looked at again, and no more than
+so many are. What a graph costs by itself is in a first look, so that it is off by less than the choice."""
 
 _PATIENCE = 3
 """A library that got everything wrong for so many products in a row is not asked again."""
@@ -66,7 +72,10 @@ class Tuner:
         *,
         use_cache: bool = True,
         progress: Callable[[str], None] = log.debug,
+        shortlists: bool = True,
     ) -> None:
+        """use_cache: read and write what was measured. progress: told of each product. shortlists: at most
+        batch sizes only those candidates are measured that are fast at its neighbours."""
         self._device = device
         self._compiler = compiler
         self._precision = precision
@@ -79,6 +88,7 @@ class Tuner:
         self._chosen: set[str] = set()
         self._failures: dict[str, int] = {}
         self._given_up: set[str] = set()
+        self._shortlists = shortlists
         self._needs: Callable[[], Needs] = lambda: Needs(())
 
     def expect(self, needs: Callable[[], Needs]) -> None:
@@ -112,12 +122,21 @@ class Tuner:
 
     def measure_all(self, needs: Needs) -> None:
         """Measure what is not known yet. Raises as `choose` does."""
-        # One shape after the other, as it keeps its weights.
+        full = in_full(needs.products) if self._shortlists else set(needs.products)
         unknown = sorted(
             (product for product in needs.products if product not in self.known),
-            key=lambda each: (each.n, each.k, each.weight_bits, FORMAT_CODES[each.form], each.m),
+            # One shape after the other, as it keeps its weights.
+            key=lambda each: (
+                each.n,
+                each.k,
+                each.weight_bits,
+                FORMAT_CODES[each.form],
+                each not in full,
+                each.m,
+            ),
         )
-        self._compile(unknown, needs.kernels)
+        announce(f"compiling kernels for {self._device.info.name}; they are kept for the next start")
+        self._start_compiling([product for product in unknown if product in full], needs.kernels)
         samples = Samples(self._device, self._precision)
         save_at = time.monotonic() + _SAVE_S
         try:
@@ -129,19 +148,26 @@ class Tuner:
                     f"measuring matrix products on {self._device.info.name}, {done} of {len(unknown)} done; "
                     "the next start needs none of it"
                 )
-                self.known[product] = self.measure(product, samples)
+                beside = None if product in full else neighbours(product, self.known)
+                self.known[product] = self.measure(product, samples, beside)
                 self.measured += 1
                 if samples.abandoned:
                     samples = Samples(self._device, self._precision)
+        except BaseException:
+            self._compiler.finish()
+            raise
         finally:
             samples.close()
         self._forget_given_up()
 
-    def _compile(self, products: Sequence[Product], others: Collection[tuple[KernelKey, int]]) -> None:
-        """All kernels at once, on all cores."""
+    def _start_compiling(
+        self, products: Sequence[Product], others: Collection[tuple[KernelKey, int]]
+    ) -> None:
+        """Begin with all kernels, on all cores, in the order in which they will be needed; those of what is
+        no product, of which some take longest, after those of the first."""
         target, precision = self._device.info.target, self._precision
-        keys = dict.fromkeys(others)
-        for product in products:
+        keys: dict[KernelKey, None] = {}
+        for index, product in enumerate(products):
             form = next((each for each in WeightFormat if each.bits == product.weight_bits), None)
             packed = None if form is None else Packed(form, np.zeros(0, np.uint8), np.zeros(0))
             libraries = [
@@ -150,9 +176,10 @@ class Tuner:
                 for fused in (True, False)
             ]
             for choice in (*self._own(product), *libraries):
-                keys |= trial(product, choice, target, precision, packed).kernels()
-        announce(f"compiling kernels for {self._device.info.name}; they are kept for the next start")
-        self._compiler.load(list(keys))
+                keys |= {key: None for key, _ in trial(product, choice, target, precision, packed).kernels()}
+            if index == 0:
+                keys |= {key: None for key, _ in others}
+        self._compiler.start(keys)
 
     def _own(self, product: Product) -> list[Choice]:
         """Our own kernels for a product, with the likeliest tiles."""
@@ -163,47 +190,84 @@ class Tuner:
             ranked = candidates(product, info.target, self._precision, packed=packed)
             ranked.sort(key=lambda choice: estimate(product, choice, info.multiprocessors))
             own += [next(choice for choice in ranked if choice.splits == 1), *ranked[:count]]
-        tiles = hopper.candidates(product, info.target, self._precision)
-        return [*dict.fromkeys(own), *(Choice(None, hopper=tile) for tile in tiles)]
+        return [*dict.fromkeys(own), *self._hopper(product)]
 
-    def measure(self, product: Product, samples: Samples | None = None) -> list[Measured]:
-        """Every candidate that computes the right thing, the fastest first. Raises DeviceError if there is
-        none."""
+    def _all_own(self, product: Product) -> list[Choice]:
+        """Our own kernels for a product, with all tiles."""
+        own: list[Choice] = []
+        for packed in (False, True) if product.weight_bits else (False,):
+            own += candidates(product, self._device.info.target, self._precision, packed=packed)
+        return [*own, *self._hopper(product)]
+
+    def _hopper(self, product: Product) -> list[Choice]:
+        tiles = hopper.candidates(product, self._device.info.target, self._precision)
+        return [Choice(None, hopper=tile) for tile in tiles]
+
+    def measure(
+        self,
+        product: Product,
+        samples: Samples | None = None,
+        beside: tuple[Product, Product] | None = None,
+    ) -> list[Measured]:
+        """Every candidate that computes the right thing, the fastest first. beside: known products by which
+        only those are measured that are likely to be fast. Raises DeviceError if there is none."""
         if samples is None:
             with Samples(self._device, self._precision) as samples:
-                return self.measure(product, samples)
+                return self.measure(product, samples, beside)
         start = time.perf_counter()
-        measured: list[Measured] = []
         with Bench(self._device, self._compiler, self._libraries, product, samples) as bench:
-            for choice in self._own(product):
-                try:
-                    errors = bench.errors(choice)
-                except DeviceError as error:
-                    if choice.hopper is None:
-                        raise
-                    log.info("%s: %s: %s", product, choice, error)  # clusters may not fit on a part of a GPU
-                    continue
-                if errors.within(self._precision):
-                    measured.append(Measured(choice, bench.microseconds(choice)))
-                else:
-                    log.warning("%s: %s is wrong by %.1g and is not used", product, choice, errors.largest)
-            for library in self._libraries:
-                if library.name not in self._given_up:
-                    measured += self._of_library(bench, library, product)
+            measured: list[Measured] = []
+            if beside is not None:
+                likely = shortlist(self._all_own(product), [self.known[each] for each in beside])
+                measured = self._first_looks(bench, product, likely.own, likely.libraries)
+            if not measured:
+                names = [library.name for library in self._libraries]
+                measured = self._first_looks(bench, product, self._own(product), names)
             if not measured:
                 raise DeviceError(f"nothing computes {product} correctly")
-            measured.sort(key=lambda each: each.microseconds)
-            best_us = measured[0].microseconds
-            close = [each.choice for each in measured if each.microseconds < _CLOSE * best_us]
-            if best_us > _POWER_US and len(close) > 1 and not samples.abandoned:
-                again = map(Measured, close, bench.in_turns(close, best_us))
-                measured = sorted(again, key=lambda each: each.microseconds) + measured[len(close) :]
+            if not samples.abandoned:
+                measured = self._looked_at_again(bench, measured)
         best = ", ".join(f"{each.choice} {each.microseconds:.1f} us" for each in measured[:4])
         self._progress(
             f"{product.m} x {product.n} x {product.k}: {best} "
             f"({len(measured)} candidates in {time.perf_counter() - start:.2f} s)"
         )
         return measured
+
+    def _first_looks(
+        self, bench: Bench, product: Product, own: Sequence[Choice], libraries: Collection[str]
+    ) -> list[Measured]:
+        """What of our own and of the libraries computes the right thing, the fastest first."""
+        measured: list[Measured] = []
+        for choice in own:
+            try:
+                errors = bench.errors(choice)
+            except DeviceError as error:
+                if choice.hopper is None:
+                    raise
+                log.info("%s: %s: %s", product, choice, error)  # clusters may not fit on a part of a GPU
+                continue
+            if errors.within(self._precision):
+                measured.append(Measured(choice, bench.first_look(choice)))
+            else:
+                log.warning("%s: %s is wrong by %.1g and is not used", product, choice, errors.largest)
+        for library in self._libraries:
+            if library.name in libraries and library.name not in self._given_up:
+                measured += self._of_library(bench, library, product)
+        return sorted(measured, key=_microseconds)
+
+    def _looked_at_again(self, bench: Bench, measured: list[Measured]) -> list[Measured]:
+        """The same, with better times for what may be the fastest."""
+        limit = _FAR_BEHIND * measured[0].microseconds
+        hopeful = [each for each in measured[:_HOPEFUL] if each.microseconds <= limit]
+        again = [Measured(each.choice, bench.second_look(each.choice, each.microseconds)) for each in hopeful]
+        again.sort(key=_microseconds)
+        best_us = again[0].microseconds
+        close = [each.choice for each in again if each.microseconds < _CLOSE * best_us]
+        if best_us > _POWER_US and len(close) > 1:
+            in_turns = map(Measured, close, bench.in_turns(close, best_us))
+            again = sorted(in_turns, key=_microseconds) + again[len(close) :]
+        return again + measured[len(hopeful) :]
 
     def _of_library(self, bench: Bench, library: Library, product: Product) -> list[Measured]:
         """Those of a library's offers that compute the right thing, timed."""
@@ -216,7 +280,7 @@ class Tuner:
                 try:
                     errors = bench.errors(choice, CANDIDATE_S)
                     if errors.within(self._precision):
-                        measured.append(Measured(choice, bench.microseconds(choice)))
+                        measured.append(Measured(choice, bench.first_look(choice)))
                     else:
                         troubles.append(f"{choice} is wrong by {errors.largest:.2g}")
                         level = logging.WARNING
@@ -250,6 +314,10 @@ class Tuner:
         if lost & self._chosen:
             self._chosen -= lost
             raise LibraryGivenUp(", ".join(sorted(lost)))
+
+
+def _microseconds(measured: Measured) -> float:
+    return measured.microseconds
 
 
 def offers(library: Library, product: Product) -> list[Choice]:

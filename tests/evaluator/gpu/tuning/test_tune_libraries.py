@@ -59,13 +59,14 @@ def times(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
     """Microseconds by library ("" is our own kernel, with one tile): fibers say nothing about time."""
     monkeypatch.setattr(tune, "OWN_CANDIDATES_OF_FEW", 1)
     made = {"": 3.0, "hipBLAS": 2.0, "hipBLASLt": 1.0}
-    honest = Bench.microseconds
+    honest = Bench.first_look
 
-    def microseconds(bench: Bench, choice: Choice) -> float:
+    def first_look(bench: Bench, choice: Choice) -> float:
         honest(bench, choice)
         return made[choice.library] + (0.5 if not choice.fused else 0.0)
 
-    monkeypatch.setattr(Bench, "microseconds", microseconds)
+    monkeypatch.setattr(Bench, "first_look", first_look)
+    monkeypatch.setattr(Bench, "second_look", lambda bench, choice, once: once)
     return made
 
 
@@ -262,11 +263,13 @@ def test_a_backend_opens_with_what_is_left_when_a_library_stops_returning(
     monkeypatch.setattr(tune, "CANDIDATE_S", 0.2)
     measure, products = Tuner.measure, []
 
-    def measure_then_hang(tuner: Tuner, product: Product, samples: Samples) -> list[Measured]:
+    def measure_then_hang(
+        tuner: Tuner, product: Product, samples: Samples, beside: tuple[Product, Product] | None
+    ) -> list[Measured]:
         products.append(product)
         if len(products) == 4:
             controls["hipblaslt"].fail("hang")
-        return measure(tuner, product, samples)
+        return measure(tuner, product, samples, beside)
 
     monkeypatch.setattr(Tuner, "measure", measure_then_hang)
     network = random_network(NETWORK)

@@ -1,0 +1,75 @@
+"""Which candidates of a product are worth measuring, by what was found for the same product at other batch
+sizes.
+
+What is fast changes slowly with the number of rows. So of a product's batch sizes some are measured with all
+candidates, and those between them with what was close to the best on either side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from evaluator.gpu.blas.product import Product
+from evaluator.gpu.plan.tiles import Choice
+from evaluator.gpu.tuning.cache import Measured
+
+_EVERY = 4
+"""Of a product's sizes, every so many-th is measured in full, and the largest."""
+
+_NEAR = 1.2
+"""What took at most so many times as long as the best of a neighbour is measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shortlist:
+    """What to measure. own: of our kernels. libraries: names of those that are asked."""
+
+    own: tuple[Choice, ...]
+    libraries: frozenset[str]
+
+
+def family(product: Product) -> Product:
+    """What a product shares with itself at other batch sizes."""
+    return replace(product, m=0)
+
+
+def in_full(products: Iterable[Product]) -> set[Product]:
+    """Those to be measured with all candidates, before the others."""
+    families: dict[Product, list[Product]] = {}
+    for product in products:
+        families.setdefault(family(product), []).append(product)
+    chosen: set[Product] = set()
+    for members in families.values():
+        members.sort(key=lambda product: product.m)
+        chosen |= {*members[::_EVERY], members[-1]}
+    return chosen
+
+
+def neighbours(product: Product, known: Iterable[Product]) -> tuple[Product, Product] | None:
+    """The next smaller and the next larger of the same product that are known; None unless there are both."""
+    same = [each for each in known if family(each) == family(product) and each.m != product.m]
+    below = [each for each in same if each.m < product.m]
+    above = [each for each in same if each.m > product.m]
+    if not below or not above:
+        return None
+    return max(below, key=lambda each: each.m), min(above, key=lambda each: each.m)
+
+
+def shortlist(possible: Collection[Choice], found: Sequence[Sequence[Measured]]) -> Shortlist:
+    """Of the possible choices of our own those that were close to the best on either side, and any split of
+    sums between theirs.
+
+    found: the neighbours' results, the fastest first.
+    """
+    near = [each.choice for of in found for each in of if each.microseconds <= _NEAR * of[0].microseconds]
+    splits = [choice.splits for choice in near if choice.tile is not None]
+    tiles = {(choice.tile, choice.packed) for choice in near if choice.tile is not None}
+    hopper = {choice.hopper for choice in near if choice.hopper is not None}
+    own = tuple(
+        choice
+        for choice in possible
+        if choice.hopper in hopper
+        or ((choice.tile, choice.packed) in tiles and min(splits) <= choice.splits <= max(splits))
+    )
+    return Shortlist(own, frozenset(choice.library for choice in near if choice.library))

@@ -1,0 +1,115 @@
+"""Which candidates are measured where a product's neighbours are known."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from evaluator.gpu.blas.product import Product
+from evaluator.gpu.driver.compiler import Compiler
+from evaluator.gpu.driver.target import Precision, nvidia_target
+from evaluator.gpu.plan import hopper
+from evaluator.gpu.plan.needs import Needs
+from evaluator.gpu.plan.tiles import Choice, candidates
+from evaluator.gpu.tuning.bench import Bench
+from evaluator.gpu.tuning.cache import Measured
+from evaluator.gpu.tuning.shortlist import in_full, neighbours, shortlist
+from evaluator.gpu.tuning.tune import Tuner
+from evaluator.network.spec import Activation
+from tests.evaluator.gpu.fibers import open_amd
+from tests.hip_runtime.standin import Runtime
+
+SIZES = (64, 128, 256, 512, 1024, 2048, 3072)
+PRODUCTS = [
+    Product(m, 1024, 512, Activation.NONE, residual=residual) for m in SIZES for residual in (False, True)
+]
+TARGET = nvidia_target(9, 0)
+
+
+def test_every_fourth_size_and_the_largest_are_measured_in_full() -> None:
+    full = in_full(PRODUCTS)
+    assert sorted(product.m for product in full if product.residual) == [64, 1024, 3072]
+    assert len(full) == 6
+    assert in_full(PRODUCTS[:1]) == set(PRODUCTS[:1])
+
+
+def test_neighbours_are_the_nearest_of_the_same_product_on_both_sides() -> None:
+    product = PRODUCTS[4]
+    assert product.m == 256
+    known = [PRODUCTS[0], PRODUCTS[2], PRODUCTS[8], PRODUCTS[12], replace(PRODUCTS[6], n=768), PRODUCTS[7]]
+    assert neighbours(product, known) == (PRODUCTS[2], PRODUCTS[8])
+    assert neighbours(product, known[:2]) is None
+    assert neighbours(product, []) is None
+
+
+def test_tiles_close_to_the_best_of_a_neighbour_are_tried_with_all_splits_between() -> None:
+    possible = candidates(PRODUCTS[4], TARGET, Precision.FP16)
+    tiles = list(dict.fromkeys(choice.tile for choice in possible))
+    below = [Measured(Choice(tiles[0], 4), 10.0), Measured(Choice(tiles[1], 1), 13.0)]
+    above = [Measured(Choice(tiles[2], 2), 20.0), Measured(Choice(None, library="cuBLASLt"), 23.0)]
+    found = shortlist(possible, [below, above])
+    assert found.libraries == {"cuBLASLt"}
+    assert {choice.tile for choice in found.own} == {tiles[0], tiles[2]}  # not what took 1.3 times as long
+    assert {choice.splits for choice in found.own} == {2, 3, 4}
+
+
+def test_wide_tiles_are_tried_where_they_are_fast() -> None:
+    product = replace(PRODUCTS[-1], m=4096)
+    own = [Choice(None, hopper=tile) for tile in hopper.candidates(product, TARGET, Precision.FP16)]
+    assert len(own) > 1
+    best = [Measured(own[1], 10.0)]
+    found = shortlist([*candidates(product, TARGET, Precision.FP16), *own], [best, best])
+    assert found.own == (own[1],)
+    assert not found.libraries
+
+
+@pytest.mark.kernels
+@pytest.mark.parametrize("shortlists", [True, False])
+def test_the_tuner_measures_fewer_between(
+    shortlists: bool, runtime: Runtime, kernel_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    products = [Product(m, 32, 64, Activation.NONE) for m in (8, 16, 24, 32, 40)]
+    device = open_amd()
+    looked: dict[int, list[Choice]] = {product.m: [] for product in products}
+
+    def first_look(bench: Bench, choice: Choice) -> float:
+        looked[bench._product.m].append(choice)
+        return 1.0 if choice.splits == 1 else 2.0
+
+    monkeypatch.setattr(Bench, "first_look", first_look)
+    monkeypatch.setattr(Bench, "second_look", lambda bench, choice, once: once)
+    compiler = Compiler(device, cache_folder=kernel_cache)
+    tuner = Tuner(device, compiler, Precision.FP32, (), use_cache=False, shortlists=shortlists)
+    tuner.measure_all(Needs(products))
+    assert set(tuner.known) == set(products)
+    split = {m: [choice for choice in choices if choice.splits > 1] for m, choices in looked.items()}
+    assert split[8] and split[40]
+    assert [bool(split[m]) for m in (16, 24, 32)] == [not shortlists] * 3
+
+
+@pytest.mark.kernels
+def test_where_none_of_the_likely_is_right_all_are_tried(
+    runtime: Runtime, kernel_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    product = Product(16, 32, 64, Activation.NONE)
+    device = open_amd()
+    compiler = Compiler(device, cache_folder=kernel_cache)
+    tuner = Tuner(device, compiler, Precision.FP32, (), use_cache=False)
+    small, large = replace(product, m=8), replace(product, m=32)
+    unknown = [Measured(Choice(None, library="given up"), 1.0)]
+    tuner.known = {small: unknown, large: unknown}
+    asked: list[int] = []
+    honest = Tuner._first_looks
+
+    def first_looks(
+        self: Tuner, bench: Bench, of: Product, own: Sequence[Choice], libraries: Collection[str]
+    ) -> list[Measured]:
+        asked.append(len(own))
+        return honest(self, bench, of, own, libraries)
+
+    monkeypatch.setattr(Tuner, "_first_looks", first_looks)
+    assert tuner.measure(product, beside=(small, large))
+    assert asked[0] == 0 < asked[1]
