@@ -18,6 +18,7 @@ from evaluator.gpu.driver.device import Device, DeviceError, NotFiniteOutput
 from evaluator.gpu.driver.discovery import found_devices, open_device, select, select_all
 from evaluator.gpu.driver.target import Precision
 from evaluator.gpu.plan.needs import MeasuringChooser
+from evaluator.gpu.plan.persistent_form import PersistentForm
 from evaluator.gpu.plan.plan import EIGHT_BIT_POSITIONS, Plan
 from evaluator.gpu.plan.quantised import WeightFormat
 from evaluator.gpu.plan.tiles import model_chooser
@@ -144,8 +145,10 @@ class GpuBackend(Backend):
         compiler: Compiler | None = None,
         tuner: MeasuringChooser | None = None,
         check: bool = True,
+        form: PersistentForm = PersistentForm(),
     ) -> None:
-        """check: compare every bucket with the reference. Raises BackendError."""
+        """check: compare every bucket with the reference. form: of the one launch for all encoders. Raises
+        BackendError."""
         info, target = device.info, device.info.target
         if not target.known:
             log.warning("%s (%s) is not a known target; it gets the generic kernels", info.name, target.name)
@@ -170,7 +173,9 @@ class GpuBackend(Backend):
         model = model_chooser(target, precision, info.multiprocessors, deterministic=deterministic)
         choose = model if tuner is None else tuner.choose
         blocks = info.multiprocessors if info.cooperative and not deterministic else 0
-        plan = Plan(network, target, precision, choose, weights, blocks, not deterministic, of_eight_bits)
+        plan = Plan(
+            network, target, precision, choose, weights, blocks, not deterministic, of_eight_bits, form
+        )
         try:
             planned = partial(_start, list(checks.values())) if check else lambda: None
             self.executor = open_executor(

@@ -44,6 +44,34 @@ DEVICE void wait_for_rows() {
   block_sync();
 }
 
+// The softmax weights of 16 rows of 64 logits, in place, but for a factor of each row: the reciprocal of their
+// sum, in `sum`.
+DEVICE void softmax_rows(Accumulator (&s)[4], float (&sum)[ROW_SLOTS]) {
+  float largest[ROW_SLOTS];
+#pragma unroll
+  for (int slot = 0; slot < ROW_SLOTS; slot++) {
+    largest[slot] = -3.0e38f;
+    sum[slot] = 0.0f;
+  }
+#pragma unroll
+  for (int j = 0; j < 4; j++)
+#pragma unroll
+    for (int e = 0; e < ACCUMULATORS; e++)
+      largest[row_slot(e)] = maximum(largest[row_slot(e)], s[j].value[e]);
+#pragma unroll
+  for (int slot = 0; slot < ROW_SLOTS; slot++)
+    largest[slot] = row_max(largest[slot]) * LOG2_E - LARGEST_EXPONENT;
+#pragma unroll
+  for (int j = 0; j < 4; j++)
+#pragma unroll
+    for (int e = 0; e < ACCUMULATORS; e++) {
+      s[j].value[e] = exp2_fast(s[j].value[e] * LOG2_E - largest[row_slot(e)]);
+      sum[row_slot(e)] += s[j].value[e];
+    }
+#pragma unroll
+  for (int slot = 0; slot < ROW_SLOTS; slot++) sum[slot] = divide_fast(1.0f, row_sum(sum[slot]));
+}
+
 template <int BLOCK_WAVES>
 DEVICE void attend(char* shared, const Element* source, int row_stride, int width, const Element* bias,
                    Element* out, float round_scale) {
@@ -95,29 +123,8 @@ DEVICE void attend(char* shared, const Element* source, int row_stride, int widt
   load_rows<LOADERS>(v, HEAD_STRIDE, source + 2 * width, row_stride, SLICE);
 #endif
 
-  float largest[ROW_SLOTS], sum[ROW_SLOTS];
-#pragma unroll
-  for (int slot = 0; slot < ROW_SLOTS; slot++) {
-    largest[slot] = -3.0e38f;
-    sum[slot] = 0.0f;
-  }
-#pragma unroll
-  for (int j = 0; j < 4; j++)
-#pragma unroll
-    for (int e = 0; e < ACCUMULATORS; e++)
-      largest[row_slot(e)] = maximum(largest[row_slot(e)], s[j].value[e]);
-#pragma unroll
-  for (int slot = 0; slot < ROW_SLOTS; slot++)
-    largest[slot] = row_max(largest[slot]) * LOG2_E - LARGEST_EXPONENT;
-#pragma unroll
-  for (int j = 0; j < 4; j++)
-#pragma unroll
-    for (int e = 0; e < ACCUMULATORS; e++) {
-      s[j].value[e] = exp2_fast(s[j].value[e] * LOG2_E - largest[row_slot(e)]);
-      sum[row_slot(e)] += s[j].value[e];
-    }
-#pragma unroll
-  for (int slot = 0; slot < ROW_SLOTS; slot++) sum[slot] = divide_fast(1.0f, row_sum(sum[slot]));
+  float sum[ROW_SLOTS];
+  softmax_rows(s, sum);
 #if !ACCUMULATOR_IS_A
   if (computes)
 #pragma unroll

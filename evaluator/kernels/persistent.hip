@@ -16,6 +16,8 @@
 //   DENSE2     128         s2 = act(norm(act(sum of parts + b1)) W2^T + b) and its statistics
 //   GENERATE   128         logits = norm(s2) Wg^T
 //   ATTENTION  32          mixed = attention of one head
+//     With LOGITS_IN_ATTENTION in place of both:
+//   ATTENTION  128         mixed = attention of 8 heads for two queries (persistent_logits.h)
 //   OUTPUT     128         z = mixed Wo^T + b + norm(y)
 //   FFN1       128         hidden = act(norm(z) Wf^T + b)
 //   FFN2       128         y = hidden Wh^T + b + norm(z)
@@ -23,6 +25,10 @@
 // The norm of y is the second norm of the previous layer; the first layer has none. No phase computes a norm
 // alone: products normalise their inputs, or correct their sums instead (persistent_tile.h). After the last
 // layer the rows are normalised and stored to x. TAIL: FFN1 and FFN2 of the embedding come before the layers.
+//
+// Options of the plan that are not proven yet: LOGITS_IN_ATTENTION; PADDED_WEIGHTS, rows of weights are a
+// chunk apart in memory as in shared memory, so that one copy brings those of a tile; WEIGHTS_AHEAD, they are
+// brought into the L2 cache a phase earlier.
 //
 // Grid: at most one block for each multiprocessor, launched cooperatively. 8 waves. Shared memory: B_BYTES of
 // weights and A_BYTES of inputs for each wave (on sm_90 16 + 11 KB, which holds all weights of a tile at
@@ -32,6 +38,9 @@
 #include "persistent_rows.h"
 #if BIAS
 #include "persistent_squeeze.h"
+#endif
+#if LOGITS_IN_ATTENTION
+#include "persistent_logits.h"
 #endif
 
 constexpr int ROWS = 64 * POSITIONS;
@@ -44,6 +53,17 @@ using Qkv = Product<ROWS, 3 * MODEL, WIDTH, QKV_M, QKV_N, ACTIVATION_NONE, OF_IN
 using Dense2 = Product<POSITIONS, HEADS * GENERATED, DENSE1_WIDTH, DENSE2_M, DENSE2_N, DENSE2_ACTIVATION>;
 using Generate = Product<POSITIONS * HEADS, 4096, GENERATED, GENERATE_M, GENERATE_N, ACTIVATION_NONE,
                          NO_ROW_NORM, HEADS, Dense2::TILES_N, Dense2::BN>;
+#if LOGITS_IN_ATTENTION
+using Logits = LogitsTile;
+using VectorNorm = Product<POSITIONS * HEADS, 4096, GENERATED, 16, 16, ACTIVATION_NONE, NO_ROW_NORM, HEADS,
+                           Dense2::TILES_N, Dense2::BN>;
+constexpr int ATTENTION_TILES = LogitsTile::TILES;
+#else
+using Logits = Generate;
+constexpr int ATTENTION_TILES = POSITIONS * HEADS;
+#endif
+#else
+constexpr int ATTENTION_TILES = POSITIONS * HEADS;
 #endif
 using Output = Product<ROWS, WIDTH, MODEL, OUTPUT_M, OUTPUT_N, ACTIVATION_NONE, OF_RESIDUAL>;
 using Ffn1 = Product<ROWS, HIDDEN, WIDTH, FFN1_M, FFN1_N, FFN_ACTIVATION, OF_INPUTS>;
@@ -199,32 +219,57 @@ KERNEL(persistent, ALONE(THREADS))
 
       Operands to_s2 = {nullptr, layer.dense2.weights, layer.dense2.bias, s2};
       to_s2.statistics_out = statistics;
+      prefetch_to_l2<Output>(layer.output.weights, block_index, blocks);
       run_tiles<Qkv, Dense2>(block, to_qkv(index), block_index, blocks, nullptr, 0, phase(QKV), nothing,
                              [&](int from) { prefetch_first<Dense2>(block, to_s2, block_index, from); });
+#if LOGITS_IN_ATTENTION
+      const LogitsOperands to_mixed = {
+          layer.generate, layer.smolgen_norm2, s2, statistics, layer.smolgen_epsilon2.value, qkv, mixed};
+      auto logits_next = [&](int from) { prefetch_logits(block, to_mixed, block_index, from); };
+#else
       Operands to_logits = {s2, layer.generate, nullptr, logits};
       to_logits.norms = layer.smolgen_norm2;
       to_logits.epsilon = layer.smolgen_epsilon2.value;
       to_logits.statistics = statistics;
+      auto logits_next = [&](int from) { prefetch_first<Generate>(block, to_logits, block_index, from); };
+#endif
       SqueezedVectors<Dense2> squeezed;
       load_squeezed_vectors(squeezed, layer.dense1_bias, layer.smolgen_norm1);
-      run_tiles<Dense2, Generate, true>(
+      prefetch_to_l2<Ffn1>(layer.ffn1.weights, block_index, blocks);
+      run_tiles<Dense2, Logits, true>(
           block, to_s2, block_index, blocks, phase(SQUEEZE), SQUEEZE_TILES, phase(DENSE2),
           [&] {
             make_dense2_inputs<Dense2, DENSE1_ACTIVATION>(block, squeezed, parts,
                                                           layer.smolgen_epsilon1.value);
           },
-          [&](int from) { prefetch_first<Generate>(block, to_logits, block_index, from); });
+          logits_next);
+#if LOGITS_IN_ATTENTION
+      if (block_index >= ATTENTION_TILES) output_next(0);
+      for (int tile = block_index; tile < ATTENTION_TILES; tile += blocks) {
+        wait_for_phases(phase(QKV), Qkv::TILES, phase(DENSE2), Dense2::TILES);
+        attend_with_logits<VectorNorm>(block, to_mixed, tile, [&](int from) {
+          if (tile + blocks < ATTENTION_TILES)
+            prefetch_logits(block, to_mixed, tile + blocks, from);
+          else
+            output_next(from);
+        });
+        signal(phase(ATTENTION));
+      }
+#else
       run_tiles<Generate, Output>(block, to_logits, block_index, blocks, phase(DENSE2), Dense2::TILES,
                                   phase(GENERATE), nothing, output_next);
       const uint32* generated = phase(GENERATE);
       constexpr int GENERATE_TILES = Generate::TILES;
+#endif
 #else
+      prefetch_to_l2<Ffn1>(layer.ffn1.weights, block_index, blocks);
       run_tiles<Qkv, Output>(block, to_qkv(index), block_index, blocks, nullptr, 0, phase(QKV), nothing,
                              output_next);
       const uint32* generated = nullptr;
       constexpr int GENERATE_TILES = 0;
 #endif
-      for (int tile = block_index; tile < POSITIONS * HEADS; tile += blocks) {
+#if !LOGITS_IN_ATTENTION
+      for (int tile = block_index; tile < ATTENTION_TILES; tile += blocks) {
         const int position = tile / HEADS, head = tile % HEADS;
         wait_for_phases(phase(QKV), Qkv::TILES, generated, GENERATE_TILES);
         attend<WAVES>((char*)inputs_space(block, 0), qkv + position * 64 * 3 * MODEL + head * DEPTH,
@@ -232,8 +277,10 @@ KERNEL(persistent, ALONE(THREADS))
                       1.0f);
         signal(phase(ATTENTION));
       }
+#endif
+      prefetch_to_l2<Ffn2>(layer.ffn2.weights, block_index, blocks);
       run_tiles<Output, Ffn1>(
-          block, to_z, block_index, blocks, phase(ATTENTION), POSITIONS * HEADS, phase(OUTPUT), nothing,
+          block, to_z, block_index, blocks, phase(ATTENTION), ATTENTION_TILES, phase(OUTPUT), nothing,
           [&](int from) { prefetch_first<Ffn1>(block, to_hidden(index), block_index, from); });
     }
 
@@ -241,9 +288,13 @@ KERNEL(persistent, ALONE(THREADS))
     to_y.factors = layer.norm1.gammas;
     to_y.offsets = layer.norm1.betas;
     to_y.row_norms = row_norms1;
+    if (index + 1 < layers) prefetch_to_l2<Qkv>(table[index + 1].qkv.weights, block_index, blocks);
     run_tiles<Ffn1, Ffn2>(block, to_hidden(index), block_index, blocks, ffn_only ? nullptr : phase(OUTPUT),
                           Output::TILES, phase(FFN1), nothing,
                           [&](int from) { prefetch_first<Ffn2>(block, to_y, block_index, from); });
+#if BIAS
+    if (index + 1 < layers) prefetch_to_l2<Dense2>(table[index + 1].dense2.weights, block_index, blocks);
+#endif
     run_tiles<Ffn2, Qkv>(block, to_y, block_index, blocks, phase(FFN1), Ffn1::TILES, phase(FFN2), nothing,
                          [&](int from) {
                            if (index + 1 < layers && !squeezes_first)

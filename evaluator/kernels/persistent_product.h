@@ -25,11 +25,11 @@ DEVICE void load_rectangle(Element* to, const Element* from, Valid valid) {
 template <class P>
 DEVICE void load_weights(Block& block, const Element* weights, int n0, int round) {
   const int wave = thread_index() / WAVE, k0 = (wave + round * WAVES) * P::KC;
-  load_rectangle<P::BN, P::KC, P::K, P::STRIDE>(weights_space(block, wave) + round % P::SLOTS * P::B_SLOT,
-                                                weights + n0 * P::K + k0, [&](int row, int column) {
-                                                  return (P::EXACT_N || n0 + row < P::N) &&
-                                                         (P::EXACT_K || k0 + column < P::K);
-                                                });
+  load_rectangle<P::BN, P::KC, P::WEIGHTS_STRIDE, P::STRIDE>(
+      weights_space(block, wave) + round % P::SLOTS * P::B_SLOT, weights + n0 * P::WEIGHTS_STRIDE + k0,
+      [&](int row, int column) {
+        return (P::EXACT_N || n0 + row < P::N) && (P::EXACT_K || k0 + column < P::K);
+      });
 }
 template <class P>
 DEVICE void load_inputs(Block& block, const Element* a, int m0, int round) {
@@ -60,15 +60,19 @@ DEVICE void prefetch(Block& block, const Operands& o, int tile, int from) {
     if (first == 0) {
       constexpr int VECTORS = (P::ROW_NORM != NO_ROW_NORM) + (P::ROW_NORM == OF_RESIDUAL);
       const int count = VECTORS + (o.bias ? 1 : 0);
-      bulk_expect(barrier, P::BN * ROW_BYTES + P::NORM_ROWS * NORM_BYTES + count * P::BN * 4);
+      constexpr uint32 WEIGHT_BYTES = P::BN * P::WEIGHTS_STRIDE * sizeof(Element);
+      bulk_expect(barrier, WEIGHT_BYTES + P::NORM_ROWS * NORM_BYTES + count * P::BN * 4);
+      if (PADDED_WEIGHTS)
+        bulk_copy(barrier, weights_space(block, 0), o.weights + n0 * P::WEIGHTS_STRIDE, WEIGHT_BYTES);
       if (o.bias) bulk_copy(barrier, vectors.bias, o.bias + n0, P::BN * 4);
       if (VECTORS > 0) bulk_copy(barrier, vectors.factors, o.factors + n0, P::BN * 4);
       if (VECTORS > 1) bulk_copy(barrier, vectors.offsets, o.offsets + n0, P::BN * 4);
     }
     Element* to = weights_space(block, 0);
+    if (!PADDED_WEIGHTS)
 #pragma unroll
-    for (int row = first; row < P::BN; row += orders)
-      bulk_copy(barrier, to + row * P::BULK_STRIDE, o.weights + (n0 + row) * P::K, ROW_BYTES);
+      for (int row = first; row < P::BN; row += orders)
+        bulk_copy(barrier, to + row * P::BULK_STRIDE, o.weights + (n0 + row) * P::K, ROW_BYTES);
     if constexpr (P::GROUP_ROWS > 0)
 #pragma unroll
       for (int row = first; row < P::NORM_ROWS; row += orders)
@@ -100,6 +104,17 @@ DEVICE void prefetch(Block& block, const Operands& o, int tile, int from) {
   if constexpr (P::ROW_NORM != NO_ROW_NORM) load_vector(vectors.factors, o.factors);
   if constexpr (P::ROW_NORM == OF_RESIDUAL) load_vector(vectors.offsets, o.offsets);
   commit_loads();
+}
+
+// Brings the block's share of a product's weights into the L2 cache (WEIGHTS_AHEAD): a phase earlier than
+// `prefetch`, which then does not wait for memory.
+template <class P>
+DEVICE void prefetch_to_l2(const Element* weights, int block_index, int blocks) {
+  if (!WEIGHTS_AHEAD || thread_index() != THREADS - 1) return;
+  constexpr int CHUNKS = P::N * P::WEIGHTS_STRIDE / CHUNK;
+  const int share = (CHUNKS + blocks - 1) / blocks, first = block_index * share;
+  const int count = CHUNKS - first < share ? CHUNKS - first : share;
+  if (count > 0) bulk_to_l2(weights + first * CHUNK, count * CHUNK * sizeof(Element));
 }
 
 // One tile, whose `prefetch` has run. All that it reads of other blocks is complete. INPUTS_MADE: its inputs

@@ -97,6 +97,8 @@ struct Product {
   static constexpr bool EXACT_M = M % BM == 0, EXACT_N = N % BN == 0, EXACT_K = K % KC == 0;
   // BULK: the TMA brings all weights of a tile at once, as rows of K that the waves share.
   static constexpr int BULK_STRIDE = K + CHUNK;
+  // From one row of weights to the next in memory. With PADDED_WEIGHTS a tile's are one copy of the TMA.
+  static constexpr int WEIGHTS_STRIDE = PADDED_WEIGHTS ? BULK_STRIDE : K;
   // A norm of single rows has one row of gammas and betas, which is loaded once: 16 loads of it by every
   // block made a hot spot.
   static constexpr int NORM_ROWS = GROUP_ROWS < BM ? GROUP_ROWS == 1 ? 1 : GROUP_ROWS ? BM : 0 : BM;

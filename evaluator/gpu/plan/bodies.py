@@ -13,6 +13,7 @@ from evaluator.gpu.plan.epilogue import After
 from evaluator.gpu.plan.hopper import AttentionTile, attention_tile
 from evaluator.gpu.plan.layers import PackedLayers
 from evaluator.gpu.plan.persistent import EncoderLayers, Encoders, SmolgenLayers, Tail
+from evaluator.gpu.plan.persistent_form import PersistentForm
 from evaluator.gpu.plan.products import Linear, linear
 from evaluator.gpu.plan.program import Matrix, PlanError
 from evaluator.gpu.plan.steps import attention as scaled_dot_product
@@ -46,12 +47,14 @@ def residual_tower(b: ProgramBuilder, layers: PackedLayers, tower: ResidualTower
     return x
 
 
-def attention_body(b: ProgramBuilder, layers: PackedLayers, body: AttentionBody, blocks: int) -> Matrix:
-    """blocks: of one launch for all encoders; 0 for many launches."""
+def attention_body(
+    b: ProgramBuilder, layers: PackedLayers, body: AttentionBody, blocks: int, form: PersistentForm
+) -> Matrix:
+    """blocks: of one launch for all encoders, which has that form; 0 for many launches."""
     after = After(norm=None if body.tail is None else body.tail.norm1, gating=body.gating)
     x = linear(b, *embedding(b, layers, body), "x", after=after)
     if blocks:
-        return persistent_encoders(b, layers, body, x, blocks)
+        return persistent_encoders(b, layers, body, x, blocks, form)
     if body.tail is not None:
         dense1, dense2 = layers.tail(body.tail)
         hidden = linear(b, dense1, x, "hidden")
@@ -160,7 +163,12 @@ def smolgen(
 
 
 def persistent_encoders(
-    b: ProgramBuilder, layers: PackedLayers, body: AttentionBody, x: Matrix, blocks: int
+    b: ProgramBuilder,
+    layers: PackedLayers,
+    body: AttentionBody,
+    x: Matrix,
+    blocks: int,
+    form: PersistentForm,
 ) -> Matrix:
     """All encoders, and what follows the embedding, in one launch of so many blocks. Raises PlanError for
     what kernels/persistent.hip does not do."""
@@ -186,7 +194,7 @@ def persistent_encoders(
         raise PlanError("the persistent kernel wants encoders of one form")
     ((heads, depth, _),) = forms
     tail = None if body.tail is None else Tail(*layers.tail(body.tail))
-    return Encoders(b, blocks, heads, depth).launch(packed, before, x, tail)
+    return Encoders(b, blocks, heads, depth, form).launch(packed, before, x, tail)
 
 
 def _persistent_smolgen(layers: PackedLayers, name: str, attention: Attention) -> SmolgenLayers | None:

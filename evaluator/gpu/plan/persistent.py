@@ -17,12 +17,13 @@ from evaluator.gpu.driver.compiler import KernelKey
 from evaluator.gpu.driver.target import MatrixUnit, Precision, Target
 from evaluator.gpu.plan import weights as pack
 from evaluator.gpu.plan.builder import ACTIVATION_CODES, ProgramBuilder
+from evaluator.gpu.plan.persistent_form import AttentionShape, PersistentForm
 from evaluator.gpu.plan.products import Linear
 from evaluator.gpu.plan.program import Argument, Buffer, Launch, Matrix, PlanError, Table
 from evaluator.network.spec import Activation, FloatArray, LayerNorm
 
-MAX_POSITIONS = 2
-"""From 4 on many launches are as fast on an H200, and the kernel, which could take 8, spills registers."""
+MAX_POSITIONS = 8
+"""What the kernel can take. From 4 on many launches are as fast on an H200, and it spills registers."""
 
 _WAVES, _PHASES, _SQUARES = 8, 8, 4
 _SUM_GAP = 8
@@ -118,7 +119,9 @@ class Tail:
 class Encoders:
     """Appends one launch with all encoders of a body to a program."""
 
-    def __init__(self, builder: ProgramBuilder, blocks: int, heads: int, depth: int) -> None:
+    def __init__(
+        self, builder: ProgramBuilder, blocks: int, heads: int, depth: int, form: PersistentForm
+    ) -> None:
         """blocks: of the grid, at most the device's multiprocessors. depth: of a head, padded.
 
         Raises PlanError for what the kernel does not do."""
@@ -127,7 +130,7 @@ class Encoders:
         if builder.positions > MAX_POSITIONS:
             raise PlanError(f"the persistent kernel takes at most {MAX_POSITIONS} positions")
         self._b = builder
-        self._blocks = blocks
+        self._blocks, self._form = blocks, form
         self._heads, self._depth, self._width = heads, depth, 0
         self._space = space(builder.target)
 
@@ -230,6 +233,7 @@ class Encoders:
             "A_BYTES": where.input_bytes,
             "B_BYTES": where.weight_bytes,
             "FFN_ACTIVATION": ACTIVATION_CODES[layer.ffn1.activation],
+            **self._form.constants(),
         }
         # The blocks that squeeze have no part in it, where there are others.
         squeezing = 64 // _SQUARES * self._b.positions if smolgen else 0
@@ -258,6 +262,12 @@ class Encoders:
         constants |= self._tile(
             "GENERATE", smolgen.generate, positions * heads, 4096, generated, normalised=True
         )
+        if self._form.logits_in_attention:
+            shape = AttentionShape(positions, heads, self._depth, generated, self._b.precision)
+            tile = shape.tile(self._blocks, where.input_bytes, where.weight_bytes)
+            if tile is None:
+                raise PlanError("no tile of attention with its logits fits the persistent kernel")
+            constants |= tile
         return constants | {
             "COMPRESSED": compressed,
             "DENSE1_WIDTH": first,
@@ -323,19 +333,31 @@ class Encoders:
         """`Layer` of the kernel, word by word."""
         words: list[Buffer | int | float | None] = []
         for linear in (layer.ffn1, layer.ffn2, layer.qkv, layer.output):
-            words += self._dense(linear)
+            words += self._product(linear)
         words += [self._sums(layer.ffn1), self._sums(layer.qkv)]
         words += self._norm(layer.output.name, layer.norm1)
         words += self._norm(f"{layer.qkv.name}.before", layer.before)
         smolgen = layer.smolgen
         if smolgen is not None:
             compress, slices = self._dense(smolgen.compress)[0], self._slices(smolgen)
-            words += [compress, slices, self._dense(smolgen.dense1)[1], self._dense(smolgen.generate)[0]]
-            words += self._dense(smolgen.dense2)
+            padded = self._form.padded_weights or self._form.logits_in_attention
+            generate = self._padded(smolgen.generate) if padded else self._dense(smolgen.generate)[0]
+            words += [compress, slices, self._dense(smolgen.dense1)[1], generate]
+            words += self._product(smolgen.dense2)
             words += [self._pairs(smolgen.dense1.name, smolgen.norm1)]
             words += [self._pairs(smolgen.dense2.name, smolgen.norm2)]
             words += [float(smolgen.norm1.epsilon), float(smolgen.norm2.epsilon)]
         return words  # an even number, as a layer is a multiple of 16 bytes
+
+    def _product(self, layer: Linear) -> tuple[Buffer, Buffer | None]:
+        """Weights, as the kernel's products take them, and biases."""
+        weights, biases = self._dense(layer)
+        return (self._padded(layer) if self._form.padded_weights else weights), biases
+
+    def _padded(self, layer: Linear) -> Buffer:
+        """Weights whose rows are a chunk apart."""
+        gap = ((0, 0), (0, self._b.precision.chunk))
+        return self._b.weight(f"{layer.name}.padded", lambda: np.pad(layer.weights, gap))
 
     def _dense(self, layer: Linear) -> tuple[Buffer, Buffer | None]:
         b, biases = self._b, layer.biases
@@ -346,7 +368,7 @@ class Encoders:
 
     def _tail_words(self, tail: Tail, count: int) -> list[Buffer | int | float | None]:
         """`Layer` of the kernel for the tail, which has the last two products of a layer and nothing else."""
-        words: list[Buffer | int | float | None] = [*self._dense(tail.ffn1), *self._dense(tail.ffn2)]
+        words: list[Buffer | int | float | None] = [*self._product(tail.ffn1), *self._product(tail.ffn2)]
         words += [None, None, None, None, self._sums(tail.ffn1), None, *self._norm("tail.between", None)]
         return words + [None] * (count - len(words))
 

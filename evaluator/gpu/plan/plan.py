@@ -13,7 +13,7 @@ from evaluator.gpu.driver.target import Precision, Target
 from evaluator.gpu.plan import bodies, heads
 from evaluator.gpu.plan.builder import ProgramBuilder
 from evaluator.gpu.plan.layers import PackedLayers
-from evaluator.gpu.plan.persistent import MAX_POSITIONS
+from evaluator.gpu.plan.persistent_form import PersistentForm
 from evaluator.gpu.plan.products import Linear
 from evaluator.gpu.plan.program import Launch, PlanError, Program
 from evaluator.gpu.plan.quantised import WeightFormat
@@ -37,7 +37,7 @@ class Plan:
     blocks: how many can wait for each other in one launch, 0 for none. fused: whether attention and the
     product before it may be one kernel at some batch sizes, by which a position's bits then differ.
     rounded: the network with products of 8 bits (eight_bits.rounded_network), which batches of
-    EIGHT_BIT_POSITIONS and more compute in place of it.
+    EIGHT_BIT_POSITIONS and more compute in place of it. form: of the one launch.
     """
 
     network: NetworkSpec
@@ -48,6 +48,7 @@ class Plan:
     blocks: int = 0
     fused: bool = True
     rounded: NetworkSpec | None = None
+    form: PersistentForm = PersistentForm()
     weights: dict[str, NDArray[Any]] = field(default_factory=dict)
     _linears: dict[str, Linear] = field(default_factory=dict)
 
@@ -67,7 +68,7 @@ class Plan:
     def persistent_program(self, positions: int) -> Program | None:
         """The program with all encoders in one launch, for a few positions; None if that cannot be."""
         rounded = self.packed is not None or self.network_of(positions) is self.rounded
-        if not self.blocks or positions > MAX_POSITIONS or rounded:
+        if not self.blocks or positions > self.form.most_positions or rounded:
             return None
         try:
             program = self._program(positions, blocks=self.blocks)
@@ -89,7 +90,7 @@ class Plan:
             case ResidualTower() as tower:
                 x = bodies.residual_tower(b, layers, tower)
             case AttentionBody() as body:
-                x = bodies.attention_body(b, layers, body, blocks)
+                x = bodies.attention_body(b, layers, body, blocks, self.form)
         b.fork()
         moves_left = network.moves_left
         value, moves = heads.hidden_layers(b, layers, network.value, moves_left, x)

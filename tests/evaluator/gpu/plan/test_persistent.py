@@ -14,6 +14,7 @@ from evaluator.backends.reference import ReferenceBackend
 from evaluator.gpu.driver.compiler import Compiler
 from evaluator.gpu.driver.device import Device
 from evaluator.gpu.driver.target import Precision, Target, amd_target, nvidia_target
+from evaluator.gpu.plan.persistent_form import PersistentForm
 from evaluator.gpu.plan.plan import Plan
 from evaluator.gpu.plan.program import Launch, Program
 from evaluator.gpu.plan.tiles import model_chooser
@@ -39,8 +40,22 @@ def cooperative(device: Device) -> Device:
     return device
 
 
+FORMS = {
+    "padded weights": PersistentForm(padded_weights=True, weights_ahead=True),
+    "logits in attention": PersistentForm(logits_in_attention=True),
+    "both": PersistentForm(padded_weights=True, logits_in_attention=True),
+}
+WITH_SMOLGEN = NetworkShape(64, layers=2, heads=2, ffn=96, smolgen=(8, 32, 32), policy_width=32)
+
+
 def open_backend(
-    network: NetworkSpec, cache: Path, size: int, *, deterministic: bool = False, check: bool = False
+    network: NetworkSpec,
+    cache: Path,
+    size: int,
+    *,
+    deterministic: bool = False,
+    check: bool = False,
+    form: PersistentForm = PersistentForm(),
 ) -> GpuBackend:
     device = cooperative(open_amd())
     return GpuBackend(
@@ -51,6 +66,7 @@ def open_backend(
         compiler=Compiler(device, cache_folder=cache),
         tuner=None if deterministic else ModelTuner(device, Precision.FP16),
         check=check,
+        form=form,
     )
 
 
@@ -77,6 +93,24 @@ def test_agrees_with_the_reference(
             assert np.abs(result.logits - expected.logits).max() <= 2e-2
             assert np.abs(result.wdl - expected.wdl).max() <= 5e-3
             assert np.abs(result.moves_left - expected.moves_left).max() <= 0.5
+
+
+@pytest.mark.parametrize(("shape", "size"), [(WITH_SMOLGEN, 1), (UNEVEN, 2)])
+@pytest.mark.parametrize("kind", FORMS)
+def test_every_form_agrees_with_the_reference(
+    kind: str, shape: NetworkShape, size: int, runtime: Runtime, kernel_cache: Path
+) -> None:
+    network = random_network(shape, seed=1)
+    batch = all_moves(probe_batch(size, seed=2).positions)
+    expected = ReferenceBackend(network, dtype="float64").evaluate(batch)
+    runtime.reset("gfx1100")
+    with open_backend(network, kernel_cache, size, form=FORMS[kind]) as backend:
+        _, persistent = backend.executor.alternatives[size]
+        backend.executor.select(size, persistent)
+        for _ in range(2):
+            result = backend.evaluate(batch)
+            assert np.abs(result.logits - expected.logits).max() <= 2e-2
+            assert np.abs(result.wdl - expected.wdl).max() <= 5e-3
 
 
 def test_what_is_wrong_is_not_used(
