@@ -44,8 +44,8 @@ DEVICE void wait_for_rows() {
   block_sync();
 }
 
-// The softmax weights of 16 rows of 64 logits, in place, but for a factor of each row: the reciprocal of their
-// sum, in `sum`.
+// The softmax weights of 16 rows of 64 logits, in place, but for a factor of each row: the reciprocal of
+// their sum, in `sum`.
 DEVICE void softmax_rows(Accumulator (&s)[4], float (&sum)[ROW_SLOTS]) {
   float largest[ROW_SLOTS];
 #pragma unroll

@@ -8,6 +8,7 @@
 // issued, so that the first poll of a counter waits for weights from memory.
 #pragma once
 #include "persistent_norms.h"
+#include "persistent_stamps.h"
 
 // Copies COUNT rows of COLUMNS elements by one wave; elements that are not `valid` become zeros.
 template <int COUNT, int COLUMNS, int FROM_STRIDE, int TO_STRIDE, class Valid>
@@ -106,15 +107,17 @@ DEVICE void prefetch(Block& block, const Operands& o, int tile, int from) {
   commit_loads();
 }
 
-// Brings the block's share of a product's weights into the L2 cache (WEIGHTS_AHEAD): a phase earlier than
-// `prefetch`, which then does not wait for memory.
+// Brings the block's share of a product's weights into the L2 cache (WEIGHTS_AHEAD, among so many blocks): a
+// phase earlier than `prefetch`, which then does not wait for memory.
 template <class P>
-DEVICE void prefetch_to_l2(const Element* weights, int block_index, int blocks) {
-  if (!WEIGHTS_AHEAD || thread_index() != THREADS - 1) return;
-  constexpr int CHUNKS = P::N * P::WEIGHTS_STRIDE / CHUNK;
-  const int share = (CHUNKS + blocks - 1) / blocks, first = block_index * share;
-  const int count = CHUNKS - first < share ? CHUNKS - first : share;
-  if (count > 0) bulk_to_l2(weights + first * CHUNK, count * CHUNK * sizeof(Element));
+DEVICE void prefetch_to_l2(const Element* weights, int block_index) {
+#if WEIGHTS_AHEAD
+  constexpr int CHUNKS = P::N * P::WEIGHTS_STRIDE / CHUNK,
+                SHARE = (CHUNKS + WEIGHTS_AHEAD - 1) / WEIGHTS_AHEAD;
+  const int first = block_index * SHARE, left = CHUNKS - first;
+  if (thread_index() == THREADS - 1 && left > 0)
+    bulk_to_l2(weights + first * CHUNK, (left < SHARE ? left : SHARE) * CHUNK * (int)sizeof(Element));
+#endif
 }
 
 // One tile, whose `prefetch` has run. All that it reads of other blocks is complete. INPUTS_MADE: its inputs
@@ -154,6 +157,7 @@ DEVICE void multiply_tile(Block& block, const Operands& o, int tile, Next next) 
     bulk_wait(common_shared(block).barrier, block.parity);
     block.parity ^= 1;
   }
+  stamp(block, HAS_WEIGHTS);
 #pragma unroll 1
   for (int round = 0; round < P::ROUNDS; round++) {
     wait_for_loads<P::SLOTS - 1>();
@@ -206,6 +210,7 @@ DEVICE void multiply_tile(Block& block, const Operands& o, int tile, Next next) 
     store_row_sums<P>(row_sums, sums);
   }
   block_sync();
+  stamp(block, HAS_MULTIPLIED);
   // Few waves have a part in the epilogue; the others, if they are enough, prefetch the next weights.
   constexpr int EPILOGUE_WAVES = (P::BM * P::BN / CHUNK + WAVE - 1) / WAVE;
   next(2 * EPILOGUE_WAVES <= WAVES ? EPILOGUE_WAVES : 0);

@@ -28,6 +28,10 @@ struct Block {
   char* shared;
   uint32 parity;      // of the next round of the weights' barrier (bulk.h)
   int vector_buffer;  // that the last prefetch has filled
+#if STAMPS
+  uint64* stamps;  // of this block
+  int phase;       // that it is in, counted over all layers
+#endif
 };
 DEVICE Element* weights_space(Block& block, int wave) {
   return (Element*)(block.shared + wave * B_BYTES);

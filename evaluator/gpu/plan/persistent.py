@@ -17,7 +17,7 @@ from evaluator.gpu.driver.compiler import KernelKey
 from evaluator.gpu.driver.target import MatrixUnit, Precision, Target
 from evaluator.gpu.plan import weights as pack
 from evaluator.gpu.plan.builder import ACTIVATION_CODES, ProgramBuilder
-from evaluator.gpu.plan.persistent_form import AttentionShape, PersistentForm
+from evaluator.gpu.plan.persistent_form import EVENTS, STAMPS, AttentionShape, PersistentForm
 from evaluator.gpu.plan.products import Linear
 from evaluator.gpu.plan.program import Argument, Buffer, Launch, Matrix, PlanError, Table
 from evaluator.network.spec import Activation, FloatArray, LayerNorm
@@ -174,12 +174,18 @@ class Encoders:
                         lambda: np.zeros(count * _PHASES + 1, np.uint32),
                     ),
                     self._blocks,
+                    self._stamps(count),
                 ),
                 "encoders",
                 cooperative=True,
             )
         )
         return out
+
+    def _stamps(self, layers: int) -> Buffer | None:
+        if not self._form.stamps:
+            return None
+        return self._b.work(STAMPS, 8 * self._blocks * layers * _PHASES * EVENTS)
 
     def _shared_bytes(self, table: Table) -> int:
         """Dynamic shared memory of a block. Raises PlanError if there is less."""
@@ -233,7 +239,7 @@ class Encoders:
             "A_BYTES": where.input_bytes,
             "B_BYTES": where.weight_bytes,
             "FFN_ACTIVATION": ACTIVATION_CODES[layer.ffn1.activation],
-            **self._form.constants(),
+            **self._form.constants(self._blocks),
         }
         # The blocks that squeeze have no part in it, where there are others.
         squeezing = 64 // _SQUARES * self._b.positions if smolgen else 0

@@ -22,10 +22,11 @@ in a microsecond."""
 @dataclass(frozen=True, slots=True)
 class PersistentForm:
     """weights_ahead: weights are brought into the L2 cache a phase before they are copied from there (only
-    where there is a TMA). padded_weights: they are stored as they lie in shared memory, so that the TMA brings
-    those of a tile as one piece; a copy of what other programs want without. logits_in_attention: smolgen's
-    logits are made where they are used, which is one phase less in each layer. stamps: the kernel notes when
-    each block is where (persistent_stamps.h). most_positions: batches of more have no such kernel.
+    where there is a TMA). padded_weights: they are stored as they lie in shared memory, so that the TMA
+    brings those of a tile as one piece; a copy of what other programs want without. logits_in_attention:
+    smolgen's logits are made where they are used, which is one phase less in each layer; networks without
+    smolgen stay as they are. stamps: the kernel notes when each block is where (persistent_stamps.h).
+    most_positions: batches of more have no such kernel.
     """
 
     weights_ahead: bool = False
@@ -34,14 +35,24 @@ class PersistentForm:
     stamps: bool = False
     most_positions: int = 2
 
-    def constants(self) -> dict[str, int]:
-        """What the kernel is compiled with."""
+    def constants(self, blocks: int) -> dict[str, int]:
+        """What the kernel is compiled with. blocks: of the launch."""
         return {
-            "WEIGHTS_AHEAD": int(self.weights_ahead),
+            "WEIGHTS_AHEAD": blocks if self.weights_ahead else 0,
             "PADDED_WEIGHTS": int(self.padded_weights),
             "LOGITS_IN_ATTENTION": 0,
             "STAMPS": int(self.stamps),
         }
+
+
+USUAL = PersistentForm()
+"""What has been measured to be fastest."""
+
+STAMPS = "persistent.stamps"
+"""The buffer of what stamps note."""
+
+EVENTS = 5
+"""Of a phase, as in persistent_stamps.h."""
 
 
 @dataclass(frozen=True, slots=True)

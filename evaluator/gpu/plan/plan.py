@@ -13,7 +13,7 @@ from evaluator.gpu.driver.target import Precision, Target
 from evaluator.gpu.plan import bodies, heads
 from evaluator.gpu.plan.builder import ProgramBuilder
 from evaluator.gpu.plan.layers import PackedLayers
-from evaluator.gpu.plan.persistent_form import PersistentForm
+from evaluator.gpu.plan.persistent_form import USUAL, PersistentForm
 from evaluator.gpu.plan.products import Linear
 from evaluator.gpu.plan.program import Launch, PlanError, Program
 from evaluator.gpu.plan.quantised import WeightFormat
@@ -48,7 +48,7 @@ class Plan:
     blocks: int = 0
     fused: bool = True
     rounded: NetworkSpec | None = None
-    form: PersistentForm = PersistentForm()
+    form: PersistentForm = USUAL
     weights: dict[str, NDArray[Any]] = field(default_factory=dict)
     _linears: dict[str, Linear] = field(default_factory=dict)
 

@@ -14,7 +14,7 @@ from evaluator.backends.reference import ReferenceBackend
 from evaluator.gpu.driver.compiler import Compiler
 from evaluator.gpu.driver.device import Device
 from evaluator.gpu.driver.target import Precision, Target, amd_target, nvidia_target
-from evaluator.gpu.plan.persistent_form import PersistentForm
+from evaluator.gpu.plan.persistent_form import USUAL, PersistentForm
 from evaluator.gpu.plan.plan import Plan
 from evaluator.gpu.plan.program import Launch, Program
 from evaluator.gpu.plan.tiles import model_chooser
@@ -55,7 +55,7 @@ def open_backend(
     *,
     deterministic: bool = False,
     check: bool = False,
-    form: PersistentForm = PersistentForm(),
+    form: PersistentForm = USUAL,
 ) -> GpuBackend:
     device = cooperative(open_amd())
     return GpuBackend(
