@@ -11,14 +11,14 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from evaluator.gpu.blas.product import Product
-from evaluator.gpu.plan.tiles import Choice
+from evaluator.gpu.plan.tiles import Choice, Tile
 from evaluator.gpu.tuning.cache import Measured
 
 _EVERY = 4
 """Of a product's sizes, every so many-th is measured in full, and the largest."""
 
-_NEAR = 1.2
-"""What took at most so many times as long as the best of a neighbour is measured."""
+_NEAR, _BEST = 1.15, 4
+"""What took at most so many times as long as the best of a neighbour, and is among so many, is measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,19 +57,27 @@ def neighbours(product: Product, known: Iterable[Product]) -> tuple[Product, Pro
 
 
 def shortlist(possible: Collection[Choice], found: Sequence[Sequence[Measured]]) -> Shortlist:
-    """Of the possible choices of our own those that were close to the best on either side, and any split of
-    sums between theirs.
+    """Of the possible choices of our own those that were close to the best on either side, each tile with any
+    split of sums between those that were.
 
     found: the neighbours' results, the fastest first.
     """
-    near = [each.choice for of in found for each in of if each.microseconds <= _NEAR * of[0].microseconds]
-    splits = [choice.splits for choice in near if choice.tile is not None]
-    tiles = {(choice.tile, choice.packed) for choice in near if choice.tile is not None}
-    hopper = {choice.hopper for choice in near if choice.hopper is not None}
-    own = tuple(
-        choice
-        for choice in possible
-        if choice.hopper in hopper
-        or ((choice.tile, choice.packed) in tiles and min(splits) <= choice.splits <= max(splits))
-    )
+    near = [
+        each.choice
+        for results in found
+        for each in results[:_BEST]
+        if each.microseconds <= _NEAR * results[0].microseconds
+    ]
+    splits: dict[tuple[Tile, bool], list[int]] = {}
+    for choice in near:
+        if choice.tile is not None:
+            splits.setdefault((choice.tile, choice.packed), []).append(choice.splits)
+
+    def is_near(choice: Choice) -> bool:
+        if choice.tile is None:
+            return choice in near
+        of = splits.get((choice.tile, choice.packed), [])
+        return bool(of) and min(of) <= choice.splits <= max(of)
+
+    own = tuple(choice for choice in possible if is_near(choice))
     return Shortlist(own, frozenset(choice.library for choice in near if choice.library))
