@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from evaluator.network import spec
 from evaluator.network.spec import Activation, FloatArray
-from training.model.quantisation import quantised_inputs, quantised_weights
+from training.model import quantisation
 
 
 def parameter(values: FloatArray) -> nn.Parameter:
@@ -52,7 +52,7 @@ def activate(activation: Activation, x: Tensor) -> Tensor:
 def product(x: Tensor, weights: Tensor, biases: Tensor | None, *, quantised: bool) -> Tensor:
     """weights @ x + biases in the type of x; quantised: rounded as `quantisation` says."""
     if quantised:
-        x, weights = quantised_inputs(x), quantised_weights(weights)
+        x, weights = quantisation.quantised(x, weights)
     return functional.linear(x, weights.to(x.dtype), None if biases is None else biases.to(x.dtype))
 
 

@@ -1,9 +1,8 @@
 """Products in 8 bits as the processor's int8 pass computes them, so that training sees their error.
 
-As onnxruntime's DynamicQuantizeMatMul in evaluator/backends/onnx: inputs in 8 bits without sign, with one
-scale for all of a batch, weights in 8 bits with sign, one scale an output. Gradients pass through as if
-nothing were rounded (Jacob et al. 2018, "Quantization and Training of Neural Networks"; straight-through:
-Bengio et al. 2013).
+The arithmetic is that of evaluator/backends/onnx/quantisation.py, with the ranges of the batch at hand in
+place of those of the sample. Gradients pass through as if nothing were rounded (Jacob et al. 2018,
+"Quantization and Training of Neural Networks"; straight-through: Bengio et al. 2013).
 """
 
 from __future__ import annotations
@@ -11,26 +10,39 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-LARGEST_WEIGHT = 127
-INPUT_STEPS = 255
-LEAST = 1e-12
+from evaluator.backends.onnx.quantisation import INPUT_STEPS, LARGEST_WEIGHT, LEAST_SCALE, LEAST_SHARE
+
+LEAST = float(LEAST_SCALE)
+SHARE = float(LEAST_SHARE)
 
 
-def quantised_inputs(x: Tensor) -> Tensor:
-    """x, of any shape, rounded to one of 256 values between its least and its largest element; 0 is one."""
-    values = x.detach().float()
-    least, largest = values.amin().clamp(max=0), values.amax().clamp(min=0)
-    scale = ((largest - least) / INPUT_STEPS).clamp(min=LEAST)
-    zero = torch.round(-least / scale)
-    steps = (torch.round(values / scale) + zero).clamp(0, INPUT_STEPS)
-    return _straight_through(x, (steps - zero) * scale)
+def quantised(x: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+    """x [..., in] and weights [out, in], both rounded as for their product."""
+    values, matrix = x.detach().float(), weights.detach().float()
+    flat = values.flatten(0, -2)
+    least, largest = flat.amin(dim=0), flat.amax(dim=0)
+    multipliers = (_held(_column_weights(matrix)) / _held(torch.maximum(-least, largest))).sqrt()
+
+    low, high = (least * multipliers).amin().clamp(max=0), (largest * multipliers).amax().clamp(min=0)
+    scale = torch.where(high > low, high - low, 1) / INPUT_STEPS
+    zero = torch.round(-low / scale)
+    steps = (torch.round(values * multipliers / scale) + zero).clamp(0, INPUT_STEPS)
+    rounded_x = (steps - zero) * scale / multipliers
+
+    divided = matrix / multipliers
+    scales = divided.abs().amax(dim=1, keepdim=True).clamp(min=LEAST) / LARGEST_WEIGHT
+    rounded_weights = torch.round(divided / scales) * scales * multipliers
+    return _straight_through(x, rounded_x), _straight_through(weights, rounded_weights)
 
 
-def quantised_weights(weights: Tensor) -> Tensor:
-    """weights [..., outputs, inputs], each output's rounded to multiples of a 127th of its largest."""
-    values = weights.detach().float()
-    scale = values.abs().amax(dim=-1, keepdim=True).clamp(min=LEAST) / LARGEST_WEIGHT
-    return _straight_through(weights, torch.round(values / scale) * scale)
+def _column_weights(weights: Tensor) -> Tensor:
+    magnitudes = weights.abs()
+    return (magnitudes / magnitudes.amax(dim=1, keepdim=True).clamp(min=LEAST)).amax(dim=0)
+
+
+def _held(magnitudes: Tensor) -> Tensor:
+    largest = magnitudes.amax()
+    return torch.where(largest > 0, magnitudes.maximum(largest * SHARE), 1)
 
 
 def _straight_through(exact: Tensor, rounded: Tensor) -> Tensor:

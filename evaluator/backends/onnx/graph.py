@@ -18,9 +18,7 @@ OPSET = 18
 class Graph:
     """Nodes and constants under construction. Values are strings, the names of edges."""
 
-    def __init__(self, *, int8: bool = False) -> None:
-        """int8: products with constant matrices are to be quantised."""
-        self.int8 = int8
+    def __init__(self) -> None:
         self._domains = {""}
         self._nodes: list[onnx.NodeProto] = []
         self._constants: dict[Hashable, onnx.TensorProto] = {}

@@ -9,12 +9,17 @@ are even, SkipLayerNormalization is six times slower than an addition and a norm
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 import numpy as np
 import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto
 
 from evaluator.backends.onnx.graph import Graph
+from evaluator.backends.onnx.products import ObservedProducts, Products, RoundedProducts, linear
+from evaluator.backends.onnx.quantisation import LARGEST_WEIGHT, Rounding
 from evaluator.network.policy_tables import (
     CONVOLUTION_PLANES,
     attention_map,
@@ -47,25 +52,40 @@ from evaluator.network.spec import (
 from protocol.batch import PLANES, POLICY_SIZE
 
 
-def build_model(network: NetworkSpec, *, packed: bool, int8: bool = False) -> onnx.ModelProto:
+def build_model(
+    network: NetworkSpec,
+    *,
+    packed: bool,
+    roundings: Mapping[str, Rounding] | None = None,
+    largest_weight: int = LARGEST_WEIGHT,
+) -> onnx.ModelProto:
     """The network as an ONNX model with a dynamic batch n.
 
     Input: `planes` float32 [n, 112, 8, 8]; or, if packed, `bits` uint8 [n, 112, 64] of zeros and ones and
     `values` float32 [n, 112, 1] to multiply them with. Outputs: `policy` [n, 1858] raw logits; `wdl` [n, 3]
-    probabilities or `value` [n, 1]; `moves_left` [n, 1] plies where the network has that head. int8: quantise
-    the encoders' products; the model then needs onnxruntime. Embedding and heads stay as they are: the
-    embedding alone would cost ten times the error of everything else, because of the rule-50 plane's range.
+    probabilities or `value` [n, 1]; `moves_left` [n, 1] plies where the network has that head. roundings: by
+    name, those of the products that are computed in 8 bits; the model then needs onnxruntime.
+    largest_weight: of these.
     """
-    g = Graph(int8=int8)
+    return _model(Graph(), network, packed, RoundedProducts(roundings or {}, largest_weight))
+
+
+def build_observed_model(network: NetworkSpec) -> tuple[onnx.ModelProto, ObservedProducts]:
+    """The packed float32 model with further outputs that tell the ranges of what products may round."""
+    products = ObservedProducts()
+    return _model(Graph(), network, True, products), products
+
+
+def _model(g: Graph, network: NetworkSpec, packed: bool, products: Products) -> onnx.ModelProto:
     planes = _input(g, packed)
     match network.body:
         case ResidualTower() as tower:
             x = _tower(g, tower, g.reshape(planes, 0, PLANES, 8, 8))
             tokens = False
         case AttentionBody() as body:
-            x = _attention_body(g, body, planes)
+            x = _attention_body(g, body, planes, products)
             tokens = True
-    g.output(_policy(g, network.policy, x, tokens), "policy", ["n", POLICY_SIZE])
+    g.output(_policy(g, network.policy, x, tokens, products), "policy", ["n", POLICY_SIZE])
     value = _flat_head(g, network.value, x)
     if network.value.wdl:
         g.output(g.op("Softmax", value, axis=-1), "wdl", ["n", 3])
@@ -114,7 +134,7 @@ def _squeeze_excitation(g: Graph, unit: SEUnit, y: str) -> str:
     return g.op("Add", g.op("Mul", scale, y), g.slice(z, 1, channels, 2 * channels))
 
 
-def _attention_body(g: Graph, body: AttentionBody, planes: str) -> str:
+def _attention_body(g: Graph, body: AttentionBody, planes: str, products: Products) -> str:
     """[n, 112, 64] -> [n*64, E]."""
     weights, square_bias = body.embedding.weights, body.embedding.biases[None, :]
     if body.tower is not None:
@@ -133,9 +153,9 @@ def _attention_body(g: Graph, body: AttentionBody, planes: str) -> str:
         tokens = g.reshape(tokens, -1, weights.shape[1])
     width = len(body.embedding.biases)
     if len(square_bias) == 1:
-        x = _linear(g, tokens, weights, square_bias[0])
+        x = linear(g, tokens, weights, square_bias[0])
     else:
-        x = g.reshape(_linear(g, tokens, weights, None), -1, 64, width)
+        x = g.reshape(linear(g, tokens, weights, None), -1, 64, width)
         x = g.reshape(g.op("Add", x, g.constant(square_bias)), -1, width)
     x = _activate(g, body.embedding.activation, x)
     if body.tail is not None:
@@ -145,18 +165,20 @@ def _attention_body(g: Graph, body: AttentionBody, planes: str) -> str:
         x = g.op("Add", g.op("Mul", x, g.constant(body.gating.multiply)), g.constant(body.gating.add))
         x = g.reshape(x, -1, width)
     if body.tail is not None:
-        x = _add_norm(g, body.tail.norm2, x, _feed_forward(g, body.tail.ffn, x, body.tail.alpha))
-    for layer in body.encoders:
-        x = _encoder(g, layer, x)
+        tail = _feed_forward(g, body.tail.ffn, x, body.tail.alpha, products, "embedding")
+        x = _add_norm(g, body.tail.norm2, x, tail)
+    for number, layer in enumerate(body.encoders):
+        x = _encoder(g, layer, x, products, f"encoders.{number}")
     return x
 
 
-def _encoder(g: Graph, layer: EncoderLayer, x: str) -> str:
-    x = _add_norm(g, layer.norm1, x, _attention(g, layer.attention, x, layer.alpha))
-    return _add_norm(g, layer.norm2, x, _feed_forward(g, layer.ffn, x, layer.alpha))
+def _encoder(g: Graph, layer: EncoderLayer, x: str, products: Products, name: str) -> str:
+    """name: of the layer, with which the names of its products begin."""
+    x = _add_norm(g, layer.norm1, x, _attention(g, layer.attention, x, layer.alpha, products, name))
+    return _add_norm(g, layer.norm2, x, _feed_forward(g, layer.ffn, x, layer.alpha, products, name))
 
 
-def _attention(g: Graph, layer: Attention, x: str, alpha: float) -> str:
+def _attention(g: Graph, layer: Attention, x: str, alpha: float, products: Products, name: str) -> str:
     """[n*64, E] -> [n*64, E], multiplied by alpha."""
     model, heads = len(layer.q.biases), layer.heads
     depth = model // heads
@@ -164,37 +186,41 @@ def _attention(g: Graph, layer: Attention, x: str, alpha: float) -> str:
 
     # Three products: a single one for q, k and v has to be taken apart again, which costs more than it saves.
     def split(weights: FloatArray, biases: FloatArray, *order: int) -> str:
-        return g.transpose(
-            g.reshape(_linear(g, x, weights, biases, quantise=True), -1, 64, heads, depth), *order
-        )
+        y = products.linear(g, x, weights, biases, f"{name}.qkv")
+        return g.transpose(g.reshape(y, -1, 64, heads, depth), *order)
 
     q = split(layer.q.weights * scale, layer.q.biases * scale, 0, 2, 1, 3)  # [n, heads, 64, depth]
     k = split(layer.k.weights, layer.k.biases, 0, 2, 3, 1)  # [n, heads, depth, 64]
-    v = split(layer.v.weights, layer.v.biases, 0, 2, 1, 3)
+    values = _scaled(layer.v, products.multipliers(f"{name}.output"))  # whose means the output's input is
+    v = split(values.weights, values.biases, 0, 2, 1, 3)
     logits = g.op("MatMul", q, k)
     if layer.smolgen is not None:
-        logits = g.op("Add", logits, _smolgen(g, layer.smolgen, heads, x))
+        logits = g.op("Add", logits, _smolgen(g, layer.smolgen, heads, x, products, name))
     mixed = g.op("MatMul", g.op("Softmax", logits, axis=-1), v)
     mixed = g.reshape(g.transpose(mixed, 0, 2, 1, 3), -1, model)
-    factor = np.float32(alpha)
-    return _linear(g, mixed, layer.output.weights * factor, layer.output.biases * factor, quantise=True)
+    weights, biases = layer.output.weights * np.float32(alpha), layer.output.biases * np.float32(alpha)
+    return products.linear(g, mixed, weights, biases, f"{name}.output", multiplied=True)
 
 
-def _smolgen(g: Graph, layer: Smolgen, heads: int, x: str) -> str:
+def _smolgen(g: Graph, layer: Smolgen, heads: int, x: str, products: Products, name: str) -> str:
     """[n*64, E] -> [n, heads, 64, 64]."""
     hidden = len(layer.compress)
-    compressed = g.reshape(_linear(g, x, layer.compress, None), -1, 64 * hidden)
+    compressed = g.reshape(linear(g, x, layer.compress, None), -1, 64 * hidden)
     y = _norm(g, layer.norm1, _dense(g, layer.dense1, compressed))
-    y = _norm(g, layer.norm2, _dense(g, layer.dense2, y))
     gen = layer.position_weights.shape[1]
-    y = _linear(g, g.reshape(y, -1, gen), layer.position_weights, None, quantise=True)
+    norm2, folded = layer.norm2, products.multipliers(f"{name}.smolgen")
+    if folded is not None:
+        each = np.tile(folded, heads)
+        norm2 = replace(norm2, gammas=norm2.gammas * each, betas=norm2.betas * each)
+    y = g.reshape(_norm(g, norm2, _dense(g, layer.dense2, y)), -1, gen)
+    y = products.linear(g, y, layer.position_weights, None, f"{name}.smolgen", multiplied=True)
     return g.reshape(y, -1, heads, 64, 64)
 
 
 # --- heads --------------------------------------------------------------------------------------------------
 
 
-def _policy(g: Graph, head: PolicyHead, x: str, tokens: bool) -> str:
+def _policy(g: Graph, head: PolicyHead, x: str, tokens: bool, products: Products) -> str:
     """The body's output -> [n, 1858]."""
     match head:
         case ClassicalPolicyHead():
@@ -205,17 +231,17 @@ def _policy(g: Graph, head: PolicyHead, x: str, tokens: bool) -> str:
             return _gather(g, y, source_of_policy(convolution_map()))
         case AttentionPolicyHead():
             y = x if tokens else _tokens_of(g, x, head.embedding.weights.shape[1])
-            return _attention_policy(g, head, y)
+            return _attention_policy(g, head, y, products)
 
 
-def _attention_policy(g: Graph, head: AttentionPolicyHead, x: str) -> str:
+def _attention_policy(g: Graph, head: AttentionPolicyHead, x: str, products: Products) -> str:
     y = _dense(g, head.embedding, x)
-    for layer in head.encoders:
-        y = _encoder(g, layer, y)
+    for number, layer in enumerate(head.encoders):
+        y = _encoder(g, layer, y, products, f"policy.{number}")
     depth = len(head.q.biases)
     scale = np.float32(depth**-0.5)
-    q = g.reshape(_linear(g, y, head.q.weights * scale, head.q.biases * scale), -1, 64, depth)
-    k = g.reshape(_linear(g, y, head.k.weights, head.k.biases), -1, 64, depth)
+    q = g.reshape(linear(g, y, head.q.weights * scale, head.q.biases * scale), -1, 64, depth)
+    k = g.reshape(linear(g, y, head.k.weights, head.k.biases), -1, 64, depth)
     moves = g.op("MatMul", q, g.transpose(k, 0, 2, 1))
     promotion = head.promotion[:3] + head.promotion[3:]
     offsets = g.op("MatMul", g.slice(k, 1, 56, 64), g.constant(promotion.T))  # [n, to-file, piece]
@@ -242,38 +268,38 @@ def _gather(g: Graph, entries: str, source: NDArray[np.int32]) -> str:
 # --- layers -------------------------------------------------------------------------------------------------
 
 
-def _linear(
-    g: Graph, x: str, weights: FloatArray, biases: FloatArray | None, *, quantise: bool = False
-) -> str:
-    """[rows, in] -> [rows, out]; weights [out, in]. quantise: where the backend was asked for int8."""
-    if quantise and g.int8:
-        return _quantised(g, x, weights, biases)
-    # Gemm with transB takes the file's layout as it is; onnxruntime packs it once when the session opens.
-    inputs = [x, g.constant(weights)] + ([] if biases is None else [g.constant(biases)])
-    return g.op("Gemm", *inputs, transB=1)
-
-
-def _quantised(g: Graph, x: str, weights: FloatArray, biases: FloatArray | None) -> str:
-    """x in 8 bits with one scale for the whole batch, found as it runs; weights with one scale per output."""
-    scale = np.maximum(np.abs(weights).max(axis=1), np.float32(1e-12)) / np.float32(127)
-    integers = np.rint(weights / scale[:, None]).astype(np.int8)
-    inputs = [x, g.constant(np.ascontiguousarray(integers.T)), g.constant(scale)]
-    if biases is not None:
-        inputs += ["", g.constant(biases)]
-    return g.op("DynamicQuantizeMatMul", *inputs, domain="com.microsoft")
-
-
 def _dense(g: Graph, layer: Dense, x: str) -> str:
-    return _activate(g, layer.activation, _linear(g, x, layer.weights, layer.biases))
+    return _activate(g, layer.activation, linear(g, x, layer.weights, layer.biases))
 
 
-def _feed_forward(g: Graph, layer: FeedForward, x: str, alpha: float) -> str:
+def _feed_forward(g: Graph, layer: FeedForward, x: str, alpha: float, products: Products, name: str) -> str:
     """Multiplied by alpha."""
-    factor = np.float32(alpha)
-    hidden = _linear(g, x, layer.dense1.weights, layer.dense1.biases, quantise=True)
-    hidden = _activate(g, layer.dense1.activation, hidden)
-    weights, biases = layer.dense2.weights * factor, layer.dense2.biases * factor
-    return _linear(g, hidden, weights, biases, quantise=True)
+    first, second, activation = layer.dense1, layer.dense2, layer.dense1.activation
+    folded = _before(activation, products.multipliers(f"{name}.ffn2"))
+    first = _scaled(first, folded)
+    hidden = products.linear(g, x, first.weights, first.biases, f"{name}.ffn1")
+    hidden = _activate(g, activation, hidden)
+    weights, biases = second.weights * np.float32(alpha), second.biases * np.float32(alpha)
+    return products.linear(g, hidden, weights, biases, f"{name}.ffn2", multiplied=folded is not None)
+
+
+def _before(activation: Activation, multipliers: FloatArray | None) -> FloatArray | None:
+    """What multiplies an activation's input as the multipliers, all above 0, do its output; None if nothing
+    does."""
+    match activation:
+        case Activation.NONE | Activation.RELU:
+            return multipliers
+        case Activation.RELU_SQUARED if multipliers is not None:
+            return np.sqrt(multipliers)
+        case _:
+            return None
+
+
+def _scaled(layer: Dense, factors: FloatArray | None) -> Dense:
+    """The layer with its outputs, before the activation, multiplied."""
+    if factors is None:
+        return layer
+    return replace(layer, weights=layer.weights * factors[:, None], biases=layer.biases * factors)
 
 
 def _convolution(g: Graph, layer: ConvBlock, x: str) -> str:

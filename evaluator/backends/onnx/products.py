@@ -1,0 +1,128 @@
+"""The products of a graph that can be computed in 8 bits: in float32 and observed, or rounded.
+
+They are those of the encoders and of a dense embedding's feed-forward layer. The other layers stay in
+float32: the embedding alone would cost ten times the error of everything else, because of the rule-50 plane's
+range.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+
+import numpy as np
+
+from evaluator.backends.onnx.graph import Graph
+from evaluator.backends.onnx.quantisation import LARGEST_WEIGHT, Rounding, column_weights, quantised_weights
+from evaluator.network.spec import FloatArray
+
+
+def linear(g: Graph, x: str, weights: FloatArray, biases: FloatArray | None) -> str:
+    """[rows, in] -> [rows, out] in float32; weights [out, in]."""
+    # Gemm with transB takes the file's layout as it is; onnxruntime packs it once when the session opens.
+    inputs = [x, g.constant(weights)] + ([] if biases is None else [g.constant(biases)])
+    return g.op("Gemm", *inputs, transB=1)
+
+
+class Products(ABC):
+    """How a graph's products are computed. Those that share an input share a name."""
+
+    @abstractmethod
+    def multipliers(self, name: str) -> FloatArray | None:
+        """What multiplies the channels of a product's input, if anything does: who computes the input may
+        fold it in."""
+
+    @abstractmethod
+    def linear(
+        self,
+        g: Graph,
+        x: str,
+        weights: FloatArray,
+        biases: FloatArray | None,
+        name: str,
+        *,
+        multiplied: bool = False,
+    ) -> str:
+        """[rows, in] -> [rows, out]; weights [out, in]. multiplied: the multipliers are in x already."""
+
+
+class ObservedProducts(Products):
+    """Products in float32. By name, outputs of the graph tell the range of their inputs, and `columns` the
+    weight that each channel has (`column_weights`)."""
+
+    def __init__(self) -> None:
+        self.columns: dict[str, FloatArray] = {}
+
+    def multipliers(self, name: str) -> FloatArray | None:
+        return None
+
+    def linear(
+        self,
+        g: Graph,
+        x: str,
+        weights: FloatArray,
+        biases: FloatArray | None,
+        name: str,
+        *,
+        multiplied: bool = False,
+    ) -> str:
+        columns = column_weights(weights)
+        if name in self.columns:
+            columns = np.maximum(columns, self.columns[name])
+        else:
+            for end, kind in zip(range_outputs(name), ("ReduceMin", "ReduceMax"), strict=True):
+                g.output(g.op(kind, x, g.integers(0), keepdims=0), end, [weights.shape[1]])
+        self.columns[name] = columns
+        return linear(g, x, weights, biases)
+
+
+def range_outputs(name: str) -> tuple[str, str]:
+    """The outputs with the least and the largest value of each channel of a product's input."""
+    return f"least {name}", f"largest {name}"
+
+
+class RoundedProducts(Products):
+    """Products in 8 bits where there is a rounding by their name, in float32 where not.
+
+    largest_weight: what int8 weights may be, LARGEST_WEIGHT or less.
+    """
+
+    def __init__(self, roundings: Mapping[str, Rounding], largest_weight: int = LARGEST_WEIGHT) -> None:
+        self._roundings = roundings
+        self._largest_weight = largest_weight
+        self._inputs: dict[str, str] = {}
+
+    def multipliers(self, name: str) -> FloatArray | None:
+        return self._roundings[name].multipliers if name in self._roundings else None
+
+    def linear(
+        self,
+        g: Graph,
+        x: str,
+        weights: FloatArray,
+        biases: FloatArray | None,
+        name: str,
+        *,
+        multiplied: bool = False,
+    ) -> str:
+        rounding = self._roundings.get(name)
+        if rounding is None:
+            return linear(g, x, weights, biases)
+        if name not in self._inputs:
+            if not multiplied:
+                x = g.op("Mul", x, g.constant(rounding.multipliers))
+            x = g.op(
+                "QuantizeLinear", x, g.scalar(float(rounding.scale)), g.constant(np.array(rounding.zero))
+            )
+            self._inputs[name] = x
+        codes, scale = quantised_weights(weights / rounding.multipliers, self._largest_weight)
+        inputs = [
+            self._inputs[name],
+            g.constant(np.ascontiguousarray(codes.T)),
+            g.scalar(float(rounding.scale)),
+            g.constant(scale),
+            g.constant(np.array(rounding.zero)),
+        ]
+        if biases is not None:
+            inputs += ["", g.constant(biases)]
+        return g.op("MatMulIntegerToFloat", *inputs, domain="com.microsoft")

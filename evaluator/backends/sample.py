@@ -1,0 +1,49 @@
+"""Real positions, shipped with the program, to measure a network's activations on and to check int8 with.
+
+They come from labelled games (`scripts/sample_positions.py`): half of the games began after random moves, a
+tenth with few men, and a third of the positions lie beside their game, where a search goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evaluator.network.schema import InputFormat
+from protocol.batch import POSITION_DTYPE, PositionBatch
+
+FILE = Path(__file__).with_name("sample.npz")
+
+POSITIONS = 384
+
+SAME_PLANES = {
+    InputFormat.CANONICAL_HECTOPLIES_ARMAGEDDON_112: InputFormat.CANONICAL_HECTOPLIES_112,
+    InputFormat.CANONICAL_V2_ARMAGEDDON_112: InputFormat.CANONICAL_V2_112,
+}
+"""Formats that differ from another one in Armageddon games only."""
+
+
+def sample_batch(form: InputFormat) -> PositionBatch:
+    """384 positions in a network's input format, with their legal moves."""
+    key = SAME_PLANES.get(form, form).name
+    with np.load(FILE) as file:
+        planes, rule50 = file[f"{key}.planes"], file[f"{key}.rule50"]
+        offsets, moves = file[f"{key}.move_offsets"], file[f"{key}.moves"]
+    positions = np.zeros(len(planes), POSITION_DTYPE)
+    positions["planes"], positions["rule50"] = planes, rule50
+    return PositionBatch(positions, offsets, moves)
+
+
+def columns(batches: Mapping[InputFormat, PositionBatch]) -> dict[str, NDArray[Any]]:
+    """What FILE holds of a batch in each format."""
+    result: dict[str, NDArray[Any]] = {}
+    for form, batch in batches.items():
+        result[f"{form.name}.planes"] = batch.positions["planes"]
+        result[f"{form.name}.rule50"] = batch.positions["rule50"]
+        result[f"{form.name}.move_offsets"] = batch.move_offsets
+        result[f"{form.name}.moves"] = batch.moves
+    return result

@@ -1,0 +1,57 @@
+"""Write the real positions that backends are calibrated and checked with, in every input format of lc0.
+
+    python scripts/sample_positions.py SHARD... > evaluator/backends/sample.npz
+
+The shards are files of `python -m training label` or `import`; from each come equally many positions, drawn
+at random from games and from beside them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from engine._core import Game
+from engine.evaluation.encoding import encode_games
+from evaluator.backends.sample import POSITIONS, SAME_PLANES, columns
+from evaluator.network.schema import InputFormat
+from training.data.replay import games_at
+from training.data.shard import read_shard
+
+
+def sampled(shards: list[Path], seed: int) -> list[Game]:
+    """So many games, each at a position with a choice of moves, in random order."""
+    choice = random.Random(seed)
+    games: list[Game] = []
+    for place, path in enumerate(shards):
+        wanted = (POSITIONS - len(games)) // (len(shards) - place)
+        shard = read_shard(path)
+        rows = choice.sample(range(shard.positions + shard.branches), 2 * wanted)
+        found = [game.copy() for _, game in games_at(shard, set(rows)) if len(game.legal_moves()) > 1]
+        games += choice.sample(found, wanted)
+    choice.shuffle(games)
+    return games
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("shards", nargs="+", type=Path, metavar="SHARD")
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
+    games = sampled(arguments.shards, arguments.seed)
+    batches = {
+        form: encode_games(games, input_format=form.value)[0]
+        for form in InputFormat
+        if form not in SAME_PLANES
+    }
+    arrays: dict[str, Any] = columns(batches)
+    np.savez_compressed(sys.stdout.buffer, **arrays)
+
+
+if __name__ == "__main__":
+    main()
