@@ -31,7 +31,7 @@ STAGES = {
     "evaluator.service.service:decode_request": "decode, check",
     "evaluator.service.service:Dispatcher.submit": "queue",
     "timed_evaluator:TimedBackend.evaluate_parts": "device",
-    "evaluator.service.service:EvaluatorService._post": "answer",
+    "evaluator.service.answers:Answers._encoded": "answer",
     "evaluator.service.unix_sockets:UnixSockets.send": "send",
 }
 """Functions of the evaluator that a call goes through, with the names of the stages."""

@@ -7,11 +7,12 @@ service through `post`, called from the worker threads.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Hashable, Sequence
 from typing import TypeVar
 
-from evaluator.devices.choosing import expected_wait_ms, next_job, to_tell
+from evaluator.devices.choosing import expected_wait_ms, next_job, sole_job, to_tell
 from evaluator.devices.failover import Attempt, Post, Trouble
 from evaluator.devices.runners import Device, now_ms
 from evaluator.devices.served_network import ServedNetwork
@@ -23,6 +24,8 @@ from evaluator.scheduling.batching import LatencyTargets
 from evaluator.scheduling.requests import Request
 from protocol.errors import DeadlineExceeded, DeviceFailed
 from protocol.messages import PRIORITIES, NetworkInfo
+
+log = logging.getLogger("evaluator.dispatcher")
 
 Found = TypeVar("Found")
 
@@ -144,9 +147,9 @@ class Dispatcher:
                 self._workers.tell(device)
         return attempt
 
-    def run_here(self, attempt: Attempt) -> None:
-        """Run what `announce` has returned."""
-        self._workers.run_here(attempt)
+    def run_here(self, attempt: Attempt, post: Post) -> None:
+        """Run what `announce` has returned. post: takes the answers, once, unless others have to."""
+        self._workers.run_here(attempt, post)
 
     def _begin_here(self) -> Attempt | None:
         """A batch that the calling thread had better run itself: the only request, for a device that is idle
@@ -154,12 +157,18 @@ class Dispatcher:
         queued = [network for network in self._networks if network.scheduler.positions]
         if len(queued) != 1 or len(queued[0].scheduler) != 1:
             return None
-        runners = queued[0].in_use
+        network, runners = queued[0], queued[0].in_use
         if len(runners) != 1 or runners[0].device.expected_end_ms:
             return None
-        if runners[0].model.drain_ms(queued[0].scheduler.positions) > HERE_MS:
+        runner = runners[0]
+        if runner.model.drain_ms(network.scheduler.positions) > HERE_MS:
             return None
-        return self._workers.begin_here(runners[0].device)
+        try:
+            job = sole_job(self._networks, network, runner, now_ms())
+        except Exception:  # for the device's own thread to find, and to survive
+            log.exception("%s: no batch could be chosen", runner.device.name)
+            return None
+        return None if job is None else self._workers.begin_here(job, runner)
 
     def cancel(self, network: ServedNetwork, request: Request) -> bool:
         """Drop a request; returns False when it is answered already. Positions of it that run already are

@@ -94,20 +94,18 @@ class Workers:
             self._inside[thread] = None
             thread.start()
 
-    def begin_here(self, device: Device) -> Attempt | None:
-        """Take a device's next batch off the queues for the calling thread, which then calls `run_here`; None
-        if it is not to run now. With the lock held."""
-        try:
-            job, runner, _ = self._choose(device)
-        except Exception:  # for the device's own thread to find, and to survive
-            log.exception("%s: no batch could be chosen", device.name)
-            return None
-        return None if job is None or runner is None else self._begin(job, runner)
+    def begin_here(self, job: Job, runner: Runner) -> Attempt:
+        """Begin with a job that was taken off its queue for the calling thread, which then calls `run_here`.
+        With the lock held."""
+        return self._begin(job, runner)
 
-    def run_here(self, attempt: Attempt) -> None:
-        """Run a batch on the calling thread, which is none of a device's. Whatever happens is answered."""
+    def run_here(self, attempt: Attempt, post: Post) -> None:
+        """Run a batch on the calling thread, which is none of a device's. Whatever happens is answered.
+
+        post: takes the answers of a batch that was evaluated, instead of the one for all threads.
+        """
         try:
-            self._run(attempt)
+            self._run(attempt, post)
         except BaseException as fault:
             log.exception("%s: a batch was not finished", attempt.runner.device.name)
             self._survive(attempt.runner.device, attempt, fault)
@@ -252,7 +250,7 @@ class Workers:
 
     # -- one batch -------------------------------------------------------------------------------------
 
-    def _run(self, attempt: Attempt) -> None:
+    def _run(self, attempt: Attempt, post: Post | None = None) -> None:
         job, runner = attempt.job, attempt.runner
         start = now_ms()
         evaluation: EvaluationBatch | None = None
@@ -265,6 +263,7 @@ class Workers:
         except BaseException as error:  # whatever a device does, the service goes on
             failure = error
         finished: list[tuple[Request, RemoteError | None]] = []
+        elapsed_ms = 0.0
         with self._lock:
             if not self.failover.watchdog.done(attempt):
                 self.failover.came_back(attempt, now_ms() - start)
@@ -275,9 +274,12 @@ class Workers:
                 assert failure is not None
                 self.failover.failed(attempt, failure)
             else:
-                self._complete(attempt, evaluation, start, now_ms(), finished)
-        self._post(finished)
+                elapsed_ms = self._complete(attempt, evaluation, start, now_ms(), finished)
+        (post or self._post)(finished)
+        # Nobody waits for the rest.
         with self._lock:
+            if evaluation is not None:
+                runner.ran(job.positions, elapsed_ms)
             self._end(attempt)
 
     def _complete(
@@ -287,14 +289,14 @@ class Workers:
         start: float,
         end: float,
         finished: list[tuple[Request, RemoteError | None]],
-    ) -> None:
+    ) -> float:
+        """Put the answers together; returns the milliseconds that the device spent on the batch alone."""
         job, runner = attempt.job, attempt.runner
         runner.failures = 0
         elapsed = end - max(start, runner.device.last_end_ms)
         if runner.backend.side_by_side:
             elapsed = runner.device.share_ms(end) - job.began_share_ms
         runner.device.last_end_ms = end
-        runner.ran(job.positions, elapsed)
         for segment in job.segments:
             request = segment.request
             request.compute_ms += end - start
@@ -312,6 +314,7 @@ class Workers:
         self._metrics.batch(network, device, job.positions, (end - start) / 1000)
         if runner is job.network.standby:
             self._metrics.fallback_batches.add()
+        return elapsed
 
     def _tell_all(self) -> None:
         for news in self._news.values():

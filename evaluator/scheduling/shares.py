@@ -29,6 +29,11 @@ class ClassShares:
         """Whether a class goes before the others. Play, which goes first as it is, never has to."""
         return rank > 0 and self._owed_ms[rank] > 0
 
+    @property
+    def any_owed(self) -> bool:
+        """Whether any class goes before the others."""
+        return max(self._owed_ms[1:]) > 0
+
     def ran(self, batch_ms: float, class_ms: Sequence[float], waiting: Sequence[int]) -> None:
         """Account for a batch: its milliseconds, those of each class of this network, and how many positions
         of each are queued. A class of which nothing waits earns nothing, but pays back.

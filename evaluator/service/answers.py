@@ -85,6 +85,12 @@ class Answers:
         finally:
             self._sockets.give_back()
 
+    def send_finished(self, finished: Sequence[tuple[Request, RemoteError | None]]) -> None:
+        """Send the answers of requests that the I/O thread has run itself, and what others have left."""
+        for request, error in finished:
+            self._answer(request.client, request.id, error or self._encoded(request))  # type: ignore[arg-type]
+        self.send_waiting()
+
     def _answer(self, client: bytes, identity: int, answer: list[Frame] | RemoteError) -> None:
         """Send the end of a request, unless nobody waits for it any more."""
         entry = self._sessions.finish(client, identity, answered=not isinstance(answer, RemoteError))

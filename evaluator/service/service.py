@@ -298,13 +298,25 @@ class EvaluatorService:
     def _run_here(self, attempt: Attempt) -> None:
         """Run a batch, and send its answers unless another thread is the I/O thread by then."""
         self._turns.leave()
+        away = True
+
+        def post(finished: Sequence[tuple[Request, RemoteError | None]]) -> None:
+            nonlocal away
+            away = False
+            if self._turns.come_back():
+                self._sockets.wakeup.awake()
+                self._answers.send_finished(finished)
+                if self._life.draining:  # It may have been the last one.
+                    self._sockets.wakeup.wake()
+            else:
+                self._post(finished)
+
         try:
-            self._dispatcher.run_here(attempt)
+            self._dispatcher.run_here(attempt, post)
         finally:
-            back = self._turns.come_back()
-        if back:
-            self._sockets.wakeup.awake()
-            self._answers.send_waiting()
+            if away and self._turns.come_back():
+                self._sockets.wakeup.awake()
+                self._answers.send_waiting()
 
     def _poll_timeout(self, deadline: float | None) -> int:
         if self._answers.waiting or self._tasks:

@@ -103,7 +103,10 @@ class UnixSockets:
 
     def connections(self) -> Iterator[int]:
         """See `Sockets`. Their numbers are not used again."""
-        return iter(self._hub.ended())
+        ended = self._hub.ended()
+        if ended:
+            self._tell()
+        return iter(ended)
 
     def hang_up(self, descriptor: int) -> None:
         """See `Sockets`."""
@@ -152,7 +155,9 @@ class UnixSockets:
         return dict(self._cut)
 
     def tell(self) -> None:
-        """See `Sockets`."""
+        """See `Sockets`: it is told as soon as it is noticed."""
+
+    def _tell(self) -> None:
         for address, reason in self._hub.news():
             self._cut[reason] += 1
             log.warning("closed a connection from %s: %s", address or "?", REASONS.get(reason, reason))
