@@ -1,11 +1,24 @@
-"""Connections on this machine without ZeroMQ's threads (protocol/core): ZMTP 3.1 with the mechanism NULL, on
-UNIX sockets. Linux only: elsewhere the module has nothing but its digest."""
+"""What the protocol does without the interpreter (protocol/core): headers of evaluations, and connections on
+this machine without ZeroMQ's threads, by ZMTP 3.1 with the mechanism NULL.
+
+Frame, Stream and Hub are there on Linux only.
+"""
 
 from collections.abc import Sequence
 
 from _typeshed import ReadableBuffer
 
 CORE_DIGEST: str
+
+def plain_evaluate(
+    frames: Sequence[ReadableBuffer],
+) -> tuple[int, int, str, str, float | None] | None:
+    """Id, count, class, network and deadline_ms of an uncompressed `evaluate` whose arrays have the sizes
+    that its count asks for and are aligned. None for any other message, and for what is rare: who gets it has
+    to look for itself. What is in the arrays is not checked."""
+
+def plain_result(frames: Sequence[ReadableBuffer]) -> tuple[int, float, float, int, str] | None:
+    """The same of a `result`: id, queue_ms, compute_ms, batch, instance."""
 
 class Frame:
     """One part of a message that was received. Has the buffer protocol, read-only; its memory is aligned for

@@ -14,12 +14,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import msgpack
 import numpy as np
 from numpy.typing import NDArray
 
+from protocol._core import plain_evaluate, plain_result
 from protocol.batch import MAX_LEGAL_MOVES, POLICY_SIZE, POSITION_DTYPE, EvaluationBatch, PositionBatch
 from protocol.compression import ZSTD, Compressor, content, content_size
 from protocol.errors import BadRequest, TooLarge
@@ -80,6 +81,9 @@ _pack: Callable[[dict[str, Any]], bytes] = msgpack.Packer().pack
 """One packer for all headers: to make one takes longer than to use it."""
 
 _TEXT = frozenset([str])
+
+_ARRAYS_AND_HEADER = 4
+"""Frames of an evaluate and of a result."""
 
 _OFFSET = np.dtype("<u4")
 _MOVE = np.dtype("<u2")
@@ -208,6 +212,10 @@ def decode_request(
 
     Raises BadRequest when the message breaks the protocol, TooLarge for more than max_positions positions.
     """
+    if len(frames) == _ARRAYS_AND_HEADER:
+        plain = plain_evaluate(frames)
+        if plain is not None and plain[1] <= max_positions and plain[2] in PRIORITIES:
+            return _plain_evaluate(plain, frames, check or check_batch)
     fields = Fields(_header(frames, MAX_REQUEST_HEADER))
     kind = fields.text("type", 64)
     if kind == "evaluate":
@@ -221,6 +229,10 @@ def decode_request(
 
 def decode_reply(frames: Sequence[Received]) -> Reply:
     """What an evaluator sent. Raises BadRequest when the message breaks the protocol."""
+    if len(frames) == _ARRAYS_AND_HEADER:
+        plain = plain_result(frames)
+        if plain is not None:
+            return _plain_result(plain, frames)
     fields = Fields(_header(frames, MAX_REPLY_HEADER))
     kind = fields.text("type", 64)
     if kind == "result":
@@ -298,6 +310,33 @@ def _free_array(frame: Received, dtype: np.dtype[Any], most: int, name: str) -> 
     if size % dtype.itemsize or size > most * dtype.itemsize:
         raise BadRequest(f"{name}: {size} bytes, expected a multiple of {dtype.itemsize} for at most {most}")
     return _array(frame, dtype, size // dtype.itemsize, name)
+
+
+def _plain_evaluate(
+    plain: tuple[int, int, str, str, float | None],
+    frames: Sequence[Received],
+    check: Callable[[PositionBatch], None],
+) -> Evaluate:
+    """What `_decode_evaluate` would make of a message of which the core has seen the rest."""
+    identity, _, priority, network, deadline_ms = plain
+    batch = PositionBatch(
+        np.frombuffer(frames[1], POSITION_DTYPE),
+        np.frombuffer(frames[2], _OFFSET),
+        np.frombuffer(frames[3], _MOVE),
+    )
+    check(batch)
+    return Evaluate(identity, batch, cast(Priority, priority), deadline_ms, network)
+
+
+def _plain_result(plain: tuple[int, float, float, int, str], frames: Sequence[Received]) -> Result:
+    """What `_decode_result` would make of it."""
+    identity, queue_ms, compute_ms, batch, instance = plain
+    evaluation = EvaluationBatch(
+        np.frombuffer(frames[1], _FLOAT),
+        np.frombuffer(frames[2], _FLOAT).reshape(-1, 3),
+        np.frombuffer(frames[3], _FLOAT),
+    )
+    return Result(identity, evaluation, queue_ms, compute_ms, batch, instance)
 
 
 def _decode_evaluate(

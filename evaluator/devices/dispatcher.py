@@ -141,11 +141,13 @@ class Dispatcher:
         with self._lock:
             self._unannounced = False
             attempt = self._begin_here() if here else None
+            if attempt is not None:  # It was all there is.
+                return attempt
             now = now_ms()
             told = {runner.device for network in self._networks for runner in to_tell(network, now)}
             for device in told:
                 self._workers.tell(device)
-        return attempt
+        return None
 
     def run_here(self, attempt: Attempt, post: Post) -> None:
         """Run what `announce` has returned. post: takes the answers, once, unless others have to."""

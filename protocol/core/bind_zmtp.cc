@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "views.h"
 #include "zmtp/hub.h"
 #include "zmtp/stream.h"
 
@@ -31,8 +32,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr std::size_t kMostFrames = 16;
-
 int get_buffer(PyObject* self, Py_buffer* view, int flags) {
   Frame* const frame = nb::inst_ptr<Frame>(nb::handle(self));
   return PyBuffer_FillInfo(view, self, frame->bytes.get(), static_cast<Py_ssize_t>(frame->size), 1, flags);
@@ -45,32 +44,6 @@ nb::list list_of(Message message) {
   for (Frame& frame : message) frames.append(nb::cast(std::move(frame)));
   return frames;
 }
-
-// The memory of a message's frames, while this lives.
-class Views {
- public:
-  explicit Views(nb::sequence frames) {
-    const std::size_t count = nb::len(frames);
-    if (count == 0 || count > kMostFrames) throw std::invalid_argument("a message has 1 to 16 frames");
-    for (nb::handle frame : frames) {
-      if (PyObject_GetBuffer(frame.ptr(), &views_[count_], PyBUF_SIMPLE) != 0) throw nb::python_error();
-      const Py_buffer& view = views_[count_];
-      bytes_[count_++] = {static_cast<const unsigned char*>(view.buf), static_cast<std::size_t>(view.len)};
-    }
-  }
-  ~Views() {
-    for (std::size_t i = 0; i < count_; ++i) PyBuffer_Release(&views_[i]);
-  }
-  Views(const Views&) = delete;
-  Views& operator=(const Views&) = delete;
-
-  std::span<const Bytes> bytes() const { return {bytes_.data(), count_}; }
-
- private:
-  std::array<Py_buffer, kMostFrames> views_;
-  std::array<Bytes, kMostFrames> bytes_;
-  std::size_t count_ = 0;
-};
 
 [[noreturn]] void raise_ended(const char* reason) {
   PyErr_SetString(PyExc_ConnectionError, reason);

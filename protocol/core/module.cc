@@ -1,11 +1,13 @@
 // The Python module protocol._core.
 #include <nanobind/nanobind.h>
 
+#include "bind_header.h"
 #include "bind_zmtp.h"
 
 NB_MODULE(_core, module) {
   nanobind::set_leak_warnings(false);  // daemon threads may hold objects when the interpreter ends
-  module.doc() = "Connections on this machine without ZeroMQ's threads.";
+  module.doc() = "What the protocol does without the interpreter.";
   module.attr("CORE_DIGEST") = WAVEFRONT_CORE_DIGEST;
+  wavefront::bind_header(module);
   wavefront::bind_zmtp(module);
 }

@@ -23,6 +23,7 @@
 #include <thread>
 #include <vector>
 
+#include "header/headers.h"
 #include "zmtp/channel.h"
 #include "zmtp/hub.h"
 #include "zmtp/reader.h"
@@ -151,6 +152,31 @@ std::size_t read_damaged(ByteStream stream, Random& random) {
   return ends;
 }
 
+// Headers of evaluations and of results, cut and damaged: they are read or not.
+std::size_t read_headers(Random& random) {
+  std::size_t read = 0;
+  for (const std::string_view header :
+       {std::string_view("\x86\xA4type\xA8"
+                         "evaluate\xA2id\xCD\x01\x02\xA5"
+                         "count\x03\xA5"
+                         "class\xA4play\xA7network\xA3net\xAB"
+                         "deadline_ms\xCA\x40\x20\x00\x00",
+                         68),
+        std::string_view("\x86\xA4type\xA6result\xA2id\x01\xA8queue_ms\xCB\x3F\xF0\x00\x00\x00\x00\x00\x00"
+                         "\xAA"
+                         "compute_ms\x01\xA5"
+                         "batch\xCC\xFF\xA8instance\xA2"
+                         "ab",
+                         67)}) {
+    Body bytes = text(header);
+    bytes.resize(below(random, 4) == 0 ? below(random, bytes.size() + 1) : bytes.size());
+    for (std::size_t hits = below(random, 3); hits > 0 && !bytes.empty(); --hits)
+      bytes[below(random, bytes.size())] = static_cast<unsigned char>(random());
+    read += evaluate_header(bytes).has_value() + result_header(bytes).has_value();
+  }
+  return read;
+}
+
 bool send(auto& to, std::uint64_t number, const std::vector<Body>& message) {
   std::vector<Bytes> frames(message.begin(), message.end());
   if constexpr (requires { to.send(number, frames); }) {
@@ -213,21 +239,22 @@ std::size_t converse(Random& random, const std::string& name) {
 
 int run(std::size_t rounds, std::uint64_t seed) {
   Random random(seed);
-  std::size_t messages = 0, direct = 0, endings = 0, damaged = 0, answered = 0;
+  std::size_t messages = 0, direct = 0, endings = 0, damaged = 0, headers = 0, answered = 0;
   for (std::size_t round = 0; round < rounds; ++round) {
     const ByteStream stream = any_stream(random);
     messages += stream.messages.size();
     endings += stream.ending.has_value();
     direct += read_in_pieces(stream, random);
     damaged += read_damaged(stream, random);
+    headers += read_headers(random);
     if (round % 100 == 0) {
       const std::string name =
           std::string(1, '\0') + "wavefront-fuzz-" + std::to_string(getpid()) + "-" + std::to_string(round);
       answered += converse(random, name);
     }
   }
-  std::printf("%zu messages %zu direct %zu endings %zu damaged %zu answered\n", messages, direct, endings,
-              damaged, answered);
+  std::printf("%zu messages %zu direct %zu endings %zu damaged %zu headers %zu answered\n", messages, direct,
+              endings, damaged, headers, answered);
   return 0;
 }
 

@@ -1,4 +1,4 @@
-"""Readers of streams and both ends of connections, used at random in a program with sanitizers."""
+"""Readers of streams and headers, and both ends of connections, at random in a program with sanitizers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_streams_of_any_kind_are_read_and_answered(sanitizers: str, tmp_path: Pa
             *flags,
             f"-fsanitize={sanitizers}",
             "-fno-sanitize-recover=all",
-            *sorted((CORE / "zmtp").glob("*.cc")),
+            *sorted([*CORE.glob("header/*.cc"), *CORE.glob("zmtp/*.cc")]),
             Path(__file__).with_name("fuzz.cc"),
             *("-o", program),
         ],
@@ -44,5 +44,5 @@ def test_streams_of_any_kind_are_read_and_answered(sanitizers: str, tmp_path: Pa
     done = subprocess.run([program, str(ROUNDS), str(SEED)], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     numbers = [int(word) for word in done.stdout.split() if word.isdigit()]
-    assert len(numbers) == 5
+    assert len(numbers) == 6
     assert min(numbers) > 0, done.stdout  # So each kind of thing was seen.

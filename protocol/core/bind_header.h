@@ -1,0 +1,11 @@
+// What Python sees of the headers.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace wavefront {
+
+// Adds plain_evaluate and plain_result.
+void bind_header(nanobind::module_& module);
+
+}  // namespace wavefront

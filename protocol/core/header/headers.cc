@@ -1,0 +1,89 @@
+#include "header/headers.h"
+
+#include <cmath>
+
+#include "header/flat_map.h"
+
+namespace wavefront {
+
+namespace {
+
+using Kind = Value::Kind;
+
+constexpr std::size_t kMostOfInstance = 64;
+
+// An entry of the map that may be missing.
+class Field {
+ public:
+  explicit Field(std::string_view name) : name_(name) {}
+
+  // Takes the value if it is this field's; false if there was one already.
+  bool offer(std::string_view name, const Value& value) {
+    if (name != name_) return true;
+    const bool first = !seen_;
+    seen_ = true;
+    value_ = value;
+    return first;
+  }
+
+  bool is_text() const { return value_.kind == Kind::kText; }
+  bool is_text_or_nil() const { return is_text() || value_.kind == Kind::kNil; }
+  bool is_nil() const { return value_.kind == Kind::kNil; }
+  bool is_number() const {
+    return value_.kind == Kind::kInteger || (value_.kind == Kind::kFloat && std::isfinite(value_.number));
+  }
+  bool is_integer(std::int64_t least) const {
+    return value_.kind == Kind::kInteger && value_.integer >= least;
+  }
+  const Value& value() const { return value_; }
+
+ private:
+  std::string_view name_;
+  Value value_;
+  bool seen_ = false;
+};
+
+// Whether the map could be read and has no field twice; fields that are none of these may be there.
+template <typename... Fields>
+bool fill(std::span<const unsigned char> data, Fields&... fields) {
+  FlatMap map(data);
+  std::string_view key;
+  Value value;
+  while (map.next(key, value)) {
+    if (!(fields.offer(key, value) && ...)) return false;
+  }
+  return map.is_whole();
+}
+
+}  // namespace
+
+std::optional<EvaluateHeader> evaluate_header(std::span<const unsigned char> data) {
+  Field type("type"), id("id"), count("count"), priority("class"), network("network"),
+      deadline("deadline_ms"), compression("compression");
+  if (!fill(data, type, id, count, priority, network, deadline, compression)) return std::nullopt;
+  if (type.value().text != "evaluate" || !type.is_text() || !id.is_integer(1) || !count.is_integer(1) ||
+      !priority.is_text_or_nil() || !network.is_text_or_nil() || !compression.is_nil() ||
+      !(deadline.is_nil() || deadline.is_number()))
+    return std::nullopt;
+  EvaluateHeader header;
+  header.id = id.value().integer;
+  header.count = count.value().integer;
+  if (priority.is_text()) header.priority = priority.value().text;
+  if (network.is_text()) header.network = network.value().text;
+  if (!deadline.is_nil()) header.deadline_ms = deadline.value().number;
+  return header;
+}
+
+std::optional<ResultHeader> result_header(std::span<const unsigned char> data) {
+  Field type("type"), id("id"), queue("queue_ms"), compute("compute_ms"), batch("batch"),
+      instance("instance");
+  if (!fill(data, type, id, queue, compute, batch, instance)) return std::nullopt;
+  if (type.value().text != "result" || !type.is_text() || !id.is_integer(1) || !queue.is_number() ||
+      !compute.is_number() || !batch.is_integer(0) || !instance.is_text_or_nil() ||
+      instance.value().text.size() > kMostOfInstance)
+    return std::nullopt;
+  return ResultHeader{id.value().integer, queue.value().number, compute.value().number, batch.value().integer,
+                      instance.value().text};
+}
+
+}  // namespace wavefront

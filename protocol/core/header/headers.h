@@ -1,0 +1,31 @@
+// The headers of an evaluate and of its result, if nothing is unusual about them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+
+namespace wavefront {
+
+struct EvaluateHeader {
+  std::int64_t id = 0;     // at least 1
+  std::int64_t count = 0;  // at least 1
+  std::string_view priority = "play";
+  std::string_view network;
+  std::optional<double> deadline_ms;
+};
+
+struct ResultHeader {
+  std::int64_t id = 0;
+  double queue_ms = 0;
+  double compute_ms = 0;
+  std::int64_t batch = 0;
+  std::string_view instance;  // at most 64 bytes
+};
+
+// Nothing for what is another message, not valid, or rare: protocol/codec.py says which.
+std::optional<EvaluateHeader> evaluate_header(std::span<const unsigned char> data);
+std::optional<ResultHeader> result_header(std::span<const unsigned char> data);
+
+}  // namespace wavefront
