@@ -87,6 +87,7 @@ def table(measured: list[tuple[Product, list[Measured]]]) -> Table:
     for product, choices in measured:
         extras = [
             *([f"int{product.weight_bits}"] if product.weight_bits else []),
+            *([product.form.value] if product.form is not None else []),
             *([product.activation.value] if product.activation is not Activation.NONE else []),
             *(["residual"] if product.residual else []),
             *(["rows"] if product.followed else []),
