@@ -59,6 +59,8 @@ FORMS = {
     "all": PersistentForm(
         weights_ahead=True, padded_weights=True, logits_in_attention=True, most_positions=MOST
     ),
+    "pairs": PersistentForm(pairs=True, most_positions=MOST),
+    "pairs, logits": PersistentForm(pairs=True, logits_in_attention=True, most_positions=MOST),
 }
 MANY = "many launches"
 

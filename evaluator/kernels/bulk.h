@@ -10,8 +10,9 @@
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 #define BULK_COPY 1
-DEVICE void bulk_init(uint64* barrier) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(barrier)) : "memory");
+DEVICE void bulk_init(uint64* barrier, uint32 arrivals = 1) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals)
+               : "memory");
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 // By all threads, followed by a block_sync, before the TMA writes where the block itself has written.
@@ -35,6 +36,30 @@ DEVICE void bulk_copy(uint64* barrier, void* to, const void* from, uint32 bytes)
 DEVICE void bulk_to_l2(const void* from, uint32 bytes) {
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
 }
+// The same copy into all blocks of the cluster, each at the same place; their barriers count the bytes.
+DEVICE void bulk_copy_to_cluster(uint64* barrier, void* to, const void* from, uint32 bytes, uint32 blocks) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
+      "[%0], [%1], %2, [%3], %4;" ::"r"(shared_address(to)),
+      "l"(from), "r"(bytes), "r"(shared_address(barrier)), "h"((uint16)((1u << blocks) - 1))
+      : "memory");
+}
+// Arrives at the same barrier of each block of the cluster.
+DEVICE void bulk_arrive_in_cluster(uint64* barrier, uint32 blocks) {
+  for (uint32 block = 0; block < blocks; block++)
+    asm volatile(
+        "{\n\t"
+        ".reg .b32 there;\n\t"
+        "mapa.shared::cluster.u32 there, %0, %1;\n\t"
+        "mbarrier.arrive.shared::cluster.b64 _, [there];\n\t"
+        "}" ::"r"(shared_address(barrier)),
+        "r"(block)
+        : "memory");
+}
+// By all threads of all blocks of the cluster.
+DEVICE void cluster_sync() {
+  asm volatile("barrier.cluster.arrive.release;\n\tbarrier.cluster.wait.acquire;" ::: "memory");
+}
 DEVICE void bulk_wait(uint64* barrier, uint32 parity) {
   uint32 done = 0;
   while (!done)
@@ -50,10 +75,13 @@ DEVICE void bulk_wait(uint64* barrier, uint32 parity) {
 }
 #else
 #define BULK_COPY 0
-DEVICE void bulk_init(uint64*) {}
+DEVICE void bulk_init(uint64*, uint32 = 1) {}
 DEVICE void bulk_fence() {}
 DEVICE void bulk_expect(uint64*, uint32) {}
 DEVICE void bulk_copy(uint64*, void*, const void*, uint32) {}
 DEVICE void bulk_to_l2(const void*, uint32) {}
+DEVICE void bulk_copy_to_cluster(uint64*, void*, const void*, uint32, uint32) {}
+DEVICE void bulk_arrive_in_cluster(uint64*, uint32) {}
+DEVICE void cluster_sync() {}
 DEVICE void bulk_wait(uint64*, uint32) {}
 #endif

@@ -28,7 +28,8 @@
 //
 // Options of the plan that are not proven yet: LOGITS_IN_ATTENTION; PADDED_WEIGHTS, rows of weights are a
 // chunk apart in memory as in shared memory, so that one copy brings those of a tile; WEIGHTS_AHEAD, they are
-// brought into the L2 cache a phase earlier.
+// brought into the L2 cache a phase earlier; PAIRS, blocks come in clusters of two that share the weights
+// that they read.
 //
 // Grid: at most one block for each multiprocessor, launched cooperatively. 8 waves. Shared memory: B_BYTES of
 // weights and A_BYTES of inputs for each wave (on sm_90 16 + 11 KB, which holds all weights of a tile at
@@ -151,25 +152,39 @@ DEVICE void run_tiles(Block& block, const Operands& o, int tile, int blocks, con
 // normalised with the end_ values. stamps: of all blocks (persistent_stamps.h), null without STAMPS. The
 // other buffers are as in the table above; statistics: of s2; row_norms0 and row_norms1: mean and scale of
 // each row of y and of z. counters: [layers][PHASES] and one more, 0 before and after a launch.
+#if PAIRS
+extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 1) persistent
+#else
 KERNEL(persistent, ALONE(THREADS))
-(const Layer* weights, int layers, const float* end_gammas, const float* end_betas, float end_epsilon,
- const Element* input, Element* x, Element* y, Element* z, Element* qkv, Element* mixed, Element* hidden,
- float* parts, Element* s2, Element* logits, float* statistics, float* row_norms0, float* row_norms1,
- uint32* counters, int blocks, uint64* stamps) {
+#endif
+    (const Layer* weights, int layers, const float* end_gammas, const float* end_betas, float end_epsilon,
+     const Element* input, Element* x, Element* y, Element* z, Element* qkv, Element* mixed, Element* hidden,
+     float* parts, Element* s2, Element* logits, float* statistics, float* row_norms0, float* row_norms1,
+     uint32* counters, int blocks, uint64* stamps) {
   DYNAMIC_SHARED(shared);
 #if STAMPS
-  Block block = {shared, 0, 0, stamps + (uint64)block_x() * layers * PHASES * EVENTS, 0};
+  Block block = {shared};
+  block.stamps = stamps + (uint64)block_x() * layers * PHASES * EVENTS;
 #define IN_PHASE(which) block.phase = index * PHASES + which
 #else
-  Block block = {shared, 0, 0};
+  Block block = {shared};
 #define IN_PHASE(which)
 #endif
-  if (thread_index() == 0) bulk_init(common_shared(block).barrier);
+  if (thread_index() == 0) {
+    bulk_init(common_shared(block).barrier);
+#if PAIRS
+    bulk_init(common_shared(block).barrier + 1, 2);
+#endif
+  }
+#if PAIRS
+  block.free_parity = 1;
+#endif
   if (thread_index() < 16) common_shared(block).ones[thread_index()] = to_element(1.0f);
   Layer* table = (Layer*)(shared + WAVES * (A_BYTES + B_BYTES) + sizeof(CommonShared));
   for (int i = thread_index(); i < layers * (int)sizeof(Layer) / 16; i += THREADS)
     ((Bits128*)table)[i] = ((const Bits128*)weights)[i];
   block_sync();
+  if (PAIRS) cluster_sync();
   // The last blocks squeeze, so that the others begin with q, k and v at once.
   const int block_index = block_x(), index_from_end = blocks - 1 - block_index;
   auto nothing = [] {};
@@ -347,4 +362,5 @@ KERNEL(persistent, ALONE(THREADS))
   block_sync();
   if (*last)
     for (int i = thread_index(); i < layers * PHASES + 1; i += THREADS) counters[i] = 0;
+  if (PAIRS) cluster_sync();  // neither ends while the other may still reach into its shared memory
 }

@@ -46,11 +46,29 @@ DEVICE bool has_chunk(int round) {
   return P::CHUNKS % WAVES == 0 || thread_index() / WAVE + round * WAVES < P::CHUNKS;
 }
 
+// By one thread: brings this block's half of a tile's weights to both blocks of the pair, as soon as both
+// have multiplied by what was there. Each comes here once for each such tile, and signals nothing that the
+// other may wait for until it has.
+template <class P>
+DEVICE void share_weights(Block& block, const Element* weights, int rank) {
+#if PAIRS
+  constexpr int HALF = P::BN / 2 * P::WEIGHTS_STRIDE;
+  uint64* barrier = common_shared(block).barrier;
+  bulk_arrive_in_cluster(barrier + 1, 2);
+  bulk_wait(barrier + 1, block.free_parity);
+  bulk_copy_to_cluster(barrier, weights_space(block, 0) + rank * HALF, weights + rank * HALF,
+                       HALF * sizeof(Element), 2);
+#endif
+}
+
 // Starts loading what a tile needs and no other tile makes. The TMA is used by the waves from `from` on: to
 // issue one copy takes a wave some 0.1 us.
 template <class P>
 DEVICE void prefetch(Block& block, const Operands& o, int tile, int from) {
-  const int wave = thread_index() / WAVE, m0 = tile / P::TILES_N * P::BM, n0 = tile % P::TILES_N * P::BN;
+  const int wave = thread_index() / WAVE, m0 = tile_row<P>(tile), n0 = tile_column<P>(tile);
+#if PAIRS
+  if (P::PAIRED) block.free_parity ^= 1;  // by all threads, as another one copies each time
+#endif
   block.vector_buffer ^= 1;
   ColumnVectors& vectors = common_shared(block).vectors[block.vector_buffer];
   if constexpr (P::BULK) {
@@ -63,8 +81,11 @@ DEVICE void prefetch(Block& block, const Operands& o, int tile, int from) {
       const int count = VECTORS + (o.bias ? 1 : 0);
       constexpr uint32 WEIGHT_BYTES = P::BN * P::WEIGHTS_STRIDE * sizeof(Element);
       bulk_expect(barrier, WEIGHT_BYTES + P::NORM_ROWS * NORM_BYTES + count * P::BN * 4);
-      if (PADDED_WEIGHTS)
+      if constexpr (P::PAIRED) {
+        share_weights<P>(block, o.weights + n0 * P::WEIGHTS_STRIDE, tile % 2);
+      } else if (PADDED_WEIGHTS) {
         bulk_copy(barrier, weights_space(block, 0), o.weights + n0 * P::WEIGHTS_STRIDE, WEIGHT_BYTES);
+      }
       if (o.bias) bulk_copy(barrier, vectors.bias, o.bias + n0, P::BN * 4);
       if (VECTORS > 0) bulk_copy(barrier, vectors.factors, o.factors + n0, P::BN * 4);
       if (VECTORS > 1) bulk_copy(barrier, vectors.offsets, o.offsets + n0, P::BN * 4);
@@ -125,7 +146,7 @@ DEVICE void prefetch_to_l2(const Element* weights, int block_index) {
 template <class P, bool INPUTS_MADE = false, class Next>
 DEVICE void multiply_tile(Block& block, const Operands& o, int tile, Next next) {
   const ColumnVectors& vectors = common_shared(block).vectors[block.vector_buffer];
-  const int wave = thread_index() / WAVE, m0 = tile / P::TILES_N * P::BM, n0 = tile % P::TILES_N * P::BN;
+  const int wave = thread_index() / WAVE, m0 = tile_row<P>(tile), n0 = tile_column<P>(tile);
   constexpr int ROW_THREADS = P::BN / CHUNK;
   const int row = thread_index() / ROW_THREADS, column = thread_index() % ROW_THREADS * CHUNK;
   const bool inside = row < P::BM && (P::EXACT_M || m0 + row < P::M) && (P::EXACT_N || n0 + column < P::N);

@@ -16,7 +16,7 @@ struct ColumnVectors {
   float bias[MAX_BN], factors[MAX_BN], offsets[MAX_BN];
 };
 struct CommonShared {
-  uint64 barrier[2];         // of the weights; the second only aligns what follows
+  uint64 barrier[2];         // of the weights; that their space is free in both blocks of a pair
   Element ones[32];          // 16 are enough for any matrix unit
   ColumnVectors vectors[2];  // of this tile and, during its epilogue, of the next one
   float mean[WAVES][MAX_GROUPS], scale[WAVES][MAX_GROUPS];
@@ -26,7 +26,10 @@ struct CommonShared {
 // an epilogue and in attention all of the inputs' space belongs to the whole block.
 struct Block {
   char* shared;
-  uint32 parity;      // of the next round of the weights' barrier (bulk.h)
+  uint32 parity;  // of the next round of the weights' barrier (bulk.h)
+#if PAIRS
+  uint32 free_parity;  // of this round of the other barrier
+#endif
   int vector_buffer;  // that the last prefetch has filled
 #if STAMPS
   uint64* stamps;  // of this block
@@ -109,12 +112,27 @@ struct Product {
   static constexpr int BULK_NORM_STRIDE = 2 * K + CHUNK, BULK_NORMS = NORM_ROWS * BULK_NORM_STRIDE;
   static constexpr bool BULK = BULK_COPY && EXACT_N && EXACT_K &&
                                (BN * BULK_STRIDE + BULK_NORMS) * (int)sizeof(Element) <= WAVES * B_BYTES;
+  // With PAIRS, clusters of two blocks have the same columns and neighbouring rows, and each brings half of
+  // the weights to both.
+  static constexpr bool PAIRED = PAIRS && PADDED_WEIGHTS && BULK && TILES / TILES_N % 2 == 0;
   static constexpr int SLOTS = BULK || A_SLOTS < B_SLOTS ? A_SLOTS : B_SLOTS;
   static constexpr int ROUNDS = (CHUNKS + WAVES - 1) / WAVES;
   static_assert(SLOTS > 0 && BM * SUM_STRIDE * 4 <= A_BYTES, "shared memory is too small for this tile");
   static_assert(!GROUP_ROWS || (ROUNDS == 1 && BM * NORMS_STRIDE * (int)sizeof(Element) <= A_BYTES / 2), "");
   static_assert(BM * BN / CHUNK <= THREADS && BN <= MAX_BN, "a thread finishes one chunk at most");
 };
+
+// The first row and column of a tile.
+template <class P>
+DEVICE int tile_row(int tile) {
+  if constexpr (P::PAIRED) return (tile / 2 / P::TILES_N * 2 + tile % 2) * P::BM;
+  return tile / P::TILES_N * P::BM;
+}
+template <class P>
+DEVICE int tile_column(int tile) {
+  if constexpr (P::PAIRED) return tile / 2 % P::TILES_N * P::BN;
+  return tile % P::TILES_N * P::BN;
+}
 
 // Pointers are null where a product has no such operand. norms: gammas and betas in turns, a chunk of each.
 // statistics (of a) and statistics_out (of out): [rows or groups][parts] pairs of a mean and the sum of

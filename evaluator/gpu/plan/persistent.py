@@ -130,7 +130,9 @@ class Encoders:
         if builder.positions > MAX_POSITIONS:
             raise PlanError(f"the persistent kernel takes at most {MAX_POSITIONS} positions")
         self._b = builder
-        self._blocks, self._form = blocks, form
+        if form.pairs and (builder.target.name != "sm_90" or blocks < 2):
+            raise PlanError("pairs of blocks want clusters")
+        self._blocks, self._form = (blocks - blocks % 2 if form.pairs else blocks), form
         self._heads, self._depth, self._width = heads, depth, 0
         self._space = space(builder.target)
 
@@ -177,6 +179,8 @@ class Encoders:
                     self._stamps(count),
                 ),
                 "encoders",
+                cluster=2 if self._form.pairs else 0,
+                together=self._blocks if self._form.pairs else 1,
                 cooperative=True,
             )
         )
@@ -346,7 +350,7 @@ class Encoders:
         smolgen = layer.smolgen
         if smolgen is not None:
             compress, slices = self._dense(smolgen.compress)[0], self._slices(smolgen)
-            padded = self._form.padded_weights or self._form.logits_in_attention
+            padded = self._form.padded or self._form.logits_in_attention
             generate = self._padded(smolgen.generate) if padded else self._dense(smolgen.generate)[0]
             words += [compress, slices, self._dense(smolgen.dense1)[1], generate]
             words += self._product(smolgen.dense2)
@@ -358,7 +362,7 @@ class Encoders:
     def _product(self, layer: Linear) -> tuple[Buffer, Buffer | None]:
         """Weights, as the kernel's products take them, and biases."""
         weights, biases = self._dense(layer)
-        return (self._padded(layer) if self._form.padded_weights else weights), biases
+        return (self._padded(layer) if self._form.padded else weights), biases
 
     def _padded(self, layer: Linear) -> Buffer:
         """Weights whose rows are a chunk apart."""

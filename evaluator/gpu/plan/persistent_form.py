@@ -25,21 +25,29 @@ class PersistentForm:
     where there is a TMA). padded_weights: they are stored as they lie in shared memory, so that the TMA
     brings those of a tile as one piece; a copy of what other programs want without. logits_in_attention:
     smolgen's logits are made where they are used, which is one phase less in each layer; networks without
-    smolgen stay as they are. stamps: the kernel notes when each block is where (persistent_stamps.h).
-    most_positions: batches of more have no such kernel.
+    smolgen stay as they are. pairs: blocks come in pairs that share the weights that they read, padded, where
+    a product has an even number of tiles down (sm_90 only). stamps: the kernel notes when each block is where
+    (persistent_stamps.h). most_positions: batches of more have no such kernel.
     """
 
     weights_ahead: bool = False
     padded_weights: bool = False
     logits_in_attention: bool = False
+    pairs: bool = False
     stamps: bool = False
     most_positions: int = 2
+
+    @property
+    def padded(self) -> bool:
+        """Whether the weights of all products are padded."""
+        return self.padded_weights or self.pairs
 
     def constants(self, blocks: int) -> dict[str, int]:
         """What the kernel is compiled with. blocks: of the launch."""
         return {
             "WEIGHTS_AHEAD": blocks if self.weights_ahead else 0,
-            "PADDED_WEIGHTS": int(self.padded_weights),
+            "PADDED_WEIGHTS": int(self.padded),
+            "PAIRS": int(self.pairs),
             "LOGITS_IN_ATTENTION": 0,
             "STAMPS": int(self.stamps),
         }

@@ -14,6 +14,8 @@ from evaluator.backends.reference import ReferenceBackend
 from evaluator.gpu.driver.compiler import Compiler
 from evaluator.gpu.driver.device import Device
 from evaluator.gpu.driver.target import Precision, Target, amd_target, nvidia_target
+from evaluator.gpu.inspect.resources import measure, unavailable
+from evaluator.gpu.inspect.variants import Variant
 from evaluator.gpu.plan.persistent_form import USUAL, PersistentForm
 from evaluator.gpu.plan.plan import Plan
 from evaluator.gpu.plan.program import Launch, Program
@@ -155,6 +157,58 @@ def test_which_networks_have_it(
     program = plan.persistent_program(positions)
     assert (program is not None) == expected
     assert program is None or is_persistent(program)
+
+
+@pytest.mark.parametrize(
+    ("target", "blocks", "expected"),
+    [
+        (nvidia_target(9, 0), 132, 132),
+        (nvidia_target(9, 0), 131, 130),
+        (nvidia_target(8, 0), 108, None),
+        (amd_target("gfx1100"), 96, None),
+    ],
+)
+def test_pairs_are_clusters_of_two_that_run_at_once(
+    target: Target, blocks: int, expected: int | None
+) -> None:
+    chooser = model_chooser(target, Precision.FP16, blocks)
+    form = PersistentForm(pairs=True)
+    network = random_network(replace(SHAPES["t80"], layers=1))
+    program = Plan(network, target, Precision.FP16, chooser, blocks=blocks, form=form).persistent_program(1)
+    assert (program is None) == (expected is None)
+    if program is not None:
+        launch = next(step for step in program.steps if isinstance(step, Launch) and step.cooperative)
+        assert launch.cluster == 2
+        assert launch.grid[0] == launch.together == expected
+
+
+def test_a_form_may_take_more_positions() -> None:
+    target = nvidia_target(9, 0)
+    plan = Plan(
+        random_network(WITH_SMOLGEN),
+        target,
+        Precision.FP16,
+        model_chooser(target, Precision.FP16, 132),
+        blocks=132,
+    )
+    assert plan.persistent_program(4) is None
+    wider = replace(plan, form=PersistentForm(most_positions=8))
+    assert [wider.persistent_program(size) is not None for size in (4, 8, 9)] == [True, True, False]
+
+
+@pytest.mark.parametrize("form", [*FORMS.values(), PersistentForm(pairs=True, logits_in_attention=True)])
+def test_every_form_fits_into_the_registers_of_a_hopper(form: PersistentForm) -> None:
+    target = nvidia_target(9, 0)
+    if (problem := unavailable(target)) is not None:
+        pytest.skip(problem)
+    network = random_network(replace(SHAPES["bt4"], layers=1))
+    chooser = model_chooser(target, Precision.FP16, 132)
+    program = Plan(network, target, Precision.FP16, chooser, blocks=132, form=form).persistent_program(1)
+    assert program is not None
+    launch = next(step for step in program.steps if isinstance(step, Launch) and step.cooperative)
+    resources = measure(Variant(launch.kernel, launch.shared_bytes, launch.threads), target)
+    assert resources.waves == 2
+    assert not resources.spilled
 
 
 def test_an_embedding_that_ends_unlike_the_encoders_has_none() -> None:
