@@ -33,7 +33,7 @@ from evaluator.gpu.driver.compiler import Compiler
 from evaluator.gpu.driver.device import Device, DeviceError
 from evaluator.gpu.driver.discovery import found_devices, open_device, select
 from evaluator.gpu.driver.target import Precision
-from evaluator.gpu.plan.needs import needs_of
+from evaluator.gpu.plan.needs import MeasuringChooser, needs_of
 from evaluator.gpu.plan.persistent_form import EVENTS, STAMPS, PersistentForm
 from evaluator.gpu.plan.plan import Plan
 from evaluator.gpu.plan.program import Buffer, Launch, Program, Space
@@ -119,7 +119,7 @@ class Comparison:
         compiler: Compiler,
         forms: Mapping[str, PersistentForm],
         batches: Sequence[int],
-        tuner: Tuner | None,
+        tuner: MeasuringChooser | None,
         libraries: Sequence[Library] = (),
     ) -> None:
         """tuner: chooses the products of many launches; None for the model."""

@@ -1,4 +1,4 @@
-"""One matrix product on a device: run any choice for it, compare with float64 on the host, and time it.
+"""One matrix product on a device: run any choice for it, compare with the host, and time it.
 
 A choice is timed with everything it brings along (the passes that add up splits, apply an activation or
 normalise), many times in one graph, with weights that are not in the chip's cache: as it runs in a network.
@@ -286,11 +286,11 @@ class Bench:
         return program
 
     def _reference(self, biases: Any) -> Any:
-        """The rows that are compared, in float64 from the very same operands."""
+        """The rows that are compared, from the very same operands."""
         product, rows = self._product, self.rows
         width = _width(product)
         if product.convolution:
-            x: Any = np.zeros((len(rows), 3, 3, width))
+            x: Any = np.zeros((len(rows), 3, 3, width), self._weights.exact.dtype)
             for index, row in enumerate(rows):
                 board = self._samples.rows(row - row % 64 + np.arange(64), width)
                 padded = np.pad(board.reshape(8, 8, -1), ((1, 1), (1, 1), (0, 0)))
@@ -312,7 +312,7 @@ class Bench:
         return layer_norm(LayerNorm(biases[0], biases[0], _EPSILON), x) if product.followed else x
 
     def _read_rows(self, name: str) -> Any:
-        """float64 [compared rows, n] of a matrix like the result."""
+        """[compared rows, n] of a matrix like the result, as of `samples.exact`."""
         found = np.empty(self._expected.shape, _BITS[self._precision])
         for values, row in zip(found, self.rows, strict=True):
             self._device.read(self._buffers[name] + int(row) * values.nbytes, values)

@@ -49,8 +49,9 @@ class Copies:
 
 @dataclass(frozen=True, slots=True)
 class SampleWeights:
-    """Weights [n, k] of a product. exact: float64, of the very elements that are stored. plain: copies of
-    these; where they were rounded to codes, those are in packed and their copies in codes and scales."""
+    """Weights [n, k] of a product. exact: of the very elements that are stored, as `Samples.rows` has them.
+    plain: copies of these; where they were rounded to codes, those are in packed and their copies in codes
+    and scales."""
 
     exact: Any
     plain: Copies
@@ -104,8 +105,8 @@ class Samples:
         return address
 
     def rows(self, rows: Any, width: int, at: int = 0, *, form: EightBits | None = None) -> Any:
-        """float64 [len(rows), width]: rows of a matrix that begins at an element of the inputs; of pairs
-        twice as many numbers."""
+        """[len(rows), width], as of `exact`, of pairs float64: rows of a matrix that begins at an element of
+        the inputs; of pairs twice as many numbers."""
         places = (np.asarray(rows, np.int64)[:, None] * width + np.arange(width) + at) % _BLOCK
         elements = self._blocks[form][places]
         return exact(elements, self.precision) if form is None else _exact_pairs(elements, form)
@@ -168,7 +169,8 @@ def _exact_pairs(pairs: Any, form: EightBits) -> Any:
 
 
 def exact(values: Any, precision: Precision) -> Any:
-    """Stored elements in float64."""
+    """Stored elements as what the host computes with: float64 for fp32, for halves float32, which is as much
+    more exact than they are."""
     if precision is Precision.BF16:
-        values = (values.astype(np.uint32) << np.uint32(16)).view(np.float32)
-    return values.astype(np.float64)
+        return (values.astype(np.uint32) << np.uint32(16)).view(np.float32)
+    return values.astype(np.float64 if precision is Precision.FP32 else np.float32)

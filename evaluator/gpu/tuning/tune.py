@@ -1,7 +1,7 @@
 """Find the fastest correct way to compute each matrix product on this device, and keep it in a cache.
 
 Candidates are our own kernel with the likeliest tiles, and whatever the vendor's libraries offer. Each is
-compared with float64 on the host and timed (bench.py). Libraries are not trusted: what is wrong, fails or
+compared with the host and timed (bench.py). Libraries are not trusted: what is wrong, fails or
 does not return in time is dropped and named in the log, and one that is nothing but trouble is given up. As
 soon as one product is not known all that will be asked for are measured: their kernels compile side by side
 while the first are measured, they share their operands, and what is fast at some batch sizes says what to try

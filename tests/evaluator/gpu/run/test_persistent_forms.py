@@ -13,7 +13,7 @@ from persistent_forms import FORMS, MANY, PHASES, Comparison, Result, phase_cycl
 from evaluator.gpu.driver.compiler import Compiler
 from evaluator.gpu.plan.persistent_form import EVENTS
 from evaluator.network.random_network import NetworkShape, random_network
-from tests.evaluator.gpu.fibers import open_amd
+from tests.evaluator.gpu.fibers import ModelTuner, open_amd
 from tests.hip_runtime.standin import Runtime
 
 SHAPE = NetworkShape(64, layers=2, heads=2, ffn=96, smolgen=(8, 32, 32), policy_width=32)
@@ -29,8 +29,9 @@ def test_forms_are_compared_and_their_phases_noted(
     device = open_amd()
     device.info = replace(device.info, cooperative=True)
     compiler = Compiler(device, cache_folder=kernel_cache)
+    tuner = ModelTuner(device, persistent_forms.PRECISION)
     forms = {name: replace(FORMS[name], stamps=True) for name in ("as it is", "all")}
-    comparison = Comparison(random_network(SHAPE, seed=1), device, compiler, forms, [1], None)
+    comparison = Comparison(random_network(SHAPE, seed=1), device, compiler, forms, [1], tuner)
     found = comparison.results()
     assert [*found] == [MANY, "as it is", "all"]
     assert all(result.right and result.ms > 0 for results in found.values() for result in results.values())
