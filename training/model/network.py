@@ -162,7 +162,7 @@ class AttentionNetwork(nn.Module):
         for layer in (*self.encoders, *self.policy_encoders):
             attention = layer.attention
             quantised += [attention, attention.output, layer.ffn.dense1, layer.ffn.dense2]
-            quantised += [] if attention.smolgen is None else [attention.smolgen]
+            quantised += [] if attention.smolgen is None else [attention.smolgen, attention.smolgen.dense1]
         for module in quantised:
             module.quantised = on
 

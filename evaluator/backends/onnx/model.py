@@ -206,14 +206,16 @@ def _smolgen(g: Graph, layer: Smolgen, heads: int, x: str, products: Products, n
     """[n*64, E] -> [n, heads, 64, 64]."""
     hidden = len(layer.compress)
     compressed = g.reshape(linear(g, x, layer.compress, None), -1, 64 * hidden)
-    y = _norm(g, layer.norm1, _dense(g, layer.dense1, compressed))
+    dense1 = layer.dense1
+    y = products.linear(g, compressed, dense1.weights, dense1.biases, f"{name}.smolgen_in")
+    y = _norm(g, layer.norm1, _activate(g, dense1.activation, y))
     gen = layer.position_weights.shape[1]
-    norm2, folded = layer.norm2, products.multipliers(f"{name}.smolgen")
+    norm2, folded = layer.norm2, products.multipliers(f"{name}.smolgen_out")
     if folded is not None:
         each = np.tile(folded, heads)
         norm2 = replace(norm2, gammas=norm2.gammas * each, betas=norm2.betas * each)
     y = g.reshape(_norm(g, norm2, _dense(g, layer.dense2, y)), -1, gen)
-    y = products.linear(g, y, layer.position_weights, None, f"{name}.smolgen", multiplied=True)
+    y = products.linear(g, y, layer.position_weights, None, f"{name}.smolgen_out", multiplied=True)
     return g.reshape(y, -1, heads, 64, 64)
 
 

@@ -162,7 +162,7 @@ def rms(one: EvaluationBatch, other: EvaluationBatch) -> float:
 def test_every_product_of_the_encoders_is_observed_and_rounded() -> None:
     network = random_network(SHAPE)
     model, products = build_observed_model(network)
-    kinds = ("qkv", "smolgen", "output", "ffn1", "ffn2")
+    kinds = ("qkv", "smolgen_in", "smolgen_out", "output", "ffn1", "ffn2")
     names = {f"encoders.{layer}.{kind}" for layer in range(2) for kind in kinds}
     assert set(products.columns) == names | {"embedding.ffn1", "embedding.ffn2"}
     session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
