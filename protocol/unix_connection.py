@@ -58,7 +58,7 @@ class UnixConnection:
             raise EvaluatorLost(self._lost)
         assert self._stream is not None
         if not self._stream.send(frames):
-            raise self.broken(f"the evaluator at {self.address} is gone (connection closed)")
+            raise self.broken(self._why("peer"))
 
     def receive(self, deadline: float | None, interrupt: int | None = None) -> Sequence[Any] | None:
         """See `Connection`."""

@@ -105,11 +105,14 @@ class Runner:
         return not self.running and not self.stuck
 
     def ran(self, positions: int, milliseconds: float) -> None:
-        """Learn from a batch. milliseconds: that the device spent on it alone."""
-        if positions <= self.backend.max_batch:
-            self.model.observe(positions, milliseconds)
+        """Note a batch. milliseconds: that the device spent on it alone."""
         self.device.last_batch = positions, milliseconds
         self.recent.append(self.device.last_batch)
+
+    def learn(self, positions: int, milliseconds: float) -> None:
+        """Have the model learn from a batch."""
+        if positions <= self.backend.max_batch:
+            self.model.observe(positions, milliseconds)
 
     def leave_out(self, reason: str, probe_at_ms: float) -> None:
         """Give it no work until `take_back`. reason: the rest of a sentence about the device."""

@@ -279,7 +279,7 @@ class Workers:
         # Nobody waits for the rest.
         with self._lock:
             if evaluation is not None:
-                runner.ran(job.positions, elapsed_ms)
+                runner.learn(job.positions, elapsed_ms)
             self._end(attempt)
 
     def _complete(
@@ -297,6 +297,7 @@ class Workers:
         if runner.backend.side_by_side:
             elapsed = runner.device.share_ms(end) - job.began_share_ms
         runner.device.last_end_ms = end
+        runner.ran(job.positions, elapsed)
         for segment in job.segments:
             request = segment.request
             request.compute_ms += end - start

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from protocol import codec
 from protocol._core import plain_evaluate, plain_result
@@ -56,6 +57,7 @@ def headers(good: dict[str, Any]) -> st.SearchStrategy[bytes]:
 
 def parts(message: Any) -> Any:
     """A message as something that can be compared."""
+    arrays: tuple[NDArray[Any], ...]
     if isinstance(message, Evaluate):
         arrays = message.batch.positions, message.batch.move_offsets, message.batch.moves
         return (
@@ -120,12 +122,13 @@ def test_arrays_of_another_size_are_left_to_the_codec(number: int, change: bytes
 
 def test_our_own_messages_are_plain() -> None:
     """So this is how those between an engine and an evaluator are read."""
-    request = encode_evaluate(2**40, BATCH, "selfplay", 12.5, "bt4")
+    request: list[Any] = encode_evaluate(2**40, BATCH, "selfplay", 12.5, "bt4")
     assert plain_evaluate(request) == (2**40, 3, "selfplay", "bt4", 12.5)
     evaluation = EvaluationBatch(
         np.zeros(MOVES, np.float32), np.zeros((3, 3), np.float32), np.zeros(3, np.float32)
     )
-    found = plain_result(encode(Result(9, evaluation, 0.25, 1.5, 64, "0123456789abcdef")))
+    answer: list[Any] = encode(Result(9, evaluation, 0.25, 1.5, 64, "0123456789abcdef"))
+    found = plain_result(answer)
     assert found == (9, 0.25, 1.5, 64, "0123456789abcdef")
 
 
