@@ -74,7 +74,7 @@ def rounded_places(network: NetworkSpec, form: EightBits, count: int) -> list[Fl
 
 def compare_place(runner: Runner, label: str, form: EightBits, codes: Bytes, scaled: Floats) -> None:
     """One matrix of 8 bits beside what the reference rounds. Errors of the launches before have been rounded,
-    too: a step and a half of e4m3, a few of int8, for a few."""
+    too: a step and a half of e4m3, a few of int8, more for one number of a thousand."""
     spread = np.float32(0.1 * np.sqrt(np.square(scaled).mean()))
     codes = codes[: scaled.size].reshape(scaled.shape)
     if form is EightBits.INT8:
@@ -83,7 +83,7 @@ def compare_place(runner: Runner, label: str, form: EightBits, codes: Bytes, sca
     else:
         found, right, scaled = decoded(codes), nearest(scaled), np.clip(scaled, -448, 448)
         allowed = np.maximum(np.abs(scaled) * np.float32(0.2), np.float32(2**-8)) + spread
-    runner.report(f"{label}, same codes {(found == right).mean():.1%}", found, scaled, allowed)
+    runner.report(f"{label}, same codes {(found == right).mean():.1%}", found, scaled, allowed, 1e-3)
 
 
 def check_network(runner: Runner, form: EightBits, shape: str, count: int) -> None:
@@ -144,18 +144,21 @@ def millijoules(device: str) -> Callable[[], float] | None:
     return lambda: float(nvml.nvmlDeviceGetTotalEnergyConsumption(handle))
 
 
+_RUNS_OF_TIME = 4
+"""How often `Executor.time` repeats what it is asked to repeat."""
+
+
 def energy_of(backend: GpuBackend, size: int, seconds: float, counter: Callable[[], float]) -> str:
     """Of batches of one size for so long, the clock and the temperature having settled for a fourth of it."""
-    about_ms = backend.executor.time(size, 20)
-    runs = max(20, int(seconds * 1000 / about_ms))
-    backend.executor.time(size, max(20, runs // 4))
+    about_ms = backend.executor.time(size, 5)
+    repeats = max(5, int(seconds * 1000 / about_ms / _RUNS_OF_TIME))
+    backend.executor.time(size, max(5, repeats // 4))
     start, before = time.perf_counter(), counter()
-    milliseconds = backend.executor.time(size, runs)
+    backend.executor.time(size, repeats)
     joules, took = (counter() - before) / 1000, time.perf_counter() - start
-    rate = size * 1000 / milliseconds
-    watts = joules / took
-    each = f"{watts:.0f} W, {1000 * watts / rate:.2f} mJ a position"
-    return f"at {size} for {took:.1f} s: {rate:,.0f} positions/s, {each}"
+    positions = _RUNS_OF_TIME * repeats * size
+    each = f"{joules / took:.0f} W, {1000 * joules / positions:.2f} mJ a position"
+    return f"at {size} for {took:.1f} s: {positions / took:,.0f} positions/s, {each}"
 
 
 def check_speed(
