@@ -26,7 +26,13 @@
 // / WARPS_N) part of the tile. K advances by BLOCK_K through STAGES buffers in shared memory, filled by
 // asynchronous copies where the hardware has them (three tiles ahead hide the latency of HBM), else one tile
 // ahead through registers. A row in shared memory is padded by one chunk, so that 8 rows fall into different
-// banks.
+// banks; on AMD's matrix units its chunks are swizzled instead (swizzled.h).
+//
+// WHOLE_STEPS: k is a multiple of BLOCK_K (and there is no CONVOLUTION and no SEGMENT), so that the threads
+// without asynchronous copies work out once where their chunks lie.
+//
+// DIRECT: b holds fragments of MFMA, which waves load into registers without shared memory
+// (swizzled_products.h); k is a multiple of twice BLOCK_K.
 #include "activation.h"
 #include "matrix.h"
 #if PACKED
@@ -40,17 +46,22 @@
 #undef STAGES
 #define STAGES 2
 #endif
+#if !PACKED && (defined(MATRIX_MFMA) || defined(MATRIX_WMMA_GFX11) || defined(MATRIX_WMMA_GFX12))
+#define SWIZZLED 1
+#else
+#define SWIZZLED 0
+#endif
 
 constexpr int THREADS = WARPS_M * WARPS_N * WARPS_K * WAVE;
-constexpr int STRIDE = BLOCK_K + CHUNK;
+constexpr int STRIDE = BLOCK_K + (SWIZZLED ? 0 : CHUNK);
 constexpr int TILE_A_BYTES = BLOCK_M * STRIDE * (int)sizeof(Element);
 constexpr int ROW_CHUNKS = BLOCK_K / CHUNK;
 constexpr int CHUNKS_A = (BLOCK_M * ROW_CHUNKS + THREADS - 1) / THREADS;
 constexpr int CHUNK_B = 128 / (PACKED ? PACKED : 8 * (int)sizeof(Element));  // weights in 16 bytes
 constexpr int ROW_CHUNKS_B = BLOCK_K / CHUNK_B;
-constexpr int STRIDE_B = 16 * (ROW_CHUNKS_B + 1);
-constexpr int TILE_B_BYTES = BLOCK_N * STRIDE_B;
-constexpr int CHUNKS_B = (BLOCK_N * ROW_CHUNKS_B + THREADS - 1) / THREADS;
+constexpr int STRIDE_B = 16 * (ROW_CHUNKS_B + (SWIZZLED ? 0 : 1));
+constexpr int TILE_B_BYTES = DIRECT ? 0 : BLOCK_N * STRIDE_B;
+constexpr int CHUNKS_B = DIRECT ? 1 : (BLOCK_N * ROW_CHUNKS_B + THREADS - 1) / THREADS;
 #if PACKED == 4
 constexpr int ROW_CHUNKS_SCALES = BLOCK_N / CHUNK;
 constexpr int CHUNKS_SCALES = BLOCK_K / PACKED_GROUP * ROW_CHUNKS_SCALES;  // at most one for each thread
@@ -64,112 +75,19 @@ constexpr int TILES_M = BLOCK_M / WARPS_M / 16;
 constexpr int TILES_N = BLOCK_N / WARPS_N / 16;
 constexpr int OUT_STRIDE = BLOCK_N + CHUNK;
 
-struct Problem {
-  const Element* a;
-  const char* b;
-  const Element* scales;
-  int m, n, k, lda, channels;
-};
-
-// Where the chunk (row, k) of a lies in memory; null where it is zero.
-DEVICE const Element* source_a(const Problem& p, int row, int k) {
-  if (row >= p.m || k >= p.k) return nullptr;
-#if CONVOLUTION
-  int tap = k / p.channels, channel = k - tap * p.channels;
-  int square = row % 64, rank = square / 8 + tap / 3 - 1, file = square % 8 + tap % 3 - 1;
-  if (rank < 0 || rank > 7 || file < 0 || file > 7) return nullptr;
-  return p.a + (uint64)(row - square + rank * 8 + file) * p.lda + channel;
-#elif SEGMENT
-  return p.a + ((uint64)row * 64 + k / SEGMENT) * p.lda + p.channels + k % SEGMENT;
+#if FORMAT == INT8
+typedef int Sum;
+typedef IntegerAccumulator TileSums;
 #else
-  return p.a + (uint64)row * p.lda + k;
-#endif
-}
-
-DEVICE const char* source_b(const Problem& p, int row, int k) {
-  if (row >= p.n || k >= p.k) return nullptr;
-  return p.b + ((uint64)row * ((p.k + CHUNK_B - 1) / CHUNK_B) + k / CHUNK_B) * 16;
-}
-
-#if PACKED == 4
-// Scales are stored [k / PACKED_GROUP][n].
-DEVICE const Element* source_scales(const Problem& p, int n0, int k0) {
-  int column = n0 + thread_index() % ROW_CHUNKS_SCALES * CHUNK;
-  int group = k0 / PACKED_GROUP + thread_index() / ROW_CHUNKS_SCALES;
-  if (column >= p.n || group * PACKED_GROUP >= p.k) return nullptr;
-  return p.scales + (uint64)group * p.n + column;
-}
+typedef float Sum;
+typedef Accumulator TileSums;
 #endif
 
-#if ASYNC_COPY
-DEVICE void load_tile_a(const Problem& p, char* tile, int m0, int k0) {
-#pragma unroll
-  for (int i = 0; i < CHUNKS_A; i++) {
-    int index = thread_index() + i * THREADS, row = index / ROW_CHUNKS, column = index % ROW_CHUNKS * CHUNK;
-    if (BLOCK_M * ROW_CHUNKS % THREADS && row >= BLOCK_M) break;
-    const Element* from = source_a(p, m0 + row, k0 + column);
-    copy_async((Element*)tile + row * STRIDE + column, from ? from : p.a, from != nullptr);
-  }
-}
-DEVICE void load_tile_b(const Problem& p, char* tile, int n0, int k0) {
-#pragma unroll
-  for (int i = 0; i < CHUNKS_B; i++) {
-    int index = thread_index() + i * THREADS, row = index / ROW_CHUNKS_B, chunk = index % ROW_CHUNKS_B;
-    if (BLOCK_N * ROW_CHUNKS_B % THREADS && row >= BLOCK_N) break;
-    const char* from = source_b(p, n0 + row, k0 + chunk * CHUNK_B);
-    copy_async(tile + TILE_A_BYTES + row * STRIDE_B + chunk * 16, from ? from : p.b, from != nullptr);
-  }
-#if PACKED == 4
-  if (thread_index() < CHUNKS_SCALES) {
-    const Element* from = source_scales(p, n0, k0);
-    copy_async(tile + TILE_A_BYTES + TILE_B_BYTES + thread_index() * 16, from ? from : p.scales,
-               from != nullptr);
-  }
-#endif
-}
+#include "gemm_loads.h"
+#if SWIZZLED
+#include "swizzled_out.h"
+#include "swizzled_products.h"
 #else
-struct StagedChunks {
-  Bits128 a[CHUNKS_A], b[CHUNKS_B];
-#if PACKED == 4
-  Bits128 scales;
-#endif
-};
-DEVICE Bits128 read_or_zero(const void* from) {
-  return from ? read_global(from) : Bits128{{0, 0, 0, 0}};
-}
-DEVICE void fetch_tile(const Problem& p, StagedChunks& staged, int m0, int n0, int k0) {
-#pragma unroll
-  for (int i = 0; i < CHUNKS_A; i++) {
-    int index = thread_index() + i * THREADS, row = index / ROW_CHUNKS, column = index % ROW_CHUNKS * CHUNK;
-    staged.a[i] = read_or_zero(row < BLOCK_M ? source_a(p, m0 + row, k0 + column) : nullptr);
-  }
-#pragma unroll
-  for (int i = 0; i < CHUNKS_B; i++) {
-    int index = thread_index() + i * THREADS, row = index / ROW_CHUNKS_B, chunk = index % ROW_CHUNKS_B;
-    staged.b[i] = read_or_zero(row < BLOCK_N ? source_b(p, n0 + row, k0 + chunk * CHUNK_B) : nullptr);
-  }
-#if PACKED == 4
-  staged.scales = read_or_zero(thread_index() < CHUNKS_SCALES ? source_scales(p, n0, k0) : nullptr);
-#endif
-}
-DEVICE void store_tile(const StagedChunks& staged, char* tile) {
-#pragma unroll
-  for (int i = 0; i < CHUNKS_A; i++) {
-    int index = thread_index() + i * THREADS, row = index / ROW_CHUNKS, column = index % ROW_CHUNKS * CHUNK;
-    if (row < BLOCK_M) *(Bits128*)((Element*)tile + row * STRIDE + column) = staged.a[i];
-  }
-#pragma unroll
-  for (int i = 0; i < CHUNKS_B; i++) {
-    int index = thread_index() + i * THREADS, row = index / ROW_CHUNKS_B, chunk = index % ROW_CHUNKS_B;
-    if (row < BLOCK_N) *(Bits128*)(tile + TILE_A_BYTES + row * STRIDE_B + chunk * 16) = staged.b[i];
-  }
-#if PACKED == 4
-  if (thread_index() < CHUNKS_SCALES)
-    ((Bits128*)(tile + TILE_A_BYTES + TILE_B_BYTES))[thread_index()] = staged.scales;
-#endif
-}
-#endif
-
 // The fragment of b with 16 weights from k on, of the 16 columns from `column` on.
 DEVICE FragmentB fragment_b(const char* tile, int column, int k) {
   const char* rows = tile + TILE_A_BYTES + column * STRIDE_B;
@@ -181,14 +99,6 @@ DEVICE FragmentB fragment_b(const char* tile, int column, int k) {
   return load_b((const Element*)rows + k, STRIDE);
 #endif
 }
-
-#if FORMAT == INT8
-typedef int Sum;
-typedef IntegerAccumulator TileSums;
-#else
-typedef float Sum;
-typedef Accumulator TileSums;
-#endif
 
 DEVICE void multiply_tile(TileSums (&c)[TILES_M][TILES_N], const char* tile, int warp_m, int warp_n,
                           int warp_k) {
@@ -212,6 +122,7 @@ DEVICE void multiply_tile(TileSums (&c)[TILES_M][TILES_N], const char* tile, int
     }
   }
 }
+#endif
 
 KERNEL(gemm, THREADS)
 (const Element* a, const char* b, const void* scales, const float* bias, const Element* residual,
@@ -220,7 +131,7 @@ KERNEL(gemm, THREADS)
  const float* column_scales) {
   DYNAMIC_SHARED(shared);
   const Problem problem = {a, b, (const Element*)scales, m, n, k, lda, channels};
-  const int wave = thread_index() / WAVE, warp_n = wave % WARPS_N, warp_m = wave / WARPS_N % WARPS_M;
+  const int wave = wave_index(), warp_n = wave % WARPS_N, warp_m = wave / WARPS_N % WARPS_M;
   const int warp_k = wave / (WARPS_M * WARPS_N);
   const int m0 = block_y() * BLOCK_M, n0 = block_x() * BLOCK_N;
 
@@ -262,17 +173,36 @@ KERNEL(gemm, THREADS)
   copy_wait<0>();
 #else
   wait_for_previous_kernel();
+  Places places = places_of(problem, m0, n0);
   StagedChunks staged;
   if (steps > 0) {
-    fetch_tile(problem, staged, m0, n0, first * BLOCK_K);
+    fetch_tile(problem, places, staged, m0, n0, first * BLOCK_K);
     store_tile(staged, shared);
   }
+#if DIRECT
+  // Two turns at once, of an even number, so that fragments need not be moved from those fetched to those in
+  // use. The last fetches its own again.
+  Fragments fragments[2];
+  fetch_fragments(problem, fragments[0], n0, warp_n, 0);
+  for (int step = 0; step < steps; step += 2) {
+#pragma unroll
+    for (int turn = 0; turn < 2; turn++) {
+      const int next = step + turn + 1 < steps ? step + turn + 1 : step + turn;
+      block_sync();
+      fetch_tile(problem, places, staged, m0, n0, next * BLOCK_K);
+      fetch_fragments(problem, fragments[1 - turn], n0, warp_n, next * BLOCK_K);
+      multiply_tile(c, shared + turn * STAGE_BYTES, fragments[turn], warp_m);
+      store_tile(staged, shared + (1 - turn) * STAGE_BYTES);
+    }
+  }
+#else
   for (int step = 0; step < steps; step++) {
     block_sync();
-    if (step + 1 < steps) fetch_tile(problem, staged, m0, n0, (first + step + 1) * BLOCK_K);
+    if (step + 1 < steps) fetch_tile(problem, places, staged, m0, n0, (first + step + 1) * BLOCK_K);
     multiply_tile(c, shared + step % 2 * STAGE_BYTES, warp_m, warp_n, warp_k);
     if (step + 1 < steps) store_tile(staged, shared + (step + 1) % 2 * STAGE_BYTES);
   }
+#endif
 #endif
   block_sync();
 
@@ -299,6 +229,11 @@ KERNEL(gemm, THREADS)
   block_sync();
 #endif
 
+#if SWIZZLED
+  write_tile(c, shared, warp_m, warp_n, WARPS_K == 1 || warp_k == 0, m0, n0,
+             Results{bias, residual, out, partials, m, n, ldo, scale, first_scale, first_columns, round_scale,
+                     row_scales, column_scales});
+#else
   Element* tiles = (Element*)shared;
   // The tile goes through shared memory so that its rows are read and written in whole chunks.
 #if RESIDUAL
@@ -356,5 +291,6 @@ KERNEL(gemm, THREADS)
 #endif
     }
   }
+#endif
 #endif
 }

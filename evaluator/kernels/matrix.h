@@ -38,6 +38,14 @@
 DEVICE int lane_index() {
   return thread_index() % WAVE;
 }
+// The same for all lanes, as AMD's compilers would not know.
+DEVICE int wave_index() {
+#if defined(__AMDGCN__)
+  return __builtin_amdgcn_readfirstlane(thread_index() / WAVE);
+#else
+  return thread_index() / WAVE;
+#endif
+}
 
 #if defined(MATRIX_MMA_SYNC)
 // Two m16n8k16 products side by side. Lane = 4*group + quarter holds rows group and group + 8, columns

@@ -231,6 +231,19 @@ DEVICE Bits128 read_global(const void* from) {
 #endif
 }
 
+// The same `offset` bytes behind `base`, which is the same for all threads. AMD's instructions add the two;
+// but where they see a loop around it, AMD's compilers widen the offset outside and add it themselves.
+DEVICE Bits128 read_global(const char* base, uint32& offset) {
+#if defined(__AMDGCN__)
+  typedef uint32 Words __attribute__((ext_vector_type(4)));
+  const __attribute__((address_space(1))) char* from = (const __attribute__((address_space(1))) char*)base;
+  asm volatile("" : "+v"(offset));
+  return __builtin_bit_cast(Bits128, *(const __attribute__((address_space(1))) Words*)(from + offset));
+#else
+  return read_global(base + offset);
+#endif
+}
+
 DEVICE void copy_chunk(Element* to, const Element* from) {
   *(Bits128*)to = *(const Bits128*)from;
 }

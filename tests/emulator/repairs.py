@@ -32,9 +32,21 @@ _REPAIRED_WMMA_ELEMENTS = "'bf16_to_f32' if is_bf16 else 'fp8_to_f32' if 'FP8' i
 _MFMA_BYTES = "(byte.cast(dtypes.int32) ^ UOp.const(0x80, dtypes.int32)) - UOp.const(0x80, dtypes.int32)"
 _REPAIRED_MFMA_BYTES = f"({_MFMA_BYTES}).bitcast(dtypes.uint32)"
 
+_HIGH_HALVES = {
+    "_load_vsrc0": {"if bits['s0'] == 16:": "if bits['s0'] == 16 and not _of_cdna(inst):"},
+    "_compile_vop12": {
+        "write_hi_half = bits['d'] == 16 and": "write_hi_half = bits['d'] == 16 and not _of_cdna(inst) and",
+        "vsrc1_hi = bits['s0'] == 16 and": "vsrc1_hi = bits['s0'] == 16 and not _of_cdna(inst) and",
+    },
+    "_compile_vopc": {
+        "    if bits['s0'] == 16:\n": "    if bits['s0'] == 16 and not _of_cdna(inst):\n",
+    },
+}
+
 
 def repair(emulator: ModuleType) -> Callable[[str], None]:
-    """Half loads: the emulator writes the whole register. WMMA whose sums begin with a constant: it takes the
+    """Half loads: the emulator writes the whole register. Instructions of 16 bits: it takes registers from
+    128 on for upper halves, which they are on RDNA alone. WMMA whose sums begin with a constant: it takes the
     constant's number, 128 for zero, for a register's. WMMA of e4m3: it takes them for halves. MFMA of int8:
     its C has a wrong type. e4m3: it has one for all targets. Raises RuntimeError where the emulator is not
     the one that this was written for.
@@ -47,6 +59,7 @@ def repair(emulator: ModuleType) -> Callable[[str], None]:
         {_WMMA_SUMS: _REPAIRED_WMMA_SUMS, _WMMA_ELEMENTS: _REPAIRED_WMMA_ELEMENTS},
     )
     _rewrite(emulator, "_compile_mfma", {_MFMA_BYTES: _REPAIRED_MFMA_BYTES})
+    _of_rdna_only(emulator)
     for form in (emulator.ir3.DS, emulator.ir4.DS, emulator.irc.DS):
         original = emulator._INST_HANDLERS[form]
 
@@ -58,6 +71,16 @@ def repair(emulator: ModuleType) -> Callable[[str], None]:
 
         emulator._INST_HANDLERS[form] = compile_shared
     return _e4m3_of_targets(emulator)
+
+
+def _of_rdna_only(emulator: ModuleType) -> None:
+    handlers = emulator._INST_HANDLERS
+    emulator.__dict__["_of_cdna"] = lambda inst: type(inst).__module__ == emulator.irc.VOP1.__module__
+    for name, changes in _HIGH_HALVES.items():
+        original = getattr(emulator, name)
+        _rewrite(emulator, name, changes)
+        for form in [form for form, handler in handlers.items() if handler is original]:
+            handlers[form] = getattr(emulator, name)
 
 
 def _e4m3_of_targets(emulator: ModuleType) -> Callable[[str], None]:

@@ -11,7 +11,7 @@ from evaluator.gpu.driver.device import Device
 from evaluator.gpu.driver.target import Precision
 from evaluator.gpu.model.banks import conflicts
 from evaluator.gpu.plan.program import Launch
-from tests.emulator.banks import UNITS, count, cycles, programs
+from tests.emulator.banks import UNITS, count, cycles, layouts
 from tests.hip_runtime import standin
 
 pytestmark = [pytest.mark.emulator, pytest.mark.timeout(900)]
@@ -31,9 +31,9 @@ def test_cycles_of_an_access() -> None:
 @pytest.mark.parametrize("device", UNITS, indirect=True)
 def test_the_table_is_what_the_emulator_counts(device: Device, rocm: Path) -> None:
     runtime = standin.load(rocm)
-    for program in programs(device, all_tiles=False):
-        _, counted = count(device, runtime, program)
-        launch = program.steps[0]
+    for counted in layouts(device, all_tiles=False):
+        launch = counted.programs[0].steps[0]
         assert isinstance(launch, Launch)
         assert launch.kernel.precision is Precision.FP16
-        assert counted == pytest.approx(conflicts(launch.kernel, device.info.target), rel=0.02)
+        expected = conflicts(launch.kernel, device.info.target)
+        assert count(device, runtime, counted) == pytest.approx(expected, rel=0.02)

@@ -111,6 +111,25 @@ def test_matrix_products_with_every_tile(device: Device, precision: Precision) -
         assert_close(matrix_of(memory, out, precision), expected, precision, k)
 
 
+@every
+def test_products_in_whole_steps(device: Device, precision: Precision) -> None:
+    """With the tiles of large batches, among them those that take the weights as fragments."""
+    m, width, k, target = 72, 70, 384, device.info.target
+    a, b = rounded(normal(m, k), precision), rounded(normal(width, k, seed=2), precision)
+    product = Product(m, pack.round_up(width, precision.chunk), k, Activation.NONE)
+    choices = [each for each in candidates(product, target, precision) if each.splits == 1]
+    tiles = {each.tile: each for each in choices if each.tile is not None and each.tile.warps_k == 1}
+    largest = max(tile.block_m for tile in tiles)
+    for tile, choice in tiles.items():
+        if tile.block_m < min(largest, 128) and not tile.direct:
+            continue
+        made = builder(device, precision, choice=choice)
+        layer = Linear("layer", width, pack.matrix(b, precision), None, Activation.NONE)
+        out = linear(made, layer, made.matrix("a", m, k), "out")
+        memory = run(device, made.program, {"a": elements(a, k, precision)})
+        assert_close(matrix_of(memory, out, precision), a @ b.T, precision, k)
+
+
 @pytest.mark.parametrize("form", WeightFormat)
 @pytest.mark.parametrize("device", TARGETS, indirect=True)
 def test_products_with_weights_of_few_bits(device: Device, form: WeightFormat) -> None:
@@ -254,6 +273,25 @@ def test_products_of_8_bits_with_every_tile(device: Device, form: EightBits) -> 
         memory = run(device, made.program, given(form, a, factors))
         assert_close(matrix_of(memory, elements_of, precision), expected, precision, 2000)
         assert_rounded(memory, pairs, device, expected)
+
+
+@pytest.mark.parametrize("form", EightBits)
+@pytest.mark.parametrize("device", ["gfx942"], indirect=True)
+def test_products_of_8_bits_by_fragments(device: Device, form: EightBits) -> None:
+    m, width, k, inputs = 72, 80, 256, 4.0
+    precision, target = Precision.FP16, device.info.target
+    a, b, biases = numbers(form, m, k), numbers(form, width, k, seed=2), normal(width, seed=3)
+    factors = Factors.of(form, m, width, inputs)
+    layer = layer_of(form, b, biases, inputs, factors, Activation.NONE)
+    product = Product(m, width, k // 2, Activation.NONE, form=form)
+    choices = [each for each in candidates(product, target, precision) if each.tile and each.tile.direct]
+    assert choices
+    expected = (a @ b.T) * factors.rows * factors.columns + biases
+    for choice in choices:
+        made = builder(device, precision, choice=choice)
+        out = linear(made, layer, made.rounded("a", m, k, rounding(form, inputs)), "out")
+        memory = run(device, made.program, given(form, a, factors))
+        assert_close(matrix_of(memory, out, precision), expected, precision, 2000)
 
 
 @pytest.mark.parametrize("form", EightBits)

@@ -23,6 +23,9 @@ class MatrixUnit(Enum):
     FMA = "none (FMA)"
 
 
+AMD_UNITS = (MatrixUnit.WMMA_GFX11, MatrixUnit.WMMA_GFX12, MatrixUnit.MFMA)
+
+
 class Precision(Enum):
     """How weights and activations are stored; sums are always float32."""
 

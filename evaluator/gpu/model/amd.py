@@ -32,6 +32,7 @@ _FLOP_OF_PRODUCT = 2 * 16**3
 _QUARTER_RATE = ("v_exp_", "v_rcp_", "v_rsq_", "v_log_", "v_sqrt_", "v_sin_", "v_cos_")
 _FMA = ("v_fma_", "v_fmac_", "v_pk_fma_", "v_dual_fmac_", "v_dual_fmamk_", "v_fma_mix_")
 _NOT_TIMED = ("s_wait", "s_barrier", "s_delay", "s_clause", "s_cbranch", "s_branch", "s_endpgm", "s_nop")
+_BARRIERS = ("s_barrier", "s_barrier_wait")
 _LOADS = ("global_load", "buffer_load", "flat_load")
 _BYTES = {"b128": 16, "dwordx4": 16, "b96": 12, "dwordx3": 12, "b64": 8, "dwordx2": 8}
 """Of a lane, by what the name of a load or store ends in; all others occupy a bank for 4 bytes."""
@@ -85,6 +86,7 @@ def _work(
         latency=latency,
         loads=any(each.startswith(_LOADS) for each in instructions),
         products=sum(each.startswith(products) for each in instructions),
+        steps=max(1, sum(each.split()[0] in _BARRIERS for each in instructions)),
         mix=mix,
     )
 

@@ -13,7 +13,8 @@ from evaluator.gpu.driver.compiler import KernelKey
 from evaluator.gpu.driver.target import Target
 
 TABLE = Path(__file__).with_name("banks.json")
-"""By a target's matrix unit, then by `layout_of`: cycles of the LDS for each that the bytes alone take."""
+"""By a target's matrix unit, then by `layout_of`: cycles of the LDS for each that the bytes alone take, in the
+loop over products and outside of it."""
 
 
 def layout_of(key: KernelKey) -> str:
@@ -22,19 +23,20 @@ def layout_of(key: KernelKey) -> str:
     if key.file == "gemm":
         m, n, k = (constants[f"BLOCK_{axis}"] for axis in "MNK")
         waves = "*".join(str(constants[f"WARPS_{axis}"]) for axis in "MNK")
-        return f"gemm {m}x{n}x{k} {waves}"
+        return f"gemm {'direct ' * constants['DIRECT']}{m}x{n}x{k} {waves}"
     if key.file == "attention":
         return f"attention {constants['DEPTH']}"
     return key.file
 
 
-def conflicts(key: KernelKey, target: Target) -> float:
-    """Factor on a kernel's cycles of shared memory; 1 where nothing was counted."""
+def conflicts(key: KernelKey, target: Target) -> tuple[float, float]:
+    """Factors on a kernel's cycles of shared memory in the loop over products and outside of it; 1 where
+    nothing was counted."""
     table = _table().get(target.matrix_unit(key.precision).value, {})
-    return table.get(layout_of(key), 1.0)
+    return table.get(layout_of(key), (1.0, 1.0))
 
 
 @cache
-def _table() -> dict[str, dict[str, float]]:
-    table: dict[str, dict[str, float]] = json.loads(TABLE.read_text("utf-8"))
-    return table
+def _table() -> dict[str, dict[str, tuple[float, float]]]:
+    table: dict[str, dict[str, list[float]]] = json.loads(TABLE.read_text("utf-8"))
+    return {unit: {name: (loop, rest) for name, (loop, rest) in of.items()} for unit, of in table.items()}

@@ -15,7 +15,8 @@ class Work:
     matrix: of its SIMD's matrix unit; vector: of its vector unit. shared: cycles of 128 bytes of the LDS,
     without conflicts of banks; loaded: bytes asked of the caches behind the unit. latency: from the first
     instruction to the last with everything at hand, the wave alone. loads: whether anything is loaded.
-    products: instructions of the matrix unit (or, without one, fused multiplications). mix: instructions by
+    products: instructions of the matrix unit (or, without one, fused multiplications). steps: how often the
+    block's waves wait for each other, at least 1. mix: instructions by
     kind.
     """
 
@@ -26,6 +27,7 @@ class Work:
     latency: float = 0.0
     loads: bool = False
     products: int = 0
+    steps: int = 1
     mix: Counter[str] = field(default_factory=Counter)
 
 

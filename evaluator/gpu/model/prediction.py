@@ -17,7 +17,7 @@ from evaluator.gpu.model.cards import Card
 from evaluator.gpu.model.code import NOTHING, Code
 from evaluator.gpu.model.timing import Timing, timing, traffic_of
 from evaluator.gpu.plan.plan import Plan
-from evaluator.gpu.plan.products import gemm_constants
+from evaluator.gpu.plan.products import gemm_constants, whole_steps
 from evaluator.gpu.plan.program import Launch, Program
 from evaluator.gpu.plan.tiles import Choice, candidates, model_chooser
 from evaluator.network.random_network import SHAPES, random_network
@@ -179,7 +179,12 @@ def _launch_of(product: Product, choice: Choice, target: Target) -> Launch:
     tile, split = choice.tile, choice.splits > 1
     assert tile is not None
     constants = gemm_constants(
-        tile, split=split, convolution=product.convolution, segment=product.segment, bias=not split
+        tile,
+        split=split,
+        convolution=product.convolution,
+        segment=product.segment,
+        bias=not split,
+        whole_steps=whole_steps(product, tile, target),
     )
     steps = -(-product.k // tile.block_k)
     sizes = (product.m, product.n, product.k, product.k, product.n, product.k, -(-steps // choice.splits))
@@ -194,9 +199,9 @@ def _launch_of(product: Product, choice: Choice, target: Target) -> Launch:
 
 
 def _label(launch: Launch) -> str:
-    """As "gemm 128x128x32 / 2": the tile and how often k is split."""
+    """As "gemm 128x128x32 / 2": the tile and how often k is split; "direct" where it takes fragments."""
     constants = dict(launch.kernel.constants)
     if launch.kernel.file != "gemm":
         return launch.kernel.file
     tile = "x".join(str(constants[f"BLOCK_{axis}"]) for axis in "MNK")
-    return f"gemm {tile}" + (f" / {launch.grid[2]}" if launch.grid[2] > 1 else "")
+    return f"gemm {'direct ' * constants['DIRECT']}{tile}" + (f" / {launch.grid[2]}" if launch.grid[2] > 1 else "")

@@ -66,14 +66,14 @@ def timing(launch: Launch, code: Code, card: Card, target: Target, traffic: Traf
     if code.resources.shared_bytes:
         resident = min(resident, max(1, _shared_bytes(card) // code.resources.shared_bytes))
     full, left = divmod(blocks, resident * card.units)
-    factor = conflicts(launch.kernel, target)
+    factors = conflicts(launch.kernel, target)
     # The first blocks to want a tile of weights wait for memory, those after them for a cache.
     latency = card.latency if cached or launch.grid[1] > _FEW_BLOCKS else card.memory_latency
     needs = dict.fromkeys(("matrix unit", "vector unit", "shared memory", "L2 cache", "latency"), 0.0)
     cycles = overlapped = 0.0
     for rounds, held in ((full, resident), (1 if left else 0, -(-left // card.units))):
         if rounds:
-            one = _unit_needs(code, passes, held, waves, card, factor, latency)
+            one = _unit_needs(code, passes, held, waves, card, factors, latency)
             cycles += rounds * max(*one.values(), _in_turns(one) if passes else _shared_issue(one, card))
             overlapped += rounds * max(*one.values(), _shared_issue(one, card))
             for name, value in one.items():
@@ -93,9 +93,16 @@ def timing(launch: Launch, code: Code, card: Card, target: Target, traffic: Traf
 
 
 def _unit_needs(
-    code: Code, passes: float, blocks: int, waves: int, card: Card, conflict: float, latency: float
+    code: Code,
+    passes: float,
+    blocks: int,
+    waves: int,
+    card: Card,
+    conflict: tuple[float, float],
+    latency: float,
 ) -> dict[str, float]:
-    """Clocks that a unit's blocks need of each resource, and that they last. latency: of what they load."""
+    """Clocks that a unit's blocks need of each resource, and that they last. conflict: factors on the loop's
+    shared memory and on the rest's. latency: of what they load."""
 
     def total(of_loop: float, of_rest: float) -> float:
         return passes * of_loop + of_rest
@@ -103,12 +110,13 @@ def _unit_needs(
     loop, rest = code.loop, code.rest
     simd = -(-blocks * waves // _SIMDS)
     unit = blocks * waves
-    step = max(loop.latency, latency / code.ahead if loop.loads else 0.0) + _BARRIER
+    waits = loop.steps * latency / code.ahead if loop.loads else 0.0
+    step = max(loop.latency, waits) + loop.steps * _BARRIER
     start = card.latency + (latency if rest.loads else 0.0)  # the arguments, then the first data
     return {
         "matrix unit": simd * total(loop.matrix, rest.matrix),
         "vector unit": simd * total(loop.vector, rest.vector),
-        "shared memory": unit * total(loop.shared, rest.shared) * 128 / card.shared * conflict,
+        "shared memory": unit * total(conflict[0] * loop.shared, conflict[1] * rest.shared) * 128 / card.shared,
         "L2 cache": unit * total(loop.loaded, rest.loaded) / card.level2,
         "latency": (passes * step if passes else 0.0) + rest.latency + start,
     }

@@ -244,7 +244,7 @@ def _gemm(
     packed = layer.packed if choice.packed else None
     bits = 0 if packed is None else packed.format.bits
     steps = -(-product.k // tile.block_k)
-    weights, scales = _weights(b, layer, packed)
+    weights, scales = _fragments(b, layer) if tile.direct else _weights(b, layer, packed)
     b.launch(
         "gemm",
         gemm_constants(
@@ -259,6 +259,7 @@ def _gemm(
             residual=epilogue.residual is not None,
             bias=epilogue.bias is not None and not layer.bias_by_square,
             bias_by_square=layer.bias_by_square,
+            whole_steps=whole_steps(product, tile, b.target),
         ),
         Geometry(
             (-(-product.n // tile.block_n), -(-a.rows // tile.block_m), choice.splits),
@@ -302,9 +303,10 @@ def gemm_constants(
     residual: bool = False,
     bias: bool = False,
     bias_by_square: bool = False,
+    whole_steps: bool = False,
 ) -> dict[str, int]:
     """What kernels/gemm.hip is compiled for. bits: of a weight, where codes are read, else 0.
-    form: of the operands; rounded: the number of the result's."""
+    form: of the operands; rounded: the number of the result's. whole_steps: as `whole_steps` says."""
     return {
         "BLOCK_M": tile.block_m,
         "BLOCK_N": tile.block_n,
@@ -323,7 +325,16 @@ def gemm_constants(
         "RESIDUAL": int(residual),
         "BIAS": int(bias),
         "BIAS_BY_SQUARE": int(bias_by_square),
+        "WHOLE_STEPS": int(whole_steps),
+        "DIRECT": int(tile.direct),
     }
+
+
+def whole_steps(product: Product, tile: Tile, target: Target) -> bool:
+    """Whether kernels/gemm.hip need not look where k ends, nor work out anew at every step where a chunk
+    lies. Where copies are asynchronous it always does."""
+    irregular = product.convolution or product.segment > 0
+    return target.name.startswith("gfx") and not irregular and product.k % tile.block_k == 0
 
 
 def _weights(b: ProgramBuilder, layer: Linear, packed: Packed | None) -> tuple[Buffer, Buffer | None]:
@@ -332,6 +343,11 @@ def _weights(b: ProgramBuilder, layer: Linear, packed: Packed | None) -> tuple[B
         return b.weight(f"{layer.name}.weights", lambda: layer.weights), None
     codes = b.weight(f"{layer.name}.codes", lambda: packed.codes)
     return codes, b.weight(f"{layer.name}.scales", lambda: packed.scales)
+
+
+def _fragments(b: ProgramBuilder, layer: Linear) -> tuple[Buffer, None]:
+    """A layer's weights in the order of MFMA's lanes."""
+    return b.weight(f"{layer.name}.fragments", lambda: pack.fragments(layer.weights)), None
 
 
 def sum_scales(b: ProgramBuilder, layer: Linear) -> tuple[float, float, int]:

@@ -12,14 +12,15 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from evaluator.gpu.blas.product import Product
-from evaluator.gpu.driver.target import MatrixUnit, Precision, Target
+from evaluator.gpu.driver.target import AMD_UNITS, MatrixUnit, Precision, Target
 from evaluator.gpu.plan.hopper import HopperTile
 from evaluator.gpu.plan.quantised import GROUP
 
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """Constants of kernels/gemm.hip. rate: how fast it is on a full chip, relative to the fastest."""
+    """Constants of kernels/gemm.hip. rate: how fast it is on a full chip, relative to the fastest. direct:
+    its waves load the weights as fragments (plan/weights.py) and share only the other operand."""
 
     block_m: int
     block_n: int
@@ -29,17 +30,25 @@ class Tile:
     stages: int
     rate: float
     warps_k: int = 1
+    direct: bool = False
 
     def shared_bytes(self, target: Target, precision: Precision, weight_bits: int = 0) -> int:
         """weight_bits: of codes, if they are read; else 0."""
         chunk, size = precision.chunk, precision.bytes
         stages = self.stages if target.name.startswith("sm_") else 2
-        row = self.block_k * (weight_bits or 8 * size) // 8 + 16
+        # Rows are padded by a chunk, or their chunks swizzled (kernels/swizzled.h).
+        padding = 0 if target.matrix_unit(precision) in AMD_UNITS and not weight_bits else 16
+        row = self.block_k * (weight_bits or 8 * size) // 8 + padding
         scales = self.block_k // GROUP * self.block_n * size if weight_bits == 4 else 0
-        stage = self.block_m * (self.block_k + chunk) * size + self.block_n * row + scales
+        of_b = 0 if self.direct else self.block_n * row + scales
+        stage = self.block_m * (self.block_k * size + padding) + of_b
         loading = stages * stage
         handed_over = (self.warps_k - 1) * self.block_m * self.block_n * 4
-        return max(loading, handed_over, self.block_m * (self.block_n + chunk) * size)
+        # What comes out goes through in parts where the whole of it takes more (PARTS in kernels/gemm.hip).
+        out, of_wave = self.block_m * (self.block_n + chunk) * size, self.block_m // self.warps_m // 16
+        while out > loading and of_wave % 2 == 0:
+            out, of_wave = out // 2, of_wave // 2
+        return max(loading, handed_over, out)
 
     @property
     def warps(self) -> int:
@@ -72,7 +81,8 @@ class Choice:
             return f"{self.library} {digits}" + " unfused" * (not self.fused)
         tile = self.tile
         groups = f"*{tile.warps_k}" if tile.warps_k > 1 else ""
-        return f"{'packed ' * self.packed}{tile.block_m}x{tile.block_n}x{tile.block_k}{groups}" + (
+        kind = "packed " * self.packed + "direct " * tile.direct
+        return f"{kind}{tile.block_m}x{tile.block_n}x{tile.block_k}{groups}" + (
             f" / {self.splits}" * (self.splits > 1)
         )
 
@@ -97,6 +107,37 @@ _MATRIX_TILES = (
 _FMA_TILES = (Tile(32, 32, 16, 2, 2, 2, 1.0), Tile(16, 32, 32, 1, 2, 2, 0.5, warps_k=2))
 """Larger ones spill registers on gfx906 and gfx1030."""
 
+_WMMA_TILES = (
+    Tile(128, 128, 32, 2, 2, 2, 1.0),
+    Tile(128, 64, 32, 4, 1, 2, 0.9),
+    Tile(64, 64, 32, 2, 2, 2, 0.8),
+    *(tile for tile in _MATRIX_TILES[3:] if tile.warps > 2),
+    Tile(16, 32, 64, 1, 2, 2, 0.2),
+)
+"""For RDNA: a wave of 64 x 64 uses each fragment that it reads from the LDS four times, and its registers
+hold no more. Two waves with steps of 128 spill some on gfx11."""
+
+_MFMA_TILES = (
+    Tile(128, 128, 32, 2, 2, 2, 0.75),
+    Tile(128, 64, 32, 4, 1, 2, 0.65),
+    Tile(64, 64, 32, 2, 2, 2, 0.55),
+    *_MATRIX_TILES[3:],
+)
+_DIRECT_TILES = (
+    Tile(128, 128, 32, 2, 2, 2, 0.95, direct=True),
+    Tile(256, 128, 32, 4, 1, 2, 1.0, direct=True),
+)
+"""For CDNA, whose LDS moves half of what RDNA's does for the same matrix unit."""
+
+_UNIT_TILES = {
+    MatrixUnit.FMA: _FMA_TILES,
+    MatrixUnit.MMA_SYNC: _MATRIX_TILES,
+    MatrixUnit.WMMA_GFX11: _WMMA_TILES,
+    MatrixUnit.WMMA_GFX12: _WMMA_TILES,
+    MatrixUnit.MFMA: _MFMA_TILES,
+}
+
+
 _PACKED_MATRIX_TILES = (
     Tile(64, 64, 128, 1, 4, 4, 0.6, warps_k=2),
     Tile(64, 32, 128, 1, 2, 4, 0.45, warps_k=4),
@@ -118,22 +159,34 @@ def candidates(
     product: Product, target: Target, precision: Precision, *, packed: bool = False
 ) -> list[Choice]:
     """Everything of our own that can compute a product, in no order. packed: from the weights' codes."""
-    fma = target.matrix_unit(precision) is MatrixUnit.FMA
-    tiles: tuple[Tile, ...] = _FMA_TILES if fma else _MATRIX_TILES
+    unit = target.matrix_unit(precision)
+    fma = unit is MatrixUnit.FMA
     bits = product.weight_bits if packed else 0
+    # Fragments of codes are made in registers: the larger tiles would spill.
+    tiles: tuple[Tile, ...] = _MATRIX_TILES if packed and not fma else _UNIT_TILES[unit]
     if packed:
         tiles += _PACKED_FMA_TILES if fma else _PACKED_MATRIX_TILES
+    if unit is MatrixUnit.MFMA and not packed and _takes_fragments(product):
+        tiles += _DIRECT_TILES
     choices = []
     for tile in tiles:
         if tile.shared_bytes(target, precision, bits) > target.shared_bytes or tile.block_k * bits % 128:
             continue
         steps = -(-product.k // tile.block_k)
         for splits in (1,) if product.bias_by_square else _SPLITS:
+            if tile.direct and splits > 1:
+                break
             share = -(-steps // splits)
             # Every split must have something to sum, and enough of it to be worth a block.
             if splits == 1 or (share >= 2 and -(-steps // share) == splits):
                 choices.append(Choice(tile, splits, packed=packed))
     return choices
+
+
+def _takes_fragments(product: Product) -> bool:
+    """Whether the steps of direct tiles, which go by twos, are whole."""
+    irregular = product.convolution or product.segment > 0
+    return not irregular and all(product.k % (2 * tile.block_k) == 0 for tile in _DIRECT_TILES)
 
 
 def estimate(product: Product, choice: Choice, multiprocessors: int) -> float:

@@ -111,6 +111,20 @@ def convolution(weights: FloatArray, precision: Precision) -> NDArray[Any]:
     return matrix(taps.reshape(outputs, -1), precision)
 
 
+FRAGMENT_ROWS, FRAGMENT_K = 16, 32
+"""Of a fragment of MFMA (SPAN in kernels/swizzled.h)."""
+
+
+def fragments(weights: NDArray[Any]) -> NDArray[Any]:
+    """[out, in] of 16-bit elements, in a multiple of FRAGMENT_K -> [out / 16][in / 32][lane][8]: what the 64
+    lanes of a wave hold of 16 rows and 32 columns, zeros in the rows that pad them."""
+    outputs, inputs = weights.shape
+    result = np.zeros((round_up(outputs, FRAGMENT_ROWS), inputs), weights.dtype)
+    result[:outputs] = weights
+    lanes = result.reshape(-1, FRAGMENT_ROWS, inputs // FRAGMENT_K, 4, 8).transpose(0, 2, 3, 1, 4)
+    return np.ascontiguousarray(lanes)
+
+
 def head_rows(weights: FloatArray, heads: int, depth: int) -> FloatArray:
     """[heads * d, ...] -> [heads * depth, ...]: every head's rows padded with zeros to `depth`; the array
     itself where nothing is missing."""

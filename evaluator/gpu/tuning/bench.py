@@ -35,7 +35,17 @@ from evaluator.network.spec import FloatArray, LayerNorm
 
 T = TypeVar("T")
 
-_WEIGHTS = ("weights", "codes", "scales", "biases", "library_biases", "gammas", "betas", "column_scales")
+_WEIGHTS = (
+    "weights",
+    "fragments",
+    "codes",
+    "scales",
+    "biases",
+    "library_biases",
+    "gammas",
+    "betas",
+    "column_scales",
+)
 """The arrays of a product that a ProgramBuilder need not make, because they are on the device already."""
 
 _CHECKED_ROWS = 16
@@ -123,6 +133,8 @@ class Bench:
             product.n, product.k, product.weight_bits, form=product.form
         )
         self._copies["product.weights"] = weights.plain
+        if weights.fragments is not None:
+            self._copies["product.fragments"] = weights.fragments
         if weights.codes is not None and weights.scales is not None:
             self._copies |= {"product.codes": weights.codes, "product.scales": weights.scales}
         shape = (64 if product.bias_by_square else 1, product.n)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from evaluator.gpu.driver.device import Device
-from evaluator.gpu.driver.target import Precision
+from evaluator.gpu.driver.target import MatrixUnit, Precision
 from evaluator.gpu.plan import weights as pack
 from evaluator.gpu.plan.quantised import Packed, WeightFormat, rounded
 from evaluator.gpu.plan.quantised import pack as pack_codes
@@ -51,13 +51,14 @@ class Copies:
 class SampleWeights:
     """Weights [n, k] of a product. exact: of the very elements that are stored, as `Samples.rows` has them.
     plain: copies of these; where they were rounded to codes, those are in packed and their copies in codes
-    and scales."""
+    and scales. fragments: the same weights in the order of MFMA's lanes, where a target has that unit."""
 
     exact: Any
     plain: Copies
     packed: Packed | None = None
     codes: Copies | None = None
     scales: Copies | None = None
+    fragments: Copies | None = None
 
 
 class Samples:
@@ -122,10 +123,12 @@ class Samples:
     def _make_weights(self, n: int, k: int, bits: int, form: EightBits | None) -> SampleWeights:
         if form is not None:
             pairs = np.resize(self._random_pairs(form), (n, k))
-            return SampleWeights(_exact_pairs(pairs, form), self._copies(pairs))
+            plain, fragments = self._copies(pairs), self._fragments(pairs)
+            return SampleWeights(_exact_pairs(pairs, form), plain, fragments=fragments)
         stored = np.resize(self._random_block(k**-0.5), (n, k))
         if not bits:
-            return SampleWeights(exact(stored, self.precision), self._copies(stored))
+            plain, fragments = self._copies(stored), self._fragments(stored)
+            return SampleWeights(exact(stored, self.precision), plain, fragments=fragments)
         rounding = next(each for each in WeightFormat if each.bits == bits)
         stored = pack.stored(rounded(stored.astype(np.float32), rounding), self.precision)
         packed = pack_codes(stored, rounding, self._device.info.target.matrix_unit(self.precision))
@@ -134,6 +137,11 @@ class Samples:
         return SampleWeights(
             exact(stored, self.precision), self._copies(stored), packed, self._copies(packed.codes), scales
         )
+
+    def _fragments(self, stored: Any) -> Copies | None:
+        mfma = self._device.info.target.matrix_unit(self.precision) is MatrixUnit.MFMA
+        whole = stored.shape[1] % pack.FRAGMENT_K == 0
+        return self._copies(pack.fragments(stored)) if mfma and whole else None
 
     def _random_block(self, deviation: float) -> Any:
         values = self._rng.standard_normal(_BLOCK, np.float32) * np.float32(deviation)

@@ -115,7 +115,7 @@ def test_a_spill_is_seen(name: str) -> None:
     target = compiled_for(name)
     constants = {"BLOCK_M": 256, "BLOCK_N": 256, "BLOCK_K": 32, "WARPS_M": 2, "WARPS_N": 2, "WARPS_K": 1}
     ends = ("SPLIT", "ACTIVATION", "CONVOLUTION", "SEGMENT", "PACKED", "RESIDUAL", "BIAS", "BIAS_BY_SQUARE")
-    constants |= {"STAGES": 2} | dict.fromkeys(ends, 0)
+    constants |= {"STAGES": 2} | dict.fromkeys((*ends, "WHOLE_STEPS", "DIRECT"), 0)
     key = KernelKey("gemm", Precision.FP16, tuple(constants.items()))
     resources = measure(Variant(key, 32 << 10, 4 * target.wave), target)
     assert resources.spilled

@@ -68,6 +68,12 @@ def test_a_chain_of_waits_is_hidden_by_more_blocks() -> None:
     assert alone.microseconds > 3 * four.microseconds
 
 
+def test_every_wait_in_a_turn_of_the_loop_takes_its_latency() -> None:
+    waiting = replace(LOOP, matrix=8.0, vector=1.0, shared=0.0, latency=0.0, loads=True)
+    once, twice = (replace(waiting, steps=steps) for steps in (1, 2))
+    assert product(twice).microseconds > 1.8 * product(once).microseconds
+
+
 def test_no_launch_is_faster_than_its_bytes() -> None:
     nothing = replace(LOOP, matrix=0.0, vector=0.0, shared=0.0, loaded=0.0, latency=0.0, products=8)
     found = product(nothing)

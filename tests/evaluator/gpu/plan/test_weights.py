@@ -18,3 +18,15 @@ def test_the_counters_weights_are_normal_numbers_in_fp16() -> None:
     assert np.allclose(own / pack.RULE50_DIVISOR, weights[:, pack.RULE50_PLANE], rtol=2.0**-11, atol=0)
     others = np.arange(112) != pack.RULE50_PLANE
     assert np.array_equal(stored[:, others], weights[:, others].astype(np.float16).astype(np.float32))
+
+
+def test_fragments_are_what_lanes_of_mfma_hold() -> None:
+    """Lane l has row l % 16, and of 32 columns the 8 from 8 * (l // 16) on."""
+    weights = np.arange(40 * 64, dtype=np.uint16).reshape(40, 64)
+    found = pack.fragments(weights)
+    assert found.shape == (3, 2, 4, 16, 8)
+    lanes = found.reshape(3, 2, 64, 8)
+    for row, column, lane in ((0, 0, 0), (1, 1, 37), (2, 0, 55)):
+        expected = weights[16 * row + lane % 16, 32 * column + 8 * (lane // 16) :][:8]
+        assert np.array_equal(lanes[row, column, lane], expected)
+    assert not lanes[2, :, 8:16].any()  # rows 40 to 47

@@ -6,6 +6,7 @@ import io
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -199,7 +200,7 @@ def test_a_damaged_cache_is_measured_again(
 
 
 @pytest.mark.parametrize("precision", Precision)
-@pytest.mark.parametrize("target", [amd_target("gfx1100"), amd_target("gfx906"), nvidia_target(9, 0)])
+@pytest.mark.parametrize("target", [*map(amd_target, ("gfx1100", "gfx906", "gfx942")), nvidia_target(9, 0)])
 @pytest.mark.parametrize("m", [1, 64, 65536])
 def test_every_product_has_a_candidate_that_fits(target: Any, precision: Precision, m: int) -> None:
     for k in (16, 768, 8192):
@@ -219,6 +220,15 @@ def test_deterministic_choices_sum_along_k_in_one_order() -> None:
         choice = choose(Product(m, 256, 2048, Activation.NONE))
         assert choice.tile is not None
         assert (choice.splits, choice.tile.warps_k) == (1, 1)
+
+
+def test_only_whole_steps_by_twos_take_fragments() -> None:
+    target, precision = amd_target("gfx942"), Precision.FP16
+    usual = Product(64, 256, 128, Activation.NONE)
+    irregular = (replace(usual, k=96), replace(usual, k=64 * 9, convolution=True), replace(usual, segment=2))
+    for product, wanted in ((usual, True), *((each, False) for each in irregular)):
+        tiles = [choice.tile for choice in candidates(product, target, precision)]
+        assert any(tile is not None and tile.direct for tile in tiles) is wanted
 
 
 def test_the_table_sets_the_fastest_against_the_best_of_another_kind() -> None:

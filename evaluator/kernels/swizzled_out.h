@@ -1,0 +1,146 @@
+// What is done with the sums of a block's tile on AMD's matrix units (swizzled.h), from where a lane holds
+// ACCUMULATORS neighbouring columns of a row to whole chunks in memory.
+#pragma once
+#include "activation.h"
+#include "swizzled.h"
+#if ROUND == E4M3
+#include "e4m3.h"
+#endif
+
+// As the arguments of the kernel.
+struct Results {
+  const float* bias;
+  const Element* residual;
+  Element* out;
+  float* partials;
+  int m, n, ldo;
+  float scale, first_scale;
+  int first_columns;
+  float round_scale;
+  const float *row_scales, *column_scales;
+};
+typedef float Columns __attribute__((ext_vector_type(ACCUMULATORS), aligned(16)));
+typedef uint32 ColumnPairs __attribute__((ext_vector_type(ACCUMULATORS / 2)));
+
+// Into how many parts the tile is cut that go through shared memory, one after the other. Each has as many of
+// every wave's rows, and takes no more space than the loop did, where that can be.
+constexpr int parts_of_tile(int parts) {
+  return TILES_M % (2 * parts) == 0 &&
+                 BLOCK_M / parts * OUT_STRIDE * (int)sizeof(Element) > STAGES * STAGE_BYTES
+             ? parts_of_tile(2 * parts)
+             : parts;
+}
+constexpr int PARTS = parts_of_tile(1);
+constexpr int PART_TILES = TILES_M / PARTS;
+constexpr int PART_CHUNKS = BLOCK_M / PARTS * (BLOCK_N / CHUNK);
+
+// The row of the block's tile that is the given row of a part of it.
+DEVICE int row_of_part(int part, int row) {
+  constexpr int OF_WAVE = PART_TILES * 16;
+  return PARTS == 1 ? row : row / OF_WAVE * (TILES_M * 16) + part * OF_WAVE + row % OF_WAVE;
+}
+
+// Moves a part between shared memory and device memory: move(chunk there, number of its first element here).
+template <typename Move>
+DEVICE void each_chunk(const Results& r, Element* tiles, int part, int m0, int n0, Move move) {
+#pragma unroll
+  for (int i = 0; i < (PART_CHUNKS + THREADS - 1) / THREADS; i++) {
+    const int index = thread_index() + i * THREADS;
+    if (PART_CHUNKS % THREADS && index >= PART_CHUNKS) break;
+    const int part_row = index / (BLOCK_N / CHUNK), column = index % (BLOCK_N / CHUNK) * CHUNK;
+    const int row = m0 + row_of_part(part, part_row);
+    if (row < r.m && n0 + column < r.n)
+      move(tiles + part_row * OUT_STRIDE + column, (uint64)row * r.ldo + n0 + column);
+  }
+}
+
+DEVICE Columns read_columns(const float* from) {
+  return *(const Columns*)from;
+}
+DEVICE Columns read_columns(const Element* from) {
+  union {
+    ColumnPairs pairs;
+    Element element[ACCUMULATORS];
+  } read;
+  read.pairs = *(const ColumnPairs*)from;
+  Columns x;
+#pragma unroll
+  for (int e = 0; e < ACCUMULATORS; e++) x[e] = to_float(read.element[e]);
+  return x;
+}
+DEVICE void write_columns(Element* to, Columns x) {
+  ColumnPairs pairs;
+#pragma unroll
+  for (int e = 0; e < ACCUMULATORS; e += 2)
+    pairs[e / 2] = to_element(x[e]).bits | (uint32)to_element(x[e + 1]).bits << 16;
+  *(ColumnPairs*)to = pairs;
+}
+
+// writes: whether the wave has sums; all waves move what goes through shared memory.
+DEVICE void write_tile(const TileSums (&c)[TILES_M][TILES_N], char* shared, int warp_m, int warp_n,
+                       bool writes, int m0, int n0, const Results& r) {
+  Element* tiles = (Element*)shared;
+  const int first = warp_n * TILES_N * 16 + first_column();
+#if BIAS
+  Columns bias[TILES_N];
+#pragma unroll
+  for (int j = 0; j < TILES_N; j++)
+    bias[j] = read_columns(r.bias + (n0 + first + j * 16 < r.n ? n0 + first + j * 16 : 0));
+#endif
+#pragma unroll
+  for (int part = 0; part < PARTS; part++) {
+    if (part > 0) block_sync();
+#if RESIDUAL
+    each_chunk(r, tiles, part, m0, n0,
+               [&](Element* here, uint64 there) { copy_chunk(here, r.residual + there); });
+    block_sync();
+#endif
+#pragma unroll
+    for (int i = 0; i < PART_TILES; i++) {
+      const int part_row = (warp_m * PART_TILES + i) * 16 + lane_index() % 16;
+      const int row = m0 + row_of_part(part, part_row);
+#pragma unroll
+      for (int j = 0; j < TILES_N; j++) {
+        const int column = first + j * 16;
+        Columns x;
+#pragma unroll
+        for (int e = 0; e < ACCUMULATORS; e++) x[e] = (float)c[part * PART_TILES + i][j].value[e];
+#if FORMAT == E4M3
+        x *= n0 + column < r.first_columns ? r.first_scale : r.scale;
+#elif FORMAT == INT8
+        x *= read_columns(r.column_scales + (n0 + column < r.n ? n0 + column : 0)) *
+             (row < r.m ? r.row_scales[row] : 0.0f);
+#endif
+#if SPLIT
+        if (writes && row < r.m && n0 + column < r.n)
+          *(Columns*)(r.partials + ((uint64)block_z() * r.m + row) * r.n + n0 + column) = x;
+#else
+#if BIAS_BY_SQUARE
+        x += read_columns(r.bias + row % 64 * r.n + (n0 + column < r.n ? n0 + column : 0));
+#elif BIAS
+        x += bias[j];
+#endif
+        Element* to = tiles + part_row * OUT_STRIDE + column;
+#if RESIDUAL
+        x += read_columns(to);
+#endif
+#pragma unroll
+        for (int e = 0; e < ACCUMULATORS; e++) x[e] = activate<ACTIVATION>(x[e]);
+        if (writes) write_columns(to, x);
+#endif
+      }
+    }
+#if !SPLIT
+    block_sync();
+    each_chunk(r, tiles, part, m0, n0, [&](Element* here, uint64 there) {
+#if ROUND == E4M3
+      float x[CHUNK];
+      read_chunk(x, here);
+      *(Bits64*)((char*)r.out + there) = e4m3_chunk(x, r.round_scale);
+#else
+      copy_chunk(r.out + there, here);
+#endif
+    });
+#endif
+  }
+}

@@ -1,0 +1,57 @@
+// The products of one step of gemm.hip on AMD's matrix units.
+#pragma once
+#include "gemm_loads.h"
+
+// Those of SPAN elements from k on, of all rows of a wave and the fragments of b.
+DEVICE void multiply_rows(TileSums (&c)[TILES_M][TILES_N], const char* tile, int warp_m,
+                          const Span (&b)[TILES_N], int k) {
+  tile += warp_m * TILES_M * 16 * ROW_BYTES;
+#pragma unroll
+  for (int i = 0; i < TILES_M; i++) {
+    const Span a = load_span_a(tile + i * 16 * ROW_BYTES, k);
+#pragma unroll
+    for (int j = 0; j < TILES_N; j++) multiply_span(c[i][j], a, b[j]);
+  }
+}
+
+#if DIRECT
+static_assert(WHOLE_STEPS && !SPLIT && WARPS_K == 1, "an even number of whole steps");
+struct Fragments {
+  Span span[BLOCK_K / SPAN][TILES_N];
+};
+
+// What a wave wants of b in a step, in the order of its lanes: [n / 16][k / SPAN][WAVE] fragments.
+DEVICE void fetch_fragments(const Problem& p, Fragments& fragments, int n0, int warp_n, int k0) {
+  constexpr int BYTES = WAVE * sizeof(Span);
+  const int last = (p.n - 1) / 16;
+  uint32 place = lane_index() * sizeof(Span);
+#pragma unroll
+  for (int j = 0; j < TILES_N; j++) {
+    const int wanted = n0 / 16 + warp_n * TILES_N + j;
+    const char* from = p.b + ((uint64)(wanted < last ? wanted : last) * (p.k / SPAN) + k0 / SPAN) * BYTES;
+#pragma unroll
+    for (int i = 0; i < BLOCK_K / SPAN; i++)
+      fragments.span[i][j] = __builtin_bit_cast(Span, read_global(from + i * BYTES, place));
+  }
+}
+
+DEVICE void multiply_tile(TileSums (&c)[TILES_M][TILES_N], const char* tile, const Fragments& fragments,
+                          int warp_m) {
+#pragma unroll
+  for (int i = 0; i < BLOCK_K / SPAN; i++) multiply_rows(c, tile, warp_m, fragments.span[i], i * SPAN);
+}
+
+#else
+DEVICE void multiply_tile(TileSums (&c)[TILES_M][TILES_N], const char* tile, int warp_m, int warp_n,
+                          int warp_k) {
+  const char* columns = tile + TILE_A_BYTES + warp_n * TILES_N * 16 * ROW_BYTES;
+#pragma unroll
+  for (int step = 0; step < BLOCK_K; step += SPAN * WARPS_K) {
+    const int k = step + SPAN * warp_k;
+    Span b[TILES_N];
+#pragma unroll
+    for (int j = 0; j < TILES_N; j++) b[j] = load_span_b(columns + j * 16 * ROW_BYTES, k);
+    multiply_rows(c, tile, warp_m, b, k);
+  }
+}
+#endif
