@@ -40,7 +40,7 @@ UNITS = ("gfx1100", "gfx1201", "gfx942")
 DEPTHS = (32, 64)
 _BANKS, _PASS_BYTES = 32, 128
 _STEPS = 2
-_READ_OF_CDNA = np.array([*range(0, 4), *range(20, 24), *range(4, 8), *range(16, 20)])
+_READ_OF_CDNA = np.array([*range(4), *range(20, 24), *range(4, 8), *range(16, 20)])
 _READ_OF_CDNA = np.concatenate([first + _READ_OF_CDNA for first in (0, 8, 32, 40)])
 """Lanes in the order in which gfx942 serves a read of 16 bytes each, 8 in a pass (AMD, Composable Kernel,
 "Understanding AMD GPU LDS and bank conflicts")."""

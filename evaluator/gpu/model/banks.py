@@ -13,8 +13,8 @@ from evaluator.gpu.driver.compiler import KernelKey
 from evaluator.gpu.driver.target import Target
 
 TABLE = Path(__file__).with_name("banks.json")
-"""By a target's matrix unit, then by `layout_of`: cycles of the LDS for each that the bytes alone take, in the
-loop over products and outside of it."""
+"""By a target's matrix unit, then by `layout_of`: cycles of the LDS for each that the bytes alone take, in
+the loop over products and outside of it."""
 
 
 def layout_of(key: KernelKey) -> str:

@@ -84,7 +84,7 @@ def _work(instructions: Sequence[str], card: Card) -> Work:
         written = operands.partition("}")[0] if operands.startswith("{") else operands.partition(",")[0]
         ready |= dict.fromkeys(_REGISTER.findall(written), done)
         end = max(end, done)
-    return Work(matrix, vector, shared, loaded, max(end, issued), loaded > 0, products, mix)
+    return Work(matrix, vector, shared, loaded, max(end, issued), loaded > 0, products, mix=mix)
 
 
 def _kind(name: str, rest: str) -> str:

@@ -204,4 +204,6 @@ def _label(launch: Launch) -> str:
     if launch.kernel.file != "gemm":
         return launch.kernel.file
     tile = "x".join(str(constants[f"BLOCK_{axis}"]) for axis in "MNK")
-    return f"gemm {'direct ' * constants['DIRECT']}{tile}" + (f" / {launch.grid[2]}" if launch.grid[2] > 1 else "")
+    return f"gemm {'direct ' * constants['DIRECT']}{tile}" + (
+        f" / {launch.grid[2]}" if launch.grid[2] > 1 else ""
+    )

@@ -113,10 +113,11 @@ def _unit_needs(
     waits = loop.steps * latency / code.ahead if loop.loads else 0.0
     step = max(loop.latency, waits) + loop.steps * _BARRIER
     start = card.latency + (latency if rest.loads else 0.0)  # the arguments, then the first data
+    shared = total(conflict[0] * loop.shared, conflict[1] * rest.shared)
     return {
         "matrix unit": simd * total(loop.matrix, rest.matrix),
         "vector unit": simd * total(loop.vector, rest.vector),
-        "shared memory": unit * total(conflict[0] * loop.shared, conflict[1] * rest.shared) * 128 / card.shared,
+        "shared memory": unit * shared * 128 / card.shared,
         "L2 cache": unit * total(loop.loaded, rest.loaded) / card.level2,
         "latency": (passes * step if passes else 0.0) + rest.latency + start,
     }
