@@ -95,8 +95,13 @@ std::optional<Arrived> Hub::take() {
   while (!arrived_.empty()) {
     Arrived arrived = std::move(arrived_.front());
     arrived_.pop_front();
-    if (!arrived.message.empty()) return arrived;
-    ended_.push_back(arrived.number);
+    if (arrived.message.empty()) {
+      ended_.push_back(arrived.number);
+      continue;
+    }
+    const auto found = client(arrived.number);
+    // Of who has been cut off, thousands may be left.
+    if (!found || !found->channel.cut()) return arrived;
   }
   return std::nullopt;
 }

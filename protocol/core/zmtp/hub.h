@@ -55,7 +55,7 @@ class Hub {
   // the latter is readable. Takes in what there is, unless messages wait to be taken.
   bool wait(int timeout_ms);
 
-  // The next message, if there is one.
+  // The next message, if there is one. Those of who has been cut off for leaving too much unread are dropped.
   std::optional<Arrived> take();
   bool has_message() const { return !arrived_.empty(); }
 
