@@ -51,6 +51,12 @@
 #else
 #define SWIZZLED 0
 #endif
+// Where there is no matrix unit (the CPU fibers of the tests), fragments are only another order of b.
+#define FRAGMENTS (DIRECT && SWIZZLED)
+#if DIRECT && !SWIZZLED
+#undef WHOLE_STEPS
+#define WHOLE_STEPS 0
+#endif
 
 constexpr int THREADS = WARPS_M * WARPS_N * WARPS_K * WAVE;
 constexpr int STRIDE = BLOCK_K + (SWIZZLED ? 0 : CHUNK);
@@ -60,8 +66,8 @@ constexpr int CHUNKS_A = (BLOCK_M * ROW_CHUNKS + THREADS - 1) / THREADS;
 constexpr int CHUNK_B = 128 / (PACKED ? PACKED : 8 * (int)sizeof(Element));  // weights in 16 bytes
 constexpr int ROW_CHUNKS_B = BLOCK_K / CHUNK_B;
 constexpr int STRIDE_B = 16 * (ROW_CHUNKS_B + (SWIZZLED ? 0 : 1));
-constexpr int TILE_B_BYTES = DIRECT ? 0 : BLOCK_N * STRIDE_B;
-constexpr int CHUNKS_B = DIRECT ? 1 : (BLOCK_N * ROW_CHUNKS_B + THREADS - 1) / THREADS;
+constexpr int TILE_B_BYTES = FRAGMENTS ? 0 : BLOCK_N * STRIDE_B;
+constexpr int CHUNKS_B = FRAGMENTS ? 1 : (BLOCK_N * ROW_CHUNKS_B + THREADS - 1) / THREADS;
 #if PACKED == 4
 constexpr int ROW_CHUNKS_SCALES = BLOCK_N / CHUNK;
 constexpr int CHUNKS_SCALES = BLOCK_K / PACKED_GROUP * ROW_CHUNKS_SCALES;  // at most one for each thread
@@ -129,7 +135,15 @@ KERNEL(gemm, THREADS)
  Element* out, float* partials, int m, int n, int k, int lda, int ldo, int channels, int split_steps,
  float scale, float first_scale, int first_columns, float round_scale, const float* row_scales,
  const float* column_scales) {
+#if defined(WAVEFRONT_CPU)
+  // A target with a matrix unit is given what its swizzled tiles need, which these are not.
+  constexpr int SUMS_BYTES = (WARPS_K - 1) * BLOCK_M * BLOCK_N * 4;
+  constexpr int OUT_BYTES = BLOCK_M * OUT_STRIDE * (int)sizeof(Element), LOADED = STAGES * STAGE_BYTES;
+  constexpr int LARGER = SUMS_BYTES > OUT_BYTES ? SUMS_BYTES : OUT_BYTES;
+  alignas(16) SHARED char shared[LARGER > LOADED ? LARGER : LOADED];
+#else
   DYNAMIC_SHARED(shared);
+#endif
   const Problem problem = {a, b, (const Element*)scales, m, n, k, lda, channels};
   const int wave = wave_index(), warp_n = wave % WARPS_N, warp_m = wave / WARPS_N % WARPS_M;
   const int warp_k = wave / (WARPS_M * WARPS_N);
@@ -179,7 +193,7 @@ KERNEL(gemm, THREADS)
     fetch_tile(problem, places, staged, m0, n0, first * BLOCK_K);
     store_tile(staged, shared);
   }
-#if DIRECT
+#if FRAGMENTS
   // Two turns at once, of an even number, so that fragments need not be moved from those fetched to those in
   // use. The last fetches its own again.
   Fragments fragments[2];

@@ -29,6 +29,10 @@ DEVICE const Element* source_a(const Problem& p, int row, int k) {
 
 DEVICE const char* source_b(const Problem& p, int row, int k) {
   if (row >= p.n || k >= p.k) return nullptr;
+#if DIRECT
+  const uint64 fragment = (uint64)(row / 16) * (p.k / 32) + k / 32;
+  return p.b + (fragment * 64 + k % 32 / 8 * 16 + row % 16) * 16;
+#endif
   return p.b + ((uint64)row * ((p.k + CHUNK_B - 1) / CHUNK_B) + k / CHUNK_B) * 16;
 }
 
@@ -126,7 +130,7 @@ DEVICE void fetch_tile(const Problem& p, Places& places, StagedChunks& staged, i
   for (int i = 0; i < CHUNKS_B; i++) {
     int index = thread_index() + i * THREADS, row = index / ROW_CHUNKS_B, chunk = index % ROW_CHUNKS_B;
 #if WHOLE_STEPS
-    if (DIRECT) break;
+    if (FRAGMENTS) break;
     if (BLOCK_N * ROW_CHUNKS_B % THREADS == 0 || row < BLOCK_N) staged.b[i] = read_global(b, places.b[i]);
 #else
     staged.b[i] = read_or_zero(row < BLOCK_N ? source_b(p, n0 + row, k0 + chunk * CHUNK_B) : nullptr);
@@ -153,7 +157,7 @@ DEVICE void store_tile(const StagedChunks& staged, char* tile) {
 #pragma unroll
   for (int i = 0; i < CHUNKS_B; i++) {
     int index = thread_index() + i * THREADS, row = index / ROW_CHUNKS_B, chunk = index % ROW_CHUNKS_B;
-    if (DIRECT) break;
+    if (FRAGMENTS) break;
     char* to = place_of_chunk(tile + TILE_A_BYTES, row, chunk, STRIDE_B);
     if (BLOCK_N * ROW_CHUNKS_B % THREADS == 0 || row < BLOCK_N) *(Bits128*)to = staged.b[i];
   }

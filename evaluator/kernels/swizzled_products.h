@@ -14,7 +14,7 @@ DEVICE void multiply_rows(TileSums (&c)[TILES_M][TILES_N], const char* tile, int
   }
 }
 
-#if DIRECT
+#if FRAGMENTS
 static_assert(WHOLE_STEPS && !SPLIT && WARPS_K == 1, "an even number of whole steps");
 struct Fragments {
   Span span[BLOCK_K / SPAN][TILES_N];
