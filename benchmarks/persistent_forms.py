@@ -1,7 +1,7 @@
 """The forms of the persistent kernel against each other and against many launches, for a few positions.
 
     python benchmarks/persistent_forms.py [--shapes bt4,t82,t80,256x10,128x8] [--batches 1,2,4,8,16]
-        [--forms NAME,NAME] [--stamps SHAPE] [--device NAME] [--json FILE]
+        [--forms "NAME; NAME"] [--stamps SHAPE] [--device NAME] [--json FILE]
 
 For each network a line for each form (evaluator/gpu/plan/persistent_form.py): milliseconds of a batch on the
 device, the better of two turns among the forms, and how far the logits are off, over their deviation; "WRONG"
@@ -42,6 +42,7 @@ from evaluator.gpu.run.executor import Executor
 from evaluator.gpu.run.self_check import limits
 from evaluator.gpu.tuning.tune import Tuner
 from evaluator.network import load_network
+from evaluator.network.errors import NetworkError
 from evaluator.network.random_network import SHAPES, NetworkShape, random_network
 from evaluator.network.spec import NetworkSpec
 from protocol.batch import EvaluationBatch, PositionBatch
@@ -268,14 +269,23 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="write everything there too")
     arguments = parser.parse_args()
     batches = [int(size) for size in arguments.batches.split(",")]
-    forms = {name.strip(): FORMS[name.strip()] for name in arguments.forms.split(";")}
+    names = [name.strip() for name in arguments.forms.split(";")]
+    if unknown := [name for name in names if name not in FORMS]:
+        parser.error(f"there is no form {unknown[0]!r}; there are: {'; '.join(FORMS)}")
+    forms = {name: FORMS[name] for name in names}
     began = time.perf_counter()
-    device = open_device(select(found_devices().devices, arguments.device))
+    try:
+        device = open_device(select(found_devices().devices, arguments.device))
+    except DeviceError as error:
+        raise SystemExit(str(error)) from None
     if not device.info.cooperative:
         raise SystemExit(f"{device.info.name} has no launches whose blocks wait for each other")
     libraries, _ = open_libraries(device.info, PRECISION)
     compiler = Compiler(device)
-    networks = {name: network_of(name) for name in filter(None, arguments.shapes.split(","))}
+    try:
+        networks = {name: network_of(name) for name in filter(None, arguments.shapes.split(","))}
+    except NetworkError as error:
+        raise SystemExit(str(error)) from None
     start_compiling(device, compiler, networks, forms, batches, arguments.stamps)
     report: dict[str, Any] = {}
     right = True

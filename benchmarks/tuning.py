@@ -23,7 +23,7 @@ from evaluator.gpu.blas.discovery import open_libraries
 from evaluator.gpu.blas.library import Library
 from evaluator.gpu.blas.product import Product
 from evaluator.gpu.driver.compiler import Compiler
-from evaluator.gpu.driver.device import Device
+from evaluator.gpu.driver.device import Device, DeviceError
 from evaluator.gpu.driver.discovery import found_devices, open_device, select
 from evaluator.gpu.driver.target import Precision
 from evaluator.gpu.plan.needs import Needs, needs_of
@@ -116,7 +116,10 @@ def main() -> None:
     parser.add_argument("--batches", default="", help="default: the usual ones")
     parser.add_argument("--device", default="")
     arguments = parser.parse_args()
-    device = open_device(select(found_devices().devices, arguments.device))
+    try:
+        device = open_device(select(found_devices().devices, arguments.device))
+    except DeviceError as error:
+        raise SystemExit(str(error)) from None
     info = device.info
     libraries, _ = open_libraries(info, PRECISION)
     choose = model_chooser(info.target, PRECISION, info.multiprocessors)
