@@ -19,5 +19,9 @@ class EvaluatorRefusalError(NoEvaluatorError):
     """The evaluator gave a reason that trying again will not change, such as a damaged network file."""
 
 
+class EvaluatorKilledError(NoEvaluatorError):
+    """The evaluator that was started was killed (SIGKILL) before it was ready: not by a fault of its own."""
+
+
 class PipelineError(RuntimeError):
     """The evaluator will not evaluate what this search sends. The message says why."""

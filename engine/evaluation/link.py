@@ -9,7 +9,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from engine.evaluation.errors import EvaluatorDrainingError, EvaluatorRefusalError, NoEvaluatorError
+from engine.evaluation.errors import (
+    EvaluatorDrainingError,
+    EvaluatorKilledError,
+    EvaluatorRefusalError,
+    NoEvaluatorError,
+)
 from engine.evaluation.given import GivenEvaluators
 from engine.evaluation.process import EvaluatorProcess, EvaluatorSettings, evaluator_command
 from protocol.settings.spec import SettingsError
@@ -32,6 +37,9 @@ earlier after longer and longer waits."""
 
 MAX_FAILED_STARTS = 3
 """Starts in a row that may fail without a reason given before the engine stops trying."""
+
+MAX_KILLED_STARTS = 10
+"""The same for those that are killed: by a person, or the system, which may have memory again before long."""
 
 MAX_IDLE_RESTARTS = 3
 """Evaluators that may die in a row without anybody having asked for one: then one is started when it is."""
@@ -188,7 +196,7 @@ class EvaluatorLink:
         client: EvaluatorClient | None = None
         began = time.monotonic()
         reported = address = ""
-        failed_starts = attempt = 0
+        failed_starts = killed_starts = attempt = 0
         embedded = not self.settings.address
         if self._refusals and not self._given.has_alternative():
             if self._fallback and not embedded:
@@ -209,14 +217,15 @@ class EvaluatorLink:
                 if str(failure) != reported and not self._closed:
                     reported = str(failure)
                     self._log(reported)
-                failed_starts += embedded
+                killed = isinstance(failure, EvaluatorKilledError)
+                killed_starts += killed
+                failed_starts += embedded and not killed
                 waited = time.monotonic() - began
                 patience = FALLBACK_SECONDS if self._fallback else RECONNECT_SECONDS * self._was_connected
                 if self._fallback and isinstance(failure, EvaluatorDrainingError):
                     patience = 0.0  # It will not be back before it has ended.
-                if failed_starts >= MAX_FAILED_STARTS or (
-                    not embedded and not self._fallback and waited >= patience
-                ):
+                hopeless = failed_starts >= MAX_FAILED_STARTS or killed_starts >= MAX_KILLED_STARTS
+                if hopeless or (not embedded and not self._fallback and waited >= patience):
                     error = failure
                     break
                 if not embedded and waited >= patience:

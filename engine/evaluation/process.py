@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -16,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.evaluation.errors import EvaluatorRefusalError, NoEvaluatorError
+from engine.evaluation.errors import EvaluatorKilledError, EvaluatorRefusalError, NoEvaluatorError
 from engine.options import Options
 from protocol.address_list import parse_addresses
 from protocol.host.processes import group_of_its_own
@@ -133,8 +134,8 @@ class EvaluatorProcess:
         status when the process ends after that, from another thread.
 
         It prints JSON lines: the address it is bound to, what it is doing (which goes to `log`), and that it
-        is ready. Raises EvaluatorRefusalError with the reason it gave, NoEvaluatorError if it ended without
-        one.
+        is ready. Raises EvaluatorRefusalError with the reason it gave, EvaluatorKilledError if it was killed,
+        NoEvaluatorError if it ended otherwise without a reason.
         """
         assert self._process.stdout is not None
         address = ""
@@ -159,6 +160,10 @@ class EvaluatorProcess:
                 ).start()
                 return address
         code = self._process.wait()
+        if hasattr(signal, "SIGKILL") and code == -signal.SIGKILL:
+            raise EvaluatorKilledError(
+                "the evaluator was killed before it was ready; is there memory for it?"
+            )
         raise NoEvaluatorError(
             f"the evaluator ended with exit code {code} before it was ready; "
             f"try `{Path(sys.executable).name} -m evaluator serve` to see why"
