@@ -187,7 +187,7 @@ class AmdDevice(Device):
         overlap: bool = False,
         cooperative: bool = False,
     ) -> None:
-        packed = tuple(arguments)
+        packed = _without_gaps(arguments)
         _call(hip.hipModuleLaunchKernel, kernel, *grid, threads, 1, 1, shared_bytes, stream, None, packed)
 
     # -- order -----------------------------------------------------------------------------------------
@@ -299,6 +299,21 @@ class AmdCalls(Calls):
     def raise_failure(self, call: Call, status: int) -> NoReturn:
         _raise(hip.hipError_t(status), call.name)
         raise AssertionError(call)
+
+
+def _without_gaps(arguments: Sequence[Argument]) -> tuple[Argument, ...]:
+    """A kernel's arguments with zeros where alignment leaves a gap: hip-python leaves there whatever memory
+    held, which together with the number before can look like an address."""
+    packed: list[Argument] = []
+    at = 0
+    for argument in arguments:
+        size = ctypes.sizeof(argument)
+        if at % size:
+            packed.append(ctypes.c_int32(0))
+            at += 4
+        packed.append(argument)
+        at += size
+    return tuple(packed)
 
 
 def _text(value: Any) -> str:

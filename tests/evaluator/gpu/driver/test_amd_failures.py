@@ -15,6 +15,7 @@ from evaluator.backends.gpu import GpuBackend
 from evaluator.backends.probe import probe_batch
 from evaluator.backends.reference import ReferenceBackend
 from evaluator.gpu.blas.product import Product
+from evaluator.gpu.driver.amd import _without_gaps
 from evaluator.gpu.driver.compiler import Compiler
 from evaluator.gpu.driver.device import DeviceError, OutOfDeviceMemory
 from evaluator.gpu.driver.target import Precision
@@ -178,3 +179,12 @@ def test_too_little_memory_while_measuring_leaves_nothing_behind(
         assert runtime.report().used == [0]
     device.close()
     assert runtime.report().alive == {}
+
+
+def test_gaps_between_arguments_are_zeros() -> None:
+    """What hip-python leaves there could look like an address that was freed."""
+    pointer, number = ctypes.c_uint64(5), ctypes.c_float(1.0)
+    assert [type(each) for each in _without_gaps([pointer, number, pointer, number, number, pointer])] == [
+        *(ctypes.c_uint64, ctypes.c_float, ctypes.c_int32, ctypes.c_uint64),
+        *(ctypes.c_float, ctypes.c_float, ctypes.c_uint64),
+    ]
