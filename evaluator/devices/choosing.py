@@ -11,7 +11,7 @@ from evaluator.devices.runners import Device, Runner
 from evaluator.devices.served_network import Job, ServedNetwork
 from evaluator.scheduling.batching import Launch, Pending
 from evaluator.scheduling.placement import Station, free_at_ms, place, share_out
-from evaluator.scheduling.requests import Request
+from evaluator.scheduling.requests import Request, Segment
 
 
 def next_job(
@@ -44,11 +44,7 @@ def next_job(
         )
         if isinstance(decision, Launch):
             segments = network.scheduler.take(decision.positions, now, skip)
-            job = Job(network, segments, sum([stop - start for _, start, stop in segments]))
-            batch_ms = runner.model.milliseconds(job.positions)
-            for each in networks:
-                each.scheduler.ran(batch_ms, segments if each is network else ())
-            return job, runner, None
+            return _job(networks, network, runner, segments), runner, None
         again = decision.until_ms if again is None else min(again, decision.until_ms)
     return None, None, again
 
@@ -64,11 +60,18 @@ def sole_job(
     decision = runner.policy.decide([Pending(count, request.rank, request.arrived_ms)], now)
     if not isinstance(decision, Launch) or decision.positions < count:
         return None
-    segments = scheduler.take_only(request, now)
-    batch_ms = runner.model.milliseconds(count)
+    return _job(networks, network, runner, scheduler.take_only(request, now))
+
+
+def _job(
+    networks: Sequence[ServedNetwork], network: ServedNetwork, runner: Runner, segments: list[Segment]
+) -> Job:
+    """A job of what was taken off a network's queue. The queues of all networks count its time."""
+    job = Job(network, segments, sum([stop - start for _, start, stop in segments]))
+    batch_ms = runner.model.milliseconds(job.positions)
     for each in networks:
         each.scheduler.ran(batch_ms, segments if each is network else ())
-    return Job(network, segments, count)
+    return job
 
 
 def station(runner: Runner, now: float) -> Station:

@@ -7,7 +7,7 @@
 #include <mutex>
 #include <vector>
 
-#include "gate/descriptor.h"
+#include "zmtp/descriptor.h"
 
 namespace wavefront {
 

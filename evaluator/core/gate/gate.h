@@ -22,10 +22,10 @@
 #include <vector>
 
 #include "gate/bell.h"
-#include "gate/descriptor.h"
 #include "gate/ending.h"
 #include "gate/link.h"
 #include "gate/relay.h"
+#include "zmtp/descriptor.h"
 
 namespace wavefront {
 

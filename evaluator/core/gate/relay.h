@@ -10,10 +10,10 @@
 #include <string>
 
 #include "gate/blocks.h"
-#include "gate/descriptor.h"
 #include "gate/ending.h"
 #include "gate/link.h"
 #include "gate/zmtp.h"
+#include "zmtp/descriptor.h"
 
 namespace wavefront {
 

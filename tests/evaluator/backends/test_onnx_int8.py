@@ -26,23 +26,11 @@ from evaluator.backends.onnx.quantisation import (
 )
 from evaluator.backends.onnx.runtime import onnxruntime as ort
 from evaluator.backends.sample import POSITIONS, SAME_PLANES, sample_batch
-from evaluator.network.random_network import NetworkShape, random_network
+from evaluator.network.random_network import random_network
 from evaluator.network.schema import InputFormat
 from evaluator.network.spec import Activation, AttentionBody, FloatArray, NetworkSpec
 from protocol.batch import POLICY_SIZE, EvaluationBatch, PositionBatch
-
-SHAPE = NetworkShape(
-    32,
-    layers=2,
-    heads=2,
-    ffn=48,
-    smolgen=(4, 16, 8),
-    dense_embedding=8,
-    multihead=True,
-    policy_width=32,
-    value_channels=4,
-    value_hidden=16,
-)
+from tests.shapes import EVERY_PRODUCT
 
 
 def inputs_of(rows: int, channels: int) -> FloatArray:
@@ -139,7 +127,7 @@ def with_activation(network: NetworkSpec, activation: Activation) -> NetworkSpec
 
 @pytest.mark.parametrize("activation", [Activation.RELU, Activation.RELU_SQUARED, Activation.MISH])
 def test_int8_is_near_float32_and_a_position_does_not_depend_on_its_batch(activation: Activation) -> None:
-    network = with_activation(random_network(SHAPE, seed=5), activation)
+    network = with_activation(random_network(EVERY_PRODUCT, seed=5), activation)
     batch = sample_batch(network.input_format).slice(330, 350)
     with OnnxBackend(network, threads=1) as exact, OnnxBackend(network, threads=2, int8=True) as backend:
         assert backend.device == "CPU, 2 threads, int8"
@@ -160,7 +148,7 @@ def rms(one: EvaluationBatch, other: EvaluationBatch) -> float:
 
 
 def test_every_product_of_the_encoders_is_observed_and_rounded() -> None:
-    network = random_network(SHAPE)
+    network = random_network(EVERY_PRODUCT)
     model, products = build_observed_model(network)
     kinds = ("qkv", "smolgen_in", "smolgen_out", "output", "ffn1", "ffn2")
     names = {f"encoders.{layer}.{kind}" for layer in range(2) for kind in kinds}
@@ -175,7 +163,7 @@ def test_every_product_of_the_encoders_is_observed_and_rounded() -> None:
 
 
 def test_where_sums_are_held_to_16_bits_weights_have_7(monkeypatch: pytest.MonkeyPatch) -> None:
-    network = random_network(SHAPE, seed=5)
+    network = random_network(EVERY_PRODUCT, seed=5)
     batch = sample_batch(network.input_format).slice(330, 350)
     with OnnxBackend(network, threads=1, int8=True) as backend:
         full = backend.evaluate(batch)
@@ -190,7 +178,7 @@ def test_where_sums_are_held_to_16_bits_weights_have_7(monkeypatch: pytest.Monke
 def test_int8_that_costs_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_LOGITS_ERROR", 1e-4)
     with pytest.raises(BackendError, match=r"int8 changes this network too much .* open it without int8"):
-        OnnxBackend(random_network(SHAPE), threads=1, int8=True)
+        OnnxBackend(random_network(EVERY_PRODUCT), threads=1, int8=True)
 
 
 @pytest.mark.parametrize("form", list(InputFormat))

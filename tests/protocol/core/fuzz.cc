@@ -23,6 +23,7 @@
 #include <thread>
 #include <vector>
 
+#include "fuzzing.h"
 #include "header/headers.h"
 #include "zmtp/channel.h"
 #include "zmtp/hub.h"
@@ -33,19 +34,8 @@ namespace wavefront {
 namespace {
 
 using Body = std::vector<unsigned char>;
-using Random = std::mt19937_64;
 
 constexpr MessageLimits kLimits{5000, 9000, 6};
-
-void require(bool holds, const char* what) {
-  if (holds) return;
-  std::fprintf(stderr, "does not hold: %s\n", what);
-  std::exit(1);
-}
-
-std::size_t below(Random& random, std::size_t end) {
-  return random() % end;
-}
 
 Body body_of(std::size_t size, Random& random) {
   Body body(size);

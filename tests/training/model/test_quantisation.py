@@ -15,28 +15,15 @@ from evaluator.backends.onnx.model import build_model, build_observed_model
 from evaluator.backends.onnx.quantisation import INPUT_STEPS, Rounding, quantised_weights, rounding_of
 from evaluator.backends.onnx.runtime import onnxruntime as ort
 from evaluator.backends.sample import sample_batch
-from evaluator.network.random_network import NetworkShape, random_network
+from evaluator.network.random_network import random_network
+from tests.shapes import EVERY_PRODUCT
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: pip install '.[train]'")
 
 from training.model.network import AttentionNetwork, policy_source  # noqa: E402
 from training.model.quantisation import quantised  # noqa: E402
 
-SHAPE = NetworkShape(
-    32,
-    layers=2,
-    heads=2,
-    ffn=48,
-    smolgen=(4, 16, 8),
-    dense_embedding=8,
-    multihead=True,
-    policy_width=32,
-    value_channels=4,
-    value_hidden=16,
-)
-
-
-SPEC = random_network(SHAPE, seed=5)
+SPEC = random_network(EVERY_PRODUCT, seed=5)
 BATCH = sample_batch(SPEC.input_format).slice(0, 32)
 
 

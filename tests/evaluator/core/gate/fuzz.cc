@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "fuzzing.h"
 #include "gate/blocks.h"
 #include "gate/link.h"
 #include "gate/zmtp.h"
@@ -24,19 +25,8 @@ namespace wavefront {
 namespace {
 
 using Bytes = std::vector<unsigned char>;
-using Random = std::mt19937_64;
 
 constexpr FrameLimits kLimits{5000, 9000, 6};
-
-void require(bool holds, const char* what) {
-  if (holds) return;
-  std::fprintf(stderr, "does not hold: %s\n", what);
-  std::exit(1);
-}
-
-std::size_t below(Random& random, std::size_t end) {
-  return random() % end;
-}
 
 void put_frame(Bytes& to, unsigned char flags, std::size_t size, Random& random) {
   if (size > 255 || below(random, 4) == 0) {

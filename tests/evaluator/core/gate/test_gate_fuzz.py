@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.fuzzing import built, numbers_of
 from tests.paths import REPOSITORY
 
 CORE = REPOSITORY / "evaluator" / "core"
@@ -24,26 +22,11 @@ pytestmark = [
 
 @pytest.mark.parametrize("sanitizers", ["address,undefined", "thread"])
 def test_streams_of_any_kind_are_read_and_counted(sanitizers: str, tmp_path: Path) -> None:
-    compiler = shutil.which(os.environ.get("CXX", "g++"))
-    if compiler is None:
-        pytest.skip("no C++ compiler")
-    flags = ["-std=c++20", "-O1", "-g1", "-Wall", "-Wextra", "-Wshadow", f"-I{CORE}", "-pthread"]
     sources = [CORE / "gate" / f"{name}.cc" for name in ("bell", "blocks", "link", "zmtp")]
-    program = tmp_path / "fuzz"
-    subprocess.run(
-        [
-            compiler,
-            *flags,
-            f"-fsanitize={sanitizers}",
-            "-fno-sanitize-recover=all",
-            *sources,
-            Path(__file__).with_name("fuzz.cc"),
-            *("-o", program),
-        ],
-        check=True,
+    program = built(
+        tmp_path / "fuzz",
+        [*sources, Path(__file__).with_name("fuzz.cc")],
+        [CORE, REPOSITORY / "protocol" / "core"],
+        sanitizers,
     )
-    done = subprocess.run([program, str(ROUNDS), str(SEED)], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    numbers = [int(word) for word in done.stdout.split() if word.isdigit()]
-    assert len(numbers) == 4
-    assert min(numbers) > 0, done.stdout  # So each kind of thing was seen.
+    assert len(numbers_of(program, ROUNDS, SEED)) == 4
