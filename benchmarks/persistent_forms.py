@@ -4,10 +4,10 @@
         [--forms "NAME; NAME"] [--stamps SHAPE] [--device NAME] [--json FILE]
 
 For each network a line for each form (evaluator/gpu/plan/persistent_form.py): milliseconds of a batch on the
-device, the better of two turns among the forms, and how far the logits are off, over their deviation; "WRONG"
-where the self-check would not use it. "-" is what a form cannot compute, which the line below the table
-explains. Compiling all forms takes most of the time; --stamps (default bt4, empty for none) adds where the
-blocks of one position's launch spend theirs. The exit status is 1 if anything was wrong.
+device, the median of eight turns among the forms, and how far the logits are off, over their deviation;
+"WRONG" where the self-check would not use it. "-" is what a form cannot compute, which the line below the
+table explains. Compiling all forms takes most of the time; --stamps (default bt4, empty for none) adds where
+the blocks of one position's launch spend theirs. The exit status is 1 if anything was wrong.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ import argparse
 import json
 import sys
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import checkout  # noqa: F401 -- this checkout is measured, whatever is installed
@@ -68,8 +70,9 @@ MANY = "many launches"
 PHASES = ("squeeze", "q, k, v", "dense2", "generate", "attention", "output", "ffn1", "ffn2")
 """As in kernels/persistent.hip."""
 
-TURNS, RUNS = 2, 50
-_SHIPPED = Path(__file__).resolve().parents[1] / "evaluator" / "networks" / "wavefront-128x8.pb.gz"
+TURNS, RUNS = 8, 15
+"""Turns of all forms, each begun by another one, since clocks follow what ran before; and runs in a turn."""
+_SHIPPED = Path(__file__).resolve().parents[1] / "evaluator" / "networks" / "wavefront-cpu.pb.gz"
 _OTHERS = {
     "t80": replace(SHAPES["t80"], ffn=512),
     "256x10": NetworkShape(256, layers=10, heads=8, ffn=512, smolgen=(16, 128, 128), policy_width=256),
@@ -78,12 +81,17 @@ _OTHERS = {
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Of a form at a batch size. ms: on the device. logits: root mean square error over their deviation. wdl:
-    largest error."""
+    """Of a form at a batch size. times: milliseconds on the device, turn by turn. logits: root mean square
+    error over their deviation. wdl: largest error."""
 
-    ms: float
+    times: tuple[float, ...]
     logits: float
     wdl: float
+
+    @property
+    def ms(self) -> float:
+        """The median turn's."""
+        return median(self.times)
 
     @property
     def right(self) -> bool:
@@ -151,11 +159,14 @@ class Comparison:
         batch = probe_batch(max(self.batches), seed=3)
         expected = ReferenceBackend(self.network).evaluate(batch)
         found: dict[str, dict[int, Result]] = {name: {} for name in (MANY, *self.executors)}
+        first = next(iter(self.executors))
+        order = deque(self.executors.items())
         for _ in range(TURNS):
-            for index, (name, executor) in enumerate(self.executors.items()):
+            order.rotate(-1)
+            for name, executor in order:
                 for size in self.batches:
                     usual, *others = executor.alternatives.get(size, (executor.selected(size),))
-                    if index == 0:
+                    if name == first:
                         self._measure(found[MANY], executor, size, usual, batch, expected)
                     for program in others:
                         try:
@@ -176,12 +187,12 @@ class Comparison:
         executor.select(size, program)
         milliseconds = executor.time(size, RUNS)
         if size in found:
-            found[size] = replace(found[size], ms=min(found[size].ms, milliseconds))
+            found[size] = replace(found[size], times=(*found[size].times, milliseconds))
             return
         result = executor.evaluate([batch.slice(0, size)])
         logits = expected.logits[: len(result.logits)]
         error = float(np.sqrt(np.square(result.logits - logits).mean()) / (logits.std() or 1.0))
-        found[size] = Result(milliseconds, error, float(np.abs(result.wdl - expected.wdl[:size]).max()))
+        found[size] = Result((milliseconds,), error, float(np.abs(result.wdl - expected.wdl[:size]).max()))
 
     def close(self) -> None:
         """Free the device's memory."""

@@ -167,7 +167,7 @@ class GpuBackend(Backend):
         checks = {0: Check(expected, limits(precision))}
         if eight is not None and of_eight_bits is not None:
             wanted = Expected(probe, ReferenceBackend(of_eight_bits).evaluate)
-            checks[EIGHT_BIT_POSITIONS] = Check(wanted, limits_of_eight_bits(eight))
+            checks[EIGHT_BIT_POSITIONS] = Check(wanted, limits_of_eight_bits(eight), exact=expected)
         if tuner is None and not deterministic:
             tuner = Tuner(device, compiler, precision, libraries, progress=log.info)
         model = model_chooser(target, precision, info.multiprocessors, deterministic=deterministic)
