@@ -42,19 +42,21 @@ class Exported:
 
 
 @torch.no_grad()
-def export_network(network: AttentionNetwork, path: Path, *, policy_temperature: float = 1.0) -> Exported:
+def export_network(
+    network: AttentionNetwork, path: Path, *, policy_temperature: float = 1.0, license: str = ""
+) -> Exported:
     """Write a network in lc0's format and check it.
 
     policy_temperature: the temperature of the search (PolicyTemperature) at which its priors are to be what
-    the network was trained to say; all policy logits are multiplied by it. Raises TrainingError if the
-    reference does not compute what PyTorch does.
+    the network was trained to say; all policy logits are multiplied by it. license: what the file says of its
+    own. Raises TrainingError if the reference does not compute what PyTorch does.
     """
     network.quantise(False)  # an int8 pass does its own rounding
     spec = network.spec(policy_scale=policy_temperature)
     off = compared(network, spec, policy_temperature)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_network(spec, path)
+        write_network(spec, path, license=license)
     except OSError as error:
         raise TrainingError(f"cannot write {path}: {error.strerror}") from None
     planes = probe_planes()

@@ -29,7 +29,7 @@ from evaluator.network.spec import (
 )
 from protocol.batch import PLANES
 
-SHIPPED_NETWORK = Path(__file__).resolve().parents[1] / "networks" / "wavefront-128x8.pb.gz"
+SHIPPED_NETWORK = Path(__file__).resolve().parents[1] / "networks" / "wavefront-cpu.pb.gz"
 """The network that is used when the user names none."""
 
 

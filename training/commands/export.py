@@ -22,6 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="T",
         help="make priors what was trained at this PolicyTemperature of the search (default %(default)g)",
     )
+    parser.add_argument("--license", default="", metavar="TEXT", help="what the file says of its licence")
     parser.add_argument("--int8", action="store_true", help="tell what an int8 pass on the processor changes")
     parser.add_argument("--last", action="store_true", help="the last weights, not their mean")
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -38,7 +39,9 @@ def run(arguments: argparse.Namespace) -> int:
     folder = Path(arguments.run_folder)
     network = network_of_run(folder, last=arguments.last)
     output = Path(arguments.output) if arguments.output else folder / NETWORK
-    exported = export_network(network, output, policy_temperature=arguments.policy_temperature)
+    exported = export_network(
+        network, output, policy_temperature=arguments.policy_temperature, license=arguments.license
+    )
     int8 = int8_told(output) if arguments.int8 else None
     if arguments.json:
         facts: dict[str, Any] = {

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from protocol.client import EvaluatorClient
 
 RANDOM = Options().changed(backend="random")
-SHIPPED = REPOSITORY / "evaluator" / "networks" / "wavefront-128x8.pb.gz"
+SHIPPED = REPOSITORY / "evaluator" / "networks" / "wavefront-cpu.pb.gz"
 
 
 def evaluators_of(pid: int) -> list[psutil.Process]:

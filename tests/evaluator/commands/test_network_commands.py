@@ -33,7 +33,7 @@ def test_describes_the_shipped_network_by_default() -> None:
     result = evaluator("describe", "--json")
     assert result.returncode == 0, result.stderr
     description = json.loads(result.stdout)
-    assert description["name"] == "wavefront-128x8"
+    assert description["name"] == "wavefront-cpu"
     assert description["cost"]["parameters"] == 3_928_748
     assert description["cost"]["gflop_per_position"] == pytest.approx(0.193, abs=0.001)
     assert description["body"]["encoder_layers"] == 8

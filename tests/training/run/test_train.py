@@ -81,10 +81,13 @@ def test_a_run_leaves_when_its_time_is_over_and_the_mean_can_be_exported(tmp_pat
     config = write_run(tmp_path, schedule={"positions": 10**9})
     left = run_training("train", config, "--stop-after", "0.1")
     assert "the same command goes on" in left.stdout
-    exported = run_training("export", tmp_path / "run", "--policy-temperature", "1.3", "--json")
+    exported = run_training(
+        "export", tmp_path / "run", "--policy-temperature", "1.3", "--license", "CC0 1.0", "--json"
+    )
     facts = json.loads(exported.stdout)
     assert facts["logits"] < 1e-4
-    assert load_network(facts["file"]).policy_head == "vanilla"
+    network = load_network(facts["file"])
+    assert (network.policy_head, network.info.license) == ("vanilla", "CC0 1.0")
 
 
 def test_two_processes_learn_what_one_learns_of_the_same_batches(tmp_path: Path) -> None:
