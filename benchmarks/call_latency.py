@@ -164,7 +164,7 @@ def searches(address: str, limits: Limits, rounds: int) -> Generator[None]:
 
 @contextmanager
 def evaluator(device_ms: float, timeline: Path | None, flags: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """An evaluator: its process id and address."""
+    """An evaluator (timed_evaluator.py): its process id and address."""
     command = [sys.executable, str(EVALUATOR), "--device-ms", str(device_ms), *flags]
     command += ["--timeline", str(timeline)] if timeline else []
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:

@@ -1,6 +1,6 @@
 """What ways to choose batches make of a move's time on a device that need not be at hand.
 
-    python benchmarks/search_under_clock.py [WAY …] [--base-ms 0.2] [--each-us 1] [--call-ms 0.75]
+    python benchmarks/search_under_clock.py [WAY …] [--base-ms 0.2] [--each-us 1] [--call-ms 0.3]
         [--move-ms 65] [--kept 1200] [--positions 8] [--weights FILE] [--json]
 
 Each way searches the same positions for --move-ms of simulated time, from a tree of --kept visits, as there

@@ -1,8 +1,8 @@
 """Games between two ways to choose batches in which the time of moves is counted, not measured.
 
     python benchmarks/simulated_match.py WAY [--against WAY] [--games 400] [--processes N] [--seconds S]
-        [--evaluator ADDRESS,…] [--weights FILE] [--move-ms 65] [--base-ms 0.2] [--each-us 1] [--call-ms 0.75]
-        [--position-us 4] [--visit-us 1.2] [--json]
+        [--evaluator ADDRESS,…] [--weights FILE] [--move-ms 65] [--base-ms 0.2] [--each-us 1] [--call-ms 0.3]
+        [--position-us 3] [--visit-us 1.2] [--json]
 
 Under a real clock one device bears one game at a time, since games disturb each other. Here each search ends
 when the calls and visits that it has made would have taken --move-ms on the device and the processor

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from batch_strength import options_of
 
@@ -24,12 +25,14 @@ Evaluate = Callable[[Batch], EvaluationBatch]
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Milliseconds: of a call of n positions base + call + n * (each + position), and of a visit."""
+    """Milliseconds. base, each: of a batch on the device, and of each position in it; it computes one after
+    the other. call: of the way there and back. position, visit: of the search's processor, for each position
+    sent and each visit made."""
 
     base: float = 0.2
     each: float = 0.001
-    call: float = 0.75
-    position: float = 0.004
+    call: float = 0.3
+    position: float = 0.003
     visit: float = 0.0012
 
     @property
@@ -40,7 +43,7 @@ class Costs:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A call: positions sent, visits made, and how many of these the cache answered."""
+    """What a tree collected: positions sent, visits made, and how many of these the cache answered."""
 
     sent: int
     made: int
@@ -56,6 +59,15 @@ class Spent:
     hits: int
 
 
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A batch under way. ready: when its answer is back, in milliseconds of the search."""
+
+    batch: Batch
+    answer: EvaluationBatch
+    ready: float
+
+
 class TimedSearch:
     """One player's tree, searched in simulated time. way: see batch_strength.py."""
 
@@ -68,7 +80,7 @@ class TimedSearch:
         self._costs = costs
         self._evaluate = evaluate
         self._sizes = BatchSizes.alone(costs.device, options, Limits(movetime_ms=1))
-        self._batch = Batch(2 * LADDER[-1])
+        self._free = [Batch(2 * LADDER[-1]) for _ in range(self._sizes.in_flight)]
         self.tree = Tree(search_params(options, input_format, has_moves_left=has_moves_left))
 
     def set_position(self, game: Game) -> None:
@@ -76,44 +88,74 @@ class TimedSearch:
         self.tree.set_position(game, 0)
 
     def step(self, wanted: int, ahead: int = 0, most: int = 1 << 30) -> Step:
-        """One call for so many positions and so many ahead; most: visits that may be made."""
-        batch = self._batch
-        result = self.tree.collect(batch, wanted, most, ahead)
-        if not batch.size:
-            self.tree.cancel(batch)
-            return Step(0, result.visits_done, result.cache_hits)
-        step = Step(batch.size, result.visits_done + batch.wanted, result.cache_hits)
-        answer = self._evaluate(batch)
-        self.tree.apply(batch, answer.logits, answer.wdl, answer.moves_left)
+        """One call for so many positions and so many ahead, answered at once; most: visits that may be
+        made."""
+        step, call = self._collect(wanted, ahead, most)
+        if call is not None:
+            self._apply(call)
         return step
 
     def search(self, move_ms: float) -> Spent:
         """Search for so many milliseconds, or until nothing is left to search."""
-        costs = self._costs
-        now, calls, evaluations, hits = 0.0, 0, 0, 0
+        costs, sizes = self._costs, self._sizes
+        now = device_free = 0.0
+        calls = evaluations = hits = 0
+        under_way: deque[Call] = deque()
         kept = visits = self.tree.root_info().visits
         while now < move_ms:
             expected = visits + int((visits - kept) / now * (move_ms - now)) if now else visits
-            wanted = self._sizes.wanted(visits, 0, expected)
-            step = self.step(wanted, max(0, self._sizes.filled - wanted))
-            if not step.sent and not step.hits:
-                break  # What is left is decided.
-            now += step.made * costs.visit
-            if step.sent:
-                calls += 1
-                now += costs.base + costs.call + step.sent * (costs.each + costs.position)
-            evaluations += step.sent
+            wanted = sizes.wanted(visits, sum(call.batch.wanted for call in under_way), expected)
+            if len(under_way) == sizes.in_flight or wanted <= 0:
+                now = self._awaited(under_way.popleft(), now)
+                visits = self.tree.root_info().visits
+                continue
+            step, call = self._collect(wanted, max(0, sizes.filled - wanted))
+            now += step.made * costs.visit + step.sent * costs.position
             hits += step.hits
+            if call is not None:
+                begin = max(now + costs.call / 2, device_free)
+                device_free = begin + costs.base + step.sent * costs.each
+                under_way.append(replace(call, ready=device_free + costs.call / 2))
+                calls += 1
+                evaluations += step.sent
+            elif under_way:
+                now = self._awaited(under_way.popleft(), now)
+            elif not step.hits:
+                break  # What is left is decided.
             visits = self.tree.root_info().visits
+        for call in under_way:  # What comes too late is no visit.
+            self.tree.cancel(call.batch)
+            self._free.append(call.batch)
         return Spent(calls, evaluations, hits)
+
+    def _collect(self, wanted: int, ahead: int, most: int = 1 << 30) -> tuple[Step, Call | None]:
+        """What the tree wants next, and its call, if anything is to be sent."""
+        batch = self._free.pop()
+        result = self.tree.collect(batch, wanted, most, ahead)
+        if not batch.size:
+            self.tree.cancel(batch)
+            self._free.append(batch)
+            return Step(0, result.visits_done, result.cache_hits), None
+        step = Step(batch.size, result.visits_done + batch.wanted, result.cache_hits)
+        return step, Call(batch, self._evaluate(batch), 0.0)
+
+    def _apply(self, call: Call) -> None:
+        answer = call.answer
+        self.tree.apply(call.batch, answer.logits, answer.wdl, answer.moves_left)
+        self._free.append(call.batch)
+
+    def _awaited(self, call: Call, now: float) -> float:
+        """Take an answer in; the time at which that is done."""
+        self._apply(call)
+        return max(now, call.ready)
 
 
 def add_cost_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags on what things cost."""
     parser.add_argument("--base-ms", type=float, default=0.2, help="of a batch on the device (0.2)")
     parser.add_argument("--each-us", type=float, default=1.0, help="of a position in it (1)")
-    parser.add_argument("--call-ms", type=float, default=0.75, help="of a call besides the device (0.75)")
-    parser.add_argument("--position-us", type=float, default=4.0, help="of the processor, a position (4)")
+    parser.add_argument("--call-ms", type=float, default=0.3, help="of the way to the device and back (0.3)")
+    parser.add_argument("--position-us", type=float, default=3.0, help="of the processor, a position (3)")
     parser.add_argument("--visit-us", type=float, default=1.2, help="of the processor, a visit (1.2)")
     parser.add_argument("--move-ms", type=float, default=65.0, help="of a move (65)")
 

@@ -1,6 +1,7 @@
 """An evaluator for benchmarks: the service of this checkout on a device that takes a given time for a batch.
 
-    python benchmarks/timed_evaluator.py --device-ms 0.25 [--timeline FILE] [--address ADDRESS [--no-gate]]
+    python benchmarks/timed_evaluator.py --device-ms 0.25 [--each-us 0] [--timeline FILE]
+        [--address ADDRESS [--no-gate]]
 
 It talks to the program that starts it as `python -m evaluator serve --embedded` does.
 """
@@ -8,6 +9,7 @@ It talks to the program that starts it as `python -m evaluator serve --embedded`
 from __future__ import annotations
 
 import argparse
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -36,7 +38,7 @@ STAGES = {
 }
 """Functions of the evaluator that a call goes through, with the names of the stages."""
 
-_device_s = 0.0
+_device_s = _each_s = 0.0
 
 
 def unavailable() -> str | None:
@@ -44,11 +46,12 @@ def unavailable() -> str | None:
 
 
 def open(network: NetworkSpec | None, *, threads: int | None = None) -> Backend:
-    return TimedBackend(_device_s)
+    return TimedBackend(_device_s, _each_s)
 
 
 class TimedBackend(Backend):
-    """Says what it says to any position at random, and sleeps for the time of a batch."""
+    """Says what it says to any position at random, and sleeps for the time of a batch. It computes one batch
+    after the other, as a GPU does."""
 
     name = "timed"
     device = "a clock"
@@ -56,8 +59,11 @@ class TimedBackend(Backend):
     max_in_flight = 2
     finite = True
 
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
+    def __init__(self, seconds: float, each: float) -> None:
+        """seconds: of a batch. each: of a position in it."""
+        self._seconds, self._each = seconds, each
+        self._free_at = 0.0
+        self._lock = threading.Lock()
         random = np.random.default_rng(1)
         self._noise = random.uniform(-2, 2, 2 * self.max_batch * MAX_LEGAL_MOVES).astype(np.float32)
         self._wdl = random.dirichlet((1, 1, 1), 2 * self.max_batch).astype(np.float32)
@@ -70,7 +76,10 @@ class TimedBackend(Backend):
         """Different answers to each batch, at next to no cost."""
         count, moves = sum(map(len, parts)), sum(len(part.moves) for part in parts)
         self._at = (self._at + 1) % self.max_batch
-        time.sleep(self._seconds)
+        with self._lock:
+            self._free_at = max(time.perf_counter(), self._free_at) + self._seconds + self._each * count
+            left = self._free_at - time.perf_counter()
+        time.sleep(max(0.0, left))
         return EvaluationBatch(
             self._noise[self._at : self._at + moves],
             self._wdl[self._at : self._at + count],
@@ -84,6 +93,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--device-ms", type=float, default=0.25, help="time of a batch (default 0.25)")
+    parser.add_argument("--each-us", type=float, default=0.0, help="of each position in it (default 0)")
     parser.add_argument("--timeline", type=Path, metavar="FILE", help="when each stage of each call began")
     parser.add_argument("--address", help="where to listen; by default a private address, without the gate")
     parser.add_argument("--no-gate", action="store_true", help="clients come to the ROUTER socket itself")
@@ -91,6 +101,7 @@ def main() -> int:
     import timed_evaluator
 
     timed_evaluator._device_s = arguments.device_ms / 1000
+    timed_evaluator._each_s = arguments.each_us / 1e6
     if arguments.timeline:
         timeline = Timeline()
         timeline.wrap(STAGES)

@@ -147,6 +147,13 @@ class Options(SettingsGroup):
         "under way while the tree is young; 0 counts only those that it has",
         (0, 1000000),
     )
+    second_batch: int = _advanced(
+        "SecondBatch",
+        0,
+        "positions that a batch has at least which is sent while another is under way; 0 is as many as the "
+        "evaluator is best at",
+        (0, 1024),
+    )
     look_ahead: int = _advanced(
         "LookAhead",
         -1,

@@ -33,6 +33,7 @@ OPTION_NAMES = (
     "batches_in_flight",
     "visits_per_position",
     "visits_per_position_at_end",
+    "second_batch",
     "look_ahead",
     "cache_history_length",
     "syzygy_50_move_rule",

@@ -41,6 +41,7 @@ OPTIONS = (
     "batches_in_flight",
     "visits_per_position",
     "visits_per_position_at_end",
+    "second_batch",
     "look_ahead",
     "hash",
     "tree_memory",

@@ -146,7 +146,8 @@ class BatchSizes:
     looks ahead for the others (Tree.collect). share, least: one position is wanted for each `share` visits of
     the tree, at least `least`: in all batches together if `together`, else in each. share_at_end: the same of
     the visits that the tree is expected to end with; 0 leaves these out. in_flight: batches sent before the
-    first is awaited, at most.
+    first is awaited, at most. second: positions that one sent besides others has at least where `share` holds
+    for all together; best if 0.
     """
 
     best: int
@@ -159,6 +160,7 @@ class BatchSizes:
     together: bool = False
     share_at_end: int = 0
     in_flight: int = 2
+    second: int = 0
 
     @property
     def capacity(self) -> int:
@@ -182,10 +184,15 @@ class BatchSizes:
         borne = max(self.least, visits // self.share)
         if self.share_at_end:
             borne = max(borne, expected // self.share_at_end)
-        if not self.together or not under_way:
+        if not self.together:
             return min(best, borne)
-        # Another batch beside those under way is worth its cost only if the device computes it efficiently.
-        return best if borne - under_way >= best else 0
+        if under_way:
+            # Another batch is worth its cost only if it is no crumb.
+            left = borne - under_way
+            return min(best, left) if left >= (self.second or best) else 0
+        # What is borne is cut, so that one part is chosen while the device has the other.
+        cut = self.second and self.in_flight > 1 and borne >= 2 * self.second
+        return min(best, borne // 2 if cut else borne)
 
     def fitting(self, milliseconds: float) -> int:
         """The largest batch that is computed in that time; at least 1."""
@@ -222,8 +229,9 @@ class BatchSizes:
         return sizes._with_options(device, options, limits)
 
     def _with_options(self, device: Device, options: Options, limits: Limits) -> BatchSizes:
-        """These sizes with what the options MinibatchSize, VisitsPerPosition… and LookAhead say, and with the
-        part of the tree that goes with them. A size that the user has fixed is not filled unasked."""
+        """These sizes with what the options MinibatchSize, VisitsPerPosition…, SecondBatch and LookAhead say,
+        and with the part of the tree that goes with them. A size that the user has fixed is not filled
+        unasked."""
         sizes = self
         if options.minibatch_size:
             fixed = min(options.minibatch_size, device.most)
@@ -233,7 +241,7 @@ class BatchSizes:
         if sizes.filled or options.visits_per_position:
             share = options.visits_per_position or (SHARE_BY_NODES if limits.by_nodes else SHARE)
             sizes = replace(sizes, share=share, least=LEAST, together=True)
-        return replace(sizes, share_at_end=options.visits_per_position_at_end)
+        return replace(sizes, share_at_end=options.visits_per_position_at_end, second=options.second_batch)
 
 
 def _doubled(best: int, device: Device) -> int:

@@ -1,10 +1,11 @@
-"""benchmarks/simulated_time.py and simulated_match.py: searches and games whose time is counted."""
+"""Ways to choose batches under a clock, simulated and real: simulated_*.py and nodes_in_time.py."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -31,8 +32,17 @@ def searched(way: str, costs: Costs, move_ms: float) -> tuple[int, int, int]:
 
 def test_a_search_makes_the_calls_that_there_is_time_for() -> None:
     costs = Costs(base=0.5, each=0.0, call=0.5, position=0.0, visit=0.0)
-    assert searched("LookAhead=0", costs, 20)[1] == 20
-    assert searched("LookAhead=0", Costs(base=0.5, each=0.0, call=1.5, position=0.0, visit=0.0), 20)[1] == 10
+    assert searched("LookAhead=0,BatchesInFlight=1", costs, 20)[1] == 20
+    assert searched("LookAhead=0,BatchesInFlight=1", replace(costs, call=1.5), 20)[1] == 10
+
+
+def test_a_second_call_goes_its_way_while_the_device_has_the_first() -> None:
+    costs = Costs(base=0.5, each=0.0, call=0.5, position=0.0, visit=0.0)
+    assert searched("LookAhead=0", costs, 20)[1] == pytest.approx(40, abs=2)
+    assert searched("LookAhead=0", replace(costs, call=1.5), 20)[1] == pytest.approx(20, abs=2)
+    one, *_ = searched("VisitsPerPosition=32", Costs(), 20)
+    two, *_ = searched("VisitsPerPosition=32,SecondBatch=2", Costs(), 20)
+    assert two > one  # with no more positions under way
 
 
 def test_positions_and_visits_take_their_time() -> None:
@@ -58,4 +68,13 @@ def test_a_match_is_played_to_its_end(processes: int) -> None:
     summary = json.loads(done.stdout)
     assert summary["games"] == 4
     assert min(summary["visits"]) >= 2
-    assert summary["calls"] == pytest.approx([2, 2], abs=1)
+    assert summary["calls"] == pytest.approx([4, 4], abs=1.5)
+
+
+def test_ways_are_compared_in_real_time() -> None:
+    command = [sys.executable, "benchmarks/nodes_in_time.py", "default", "SecondBatch=2", "--json"]
+    command += ["--rounds", "1", "--move-ms", "10", "--kept", "200"]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True, timeout=120)
+    found = json.loads(done.stdout)
+    assert [*found] == ["default", "SecondBatch=2"]
+    assert all(each["nodes"] >= 200 and each["calls"] > 0 for each in found.values())

@@ -78,6 +78,16 @@ def test_more_may_be_under_way_in_a_tree_that_is_expected_to_grow() -> None:
     assert BatchSizes.alone(FAST, DEFAULTS, TIMED).wanted(400, 0, expected=6400) == 12
 
 
+def test_a_second_batch_has_a_part_of_what_the_tree_bears() -> None:
+    sizes = BatchSizes.alone(FAST, Options(second_batch=64), TIMED)
+    assert [sizes.wanted(visits, 0) for visits in (400, 4095, 4096, 8000)] == [12, 127, 64, 125]
+    assert [sizes.wanted(8000, under_way) for under_way in (125, 186, 187, 250)] == [125, 64, 0, 0]
+    assert sizes.wanted(60_000, 900) == 975
+    assert sizes.wanted(10**6, 3000) == 2112  # what a large tree has at most
+    alone = BatchSizes.alone(FAST, Options(second_batch=64, batches_in_flight=1), TIMED)
+    assert alone.wanted(8000, 0) == 250  # there will be no second
+
+
 @pytest.mark.parametrize("under_way", [0, 8])
 def test_where_time_is_proportional_batches_are_a_quarter_of_the_tree(under_way: int) -> None:
     sizes = BatchSizes.alone(CPU, DEFAULTS, TIMED)
