@@ -155,6 +155,7 @@ void Tree::back_up(std::span<const ArenaIndex> path, Value value, uint32_t visit
 
 // The last node of the path has just been proven: moves the consequences up as far as they reach. A node
 // that gets proven has its statistics replaced by the exact value, and so have its shares in those above.
+// Visits that were under way when a node was proven may find a quicker mate below it: its length follows.
 void Tree::prove(std::span<const ArenaIndex> path) {
   for (size_t i = path.size() - 1; i-- > 0;) {
     Node& parent = *node(path[i]);
@@ -229,9 +230,9 @@ void Tree::account_for_change(Node& parent, const Node& before, const Node& chil
   if (params_.adjusts_values()) adjust(parent);
 }
 
-// Derives a node's bounds from its children's; true if they changed.
+// Derives a node's bounds from its children's, and the length of what is proven; true if they changed.
 bool Tree::tighten(Node& parent) const {
-  if (parent.state != NodeState::kExpanded || parent.bounds.proven()) return false;
+  if (parent.state != NodeState::kExpanded) return false;
   int lower = -1, upper = -1;  // for the side to move
   float quickest = 1e9f, longest = 0.0f;
   for (int i = 0; i < parent.edge_count; ++i) {
@@ -251,7 +252,12 @@ bool Tree::tighten(Node& parent) const {
   const float plies = lower == 1 ? quickest : longest;
   const bool beyond_mates = plies >= kBeyondMates;
   bounds.by_tables = bounds.proven() && bounds.lower != 0 && beyond_mates;
-  if (bounds == parent.bounds) return false;
+  if (parent.bounds.proven()) {
+    const bool follows = lower == upper && lower != 0;  // from the children that are still there
+    if (!follows || plies + 1.0f >= parent.proven_plies()) return false;
+  } else if (bounds == parent.bounds) {
+    return false;
+  }
   parent.bounds = bounds;
   if (bounds.proven()) {
     parent.wl_sum = bounds.lower * static_cast<double>(parent.visits);

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from engine._core import Batch
+from engine.search.stopping import UNLIMITED_VISITS
 from tests.engine.core.tree.search_helpers import children_by_move, game, new_tree, proof_of, search
 
 
@@ -93,3 +96,35 @@ def test_where_every_move_is_decided_nothing_is_evaluated() -> None:
     assert tree.root_info().visits == solved.visits + result.visits_done
     tree.cancel(batch)
     assert tree.root_info().evaluation.q == -1
+
+
+@pytest.mark.parametrize(
+    ("fen", "size", "ahead", "under_way", "seed"),
+    [
+        ("2Q5/8/2R5/8/8/8/2K5/k7 w - - 0 1", 64, 64, 2, 13),
+        ("2Q5/8/2R5/8/8/8/2K5/k7 w - - 0 1", 64, 64, 2, 16),
+        ("6k1/Q7/8/4Q3/8/8/8/5K2 w - - 0 1", 256, 0, 4, 29),
+    ],
+)
+def test_a_mate_is_as_long_as_its_line(fen: str, size: int, ahead: int, under_way: int, seed: int) -> None:
+    """Batches under way when a mate is proven may hold a quicker one below it."""
+    order = random.Random(seed)
+    tree = new_tree(game(fen))
+    free = [Batch(size + ahead) for _ in range(under_way)]
+    sent: list[Batch] = []
+    mates = 0
+    for _step in range(60):
+        while free:
+            batch = free.pop()
+            tree.collect(batch, size, UNLIMITED_VISITS, ahead)
+            sent.append(batch)
+        answered = sent.pop(order.randrange(len(sent)))
+        tree.apply_random(answered)
+        free.append(answered)
+        for line in tree.lines(60):
+            if line.proof is not None and line.proof.value:
+                assert len(line.moves) == line.proof.plies
+                mates += 1
+    assert mates
+    for batch in sent:
+        tree.cancel(batch)
