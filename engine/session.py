@@ -3,6 +3,7 @@ on it."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from random import Random
@@ -22,7 +23,7 @@ from engine.search.control import SearchControl
 from engine.search.driver import Search
 from engine.search.limits import Limits
 from engine.search.report import Line, Report
-from engine.search.static_choice import continued, static_line
+from engine.search.static_choice import continued, static_lines
 from engine.search.task import SearchTask
 from engine.search.time.keeper import TimeKeeper
 from engine.search.tree import SearchTree
@@ -30,6 +31,9 @@ from engine.search.tree import SearchTree
 if TYPE_CHECKING:
     from protocol.client import EvaluatorClient
     from protocol.messages import Priority
+
+POLL_SECONDS = 0.02
+"""Longest wait for the evaluator before the limits and `stop` are looked at again."""
 
 IN_PROCESS_BATCH = 256
 """Positions per batch with the instant evaluator, when the options name none."""
@@ -57,6 +61,7 @@ class Session:
         self._fallback = fallback
         self._priority: Priority = priority
         self._link: EvaluatorLink | None = None
+        self._ending: list[threading.Thread] = []
         self._tree = SearchTree()
         self._tree.use_tablebases(self._options.syzygy_path, log)
         self._keeper = TimeKeeper()
@@ -75,8 +80,12 @@ class Session:
         self._options = options
         self._tree.use_tablebases(options.syzygy_path, self._log)
         if self._link is not None and self._link.settings != EvaluatorSettings.of(options):
-            self._link.close()
+            # Not waited for: an evaluator that hangs takes seconds to end, and a clock may run.
+            ending = threading.Thread(target=self._link.close, name="evaluator-end", daemon=True)
+            ending.start()
+            self._ending = [thread for thread in (*self._ending, ending) if thread.is_alive()]
             self._link = None
+            self._late = LateAnswers()  # The connection now belongs to another thread.
 
     @property
     def evaluator_pid(self) -> int | None:
@@ -150,18 +159,20 @@ class Session:
     @staticmethod
     def _connected(link: EvaluatorLink, task: SearchTask, control: SearchControl) -> EvaluatorClient:
         """The evaluator, waiting for it as long as the limits allow. Raises NoEvaluatorError."""
-        limits = task.limits
+        limits, overhead_ms = task.limits, task.options.move_overhead_ms
         clock = limits.clock.of(task.game.turn) if limits.clock is not None else None
         patience = float("inf")
-        if clock is not None:
-            patience = clock[0] / 2000
+        if clock is not None:  # On a low clock even the move without evaluations must be in time.
+            patience = max(0.0, clock[0] - overhead_ms) / 2000
         elif limits.movetime_ms is not None and link.was_connected:  # Its first start counts for nobody.
-            patience = (limits.movetime_ms + task.options.move_overhead_ms) / 1000
+            patience = (limits.movetime_ms + overhead_ms) / 1000
         while True:
-            client = link.wait(0.02)
+            began = task.started if control.clock_started is None else control.clock_started
+            left = patience - (perf_counter() - began)
+            client = link.wait(POLL_SECONDS if control.pondering else max(0.0, min(POLL_SECONDS, left)))
             if client is not None:
                 return client
-            late = perf_counter() - task.started > patience and not control.pondering
+            late = perf_counter() - began >= patience and not control.pondering
             if control.stopped or late:
                 raise EvaluatorLateError("the evaluator was not ready in time")
 
@@ -213,7 +224,9 @@ class Session:
             return Search(
                 tree, InstantPipeline(tree, 1), task, BatchSizes(1), control=SearchControl()
             ).report()
-        return Report.unsearched(static_line(self.game, task.root_moves, task.expected))
+        return Report.unsearched(
+            static_lines(self.game, task.root_moves, self._options.multipv, task.expected)
+        )
 
     def _task(self, limits: Limits, started: float) -> SearchTask:
         """The position as a task; legal_moves are empty when the game is over."""
@@ -262,7 +275,9 @@ class Session:
         return tree, pipeline, sizes
 
     def close(self) -> None:
-        """End the embedded evaluator and disconnect. Idempotent."""
+        """End the embedded evaluator and disconnect. Idempotent; waits until its process is gone."""
         if self._link is not None:
             self._link.close()
             self._link = None
+        for thread in self._ending:
+            thread.join()

@@ -17,7 +17,7 @@ from engine.search.batching import BatchSizes
 from engine.search.control import SearchControl
 from engine.search.move_choice import candidates, choose_move, temperature_at
 from engine.search.report import Line, MoveStatistics, Report
-from engine.search.static_choice import static_line
+from engine.search.static_choice import static_lines
 from engine.search.stopping import UNLIMITED_VISITS, LimitWatch
 from engine.search.task import SearchTask
 
@@ -139,8 +139,12 @@ class Search:
 
     def finish(self) -> Report:
         """Take back what is in flight and report."""
+        time_is_up = self.wakes_at is not None and perf_counter() >= self.wakes_at
+        in_vain = self._pipeline.in_flight > 0 and time_is_up
         self._pipeline.abandon()
         report = self.report()
+        if in_vain and not report.playouts:
+            self._log("no evaluation came in time: the evaluator is busy, stopped or hangs")
         if report.full:
             self._note_full()
         report = self._with_chosen_move(report)
@@ -169,7 +173,8 @@ class Search:
             self._selective_depth, info.max_depth, len(lines[0].moves) if lines else 0
         )
         if not lines:  # nothing has come back yet
-            lines = (static_line(self._task.game, self._task.root_moves, self._task.expected),)
+            task = self._task
+            lines = static_lines(task.game, task.root_moves, self._options.multipv, task.expected)
         moves = lines[0].moves
         wanted = self._options.verbose_move_stats or self._options.log_live_stats
         children = self._tree.children() if wanted else []

@@ -177,10 +177,11 @@ class Report:
     ended_early: str = ""
 
     @classmethod
-    def unsearched(cls, line: Line, playouts: int = 0) -> Report:
-        """The report of a search that found nothing out, with a line that is known without it."""
-        reply = line.moves[1] if len(line.moves) > 1 else None
-        return cls(line.moves[0], reply, (line,), playouts=playouts)
+    def unsearched(cls, lines: tuple[Line, ...]) -> Report:
+        """The report of a search that found nothing out, with lines that are known without it, at least
+        one."""
+        best = lines[0].moves
+        return cls(best[0], best[1] if len(best) > 1 else None, lines)
 
     @property
     def nodes_per_second(self) -> int:

@@ -19,17 +19,28 @@ _CENTRE = {"p": 0.03, "n": 0.03, "b": 0.01}
 """Pawns that a step of `_centrality` is worth to a piece."""
 
 
-def static_line(game: Game, moves: Sequence[str], expected: Line | None = None) -> Line:
-    """The line to play with no evaluation at all; `visits` is 0.
+def static_lines(
+    game: Game, moves: Sequence[str], count: int, expected: Line | None = None
+) -> tuple[Line, ...]:
+    """The lines to show with no evaluation at all, the one to play first; their `visits` are 0.
 
-    moves: legal ones to choose from, at least one. expected: the line of an earlier search from here.
+    moves: legal ones to choose from, at least one. count: lines wanted, at least one; there are as many if
+    there are so many moves. expected: the line of an earlier search from here.
     """
-    if expected is not None and expected.moves and expected.moves[0] in moves:
-        return expected
+    known = expected if expected is not None and expected.moves and expected.moves[0] in moves else None
+    if known is not None and count == 1:
+        return (known,)
     board = _board(game)
-    gain, move = max(((_gain(game, board, move), move) for move in moves), key=lambda choice: choice[0])
     balance = sum(_PAWNS[piece.lower()] * (1 if _is_ours(piece, game) else -1) for piece in board.values())
-    q = atan((balance + gain) * 100 / 90) / 1.5637541897  # centipawns as `centipawn` shows them
+    first = (known,) if known is not None else ()
+    others = [(_gain(game, board, move), move) for move in moves if known is None or move != known.moves[0]]
+    others.sort(key=lambda choice: choice[0], reverse=True)
+    return (*first, *(_line(move, balance + gain) for gain, move in others[: count - len(first)]))
+
+
+def _line(move: str, pawns: float) -> Line:
+    """A move after which the side that plays it is so many pawns ahead."""
+    q = atan(pawns * 100 / 90) / 1.5637541897  # centipawns as `centipawn` shows them
     q = max(-1.0, min(1.0, q))
     return Line((move,), 0, q, (max(q, 0.0), 1 - abs(q), max(-q, 0.0)), 0.0, 0.0)
 

@@ -123,13 +123,27 @@ def test_a_frozen_evaluator_does_not_hold_up_the_move() -> None:
         (evaluator,) = evaluators_of(engine.pid)
         evaluator.suspend()
         try:
+            engine.send("setoption name ClearTree")
             engine.send("position startpos moves d2d4")
             best = engine.best_move("go wtime 1000 btime 1000")
             board = chess.Board()
             board.push_uci("d2d4")
             assert chess.Move.from_uci(best) in board.legal_moves
+            assert any("no evaluation came in time" in line for line in engine.heard)
         finally:
             evaluator.resume()
+
+
+def test_a_frozen_evaluator_that_is_given_up_does_not_hold_up_the_move() -> None:
+    with UciProcess() as engine:
+        engine.sync()
+        (evaluator,) = evaluators_of(engine.pid)
+        evaluator.suspend()
+        engine.send("setoption name Threads value 1")
+        engine.best_move("go wtime 3000 btime 3000")
+        assert evaluator.is_running()  # It is ended by force some seconds later.
+        engine.quit()
+        assert not evaluator.is_running()
 
 
 def test_a_bad_network_is_explained_and_another_one_taken(tmp_path: Path) -> None:

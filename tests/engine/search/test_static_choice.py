@@ -11,13 +11,13 @@ from engine._core import Game
 from engine.options import Options
 from engine.search.limits import Limits
 from engine.search.report import Line
-from engine.search.static_choice import continued, static_line
+from engine.search.static_choice import continued, static_lines
 from engine.session import Session
 
 
 def choice(fen: str | None = None, *, chess960: bool = False) -> str:
     game = Game(fen, chess960)
-    return static_line(game, game.legal_moves()).moves[0]
+    return static_lines(game, game.legal_moves(), 1)[0].moves[0]
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_any_position_has_a_static_move() -> None:
             if board.is_game_over():
                 break
             game = Game(board.fen(), board.chess960)
-            line = static_line(game, game.legal_moves())
+            (line,) = static_lines(game, game.legal_moves(), 1)
             assert line.moves[0] in game.legal_moves()
             assert -1 <= line.q <= 1 and sum(line.wdl) == pytest.approx(1)
             board.push(chance.choice(list(board.legal_moves)))
@@ -56,8 +56,17 @@ def test_any_position_has_a_static_move() -> None:
 def test_the_choice_is_among_the_moves_given() -> None:
     game = Game()
     expected = Line(("e2e4", "e7e5"), 10, 0.1, (0.3, 0.5, 0.2), 90.0, 0.4)
-    assert static_line(game, ["a2a3", "h2h4"], expected).moves[0] in ("a2a3", "h2h4")
-    assert static_line(game, ["a2a3", "e2e4"], expected) is expected
+    assert static_lines(game, ["a2a3", "h2h4"], 1, expected)[0].moves[0] in ("a2a3", "h2h4")
+    assert static_lines(game, ["a2a3", "e2e4"], 1, expected) == (expected,)
+
+
+@pytest.mark.parametrize("expected", [None, Line(("a2a3", "e7e5"), 10, 0.1, (0.3, 0.5, 0.2), 90.0, 0.4)])
+def test_as_many_lines_as_asked_for_are_there_without_a_search(expected: Line | None) -> None:
+    game = Game()
+    moves = ["h2h4", "a2a3", "e2e4"]
+    lines = static_lines(game, moves, 2, expected)
+    assert [line.moves[0] for line in lines] == (["a2a3", "e2e4"] if expected else ["e2e4", "h2h4"])
+    assert {line.moves[0] for line in static_lines(game, moves, 50, expected)} == set(moves)
 
 
 def test_a_line_goes_on_as_long_as_the_game_follows_it() -> None:

@@ -203,6 +203,13 @@ def test_every_line_asked_for_is_shown() -> None:
         assert {word_after(line, "pv") for line in last} == {move.uci() for move in chess.Board().legal_moves}
 
 
+def test_every_line_asked_for_is_shown_without_an_evaluation() -> None:
+    with UciProcess("MultiPV 30") as engine:
+        engine.send_bytes(b"position startpos\ngo nodes 200\nquit\n")
+        _status, rest = engine.wait()
+        assert [int(word_after(line, "multipv")) for line in rest[-21:-1]] == list(range(1, 21))
+
+
 def test_depth_never_falls_within_a_search_and_begins_at_the_kept_tree_s() -> None:
     with UciProcess("SmartPruningFactor 0") as engine:
         engine.send("position startpos")
