@@ -32,7 +32,7 @@ def pace_line(state: SelfPlayState) -> str:
 def totals_line(state: SelfPlayState) -> str:
     """What was played, in a line."""
     totals = state.totals
-    wanted = f" of {state.config.games}" if totals.games <= state.config.games else ""
+    wanted = f" of {state.config.games}" if state.config.games >= max(1, totals.games) else ""
     line = (
         f"{totals.games}{wanted} games, White +{totals.results['1-0']} ={totals.results['1/2-1/2']} "
         f"-{totals.results['0-1']}, {totals.plies / max(1, totals.games):.0f} plies each"

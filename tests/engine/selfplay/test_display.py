@@ -45,6 +45,10 @@ def test_a_narrow_terminal_gets_every_number_whole() -> None:
         assert part in text
 
 
+def test_games_without_end_are_no_share_of_none() -> None:
+    assert totals_line(state_after(0, wanted=0)).startswith("0 games")
+
+
 def test_games_beyond_those_wanted_are_not_a_share_of_them() -> None:
     assert totals_line(state_after(12)).startswith("12 of 40 games")
     assert totals_line(state_after(12, wanted=4)).startswith("12 games")
