@@ -125,9 +125,9 @@ class EvaluatorClient:
 
     Attributes: networks (all NetworkInfo of the evaluator), network (the chosen one), max_batch (most
     positions per request), recommended_batch, curve, server, instance (which run of the evaluator this is; ""
-    from one that does not say), version, in_flight (number of batches submitted
-    and not received), draining (the evaluator has said that it is about to end: what is in flight is still
-    answered, and nothing new is taken).
+    from one that does not say), version, in_flight (number of batches submitted and not received), heard_at
+    (when the last message came, as time.monotonic tells it), draining (the evaluator has said that it is
+    about to end: what is in flight is still answered, and nothing new is taken).
 
     Raises EvaluatorLost if nobody listens there, EvaluatorTimeout, UnsupportedVersion, UnknownNetwork.
     """
@@ -157,6 +157,8 @@ class EvaluatorClient:
         self._in_flight: dict[int, tuple[int, int]] = {}
         self._completed: list[Completed] = []
         self._answers: dict[int, Reply] = {}
+        self._knock = 0
+        self.heard_at = time.monotonic()
         self.draining = False
         self.version = 0
         self.server = ""
@@ -283,6 +285,12 @@ class EvaluatorClient:
         start = time.perf_counter()
         self._ask(Ping(self._identity()), Pong)
         return (time.perf_counter() - start) * 1000
+
+    def knock(self) -> None:
+        """Ask whether the evaluator is there, without waiting: the answer changes `heard_at` when `receive`
+        comes to it. Raises EvaluatorLost."""
+        self._knock = self._identity()
+        self._send(Ping(self._knock))
 
     def status(self) -> StatusReply:
         """Health, networks and metrics of the evaluator."""
@@ -427,6 +435,7 @@ class EvaluatorClient:
         frames = connection.receive(deadline, interrupt)
         if frames is None:
             return False
+        self.heard_at = time.monotonic()
         self._accept(frames, connection)
         return True
 
@@ -440,7 +449,7 @@ class EvaluatorClient:
             self.draining = True
         elif expected is None:
             # An answer to something given up on (a timeout) is dropped when nobody asks for it.
-            if not isinstance(reply, Result | CancelledMessage):
+            if not isinstance(reply, Result | CancelledMessage) and reply.id != self._knock:
                 self._answers[reply.id] = reply
         elif isinstance(reply, Result):
             if (len(reply.evaluation), len(reply.evaluation.logits)) != expected:

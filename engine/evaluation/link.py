@@ -17,6 +17,7 @@ from engine.evaluation.errors import (
 )
 from engine.evaluation.given import GivenEvaluators
 from engine.evaluation.process import EvaluatorProcess, EvaluatorSettings, evaluator_command
+from engine.evaluation.pulse import Pulse
 from protocol.settings.spec import SettingsError
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ class EvaluatorLink:
         self._condition = threading.Condition()
         self._client: EvaluatorClient | None = None
         self._error: NoEvaluatorError | None = None
+        self._pulse: Pulse | None = None
         self._thread: threading.Thread | None = None
         self._process: EvaluatorProcess | None = None
         # Connections to evaluators that died; they belong to the user's thread.
@@ -163,6 +165,17 @@ class EvaluatorLink:
         self._log(f"evaluator lost: {reason}; reconnecting")
         client.close()
         self._begin()
+
+    def look_after(self, client: EvaluatorClient) -> None:
+        """Tell that `client` owes answers and none has come. An evaluator of the engine's own that does not
+        even say that it is there is ended, and so replaced. Raises EvaluatorLost."""
+        process, pulse = self._process, self._pulse
+        if client is not self._client or self._address or process is None or pulse is None:
+            return
+        if pulse.has_stopped(time.monotonic()):
+            self._pulse = None
+            self._log("the evaluator has been silent for a while and does not answer: it is ended")
+            process.kill()
 
     def close_retired(self) -> None:
         """Free the connections to evaluators that died. For the thread that uses the client, once it uses
@@ -256,6 +269,7 @@ class EvaluatorLink:
                 "`compression` on both sides"
             )
         self._client, self._address = client, address
+        self._pulse = Pulse(client)
         self._was_connected = True
         self._connected_at = time.monotonic()
 

@@ -169,6 +169,10 @@ class EvaluatorProcess:
             f"try `{Path(sys.executable).name} -m evaluator serve` to see why"
         )
 
+    def kill(self) -> None:
+        """End it by force, at once: of one that does nothing any more. `close` is still to be called."""
+        self._process.kill()
+
     def close(self) -> int:
         """Close the evaluator's standard input, at which it ends; returns the exit status once it is gone.
 

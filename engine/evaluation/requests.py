@@ -100,6 +100,8 @@ class Requests(Generic[R]):
             return None
         try:
             completed = client.receive(timeout_ms)
+            if completed is None and self._sent:
+                self._link.look_after(client)
         except EvaluatorLost as error:
             self.lost(str(error))
             return None
