@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -69,9 +69,17 @@ class Loader:
     _served: list[ServedNetwork] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def load(self, path: str | Path | None, policy_head: str = "", value_head: str = "") -> ServedNetwork:
+    def load(
+        self,
+        path: str | Path | None,
+        policy_head: str = "",
+        value_head: str = "",
+        *,
+        taken: Collection[str] = (),
+    ) -> ServedNetwork:
         """Load a file ("": the shipped one; None: none, for backends without) and open it on every device. A
-        file with the content and heads of one that is open gives that one.
+        file with the content and heads of one that is open gives that one. taken: names that it must not
+        have, besides those of other networks.
 
         Raises NetworkError, BackendError or OSError with a message for the user.
         """
@@ -81,7 +89,7 @@ class Loader:
                 if network is not None and not served.closing and _same(served.info, network):
                     log.info("%s is served already, as network %s", path, served.info.name)
                     return served
-            served = self._open_everywhere(network)
+            served = self._open_everywhere(network, taken=taken)
             self._served.append(served)
             return served
 
@@ -125,8 +133,11 @@ class Loader:
         preparing.join()
         return network
 
-    def _open_everywhere(self, network: NetworkSpec | None, name: str = "") -> ServedNetwork:
-        """Open a network on every device. name: what to call it, empty for a name that is not used yet."""
+    def _open_everywhere(
+        self, network: NetworkSpec | None, name: str = "", taken: Collection[str] = ()
+    ) -> ServedNetwork:
+        """Open a network on every device. name: what to call it, empty for a name that is not used yet, and
+        is none of `taken`."""
         runners: list[Runner] = []
         try:
             for index, (backend, options) in enumerate(self._named_backends()):
@@ -136,7 +147,7 @@ class Loader:
                 runner.backend.close()
             raise
         first = runners[0]
-        name = name or self._free_name(first.backend.name if network is None else network.name)
+        name = name or self._free_name(first.backend.name if network is None else network.name, taken)
         info = _described(name, network, first.backend, first.model)
         standby = None if network is None else partial(self._open_standby, network, first.backend.name)
         return ServedNetwork(info, runners, standby)
@@ -204,8 +215,8 @@ class Loader:
             raise
         return new_runner(device, backend, model, self.targets, save, reopen)
 
-    def _free_name(self, base: str) -> str:
-        names = {served.info.name for served in self._served}
+    def _free_name(self, base: str, taken: Collection[str]) -> str:
+        names = {served.info.name for served in self._served} | {*taken}
         name, serial = base, 2
         while name in names:
             name, serial = f"{base}-{serial}", serial + 1

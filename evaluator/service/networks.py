@@ -10,6 +10,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from evaluator.devices.dispatcher import Dispatcher
 from evaluator.devices.loading import Loader
@@ -21,6 +22,10 @@ log = logging.getLogger("evaluator.service")
 
 Failed = Callable[[Exception], None]
 """Called in the I/O thread with what is wrong."""
+
+
+class NetworksError(Exception):
+    """Several networks could not be loaded again. The message has all the reasons."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +47,12 @@ class Reloaded:
 
 @dataclass(slots=True)
 class _Entry:
+    """source: the file that a reload looks at. asked: what the settings ask for it by, files with the same
+    content; empty for a network that a client had loaded."""
+
     served: ServedNetwork
     source: NetworkToLoad
+    asked: set[NetworkToLoad] = field(default_factory=set)
     lock: threading.Lock = field(default_factory=threading.Lock)
     """Held by who reloads or unloads it."""
 
@@ -63,6 +72,12 @@ class ServedNetworks:
         self._call = call
         self._entries: list[_Entry] = []
         self._aliases: dict[str, str] = {}
+        self._wanted: Sequence[NetworkToLoad] = ()
+        """What the settings ask for, the default network first."""
+        self._default_of: NetworkToLoad | None = None
+        """The first of the settings when that was last made the default."""
+        self._loading: set[NetworkToLoad] = set()
+        """What is being loaded because the settings ask for it."""
 
     # -- finding ---------------------------------------------------------------------------------------
 
@@ -118,22 +133,26 @@ class ServedNetworks:
         """Begin to load the first networks. on_ready is called in the I/O thread once all are there,
         on_failed in another one."""
 
+        self._wanted = initial
+
         def work() -> None:
-            loaded: list[_Entry] = []
+            loaded: dict[ServedNetwork, _Entry] = {}
             try:
                 for source in initial:
-                    served = self._loaded(source)
-                    if all(entry.served is not served for entry in loaded):
-                        loaded.append(_Entry(served, source))
+                    served = self._loaded(source, ())
+                    loaded.setdefault(served, _Entry(served, source)).asked.add(source)
             except Exception as error:  # reported to the owner, who knows whom to tell
                 on_failed(error)
                 return
-            self._call(lambda: publish(loaded))
+            self._call(lambda: publish([*loaded.values()]))
 
         def publish(loaded: list[_Entry]) -> None:
             self._entries = loaded
             self._aliases[DEFAULT_ALIAS] = loaded[0].served.info.name
+            self._default_of = initial[0]
             on_ready()
+            if self._wanted != initial:  # Other settings have come in the meantime.
+                self.configure(self._wanted)
 
         threading.Thread(target=work, name="load", daemon=True).start()
 
@@ -142,10 +161,14 @@ class ServedNetworks:
     ) -> None:
         """Begin to load one more. on_loaded or on_failed is called in the I/O thread. A file with the content
         and heads of one that is served is not loaded again: on_loaded gets that one."""
+        self._load(wanted, lambda entry: on_loaded(self._dispatcher.info(entry.served)), on_failed)
+
+    def _load(self, wanted: NetworkToLoad, on_loaded: Callable[[_Entry], None], on_failed: Failed) -> None:
+        aliases = tuple(self._aliases)
 
         def work() -> None:
             try:
-                served = self._loaded(wanted)
+                served = self._loaded(wanted, aliases)
             except Exception as error:  # whatever is wrong with the file, it is the client's to know
                 failure = error
                 self._call(lambda: on_failed(failure))
@@ -153,9 +176,11 @@ class ServedNetworks:
             self._call(lambda: publish(served))
 
         def publish(served: ServedNetwork) -> None:
-            if all(entry.served is not served for entry in self._entries):
-                self._entries.append(_Entry(served, wanted))
-            on_loaded(self._dispatcher.info(served))
+            entry = next((entry for entry in self._entries if entry.served is served), None)
+            if entry is None:
+                entry = _Entry(served, wanted)
+                self._entries.append(entry)
+            on_loaded(entry)
 
         threading.Thread(target=work, name="load", daemon=True).start()
 
@@ -199,60 +224,101 @@ class ServedNetworks:
         """Look at the file of a network again, or of all for "", and serve what is there now under the same
         name. What is queued is still evaluated by the network that it was sent to.
 
-        on_reloaded or on_failed is called in the I/O thread; networks before one that failed are reloaded.
-        Raises UnknownNetwork.
+        on_reloaded or on_failed is called in the I/O thread; the latter with what was wrong with any of them,
+        and the others are reloaded all the same. Raises UnknownNetwork.
         """
         entries = [self._entry(wanted)] if wanted else [each for each in self._entries if each.source.path]
+        self._reload_all(entries, on_reloaded, on_failed)
 
+    def _reload_all(
+        self, entries: Sequence[_Entry], on_reloaded: Callable[[list[Reloaded]], None], on_failed: Failed
+    ) -> None:
         def work() -> None:
-            done = []
-            try:
-                for entry in entries:
+            done: list[Reloaded] = []
+            failures: list[Exception] = []
+            for entry in entries:
+                try:
                     with entry.lock:
-                        done.append(self._reload(entry))
-            except Exception as error:  # the file is the client's, who must hear what is wrong with it
-                failure = error
-                self._call(lambda: on_failed(failure))
-                return
-            self._call(lambda: on_reloaded(done))
+                        if not entry.served.closing:  # It has been unloaded meanwhile.
+                            done.append(self._reload(entry))
+                except Exception as error:  # the file is the client's, who must hear what is wrong with it
+                    failures.append(error)
+            if not failures:
+                self._call(lambda: on_reloaded(done))
+            elif len(failures) == 1:
+                self._call(lambda: on_failed(failures[0]))
+            else:
+                self._call(lambda: on_failed(NetworksError("; ".join(map(str, failures)))))
 
         threading.Thread(target=work, name="reload", daemon=True).start()
 
-    def configure(self, before: Sequence[NetworkToLoad], wanted: Sequence[NetworkToLoad]) -> None:
-        """Load and unload what other settings ask for, and look at all files again. What goes wrong is
-        logged.
+    # -- what the settings ask for -----------------------------------------------------------------------
 
-        before: what the settings asked for until now. Networks that clients had loaded stay.
+    def configure(self, wanted: Sequence[NetworkToLoad]) -> None:
+        """Look at all files again, load what settings ask for, and unload what they asked for before. What
+        goes wrong is logged, and tried again the next time; until all that is asked for is there, what was
+        served before is served on. Networks that clients had loaded stay.
+
+        May be called again at any time: what was asked for last counts.
         """
-        first = wanted[0] if wanted[:1] != before[:1] else None
+        self._wanted = wanted
+        if not self._entries:
+            return  # `load_initial` comes back to it.
+        for entry in self._entries:
+            if entry.asked or entry.source in wanted:
+                entry.asked = {entry.source}  # Other files may have another content by now.
 
         def failed(error: Exception) -> None:
+            log.error("a network could not be loaded again, what was served before is served on: %s", error)
+            self._load_missing()
+
+        kept = [entry for entry in self._entries if entry.source.path and not self._is_unwanted(entry)]
+        self._reload_all(kept, lambda done: self._load_missing(), failed)
+
+    def _load_missing(self) -> None:
+        def failed(source: NetworkToLoad, error: Exception) -> None:
             log.error("a network could not be loaded, what was served before is served on: %s", error)
+            self._loading.discard(source)
+            self._settle()
 
-        def loaded(source: NetworkToLoad, info: NetworkInfo) -> None:
-            log.info("network %s is loaded", info.name)
-            if source == first:
-                self._aliases[DEFAULT_ALIAS] = info.name
-            if source == missing[-1]:
-                unload()
+        def loaded(source: NetworkToLoad, entry: _Entry) -> None:
+            log.info("network %s is loaded", entry.served.info.name)
+            self._loading.discard(source)
+            entry.asked.add(source)
+            self._settle()
 
-        def unload() -> None:
-            for entry in [entry for entry in self._entries if entry.source in gone]:
-                if len(self._entries) > 1:
-                    name = entry.served.info.name
-                    self.unload(name, lambda name=name: log.info("network %s is unloaded", name))  # type: ignore[misc]
+        for source in self._wanted:
+            if self._asked_by(source) is None and source not in self._loading:
+                self._loading.add(source)
+                self._load(source, partial(loaded, source), partial(failed, source))
+        self._settle()
 
-        gone = [source for source in before if source not in wanted]
-        known = [entry.source for entry in self._entries]
-        missing = [source for source in wanted if source not in known]
-        for entry in self._entries:
-            if entry.source == first:
-                self._aliases[DEFAULT_ALIAS] = entry.served.info.name
-        for source in missing:
-            self.load(source, lambda info, source=source: loaded(source, info), failed)  # type: ignore[misc]
-        if not missing:
-            unload()
-        self.reload("", lambda done: None, failed)
+    def _settle(self) -> None:
+        """Make the network that the settings name first the default, if it is another one than before, and
+        unload what they name no more as soon as all others are there."""
+        first = self._asked_by(self._wanted[0])
+        if first is not None and (self._wanted[0] != self._default_of or not self.default):
+            self._aliases[DEFAULT_ALIAS] = first.served.info.name
+            self._default_of = self._wanted[0]
+        if any(self._asked_by(source) is None for source in self._wanted):
+            return
+        for entry in list(self._entries):
+            name = entry.served.info.name
+            if not self._is_unwanted(entry):
+                files = [source for source in self._wanted if source in entry.asked]
+                if files and entry.source not in files:
+                    entry.source = files[0]
+            elif len(self._entries) > 1:
+                self.unload(name, partial(log.info, "network %s is unloaded", name))
+
+    def _asked_by(self, source: NetworkToLoad) -> _Entry | None:
+        return next((entry for entry in self._entries if source in entry.asked), None)
+
+    def _is_unwanted(self, entry: _Entry) -> bool:
+        """Whether the settings asked for a network once, and do so no more."""
+        return bool(entry.asked) and entry.asked.isdisjoint(self._wanted)
+
+    # -- threads of its own ------------------------------------------------------------------------------
 
     def _reload(self, entry: _Entry) -> Reloaded:
         old = entry.served
@@ -274,7 +340,8 @@ class ServedNetworks:
         self._dispatcher.retire(old)
         return Reloaded(self._dispatcher.info(new), changed=True)
 
-    def _loaded(self, wanted: NetworkToLoad) -> ServedNetwork:
-        served = self._loader.load(wanted.path, wanted.policy_head, wanted.value_head)
+    def _loaded(self, wanted: NetworkToLoad, aliases: Sequence[str]) -> ServedNetwork:
+        taken = (DEFAULT_ALIAS, *aliases)
+        served = self._loader.load(wanted.path, wanted.policy_head, wanted.value_head, taken=taken)
         self._dispatcher.add(served)
         return served

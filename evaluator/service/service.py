@@ -199,16 +199,18 @@ class EvaluatorService:
         networks' files again. May be called from any thread or a signal handler."""
 
         def work() -> None:
-            self._manager.reloading()
+            serving = self._life.loaded and not self._life.draining
+            if serving:
+                self._manager.reloading()
             reconfigure(before, settings, self._dispatcher, self._loader, self._access)
             try:
                 self._reread_clients()
             except KeysError as error:
                 log.error("the list of clients stays as it is: %s", error)
-            if not self._life.draining and self._life.loaded:
-                known, self._initial = self._initial, networks
-                self._networks.configure(known, networks)
-            self._manager.ready("ready")
+            if not self._life.draining:
+                self._networks.configure(networks)
+            if serving:
+                self._manager.ready("ready")
 
         self._tasks.append(work)
         self._sockets.wakeup.wake_from_signal_handler()
