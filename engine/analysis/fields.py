@@ -28,7 +28,7 @@ class Fields(SettingsGroup):
     movetime: int = setting(0, "limit: milliseconds", high=MOST_MILLISECONDS)
     depth: int = setting(0, "limit: mean depth of the tree's leaves, in plies", high=1000)
     mate: int = setting(0, "limit: a mate in so many moves is proven", high=1000)
-    infinite: bool = setting(False, "search until `terminate`, whatever the limits")
+    infinite: bool = setting(False, "search until `terminate` or the end of input, whatever the limits")
 
     network: str = setting("", "name or content hash of one of the evaluator's networks; empty is its first")
     priority: int = setting(

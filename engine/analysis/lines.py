@@ -62,12 +62,17 @@ class LineClient:
         self.finished.set()
 
 
+LINES_READ_AHEAD = 64
+"""Lines that may be with the scheduler before the next one is handed over."""
+
+
 def read_lines(scheduler: Scheduler, client: LineClient, source: BinaryIO, *, at_once: bool = False) -> None:
     """Hand the lines of a stream to the scheduler until it ends. Empty lines are passed over.
 
     at_once: at the end of input, end what has begun instead of finishing all.
     """
     most = scheduler.settings.max_message_bytes
+    room = threading.Semaphore(LINES_READ_AHEAD)
     while line := source.readline(most + 2):
         message = line.rstrip(b"\r\n")
         if len(message) > most:
@@ -75,5 +80,6 @@ def read_lines(scheduler: Scheduler, client: LineClient, source: BinaryIO, *, at
             while line and not line.endswith(b"\n"):
                 line = source.readline(1 << 16)
         elif message.strip():
-            scheduler.receive(client, message)
+            room.acquire()
+            scheduler.receive(client, message, room.release)
     scheduler.end(client, at_once=at_once)

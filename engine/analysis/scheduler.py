@@ -93,8 +93,8 @@ class Scheduler:
         self._inbox.put(lambda: client.send(answers.error(QueryError(reason))))
 
     def end(self, client: Client, *, at_once: bool = False) -> None:
-        """A client asks for nothing more: it is told when all that it has asked for is answered. at_once:
-        what has begun ends now, what has not is dropped."""
+        """A client asks for nothing more: it is told when all that it has asked for is answered. Searches
+        that only it could end, end now. at_once: all that has begun does, and what has not is dropped."""
         self._inbox.put(partial(self._end, client, at_once))
 
     def leave(self, client: Client) -> None:
@@ -125,14 +125,8 @@ class Scheduler:
     def terminate(self, client: Client, identity: str | None, turns: tuple[int, ...] | None) -> None:
         """End the positions of a client of this id and these turns (None: any), with what has been found."""
         account = self._accounts.get(client)
-        if account is None:
-            return
-        for task in account.withdraw(lambda task: task.is_named(identity, turns)):
-            client.send(answers.no_results(task.query.id, task.turn))
-        for task in account.running:
-            if task.is_named(identity, turns) and task.player is not None:
-                task.terminated = True
-                task.player.stop()
+        if account is not None:
+            self._terminate(account, lambda task: task.is_named(identity, turns))
 
     def clear_cache(self) -> None:
         """Forget all evaluations: at once, but for the searches under way, which forget them at their end."""
@@ -193,9 +187,16 @@ class Scheduler:
     def _end(self, client: Client, at_once: bool) -> None:
         account = self._accounts.setdefault(client, Account(client))
         account.ended = True
-        if at_once:
-            self.terminate(client, None, None)
+        self._terminate(account, lambda task: at_once or task.query.limits.infinite)
         self._look_if_done(account)
+
+    def _terminate(self, account: Account, is_meant: Callable[[Task], bool]) -> None:
+        for task in account.withdraw(is_meant):
+            account.client.send(answers.no_results(task.query.id, task.turn))
+        for task in account.running:
+            if is_meant(task) and task.player is not None:
+                task.terminated = True
+                task.player.stop()
 
     def _leave(self, client: Client) -> None:
         account = self._accounts.pop(client, None)

@@ -65,6 +65,16 @@ def test_the_end_of_input_finishes_what_is_queued() -> None:
     assert {answer["root"]["visits"] for answer in answers} == {100}
 
 
+def test_the_end_of_input_ends_what_nobody_could_end_any_more() -> None:
+    queries: list[dict[str, Any] | str | bytes] = [
+        {"id": str(number), "infinite": True} for number in (1, 2, 3)
+    ]
+    answers, _ = run([*queries, {"id": "a", "nodes": 100}], "--searches", "2")
+    ended = {answer["id"] for answer in answers if answer.get("no_results") or answer.get("terminated")}
+    assert ended == {"1", "2", "3"}
+    assert [answer["root"]["visits"] for answer in answers if answer["id"] == "a"] == [100]
+
+
 def test_without_waiting_the_end_of_input_drops_what_is_queued() -> None:
     queries: list[dict[str, Any] | str | bytes] = [{"id": str(n), "infinite": True} for n in range(200)]
     answers, _ = run(queries, "--quit-without-waiting", "--searches", "2")
