@@ -44,6 +44,11 @@ class UnixConnection:
         frame = max(MAX_REPLY_HEADER, max_message_bytes(WIRE_MAX_POSITIONS))
         try:
             self._stream = Stream(path, frame=frame, message=4 * frame, parts=_MOST_FRAMES)
+        except BlockingIOError:
+            self._lost = (
+                f"the evaluator at {self.address} takes no connections: it stands still, or too many came "
+                "at once"
+            )
         except OSError as error:
             if not isinstance(error, ConnectionError | FileNotFoundError | NotADirectoryError):
                 raise EvaluatorLost(

@@ -36,7 +36,9 @@ Descriptor connected(const std::string& path) {
   path.copy(address.sun_path, path.size());
   // An abstract name ends with its length, a path with a zero.
   const std::size_t size = offsetof(sockaddr_un, sun_path) + path.size() + (path[0] != '\0');
-  Descriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  // Where too many wait to be taken, a socket that blocks would wait with them, for ever if nobody takes
+  // them.
+  Descriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket ||
       connect(socket.get(), reinterpret_cast<sockaddr*>(&address), static_cast<socklen_t>(size)) != 0)
     throw std::system_error(errno, std::generic_category());

@@ -21,7 +21,8 @@ namespace wavefront {
 // there, since a service may give up who does not answer its heartbeats; those are read with the next answer.
 class Stream {
  public:
-  // Connects. path: of the socket, or its abstract name after a zero byte. Throws std::system_error.
+  // Connects without waiting. path: of the socket, or its abstract name after a zero byte. Throws
+  // std::system_error, EAGAIN if too many wait to be taken there.
   Stream(const std::string& path, const MessageLimits& limits);
   ~Stream() { close(); }
   Stream(const Stream&) = delete;

@@ -15,6 +15,7 @@ import zmq
 from evaluator.service import unix_sockets
 from evaluator.service.endpoints import AddressError
 from evaluator.service.gate import ConnectionLimits
+from protocol import EvaluatorClient
 from protocol.codec import decode_reply, encode, encode_evaluate
 from protocol.errors import EvaluatorLost, NotReady
 from protocol.messages import Error, Hello, Welcome
@@ -222,3 +223,20 @@ def test_what_is_no_evaluator_is_told_apart(tmp_path: Path) -> None:
             connection.receive(None)
         thread.join()
         connection.close()
+
+
+@pytest.mark.timeout(60)
+def test_who_takes_no_connections_is_not_waited_for(tmp_path: Path) -> None:
+    """A service that stands still has room for some connections that nobody takes, and then for none."""
+    path = str(tmp_path / "stopped")
+    with contextlib.ExitStack() as stack:
+        stopped = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+        stopped.bind(path)
+        stopped.listen(0)
+        with pytest.raises(BlockingIOError):
+            while True:
+                waiting = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+                waiting.setblocking(False)
+                waiting.connect(path)
+        with pytest.raises(EvaluatorLost, match="takes no connections"):
+            EvaluatorClient(f"ipc://{path}", timeout=WAIT_S)
