@@ -25,6 +25,7 @@ from websockets.protocol import State
 from websockets.typing import Subprotocol
 
 from engine.analysis.access import SUBPROTOCOL, Gate, ListenAddress
+from engine.analysis.arrivals import Arrivals, NoRoom, connections_of
 from engine.analysis.scheduler import Scheduler
 from engine.analysis.settings import AnalysisSettings
 
@@ -105,12 +106,21 @@ class AnalysisServer:
     """Listens, and hands what clients say to the scheduler."""
 
     def __init__(
-        self, scheduler: Scheduler, address: ListenAddress, gate: Gate, *, most_clients: int
+        self,
+        scheduler: Scheduler,
+        address: ListenAddress,
+        gate: Gate,
+        *,
+        most_clients: int,
+        log: Callable[[str], None],
     ) -> None:
+        """log: takes messages for the operator."""
         self._scheduler = scheduler
         self._address = address
         self._gate = gate
         self._most_clients = most_clients
+        self._log = log
+        self._arrivals = Arrivals()
         self._clients: set[SocketClient] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopped = asyncio.Event()
@@ -119,6 +129,7 @@ class AnalysisServer:
         """Serve until `stop` or SIGTERM. on_listening: called with the address when clients may come. Raises
         OSError if it cannot listen there."""
         self._loop = asyncio.get_running_loop()
+        self._loop.set_exception_handler(NoRoom(self._log))
         with contextlib.suppress(NotImplementedError):  # On Windows nobody sends that signal.
             self._loop.add_signal_handler(signal.SIGTERM, self._stopped.set)
         async with serve(
@@ -127,6 +138,7 @@ class AnalysisServer:
             self._address.port,
             process_request=self._admit,
             select_subprotocol=_select_subprotocol,
+            create_connection=connections_of(self._arrivals),
             compression=None,
             max_size=self._scheduler.settings.max_message_bytes,
             max_queue=MESSAGES_READ_AHEAD,
@@ -158,6 +170,7 @@ class AnalysisServer:
 
     def _admit(self, connection: ServerConnection, request: Request) -> Response | None:
         """Answer a client that is not let in; None for one that is."""
+        self._arrivals.went(connection)
         given = {
             name: ",".join(request.headers.get_all(name))
             for name in ("Authorization", "Origin", "Sec-WebSocket-Protocol")

@@ -116,7 +116,11 @@ def _listen(arguments: argparse.Namespace, options: Options, settings: AnalysisS
     failures: list[NoEvaluatorError] = []
     scheduler = Scheduler(options, settings, log=_log)
     server = AnalysisServer(
-        scheduler, address, Gate(token, tuple(arguments.origin)), most_clients=settings.max_clients
+        scheduler,
+        address,
+        Gate(token, tuple(arguments.origin)),
+        most_clients=settings.max_clients,
+        log=_log,
     )
 
     def fail(error: NoEvaluatorError) -> None:

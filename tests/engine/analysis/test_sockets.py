@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
+import shlex
 import signal
 import socket
 import subprocess
@@ -15,6 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import psutil
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
@@ -22,6 +25,7 @@ from websockets.sync.connection import Connection
 from websockets.typing import Origin, Subprotocol
 
 from engine.analysis.access import SUBPROTOCOL, TOKEN_PREFIX
+from engine.analysis.arrivals import MOST_ARRIVALS
 from tests.engine.analysis.recording import ANSWER
 from tests.paths import REPOSITORY
 
@@ -164,6 +168,57 @@ def _frame(message: dict[str, Any]) -> bytes:
     payload = json.dumps(message).encode()
     assert len(payload) < 126
     return bytes([0x81, 0x80 | len(payload)]) + bytes(4) + payload
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no descriptors")
+def test_connections_that_ask_for_nothing_make_room_for_those_that_do() -> None:
+    with service() as (address, process), contextlib.ExitStack() as stack:
+        place = urlsplit(address)
+        silent = [
+            stack.enter_context(socket.create_connection((place.hostname, place.port), 60))
+            for _ in range(3 * MOST_ARRIVALS)
+        ]
+        with connect(address) as other:
+            say(other, id="b", nodes=10)
+            assert hear(other)["id"] == "b"
+            assert psutil.Process(process.pid).num_fds() < 2 * MOST_ARRIVALS
+        assert all(_is_closed(connection) for connection in silent[:MOST_ARRIVALS])
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no such limit")
+def test_without_descriptors_for_more_it_serves_those_it_has_and_says_so_once() -> None:
+    """asyncio itself says it a hundred times a second, with a traceback."""
+    command = f"ulimit -n 96; exec {shlex.join([*COMMAND, '--listen', '127.0.0.1:0'])}"
+    with subprocess.Popen(["sh", "-c", command], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            address = json.loads(process.stdout.readline())["address"]
+            place = urlsplit(address)
+            with connect(address) as connection, contextlib.ExitStack() as stack:
+                say(connection, id="a", nodes=10)
+                assert hear(connection)["id"] == "a"
+                for _ in range(40):
+                    stack.enter_context(connect(address, close_timeout=1))
+                for _ in range(MOST_ARRIVALS):
+                    stack.enter_context(socket.create_connection((place.hostname, place.port), 60))
+                assert b"Too many open files" in process.stderr.readline()
+                say(connection, id="b", nodes=10)
+                assert hear(connection)["id"] == "b"
+            with connect(address, open_timeout=60) as connection:
+                say(connection, id="c", nodes=10)
+                assert hear(connection)["id"] == "c"
+            process.terminate()
+            assert process.stderr.read() == b""
+        finally:
+            process.kill()
+
+
+def _is_closed(connection: socket.socket) -> bool:
+    try:
+        return not connection.recv(1)
+    except ConnectionResetError:
+        return True
 
 
 def test_a_page_of_a_foreign_site_is_not_let_in(address: str) -> None:

@@ -1,0 +1,69 @@
+"""Connections over which nobody has asked to be let in yet: how many there may be, and what is said when the
+system has no room for more. They belong to asyncio's thread."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Callable
+from typing import Any
+
+from websockets.asyncio.server import ServerConnection
+
+MOST_ARRIVALS = 64
+"""At a time. One more takes the place of the one that has said nothing for the longest."""
+
+TOLD_EVERY_SECONDS = 10.0
+
+_NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+
+class Arrivals:
+    """The connections whose request has not come."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[ServerConnection, None] = {}  # The oldest first.
+
+    def came(self, connection: ServerConnection) -> None:
+        """One that says nothing so far."""
+        if len(self._waiting) >= MOST_ARRIVALS:
+            oldest = next(iter(self._waiting))
+            self.went(oldest)
+            oldest.transport.abort()
+        self._waiting[connection] = None
+
+    def went(self, connection: ServerConnection) -> None:
+        """Its request is here, or it has ended."""
+        self._waiting.pop(connection, None)
+
+
+def connections_of(arrivals: Arrivals) -> type[ServerConnection]:
+    """What websockets is to make of each connection, so that `arrivals` hears of it."""
+
+    class Arriving(ServerConnection):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            super().connection_made(transport)
+            arrivals.came(self)
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            arrivals.went(self)
+            super().connection_lost(exc)
+
+    return Arriving
+
+
+class NoRoom:
+    """An exception handler of asyncio's loop. log: hears now and then that no connection can be taken, which
+    asyncio finds a hundred times a second."""
+
+    def __init__(self, log: Callable[[str], None]) -> None:
+        self._log = log
+        self._silent_until = 0.0
+
+    def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if not isinstance(error, OSError) or error.errno not in _NO_ROOM:
+            loop.default_exception_handler(context)
+        elif loop.time() >= self._silent_until:
+            self._silent_until = loop.time() + TOLD_EVERY_SECONDS
+            self._log(f"no connection can be taken: {error}")
