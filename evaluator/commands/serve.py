@@ -76,6 +76,8 @@ def _serve(settings: Settings, embedded: bool, again: Callable[[], Settings]) ->
     from evaluator.service.endpoints import AddressError
     from evaluator.service.heap import trimmed
 
+    if settings.metrics_port and not settings.metrics_address:
+        return _fail(embedded, "metrics_address is empty, which would be all addresses: 0.0.0.0 or ::", 2)
     failure: list[Exception] = []
     try:
         service = _service(settings, embedded, failure.append)
@@ -139,7 +141,13 @@ def _service(settings: Settings, embedded: bool, on_failed: Callable[[Exception]
     # The program that started it is the only client there, and need not pay for the gate.
     private = embedded and not settings.address
     # The gate takes two descriptors more for each.
-    most_connections = (_descriptors() - KEPT_DESCRIPTORS) // (3 if gate.AVAILABLE and not private else 1)
+    for_each = 3 if gate.AVAILABLE and not private else 1
+    most_connections = (_descriptors() - KEPT_DESCRIPTORS) // for_each
+    if most_connections < 1:
+        raise ValueError(
+            f"the limit of open files is {_descriptors()}, too few for a client: raise it (ulimit -n), to "
+            f"{KEPT_DESCRIPTORS + 64 * for_each} for 64 clients"
+        )
     return EvaluatorService(
         loader,
         _networks(settings),

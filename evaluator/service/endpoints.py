@@ -28,7 +28,7 @@ def bind(router: zmq.Socket[bytes], address: str) -> str:
 
     Raises AddressError when it is malformed or somebody listens there already.
     """
-    _check(address)
+    address = _checked(address)
     if address.startswith("tcp://") and address.endswith(":0"):
         address = address.removesuffix("0") + "*"
     # IPv4 addresses would be named as IPv6 ones otherwise, which not every client understands.
@@ -46,7 +46,7 @@ def listening_socket(address: str) -> tuple[socket.socket, str]:
 
     Raises AddressError as `bind` does.
     """
-    _check(address)
+    address = _checked(address)
     try:
         if address.startswith("ipc://"):
             return _listening(socket.AF_UNIX, _unix_path(address)), address
@@ -59,8 +59,11 @@ def listening_socket(address: str) -> tuple[socket.socket, str]:
     return made, f"tcp://[{name}]:{number}" if family == socket.AF_INET6 else f"tcp://{name}:{number}"
 
 
-def _check(address: str) -> None:
-    """Raise AddressError for what is no address, and clear a stale socket away."""
+def _checked(address: str) -> str:
+    """The address with a number for localhost; a stale socket is cleared away. Raises AddressError for what
+    is no address."""
+    if address == "ipc://":
+        raise AddressError(f"{address}: it names no path: ipc://PATH")
     if address.startswith("ipc://"):
         if not zmq.has("ipc"):
             raise AddressError(f"{address}: this platform has no ipc, use tcp://127.0.0.1:PORT")
@@ -73,6 +76,9 @@ def _check(address: str) -> None:
             raise AddressError(
                 f"{address}: must be tcp://HOST:PORT or tcp://[IPV6]:PORT with a port from 0 (any) to 65535"
             )
+        if host == "localhost":  # As a name it may mean several addresses.
+            return f"tcp://127.0.0.1:{port}"
+    return address
 
 
 def _unbound(address: str, error: OSError | zmq.ZMQError) -> AddressError:
@@ -80,7 +86,14 @@ def _unbound(address: str, error: OSError | zmq.ZMQError) -> AddressError:
         return AddressError(
             f"{address}: in use. Another evaluator may be running: give another --address, or use that one"
         )
-    return AddressError(f"{address}: {error.strerror}")
+    if isinstance(error, socket.gaierror) or error.errno == errno.ENODEV:
+        return AddressError(
+            f"{address}: to listen at, a host is an IP address of this machine, localhost, * or the name of "
+            "a network interface"
+        )
+    return AddressError(
+        f"{address}: {error.strerror or error}"
+    )  # Of a path that is too long, Python says it.
 
 
 def _unix_path(address: str) -> str:

@@ -65,8 +65,10 @@ def _make_folder(folder: Path) -> None:
 
 
 def _read(path: Path, forbidden: int, complaint: str) -> str:
-    with _told(path, "cannot read", FileNotFoundError), path.open("rb") as file:
+    with _told(path, "cannot read", FileNotFoundError), open(path, "rb", opener=_open_at_once) as file:
         mode = os.fstat(file.fileno()).st_mode  # of what is read, whatever the path means by then
+        if not stat.S_ISREG(mode):
+            raise KeysError(f"{path}: it is no file")
         data = file.read(1 << 20)
     if os.name == "posix" and mode & forbidden:
         raise KeysError(f"{path}: {complaint} {path}")
@@ -74,6 +76,11 @@ def _read(path: Path, forbidden: int, complaint: str) -> str:
         return data.decode()
     except UnicodeDecodeError:
         raise KeysError(f"{path}: it is not text") from None
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Open what is there without waiting: a pipe would keep the service until somebody writes into it."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 @contextlib.contextmanager

@@ -386,6 +386,18 @@ def test_a_list_that_cannot_be_read_changes_nothing(guarded: Harness, keys: Keys
     assert guarded.client(keys=keys.of("player")).status().ready
 
 
+@pytest.mark.skipif(os.name != "posix", reason="there are no such pipes")
+@pytest.mark.timeout(60)
+def test_a_list_that_is_a_pipe_holds_up_nobody(guarded: Harness, keys: Keys) -> None:
+    player = guarded.client(keys=keys.of("player"))
+    admin = guarded.client(keys=keys.of("admin"))
+    keys.list.unlink()
+    os.mkfifo(keys.list)
+    with pytest.raises(LoadFailed, match="it is no file"):
+        admin.reload()
+    assert same(player.evaluate(numbered_batch(3)), expected(numbered_batch(3)))
+
+
 # -- addresses -----------------------------------------------------------------------------------------
 
 

@@ -27,7 +27,7 @@ from evaluator.backends.probe import probe_batch
 from evaluator.commands.serve import KEPT_DESCRIPTORS
 from evaluator.devices.failover import MAX_FAILURES
 from evaluator.network import load_network
-from evaluator.service.endpoints import AddressError, bind, sweep
+from evaluator.service.endpoints import AddressError, bind, listening_socket, sweep
 from protocol import EvaluatorClient
 from protocol.errors import DeviceFailed, Draining, EvaluatorLost, Overloaded
 from tests.evaluator.service.plugin import Plugin
@@ -236,6 +236,22 @@ def test_a_second_signal_ends_it_at_once(environment: dict[str, str], plugin: Pl
             process.send_signal(signal.SIGTERM)
             assert process.wait(WAIT_S) == 0
     assert sockets(environment) == []
+
+
+@needs_posix
+@pytest.mark.parametrize("flags", [["--embedded"], ["--address", "tcp://127.0.0.1:0"]])
+def test_without_descriptors_for_a_single_client_it_does_not_start(
+    environment: dict[str, str], flags: list[str]
+) -> None:
+    code = (
+        "import resource\nresource.setrlimit(resource.RLIMIT_NOFILE, (60, 60))\n"
+        "from evaluator.cli import console; console()"
+    )
+    command = [sys.executable, "-c", code, "serve", "--backend", "random", *flags]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=WAIT_S)
+    assert done.returncode == 2
+    assert "the limit of open files is 60" in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
 
 
 @needs_posix
@@ -475,6 +491,13 @@ def test_a_live_address_is_not_stolen_and_a_stale_one_replaced(
         (["--address", "udp://127.0.0.1:1"], "tcp://"),
         (["--address", "ipc:///no/such/folder/socket"], "does not exist"),
         (["--address", "tcp://127.0.0.1:99999999"], "tcp://127.0.0.1:99999999"),
+        (
+            ["--address", "tcp://no.such.host:5577", "--unencrypted"],
+            "a host is an IP address of this machine",
+        ),
+        (["--address", "ipc://"], "names no path"),
+        (["--address", f"ipc:///tmp/{'x' * 200}"], "too long"),
+        (["--metrics-port", "1", "--metrics-address", ""], "metrics_address is empty"),
     ],
 )
 def test_what_is_wrong_is_said_once(environment: dict[str, str], flags: list[str], said: str) -> None:
@@ -497,6 +520,17 @@ def test_an_address_needs_a_transport_we_speak() -> None:
         with pytest.raises(AddressError):
             bind(router, "inproc://x")
         assert bind(router, "tcp://127.0.0.1:0").rpartition(":")[2] != "0"
+
+
+@pytest.mark.parametrize("gated", [True, False])
+def test_localhost_is_an_address_to_listen_at(gated: bool) -> None:
+    if gated:
+        made, bound = listening_socket("tcp://localhost:0")
+        made.close()
+    else:
+        with zmq.Context() as context, context.socket(zmq.ROUTER) as router:
+            bound = bind(router, "tcp://localhost:0")
+    assert bound.startswith("tcp://127.0.0.1:")
 
 
 def test_sweeping_spares_the_living(tmp_path: Path) -> None:
