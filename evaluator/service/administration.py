@@ -59,7 +59,7 @@ class Administration:
         self._networks.load(
             NetworkToLoad(message.path, message.policy_head, message.value_head),
             lambda info: self._send(client, messages.Loaded(message.id, info)),
-            lambda error: self._fail(client, message.id, LoadFailed(f"{message.path}: {error}")),
+            lambda error: self._fail(client, message.id, LoadFailed(_about(message.path, error))),
         )
 
     def _reload(self, client: bytes, message: messages.Reload) -> None:
@@ -93,6 +93,12 @@ class Administration:
 
     def _start_drain(self, client: bytes, message: messages.Drain) -> None:
         self._drain(client, message.id)
+
+
+def _about(path: str, error: Exception) -> str:
+    """What is wrong with a file, which readers of files name themselves and backends do not."""
+    text = str(error)
+    return text if not path or text.startswith(f"{path}:") else f"{path}: {text}"
 
 
 _HANDLERS: dict[type[Any], Callable[[Administration, bytes, Any], None]] = {

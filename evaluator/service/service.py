@@ -35,7 +35,7 @@ from evaluator.service.networks import NetworkToLoad, ServedNetworks
 from evaluator.service.notify import ServiceManager
 from evaluator.service.overview import Overview
 from evaluator.service.reconfiguration import reconfigure
-from evaluator.service.sessions import Session, Sessions
+from evaluator.service.sessions import Session, Sessions, printable
 from evaluator.service.sockets import ZeroMqSockets
 from evaluator.service.transport import GONE, Arrived, Origin, Sockets
 from evaluator.service.turns import Turns
@@ -415,7 +415,7 @@ class EvaluatorService:
             raise UnsupportedVersion(
                 f"client speaks versions {list(message.versions)}, this evaluator {ours}: update one"
             )
-        session.name, session.greeted = message.client, True
+        session.name, session.greeted = printable(message.client), True
         if self._life.loaded:
             self._welcome(session, message.id)
         else:

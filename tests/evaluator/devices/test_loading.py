@@ -53,8 +53,9 @@ def test_networks_are_served_side_by_side_and_loaded_while_serving(tmp_path: Pat
     first, second = NETWORKS[0], NETWORKS[1]
     with serving(first, tmp_path) as client:
         loaded = client.load(str(second))
-        with pytest.raises(LoadFailed):
+        with pytest.raises(LoadFailed) as failed:
             client.load(__file__)
+        assert str(failed.value).count(__file__) == 1
         batch = probe_batch(7)
         for path, name in ((first, client.networks[0].name), (second, loaded.name)):
             with open_backend("reference", load_network(path)) as reference:

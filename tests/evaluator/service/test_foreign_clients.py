@@ -59,6 +59,13 @@ def test_another_hello_binds_the_default_anew(dealer: zmq.Socket[bytes]) -> None
     assert (first.default, second.default) == (first.networks[0].name, other)
 
 
+def test_a_name_commands_nothing_where_it_is_shown(harness: Harness, dealer: zmq.Socket[bytes]) -> None:
+    name = "engine\x1b]0;gone\x07\n\u202e2026 ERROR \u00e9\u2654"
+    ask(dealer, Hello(1, client=name))
+    names = [client["name"] for client in harness.client().clients()]
+    assert "engine?]0;gone???2026 ERROR \u00e9\u2654" in names
+
+
 def test_a_req_socket_gets_an_error_that_it_cannot_see(harness: Harness, dealer: zmq.Socket[bytes]) -> None:
     """What a REQ socket sends, by a DEALER, which sees the answer."""
     answer = ask_raw(dealer, b"", *encode(Hello(1)))
