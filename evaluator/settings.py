@@ -49,7 +49,7 @@ class Settings(SettingsGroup):
         low=1,
         metavar="ADDRESS",
     )
-    max_request: int = setting(4096, "most positions in one request", low=1, metavar="POSITIONS")
+    max_request: int = setting(4096, "most positions in one request", low=1, high=65536, metavar="POSITIONS")
     max_play_queue: int = setting(
         65536, "most positions of class play queued per network", low=1, metavar="POSITIONS"
     )

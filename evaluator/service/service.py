@@ -55,6 +55,7 @@ from protocol.errors import (
     Draining,
     DuplicateId,
     NotAllowed,
+    NotReady,
     RemoteError,
     UnsupportedVersion,
 )
@@ -132,7 +133,6 @@ class EvaluatorService:
             self._access,
             self._reread_clients,
         )
-        self._waiting_hellos: list[tuple[Session, int]] = []
         self._drain_waiters: list[tuple[bytes, int]] = []
         self._drained_by_ms: float | None = None
         self._manager = ServiceManager()
@@ -418,8 +418,12 @@ class EvaluatorService:
         session.name, session.greeted = printable(message.client), True
         if self._life.loaded:
             self._welcome(session, message.id)
+        elif (
+            session.hello
+        ):  # Each would cost memory now, and a welcome in the moment when all others get theirs.
+            raise NotReady("another hello of this client waits already, until the networks are loaded")
         else:
-            self._waiting_hellos.append((session, message.id))
+            session.hello = message.id
 
     def _welcome(self, session: Session, identity: int) -> None:
         state = self.state()
@@ -473,9 +477,11 @@ class EvaluatorService:
             self._manager.stopping()
         if timeout_s is not None:
             self._drained_by_ms = now_ms() + 1000 * timeout_s
-        for session, identity in self._waiting_hellos:
-            self._answers.send_error(session.client, identity, Draining("this evaluator is shutting down"))
-        self._waiting_hellos.clear()
+        for session in self._sessions:
+            if session.hello:
+                refused = Draining("this evaluator is shutting down")
+                self._answers.send_error(session.client, session.hello, refused)
+                session.hello = 0
         for client in self._sessions.greeted():
             self._answers.send_error(
                 client, 0, Draining("this evaluator is shutting down; connect to another one")
@@ -537,9 +543,10 @@ class EvaluatorService:
     def _become_ready(self) -> None:
         self._life.load()
         self._manager.ready("ready")
-        for session, identity in self._waiting_hellos:
-            self._welcome(session, identity)
-        self._waiting_hellos.clear()
+        for session in self._sessions:
+            if session.hello:
+                self._welcome(session, session.hello)
+                session.hello = 0
         if self._on_ready is not None:
             self._on_ready(self._networks.infos())
 

@@ -28,6 +28,7 @@ class Session:
     link: its connection to the gate, if there is one. user: who it was admitted as (see Access). key: what
     the list of clients calls its key, if it has one.
     since: when it came, in seconds of the Unix epoch. name: what it calls itself. greeted: it has said hello.
+    hello: the id of a hello that waits for the networks, 0 if none does.
     network: the name of the default network that it was told of. requests: in flight by id, with the network
     that has each. answered, positions, errors: requests answered with a result, their positions, and errors.
     rank: the class of the last one answered, -1 before.
@@ -42,6 +43,7 @@ class Session:
     since: float = field(default_factory=time.time)
     name: str = ""
     greeted: bool = False
+    hello: int = 0
     network: str = ""
     requests: dict[int, tuple[Request, ServedNetwork]] = field(default_factory=dict)
     answered: int = 0

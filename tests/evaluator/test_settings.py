@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from evaluator.settings import Settings, add_flags, default_toml, from_arguments
+from protocol.codec import WIRE_MAX_POSITIONS
 from protocol.settings.spec import SettingsError, settings_of
 from tests.paths import REPOSITORY
 
@@ -89,3 +90,7 @@ def test_a_wrong_flag_is_refused_by_name(flags: tuple[str, ...], said: str) -> N
 
 def test_a_setting_that_is_on_or_off_has_two_flags() -> None:
     assert (parse("--plain-admin").plain_admin, parse("--no-latency-cache").latency_cache) == (True, False)
+
+
+def test_no_request_is_larger_than_a_client_can_send() -> None:
+    assert settings_of(Settings)["max_request"].high == WIRE_MAX_POSITIONS

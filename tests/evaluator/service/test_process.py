@@ -485,7 +485,7 @@ def test_a_live_address_is_not_stolen_and_a_stale_one_replaced(
         (["--backend", "abacus"], "abacus"),
         (["--backend", "random:x"], "name:key=value"),
         (["--threads", "many"], "--threads"),
-        (["--max-request", "0"], "max_request is a whole number from 1 on, not 0"),
+        (["--max-request", "0"], "max_request is a whole number from 1 to 65,536, not 0"),
         (["--log-level", "loud"], "one of debug"),
         (["--config", "no-such-file.toml"], "no-such-file.toml"),
         (["--address", "udp://127.0.0.1:1"], "tcp://"),

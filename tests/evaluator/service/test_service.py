@@ -19,7 +19,7 @@ from evaluator.service import gate
 from evaluator.service import service as service_module
 from evaluator.service.gate import ConnectionLimits
 from protocol import EvaluatorClient
-from protocol.codec import encode
+from protocol.codec import decode_reply, encode
 from protocol.errors import (
     BadRequest,
     DeadlineExceeded,
@@ -32,7 +32,8 @@ from protocol.errors import (
     TooLarge,
     UnknownNetwork,
 )
-from protocol.messages import Evaluate, Ping, best_rate
+from protocol.messages import Evaluate, Hello, Ping, Welcome, best_rate
+from protocol.multipart import send
 from tests.evaluator.service.harness import (
     WAIT_S,
     EchoBackend,
@@ -504,6 +505,36 @@ def test_before_the_networks_are_there_evaluations_are_not_ready(tmp_path: Path)
 
     with running(tmp_path, make=slow, before_ready=ask) as harness:
         assert harness.client().status().state == "ready"
+
+
+def test_one_hello_of_a_client_waits_for_the_networks(tmp_path: Path) -> None:
+    """Hundreds of thousands would hold up everybody when the networks are there."""
+    gate = threading.Event()
+    answers: list[Any] = []
+
+    def slow(name: str) -> EchoBackend:
+        assert gate.wait(WAIT_S)
+        return EchoBackend()
+
+    def ask(address: str) -> None:
+        with zmq.Context() as context, context.socket(zmq.DEALER) as dealer:
+            dealer.linger = 0
+            dealer.rcvtimeo = int(1000 * WAIT_S)
+            dealer.connect(address)
+            for identity in (1, 2, 3):
+                send(dealer, encode(Hello(identity)))
+            answers.extend(decode_reply(dealer.recv_multipart()) for _ in range(2))
+            gate.set()
+            answers.append(decode_reply(dealer.recv_multipart()))
+            send(dealer, encode(Hello(4)))
+            answers.append(decode_reply(dealer.recv_multipart()))
+
+    with running(tmp_path, make=slow, before_ready=ask):
+        assert [(answer.id, getattr(answer, "code", "")) for answer in answers[:2]] == [
+            (2, "not_ready"),
+            (3, "not_ready"),
+        ]
+        assert [answer.id for answer in answers[2:] if isinstance(answer, Welcome)] == [1, 4]
 
 
 def test_who_is_connected_is_shown_by_name_and_who_is_gone_is_not(harness: Harness) -> None:
