@@ -37,16 +37,17 @@ class Tile:
         chunk, size = precision.chunk, precision.bytes
         stages = self.stages if target.name.startswith("sm_") else 2
         # Rows are padded by a chunk, or their chunks swizzled (kernels/swizzled.h).
-        padding = 0 if target.matrix_unit(precision) in AMD_UNITS and not weight_bits else 16
+        swizzled = target.matrix_unit(precision) in AMD_UNITS and not weight_bits
+        padding = 0 if swizzled else 16
         row = self.block_k * (weight_bits or 8 * size) // 8 + padding
         scales = self.block_k // GROUP * self.block_n * size if weight_bits == 4 else 0
         of_b = 0 if self.direct else self.block_n * row + scales
         stage = self.block_m * (self.block_k * size + padding) + of_b
         loading = stages * stage
         handed_over = (self.warps_k - 1) * self.block_m * self.block_n * 4
-        # What comes out goes through in parts where the whole of it takes more (PARTS in kernels/gemm.hip).
+        # Where the whole of what comes out takes more, it goes through in parts (kernels/swizzled_out.h).
         out, of_wave = self.block_m * (self.block_n + chunk) * size, self.block_m // self.warps_m // 16
-        while out > loading and of_wave % 2 == 0:
+        while swizzled and out > loading and of_wave % 2 == 0:
             out, of_wave = out // 2, of_wave // 2
         return max(loading, handed_over, out)
 
