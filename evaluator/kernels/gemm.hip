@@ -33,8 +33,13 @@
 //
 // DIRECT: b holds fragments of MFMA, which waves load into registers without shared memory
 // (swizzled_products.h); k is a multiple of twice BLOCK_K.
+//
+// INPUT_NORM, RESIDUAL_NORM, ROW_SUMS: layer norms that the product before has left to this one, or this one
+// leaves to the next (row_norms.h), where k is not split. norm_columns: float [n], the sums of each column's
+// weights, or gammas. The first two want BIAS; with ROW_SUMS n is a multiple of BLOCK_N.
 #include "activation.h"
 #include "matrix.h"
+#include "row_norms.h"
 #if PACKED
 #include "packed.h"
 #endif
@@ -89,6 +94,10 @@ typedef float Sum;
 typedef Accumulator TileSums;
 #endif
 
+// Of what the product leaves: a part of a row's columns.
+constexpr int PART_COLUMNS = BLOCK_N / WARPS_N;
+static_assert(!NORMED || THREADS >= BLOCK_M, "a thread has one row's norm");
+
 #include "gemm_loads.h"
 #if SWIZZLED
 #include "swizzled_out.h"
@@ -134,12 +143,14 @@ KERNEL(gemm, THREADS)
 (const Element* a, const char* b, const void* scales, const float* bias, const Element* residual,
  Element* out, float* partials, int m, int n, int k, int lda, int ldo, int channels, int split_steps,
  float scale, float first_scale, int first_columns, float round_scale, const float* row_scales,
- const float* column_scales) {
+ const float* column_scales, const RowSums* norm_parts, const float* norm_columns, float per_column,
+ float epsilon, RowSums* row_sums) {
 #if defined(WAVEFRONT_CPU)
   // A target with a matrix unit is given what its swizzled tiles need, which these are not.
   constexpr int SUMS_BYTES = (WARPS_K - 1) * BLOCK_M * BLOCK_N * 4;
   constexpr int OUT_BYTES = BLOCK_M * OUT_STRIDE * (int)sizeof(Element), LOADED = STAGES * STAGE_BYTES;
-  constexpr int LARGER = SUMS_BYTES > OUT_BYTES ? SUMS_BYTES : OUT_BYTES;
+  constexpr int ENDS = OUT_BYTES + (NORMED ? BLOCK_M * (int)sizeof(RowNorm) : 0);
+  constexpr int LARGER = SUMS_BYTES > ENDS ? SUMS_BYTES : ENDS;
   alignas(16) SHARED char shared[LARGER > LOADED ? LARGER : LOADED];
 #else
   DYNAMIC_SHARED(shared);
@@ -194,6 +205,10 @@ KERNEL(gemm, THREADS)
     store_tile(staged, shared);
   }
 #if FRAGMENTS
+#if NORMED
+  // Here a SIMD may have no other wave to hide their latency at the end.
+  const RowNorm norm = row_norm(norm_parts, m0 + thread_index() % BLOCK_M, m, per_column, epsilon);
+#endif
   // Two turns at once, of an even number, so that fragments need not be moved from those fetched to those in
   // use. The last fetches its own again.
   Fragments fragments[2];
@@ -243,12 +258,22 @@ KERNEL(gemm, THREADS)
   block_sync();
 #endif
 
+#if NORMED && !FRAGMENTS  // before, there are no registers to spare
+  const RowNorm norm = row_norm(norm_parts, m0 + thread_index() % BLOCK_M, m, per_column, epsilon);
+#elif !NORMED
+  const RowNorm norm = {0.0f, 0.0f};
+#endif
 #if SWIZZLED
-  write_tile(c, shared, warp_m, warp_n, WARPS_K == 1 || warp_k == 0, m0, n0,
+  write_tile(c, shared, warp_m, warp_n, WARPS_K == 1 || warp_k == 0, m0, n0, norm,
              Results{bias, residual, out, partials, m, n, ldo, scale, first_scale, first_columns, round_scale,
-                     row_scales, column_scales});
+                     row_scales, column_scales, norm_columns, row_sums});
 #else
   Element* tiles = (Element*)shared;
+#if NORMED
+  RowNorm* norms = (RowNorm*)(shared + BLOCK_M * OUT_STRIDE * sizeof(Element));
+  if (thread_index() < BLOCK_M) norms[thread_index()] = norm;
+  block_sync();
+#endif
   // The tile goes through shared memory so that its rows are read and written in whole chunks.
 #if RESIDUAL
   for (int index = thread_index(); index < BLOCK_M * (BLOCK_N / CHUNK); index += THREADS) {
@@ -280,12 +305,19 @@ KERNEL(gemm, THREADS)
 #if SPLIT
         if (inside) partials[((uint64)block_z() * m + global_row) * n + global_column] = value;
 #else
+#if INPUT_NORM
+        if (inside) value = value * norms[row].scale + norms[row].shift * norm_columns[global_column];
+#endif
 #if BIAS_BY_SQUARE
         if (inside) value += bias[global_row % 64 * n + global_column];
 #elif BIAS
         if (inside) value += bias[global_column];
 #endif
-#if RESIDUAL
+#if RESIDUAL_NORM
+        if (inside)
+          value += (to_float(tiles[row * OUT_STRIDE + column]) * norms[row].scale + norms[row].shift) *
+                   norm_columns[global_column];
+#elif RESIDUAL
         if (inside) value += to_float(tiles[row * OUT_STRIDE + column]);
 #endif
         if (warp_k == 0) tiles[row * OUT_STRIDE + column] = to_element(activate<ACTIVATION>(value));
@@ -293,6 +325,17 @@ KERNEL(gemm, THREADS)
       }
 #if !SPLIT
   block_sync();
+#if ROW_SUMS
+  for (int index = thread_index(); index < BLOCK_M * WARPS_N; index += THREADS) {
+    const int row = index % BLOCK_M, part = index / BLOCK_M;
+    RowSums sums = {0.0f, 0.0f};
+    for (int column = 0; column < PART_COLUMNS; column++) {
+      const float x = to_float(tiles[row * OUT_STRIDE + part * PART_COLUMNS + column]);
+      sums = {sums.sum + x, sums.squares + x * x};
+    }
+    if (m0 + row < m) row_sums[(uint64)(n0 / PART_COLUMNS + part) * m + m0 + row] = sums;
+  }
+#endif
   for (int index = thread_index(); index < BLOCK_M * (BLOCK_N / CHUNK); index += THREADS) {
     int row = index / (BLOCK_N / CHUNK), column = index % (BLOCK_N / CHUNK) * CHUNK;
     if (m0 + row < m && n0 + column < n) {

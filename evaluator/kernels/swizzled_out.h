@@ -2,6 +2,7 @@
 // ACCUMULATORS neighbouring columns of a row to whole chunks in memory.
 #pragma once
 #include "activation.h"
+#include "row_norms.h"
 #include "swizzled.h"
 #if ROUND == E4M3
 #include "e4m3.h"
@@ -18,6 +19,8 @@ struct Results {
   int first_columns;
   float round_scale;
   const float *row_scales, *column_scales;
+  const float* norm_columns;
+  RowSums* row_sums;
 };
 typedef float Columns __attribute__((ext_vector_type(ACCUMULATORS), aligned(16)));
 typedef uint32 ColumnPairs __attribute__((ext_vector_type(ACCUMULATORS / 2)));
@@ -76,71 +79,111 @@ DEVICE void write_columns(Element* to, Columns x) {
   *(ColumnPairs*)to = pairs;
 }
 
-// writes: whether the wave has sums; all waves move what goes through shared memory.
-DEVICE void write_tile(const TileSums (&c)[TILES_M][TILES_N], char* shared, int warp_m, int warp_n,
-                       bool writes, int m0, int n0, const Results& r) {
-  Element* tiles = (Element*)shared;
-  const int first = warp_n * TILES_N * 16 + first_column();
-#if BIAS
-  Columns bias[TILES_N];
+// Leaves the sums of a row's columns in this wave, of which a lane has its share.
+DEVICE void write_row_sums(RowSums share, bool writes, int row, int part, const Results& r) {
 #pragma unroll
-  for (int j = 0; j < TILES_N; j++)
-    bias[j] = read_columns(r.bias + (n0 + first + j * 16 < r.n ? n0 + first + j * 16 : 0));
-#endif
-#pragma unroll
-  for (int part = 0; part < PARTS; part++) {
-    if (part > 0) block_sync();
+  for (int mask = 16; mask < WAVE; mask *= 2)
+    share = {share.sum + wave_xor(share.sum, mask), share.squares + wave_xor(share.squares, mask)};
+  if (writes && lane_index() < 16 && row < r.m) r.row_sums[(uint64)part * r.m + row] = share;
+}
+
+// Where a wave's columns begin in the tile and in the matrix, and which part of a row they are.
+struct Place {
+  int warp_m, first, m0, n0, part;
+};
+
+// One part of the tile, and those behind it. writes: whether the wave has sums; all waves move what goes
+// through shared memory. norms: of the block's rows. (A template, as a loop over parts would be unrolled too
+// late for the sums to stay in registers.)
+template <int PART>
+DEVICE void write_parts(const TileSums (&c)[TILES_M][TILES_N], Element* tiles, const RowNorm* norms,
+                        bool writes, const Place& at, const Results& r) {
+  if (PART > 0) block_sync();
 #if RESIDUAL
-    each_chunk(r, tiles, part, m0, n0,
-               [&](Element* here, uint64 there) { copy_chunk(here, r.residual + there); });
-    block_sync();
+  each_chunk(r, tiles, PART, at.m0, at.n0,
+             [&](Element* here, uint64 there) { copy_chunk(here, r.residual + there); });
+  block_sync();
+#endif
+  const int part_row = at.warp_m * PART_TILES * 16 + lane_index() % 16;
+  RowSums sums[PART_TILES] = {};
+#pragma unroll
+  for (int j = 0; j < TILES_N; j++) {
+    const int column = at.first + j * 16, global_column = at.n0 + column;
+    const int inside = global_column < r.n ? global_column : 0;
+#if BIAS
+    const Columns bias = read_columns(r.bias + inside);
+#endif
+#if NORMED
+    const Columns of_norm = read_columns(r.norm_columns + inside);
 #endif
 #pragma unroll
     for (int i = 0; i < PART_TILES; i++) {
-      const int part_row = (warp_m * PART_TILES + i) * 16 + lane_index() % 16;
-      const int row = m0 + row_of_part(part, part_row);
+      const int row = at.m0 + row_of_part(PART, part_row + i * 16);
+      Columns x;
 #pragma unroll
-      for (int j = 0; j < TILES_N; j++) {
-        const int column = first + j * 16;
-        Columns x;
-#pragma unroll
-        for (int e = 0; e < ACCUMULATORS; e++) x[e] = (float)c[part * PART_TILES + i][j].value[e];
+      for (int e = 0; e < ACCUMULATORS; e++) x[e] = (float)c[PART * PART_TILES + i][j].value[e];
 #if FORMAT == E4M3
-        x *= n0 + column < r.first_columns ? r.first_scale : r.scale;
+      x *= global_column < r.first_columns ? r.first_scale : r.scale;
 #elif FORMAT == INT8
-        x *= read_columns(r.column_scales + (n0 + column < r.n ? n0 + column : 0)) *
-             (row < r.m ? r.row_scales[row] : 0.0f);
+      x *= read_columns(r.column_scales + inside) * (row < r.m ? r.row_scales[row] : 0.0f);
 #endif
 #if SPLIT
-        if (writes && row < r.m && n0 + column < r.n)
-          *(Columns*)(r.partials + ((uint64)block_z() * r.m + row) * r.n + n0 + column) = x;
+      if (writes && row < r.m && global_column < r.n)
+        *(Columns*)(r.partials + ((uint64)block_z() * r.m + row) * r.n + global_column) = x;
 #else
-#if BIAS_BY_SQUARE
-        x += read_columns(r.bias + row % 64 * r.n + (n0 + column < r.n ? n0 + column : 0));
-#elif BIAS
-        x += bias[j];
+#if NORMED
+      const RowNorm norm = norms[row - at.m0];
 #endif
-        Element* to = tiles + part_row * OUT_STRIDE + column;
-#if RESIDUAL
-        x += read_columns(to);
+#if INPUT_NORM
+      x = x * norm.scale + (of_norm * norm.shift + bias);
+#elif BIAS_BY_SQUARE
+      x += read_columns(r.bias + row % 64 * r.n + inside);
+#elif BIAS
+      x += bias;
+#endif
+      Element* to = tiles + (part_row + i * 16) * OUT_STRIDE + column;
+#if RESIDUAL_NORM
+      x += (read_columns(to) * norm.scale + norm.shift) * of_norm;
+#elif RESIDUAL
+      x += read_columns(to);
 #endif
 #pragma unroll
-        for (int e = 0; e < ACCUMULATORS; e++) x[e] = activate<ACTIVATION>(x[e]);
-        if (writes) write_columns(to, x);
-#endif
+      for (int e = 0; e < ACCUMULATORS; e++) {
+        x[e] = activate<ACTIVATION>(x[e]);
+        sums[i] = {sums[i].sum + x[e], sums[i].squares + x[e] * x[e]};
       }
+      if (writes) write_columns(to, x);
+#endif
     }
-#if !SPLIT
-    block_sync();
-    each_chunk(r, tiles, part, m0, n0, [&](Element* here, uint64 there) {
-#if ROUND == E4M3
-      float x[CHUNK];
-      read_chunk(x, here);
-      *(Bits64*)((char*)r.out + there) = e4m3_chunk(x, r.round_scale);
-#else
-      copy_chunk(r.out + there, here);
-#endif
-    });
-#endif
   }
+#if ROW_SUMS
+#pragma unroll
+  for (int i = 0; i < PART_TILES; i++)
+    write_row_sums(sums[i], writes, at.m0 + row_of_part(PART, part_row + i * 16), at.part, r);
+#endif
+#if !SPLIT
+  block_sync();
+  each_chunk(r, tiles, PART, at.m0, at.n0, [&](Element* here, uint64 there) {
+#if ROUND == E4M3
+    float x[CHUNK];
+    read_chunk(x, here);
+    *(Bits64*)((char*)r.out + there) = e4m3_chunk(x, r.round_scale);
+#else
+    copy_chunk(r.out + there, here);
+#endif
+  });
+#endif
+  if constexpr (PART + 1 < PARTS) write_parts<PART + 1>(c, tiles, norms, writes, at, r);
+}
+
+// norm: of the row of the block that has the thread's number.
+DEVICE void write_tile(const TileSums (&c)[TILES_M][TILES_N], char* shared, int warp_m, int warp_n,
+                       bool writes, int m0, int n0, RowNorm norm, const Results& r) {
+  RowNorm* norms = (RowNorm*)(shared + BLOCK_M / PARTS * OUT_STRIDE * sizeof(Element));
+#if NORMED
+  if (thread_index() < BLOCK_M) norms[thread_index()] = norm;
+  block_sync();
+#endif
+  const int first = warp_n * TILES_N * 16 + first_column(), part = n0 / PART_COLUMNS + warp_n;
+  write_parts<0>(c, (Element*)shared, norms, writes, Place{warp_m, first, m0, n0, part}, r);
 }

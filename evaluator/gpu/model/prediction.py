@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -23,6 +24,8 @@ from evaluator.gpu.plan.tiles import Choice, candidates, model_chooser
 from evaluator.network.random_network import SHAPES, random_network
 
 _MOST_SPLITS = 8
+
+_ENCODER = re.compile(r"^encoder\d+\.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,15 +76,17 @@ class Model:
         self.target: Target = target_named(card.target)
         usual = model_chooser(self.target, Precision.FP16, card.units, deterministic=deterministic)
         self._choose = self._fastest if tuned and not deterministic else usual
+        self._fused = card.target.startswith("gfx") and not deterministic
         self._codes: dict[KernelKey, Code] = {}
         self._chosen: dict[Product, Choice] = {}
 
     def predict(self, network: str, batches: Sequence[int]) -> list[Prediction]:
         """network: a name of SHAPES. Raises CompilationError."""
         shape = SHAPES[network]
-        spec = random_network(replace(shape, layers=min(shape.layers, 1), blocks=min(shape.blocks, 1)))
-        repeats = {"encoder0.": shape.layers, "block0.": shape.blocks}
-        plan = Plan(spec, self.target, Precision.FP16, self._choose, fused=False)
+        # A first and a last encoder, and one that stands for all between them.
+        spec = random_network(replace(shape, layers=min(shape.layers, 3), blocks=min(shape.blocks, 1)))
+        repeats = {"encoder1.": max(1, shape.layers - 2), "block0.": shape.blocks}
+        plan = Plan(spec, self.target, Precision.FP16, self._choose, fused=self._fused)
         return [self._prediction(plan.program(size), repeats) for size in batches]
 
     def _prediction(self, program: Program, repeats: dict[str, int]) -> Prediction:
@@ -93,10 +98,10 @@ class Model:
 
         weights = sum(size * count(name) for name, size in sizes.items())
         found = self.timings(launches, sizes | program.work, weights)
-        phases = [
-            Phase(launch.label, _label(launch), each, count(launch.label))
-            for launch, each in zip(launches, found, strict=True)
-        ]
+        phases: list[Phase] = []
+        for launch, each in zip(launches, found, strict=True):
+            phase = Phase(_ENCODER.sub("encoder.", launch.label), _label(launch), each, count(launch.label))
+            _add(phases, phase)
         return Prediction(program.positions, tuple(phases))
 
     def timings(self, launches: Sequence[Launch], sizes: dict[str, float], weights: float) -> list[Timing]:
@@ -157,6 +162,15 @@ class Model:
         return code
 
 
+def _add(phases: list[Phase], phase: Phase) -> None:
+    """To what encoders alike have in common."""
+    for index, each in enumerate(phases):
+        if replace(each, count=phase.count) == phase:
+            phases[index] = replace(each, count=each.count + phase.count)
+            return
+    phases.append(phase)
+
+
 def predictable(launch: Launch) -> bool:
     """Whether the model knows a kernel: those for Hopper alone, and of all encoders in one, it does not."""
     return launch.kernel.file in ("gemm", "attention", "rows", *LIGHT)
@@ -170,7 +184,7 @@ def _reduced(key: KernelKey) -> KernelKey:
     """A kernel without what hardly matters: how a product ends, and whether it takes whole boards."""
     if key.file != "gemm":
         return key
-    same = {"SPLIT": 0, "SEGMENT": 0, "ACTIVATION": 0, "RESIDUAL": 0, "BIAS_BY_SQUARE": 0, "BIAS": 1}
+    same = {"SPLIT": 0, "SEGMENT": 0, "ACTIVATION": 0, "BIAS_BY_SQUARE": 0, "BIAS": 1}
     return KernelKey(key.file, key.precision, tuple((dict(key.constants) | same).items()))
 
 

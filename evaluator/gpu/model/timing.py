@@ -175,7 +175,11 @@ def traffic_of(launch: Launch, sizes: dict[str, float]) -> Traffic:
         rows = k // 9 if constants["CONVOLUTION"] else k
         out = 4.0 * m * n * launch.grid[2] if constants["SPLIT"] else element * m * min(ldo, n)
         residual = element * m * ldo if constants["RESIDUAL"] else 0
-        return Traffic(n * k * (constants["PACKED"] or 8 * element) / 8, element * m * rows + out + residual)
+        sums = 8 * m * constants["NORM_PARTS"]
+        if constants["ROW_SUMS"]:
+            sums += 8 * m * n * constants["WARPS_N"] // constants["BLOCK_N"]
+        weights = n * k * (constants["PACKED"] or 8 * element) / 8
+        return Traffic(weights, element * m * rows + out + residual + sums)
     if launch.kernel.file == "attention":
         heads, boards = launch.grid[:2]
         one = 4 * 64 * constants["DEPTH"] + (4096 if constants["BIAS"] else 0)

@@ -6,12 +6,15 @@ function appends to the program `b`; `layers` gives the packed weights.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 
 from evaluator.gpu.plan.builder import ProgramBuilder
 from evaluator.gpu.plan.epilogue import After
 from evaluator.gpu.plan.hopper import AttentionTile, attention_tile
 from evaluator.gpu.plan.layers import PackedLayers
+from evaluator.gpu.plan.left_norms import Use, can_be_left
 from evaluator.gpu.plan.persistent import EncoderLayers, Encoders, SmolgenLayers, Tail
 from evaluator.gpu.plan.persistent_form import PersistentForm
 from evaluator.gpu.plan.products import Linear, linear
@@ -24,6 +27,7 @@ from evaluator.network.spec import (
     Attention,
     AttentionBody,
     EncoderLayer,
+    LayerNorm,
     ResidualTower,
     RoundedInputs,
     Smolgen,
@@ -58,10 +62,11 @@ def attention_body(
     if body.tail is not None:
         dense1, dense2 = layers.tail(body.tail)
         hidden = linear(b, dense1, x, "hidden")
-        first = body.encoders[0].attention.q.inputs if body.encoders else None
-        x = linear(b, dense2, hidden, "x", residual=x, after=After(body.tail.norm2), rounded=first)
-    inputs = [layer.attention.q.inputs for layer in body.encoders]
-    for index, (layer, following) in enumerate(zip(body.encoders, [*inputs[1:], None], strict=False)):
+        first = Following("encoder0", body.encoders[0]) if body.encoders else None
+        x = before(b, layers, first, dense2, hidden, "x", x, body.tail.norm2)
+    for index, layer in enumerate(body.encoders):
+        rest = body.encoders[index + 1 :]
+        following = Following(f"encoder{index + 1}", rest[0]) if rest else None
         x = encoder(b, layers, f"encoder{index}", layer, x, "x", following)
     return x
 
@@ -84,6 +89,14 @@ def embedding(b: ProgramBuilder, layers: PackedLayers, body: AttentionBody) -> t
             return layers.dense("embedding", of_board), expand(b, appended=None, pieces=False)
 
 
+@dataclass(frozen=True, slots=True)
+class Following:
+    """An encoder, by name, that alone reads what comes before it."""
+
+    name: str
+    layer: EncoderLayer
+
+
 def encoder(
     b: ProgramBuilder,
     layers: PackedLayers,
@@ -91,18 +104,81 @@ def encoder(
     layer: EncoderLayer,
     x: Matrix,
     out: str,
-    following: RoundedInputs | None = None,
+    following: Following | None = None,
 ) -> Matrix:
     """alpha goes into the weights of each sublayer's last product, whose end adds the skip. out: the buffer
-    of the result, which may be that of x. following: how the next layer's inputs are rounded, if they are."""
+    of the result, which may be that of x. following: the encoder that takes it, if none but that does."""
     ffn = layer.ffn
     mixed = attention(b, layers, name, layer.attention, x)
     output = layers.attention_output(name, layer.attention, layer.alpha)
-    x = linear(b, output, mixed, out, residual=x, after=After(layer.norm1), rounded=ffn.dense1.inputs)
-    dense1 = layers.dense(f"{name}.ffn1", ffn.dense1)
+    readers = partial(readers_in_feed_forward, b, layers, name, layer, x)
+    x = normed(b, output, mixed, out, x, layer.norm1, readers, ffn.dense1.inputs)
+    if x.norm is None:
+        dense1 = layers.dense(f"{name}.ffn1", ffn.dense1)
+    else:
+        dense1 = layers.dense_of_norm(f"{name}.ffn1", ffn.dense1, x.norm.norm)
     hidden = linear(b, dense1, x, "hidden", rounded=ffn.dense2.inputs, keep=False)
     dense2 = layers.dense(f"{name}.ffn2", ffn.dense2, scale=layer.alpha)
-    return linear(b, dense2, hidden, out, residual=x, after=After(layer.norm2), rounded=following)
+    return before(b, layers, following, dense2, hidden, out, x, layer.norm2)
+
+
+def before(
+    b: ProgramBuilder,
+    layers: PackedLayers,
+    following: Following | None,
+    layer: Linear,
+    a: Matrix,
+    out: str,
+    residual: Matrix,
+    norm: LayerNorm,
+) -> Matrix:
+    """The product and norm that an encoder comes after, if one is named."""
+    if following is None:
+        return linear(b, layer, a, out, residual=residual, after=After(norm))
+    readers = partial(readers_in_attention, b, layers, following.name, following.layer, residual)
+    return normed(b, layer, a, out, residual, norm, readers, following.layer.attention.q.inputs)
+
+
+def normed(
+    b: ProgramBuilder,
+    layer: Linear,
+    a: Matrix,
+    out: str,
+    residual: Matrix,
+    norm: LayerNorm,
+    readers: Callable[[], Sequence[Use]],
+    rounded: RoundedInputs | None,
+) -> Matrix:
+    """norm(a @ weights + biases + residual), the norm left to the readers where that can be. rounded: of the
+    layers that take the result."""
+    after = After(norm)
+    left = rounded is None and can_be_left(b, Use(layer, a, True, after), readers)
+    return linear(b, layer, a, out, residual=residual, after=after, rounded=rounded, leave_norm=left)
+
+
+def readers_in_feed_forward(
+    b: ProgramBuilder, layers: PackedLayers, name: str, layer: EncoderLayer, x: Matrix
+) -> list[Use]:
+    """What reads a matrix of x's shape that an encoder's first norm makes."""
+    dense1 = layers.dense(f"{name}.ffn1", layer.ffn.dense1)
+    dense2 = layers.dense(f"{name}.ffn2", layer.ffn.dense2, scale=layer.alpha)
+    hidden = b.matrix("hidden", x.rows, dense1.width)
+    return [Use(dense1, x), Use(dense2, hidden, True, After(layer.norm2))]
+
+
+def readers_in_attention(
+    b: ProgramBuilder, layers: PackedLayers, name: str, layer: EncoderLayer, x: Matrix
+) -> list[Use]:
+    """What reads a matrix of x's shape that is an encoder's input. Only of chains of launches."""
+    own, generator = layer.attention, layer.attention.smolgen
+    output = layers.attention_output(name, own, layer.alpha)
+    mixed = b.matrix("attention", x.rows, own.heads * layers.depth(name, own))
+    readers = [Use(output, mixed, True, After(layer.norm1))]
+    if generator is not None and b.shares_products:
+        return [Use(layers.qkv_compress(name, own, generator), x), *readers]
+    if generator is not None:
+        readers.append(Use(layers.compress(f"{name}.smolgen", generator), x))
+    return [Use(layers.qkv(name, own), x), *readers]
 
 
 def attention(b: ProgramBuilder, layers: PackedLayers, name: str, layer: Attention, x: Matrix) -> Matrix:
@@ -113,11 +189,12 @@ def attention(b: ProgramBuilder, layers: PackedLayers, name: str, layer: Attenti
     if tile is not None:
         return _attention_in_one(b, layers, name, layer, x, tile)
     bias: Matrix | None = None
+    norm = None if x.norm is None else x.norm.norm
     if generator is None:
-        qkv = linear(b, layers.qkv(name, layer), x, "qkv")
+        qkv = linear(b, layers.qkv(name, layer, norm), x, "qkv")
     elif b.shares_products and layer.q.inputs is None:
         # What smolgen takes of each square is computed with q, k and v: one kernel less in the chain.
-        qkv = linear(b, layers.qkv_compress(name, layer, generator), x, "qkv_compress")
+        qkv = linear(b, layers.qkv_compress(name, layer, generator, norm), x, "qkv_compress")
         at = 3 * heads * depth
         compressed = Matrix(qkv.buffer, b.positions, 64 * (qkv.width - at), qkv.stride, qkv.width - at, at)
         bias = smolgen(b, layers, within, generator, heads, compressed)
@@ -125,7 +202,7 @@ def attention(b: ProgramBuilder, layers: PackedLayers, name: str, layer: Attenti
         b.fork()
         bias = smolgen(b, layers, within, generator, heads, compress(b, layers, within, generator, x))
         b.main()
-        qkv = linear(b, layers.qkv(name, layer), x, "qkv")
+        qkv = linear(b, layers.qkv(name, layer, norm), x, "qkv")
         b.join()
     return scaled_dot_product(b, qkv, heads, depth, bias, f"{name}.attention", layer.output.inputs)
 
@@ -144,7 +221,8 @@ def _attention_in_one(
 
 def compress(b: ProgramBuilder, layers: PackedLayers, name: str, layer: Smolgen, x: Matrix) -> Matrix:
     """What smolgen takes of each square, a row for each board."""
-    return linear(b, layers.compress(name, layer), x, "compressed").with_rows(b.positions)
+    norm = None if x.norm is None else x.norm.norm
+    return linear(b, layers.compress(name, layer, norm), x, "compressed").with_rows(b.positions)
 
 
 def smolgen(

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evaluator.gpu.driver.compiler import KernelKey
-from evaluator.gpu.driver.target import Precision, Target
+from evaluator.gpu.driver.target import AMD_UNITS, Precision, Target
 from evaluator.gpu.plan import weights as pack
 from evaluator.gpu.plan.program import Argument, Branch, Buffer, Launch, Matrix, PlanError, Program, Space
 from evaluator.gpu.plan.tiles import Chooser
@@ -63,7 +63,7 @@ class ProgramBuilder:
     """A program for one batch size, to which launches are appended.
 
     choose: says how each matrix product is computed. fused: whether attention and the product before it may
-    be one kernel.
+    be one kernel. left: whether layer norms may be left to the products that read their rows.
     """
 
     def __init__(
@@ -75,6 +75,7 @@ class ProgramBuilder:
         known: dict[str, NDArray[Any]] | None = None,
         *,
         fused: bool = True,
+        left: bool = False,
     ) -> None:
         """known: the arrays of weights by name, to which this program's are added; several programs that are
         given the same ones share them."""
@@ -84,6 +85,7 @@ class ProgramBuilder:
         self.precision = precision
         self.choose = choose
         self.fused = fused
+        self._left = left
         self._aside = False
         self._forked = False
 
@@ -146,6 +148,11 @@ class ProgramBuilder:
     def shares_products(self) -> bool:
         """Whether one product that serves q, k, v and smolgen beats two."""
         return self.chained and self.positions < _SHARED_PRODUCT_POSITIONS
+
+    @property
+    def leaves_norms(self) -> bool:
+        """Whether layer norms may be left to the products that read their rows."""
+        return self._left and self.chained and self.target.matrix_unit(self.precision) in AMD_UNITS
 
     @property
     def aside(self) -> bool:

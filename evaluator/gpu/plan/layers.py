@@ -97,11 +97,13 @@ class PackedLayers:
         return self.linear(name, make)
 
     def dense_of_norm(self, name: str, layer: Dense, norm: LayerNorm) -> Linear:
+        """Of rows before a norm, of which the weights and biases have the gammas and betas."""
+
         def make() -> Linear:
             inner = _of_norm(layer, norm)
             weights = pack.matrix(inner.weights, self.precision)
             biases = pack.vector(inner.biases, self.precision)
-            return Linear(f"{name}.of_norm", len(inner.biases), weights, biases, inner.activation)
+            return Linear(f"{name}.of_norm", len(inner.biases), weights, biases, inner.activation, norm=norm)
 
         return self.linear(f"{name}.of_norm", make)
 
@@ -195,6 +197,7 @@ class PackedLayers:
                 pack.matrix(np.concatenate(weights), self.precision),
                 pack.vector(np.concatenate(biases), self.precision),
                 Activation.NONE,
+                norm=before,
             )
 
         return self.linear(name, make)
@@ -248,7 +251,12 @@ class PackedLayers:
 
         return self.linear(f"{name}.output" if inputs is None else _of_form(f"{name}.output", inputs), make)
 
-    def compress(self, name: str, layer: Smolgen) -> Linear:
+    def compress(self, name: str, layer: Smolgen, before: LayerNorm | None = None) -> Linear:
+        """before: a norm of what it takes, to be part of it."""
+        if before is not None:
+            without = Dense(layer.compress, np.zeros(len(layer.compress), np.float32))
+            return self.dense_of_norm(f"{name}.compress", without, before)
+
         def make() -> Linear:
             weights = pack.matrix(layer.compress, self.precision)
             return Linear(f"{name}.compress", len(layer.compress), weights, None, Activation.NONE)
@@ -281,21 +289,26 @@ class PackedLayers:
             self.linear("smolgen.generate", make_generate),
         )
 
-    def qkv_compress(self, name: str, layer: Attention, generator: Smolgen) -> Linear:
-        """What smolgen takes of each square in one product with q, k and v."""
+    def qkv_compress(
+        self, name: str, layer: Attention, generator: Smolgen, before: LayerNorm | None = None
+    ) -> Linear:
+        """What smolgen takes of each square in one product with q, k and v. before: as of `qkv`."""
+        within = f"{name}.qkv_compress" if before is None else f"{name}.qkv_compress.of_norm"
 
         def make() -> Linear:
-            parts, compress = self.qkv(name, layer), pack.matrix(generator.compress, self.precision)
+            parts, compress = self.qkv(name, layer, before), self.compress(f"{name}.smolgen", generator, before)
             assert parts.biases is not None
+            none = np.zeros(len(compress.weights), np.float32)
             return Linear(
-                f"{name}.qkv_compress",
-                parts.width + len(compress),
-                np.concatenate([parts.weights, compress]),
-                np.concatenate([parts.biases, np.zeros(len(compress), np.float32)]),
+                within,
+                parts.width + len(compress.weights),
+                np.concatenate([parts.weights, compress.weights]),
+                np.concatenate([parts.biases, none if compress.biases is None else compress.biases]),
                 Activation.NONE,
+                norm=before,
             )
 
-        return self.linear(f"{name}.qkv_compress", make)
+        return self.linear(within, make)
 
     # -- of heads --------------------------------------------------------------------------------------
 

@@ -35,7 +35,8 @@ class Plan:
 
     packed: the format that the network's weights were rounded to (quantised.rounded_network), if they were.
     blocks: how many can wait for each other in one launch, 0 for none. fused: whether attention and the
-    product before it may be one kernel at some batch sizes, by which a position's bits then differ.
+    product before it may be one kernel at some batch sizes, and norms may be left to the products that read
+    their rows, by which a position's bits then differ.
     rounded: the network with products of 8 bits (eight_bits.rounded_network), which batches of
     EIGHT_BIT_POSITIONS and more compute in place of it. form: of the one launch.
     """
@@ -63,6 +64,11 @@ class Plan:
 
     def program(self, positions: int) -> Program:
         """The launches for a batch. Raises PlanError for what the kernels cannot run."""
+        if self.fused:
+            try:
+                return self._program(positions, blocks=0, left=True)
+            except PlanError as error:  # gammas and weights may be too large together
+                log.debug("no norms are left to their readers for %d positions: %s", positions, error)
         return self._program(positions, blocks=0)
 
     def persistent_program(self, positions: int) -> Program | None:
@@ -78,11 +84,12 @@ class Plan:
         together = any(isinstance(step, Launch) and step.cooperative for step in program.steps)
         return program if together else None
 
-    def _program(self, positions: int, *, blocks: int) -> Program:
-        """blocks: of one launch for all encoders; 0 for many launches."""
+    def _program(self, positions: int, *, blocks: int, left: bool = False) -> Program:
+        """blocks: of one launch for all encoders; 0 for many launches. left: whether norms may be left to the
+        products that read their rows."""
         network = self.network_of(positions)
         b = ProgramBuilder(
-            positions, self.target, self.precision, self.choose, self.weights, fused=self.fused
+            positions, self.target, self.precision, self.choose, self.weights, fused=self.fused, left=left
         )
         unit = self.target.matrix_unit(self.precision)
         layers = PackedLayers(self.precision, self._linears, self.packed, unit)

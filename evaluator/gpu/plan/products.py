@@ -2,7 +2,8 @@
 
 `linear` asks the builder's chooser how a product is computed; one function for each answer appends it: by the
 general kernel (whole or split along k, from weights or their codes), by the one for Hopper, or by a vendor's
-library. What that leaves to be done is done by a pass over the rows (epilogue.py).
+library. What that leaves to be done is done by a pass over the rows (epilogue.py), or a norm by those who
+read them (left_norms.py).
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from evaluator.gpu.plan import weights as pack
 from evaluator.gpu.plan.builder import ACTIVATION_CODES, FORMAT_CODES, Geometry, ProgramBuilder
 from evaluator.gpu.plan.epilogue import After, Epilogue, Partials, finish_rows, norm_vectors
 from evaluator.gpu.plan.hopper import HopperTile
-from evaluator.gpu.plan.program import Buffer, LibraryStep, Matrix, PlanError
+from evaluator.gpu.plan.program import Buffer, LeftNorm, LibraryStep, Matrix, PlanError
 from evaluator.gpu.plan.quantised import Packed
 from evaluator.gpu.plan.tensor_maps import rows_map, weights_map
 from evaluator.gpu.plan.tiles import Choice, Tile
 from evaluator.network.e4m3 import E4m3Inputs
 from evaluator.network.eight_bits import EightBits
 from evaluator.network.int8 import Int8Inputs
-from evaluator.network.spec import Activation, FloatArray, RoundedInputs
+from evaluator.network.spec import Activation, FloatArray, LayerNorm, RoundedInputs
 
 ROW_COUNTERS = 1 << 14
 """Counters of kernels/gemm_hopper.hip: four for each set of blocks that share rows, 0 between launches."""
@@ -76,7 +77,8 @@ class Linear:
     name: of the weights; width: outputs. weights: stored [width padded, k padded]; biases: float32
     [width padded] or [64, width padded]. convolution: 3x3, k = 9 * padded channels. packed: the same weights
     as codes, where they are codes. eight: if given, the weights are pairs of numbers of 8 bits, as uint16,
-    and so are the inputs.
+    and so are the inputs. norm: of the inputs, if it is in weights and biases but for each row's mean and
+    deviation.
     """
 
     name: str
@@ -87,6 +89,7 @@ class Linear:
     convolution: bool = False
     packed: Packed | None = None
     eight: E4m3Scales | Int8Scales | None = None
+    norm: LayerNorm | None = None
 
     @property
     def padded_width(self) -> int:
@@ -138,19 +141,26 @@ def linear(
     after: After | None = None,
     rounded: RoundedInputs | None = None,
     keep: bool = True,
+    leave_norm: bool = False,
 ) -> Matrix:
     """activation(a @ weights + biases + residual), then `after`, into a matrix `out` of rows like a's.
 
-    rounded: of the layers that take it; it is left rounded for them, too, or, if not `keep`, only so. Raises
-    PlanError if the layer does not take rows of a's width.
+    rounded: of the layers that take it; it is left rounded for them, too, or, if not `keep`, only so.
+    leave_norm: the norm that is `after` is left to those who read the result (left_norms.py). Raises PlanError
+    if the layer does not take rows of a's width, or there is a norm left that cannot be applied.
     """
     after = after or After()
     result = b.matrix(out, a.rows, layer.width) if keep or rounded is None else None
     pairs = None if rounded is None else b.rounded(out, a.rows, layer.width, rounded)
     a = rounded_inputs(layer, a)
-    product = _product(layer, a, residual, after)
+    product = product_of(layer, a, after, residual=residual is not None)
     use = _Use(layer, product, a, result, pairs, residual, after)
     choice = b.choose(product)
+    normed = a.norm is not None or (residual is not None and residual.norm is not None)
+    if (normed or leave_norm) and not choice.whole:
+        raise PlanError(f"{layer.name}: {choice} neither applies norms that are left to it nor leaves them")
+    if leave_norm:
+        return _leaving_norm(b, use, choice)
     if choice.hopper is not None:
         _by_hopper_kernel(b, use, choice.hopper)
     elif choice.tile is None:
@@ -172,10 +182,12 @@ def rounded_inputs(layer: Linear, a: Matrix) -> Matrix:
     inputs = a if a.inputs is not None or wanted is None or a.rounded is None else a.rounded
     if inputs.inputs != wanted:
         raise PlanError(f"{layer.name}: takes inputs rounded by {wanted}, but gets them by {inputs.inputs}")
+    if layer.norm is not (None if inputs.norm is None else inputs.norm.norm):
+        raise PlanError(f"{layer.name}: takes inputs with another norm left to it than it gets")
     return inputs
 
 
-def _product(layer: Linear, a: Matrix, residual: Matrix | None, after: After) -> Product:
+def product_of(layer: Linear, a: Matrix, after: After, *, residual: bool) -> Product:
     """The product of a layer and its inputs. Raises PlanError where they do not fit."""
     n, k = layer.weights.shape
     expected = 9 * a.stride if layer.convolution else a.width if a.segment else a.stride
@@ -186,7 +198,7 @@ def _product(layer: Linear, a: Matrix, residual: Matrix | None, after: After) ->
         n=n,
         k=k,
         activation=layer.activation,
-        residual=residual is not None,
+        residual=residual,
         convolution=layer.convolution,
         bias_by_square=layer.bias_by_square,
         bias=layer.biases is not None,
@@ -203,7 +215,7 @@ def _product(layer: Linear, a: Matrix, residual: Matrix | None, after: After) ->
 
 def _whole(b: ProgramBuilder, use: _Use, choice: Choice, tile: Tile) -> None:
     """The product by kernels/gemm.hip, which finishes its sums itself; then `after`, if there is any."""
-    epilogue = Epilogue(_biases(b, use.layer), _address(use.residual), use.layer.activation)
+    epilogue = _own_epilogue(b, use)
     if not use.after and use.result is None and use.rounds_alone:
         assert use.rounded is not None
         _gemm(b, use, choice, tile, epilogue, use.rounded.buffer, use.rounded)
@@ -215,6 +227,34 @@ def _whole(b: ProgramBuilder, use: _Use, choice: Choice, tile: Tile) -> None:
     _gemm(b, use, choice, tile, epilogue, out.buffer)
     if later:
         finish_rows(b, use.layer.name, out, use.result, Epilogue(after=use.after), use.rounded)
+
+
+def _leaving_norm(b: ProgramBuilder, use: _Use, choice: Choice) -> Matrix:
+    """The product by kernels/gemm.hip, which leaves the rows as they are and their sums beside them."""
+    norm, result, tile = use.after.norm, use.result, choice.tile
+    assert norm is not None and result is not None and tile is not None
+    read = None if use.residual is None or use.residual.norm is None else use.residual.norm.sums.name
+    parts = use.product.n // tile.part_columns
+    sums = b.work("row_sums0" if read != "row_sums0" else "row_sums1", 8 * parts * result.rows)
+    left = LeftNorm(norm, use.layer.name, sums, parts)
+    _gemm(b, use, choice, tile, _own_epilogue(b, use), result.buffer, leaves=left)
+    return replace(result, norm=left)
+
+
+def _own_epilogue(b: ProgramBuilder, use: _Use) -> Epilogue:
+    """What the kernel itself does to the sums. The betas of a norm that was left to the residual's reader are
+    among the biases."""
+    layer, residual = use.layer, use.residual
+    bias = _biases(b, layer)
+    if residual is not None and residual.norm is not None:
+        norm, own = residual.norm.norm, layer.biases
+
+        def with_betas() -> FloatArray:
+            betas = pack.vector(norm.betas, b.precision)
+            return betas if own is None else own + betas
+
+        bias = b.weight(f"{layer.name}.biases_and_betas", with_betas)
+    return Epilogue(bias, _address(residual), layer.activation)
 
 
 def _split(b: ProgramBuilder, use: _Use, choice: Choice, tile: Tile) -> None:
@@ -236,10 +276,13 @@ def _gemm(
     epilogue: Epilogue,
     out: Buffer | Partials,
     rounded: Matrix | None = None,
+    leaves: LeftNorm | None = None,
 ) -> None:
     """One launch of kernels/gemm.hip. epilogue: what it does itself. rounded: what `out` is, if it is
-    rounded."""
+    rounded. leaves: the norm that it leaves to the readers of `out`."""
     layer, product, a = use.layer, use.product, use.a
+    of_residual = None if use.residual is None else use.residual.norm
+    norm = a.norm or of_residual
     split = isinstance(out, Partials)
     packed = layer.packed if choice.packed else None
     bits = 0 if packed is None else packed.format.bits
@@ -260,11 +303,14 @@ def _gemm(
             bias=epilogue.bias is not None and not layer.bias_by_square,
             bias_by_square=layer.bias_by_square,
             whole_steps=whole_steps(product, tile, b.target),
+            input_parts=0 if a.norm is None else a.norm.parts,
+            residual_parts=0 if of_residual is None else of_residual.parts,
+            row_sums=leaves is not None,
         ),
         Geometry(
             (-(-product.n // tile.block_n), -(-a.rows // tile.block_m), choice.splits),
             tile.warps * b.target.wave,
-            tile.shared_bytes(b.target, b.precision, bits),
+            tile.shared_bytes(b.target, b.precision, bits, normed=norm is not None),
         ),
         (
             a.buffer,
@@ -285,9 +331,26 @@ def _gemm(
             b.round_scale(rounded),
             a.scales,
             column_scales(b, layer),
+            *_norm_arguments(b, layer, a.norm, of_residual),
+            None if leaves is None else leaves.sums,
         ),
         layer.name,
     )
+
+
+def _norm_arguments(
+    b: ProgramBuilder, layer: Linear, of_inputs: LeftNorm | None, of_residual: LeftNorm | None
+) -> tuple[Buffer | None, Buffer | None, float, float]:
+    """What applies a norm that was left to a product: the rows' sums, what there is of each column, one
+    divided by the elements that count, and epsilon."""
+    left = of_inputs or of_residual
+    if left is None:
+        return None, None, 0.0, 0.0
+    if of_inputs is not None:
+        columns = b.weight(f"{layer.name}.column_sums", lambda: pack.sums_of_rows(layer.weights, b.precision))
+    else:
+        columns, _ = norm_vectors(b, left.name, left.norm)
+    return left.sums, columns, 1.0 / len(left.norm.gammas), float(left.norm.epsilon)
 
 
 def gemm_constants(
@@ -304,9 +367,13 @@ def gemm_constants(
     bias: bool = False,
     bias_by_square: bool = False,
     whole_steps: bool = False,
+    input_parts: int = 0,
+    residual_parts: int = 0,
+    row_sums: bool = False,
 ) -> dict[str, int]:
     """What kernels/gemm.hip is compiled for. bits: of a weight, where codes are read, else 0.
-    form: of the operands; rounded: the number of the result's. whole_steps: as `whole_steps` says."""
+    form: of the operands; rounded: the number of the result's. whole_steps: as `whole_steps` says.
+    input_parts, residual_parts: of the rows' sums, where a norm was left to it. row_sums: it leaves one."""
     return {
         "BLOCK_M": tile.block_m,
         "BLOCK_N": tile.block_n,
@@ -327,6 +394,10 @@ def gemm_constants(
         "BIAS_BY_SQUARE": int(bias_by_square),
         "WHOLE_STEPS": int(whole_steps),
         "DIRECT": int(tile.direct),
+        "INPUT_NORM": int(input_parts > 0),
+        "RESIDUAL_NORM": int(residual_parts > 0),
+        "NORM_PARTS": input_parts or residual_parts,
+        "ROW_SUMS": int(row_sums),
     }
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from evaluator.gpu.blas.library import LibraryProduct
 from evaluator.gpu.driver.compiler import KernelKey
 from evaluator.gpu.driver.device import Box
-from evaluator.network.spec import RoundedInputs
+from evaluator.network.spec import LayerNorm, RoundedInputs
 
 
 class PlanError(Exception):
@@ -59,6 +59,17 @@ Argument: TypeAlias = Buffer | TensorMap | Table | int | float | None
 
 
 @dataclass(frozen=True, slots=True)
+class LeftNorm:
+    """A layer norm that is left to those who read a matrix (kernels/row_norms.h). sums: of each part of its
+    rows' columns, float32 [parts, rows, 2]. name: of the norm's weights."""
+
+    norm: LayerNorm
+    name: str
+    sums: Buffer
+    parts: int
+
+
+@dataclass(frozen=True, slots=True)
 class Matrix:
     """Rows of elements: `width` of them used, `stride` apart (a whole number of chunks, padded with zeros or
     with anything that later weights of zero take out).
@@ -66,7 +77,7 @@ class Matrix:
     segment: if not 0, a row is a whole board: the `segment` elements from `offset` on of each of 64 rows that
     are `stride` apart; the width is 64 * segment. inputs: if given, an element is a pair of numbers of 8
     bits, so rounded; int8 has the scales of its rows, float32, in `scales`. rounded: the same matrix in such
-    pairs, where there is one.
+    pairs, where there is one. norm: if given, the matrix is what that norm makes of these rows.
     """
 
     buffer: Buffer
@@ -78,6 +89,7 @@ class Matrix:
     inputs: RoundedInputs | None = None
     scales: Buffer | None = None
     rounded: Matrix | None = None
+    norm: LeftNorm | None = None
 
     def with_rows(self, rows: int) -> Matrix:
         """The same memory with another number of rows."""

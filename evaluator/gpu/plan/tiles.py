@@ -32,8 +32,10 @@ class Tile:
     warps_k: int = 1
     direct: bool = False
 
-    def shared_bytes(self, target: Target, precision: Precision, weight_bits: int = 0) -> int:
-        """weight_bits: of codes, if they are read; else 0."""
+    def shared_bytes(
+        self, target: Target, precision: Precision, weight_bits: int = 0, *, normed: bool = False
+    ) -> int:
+        """weight_bits: of codes, if they are read; else 0. normed: with room for the norms of the rows."""
         chunk, size = precision.chunk, precision.bytes
         stages = self.stages if target.name.startswith("sm_") else 2
         # Rows are padded by a chunk, or their chunks swizzled (kernels/swizzled.h).
@@ -49,7 +51,12 @@ class Tile:
         out, of_wave = self.block_m * (self.block_n + chunk) * size, self.block_m // self.warps_m // 16
         while swizzled and out > loading and of_wave % 2 == 0:
             out, of_wave = out // 2, of_wave // 2
-        return max(loading, handed_over, out)
+        return max(loading, handed_over, out + 8 * self.block_m * normed)
+
+    @property
+    def part_columns(self) -> int:
+        """Columns of a wave, by which the sums of rows come (kernels/row_norms.h)."""
+        return self.block_n // self.warps_n
 
     @property
     def warps(self) -> int:
@@ -72,6 +79,11 @@ class Choice:
     fused: bool = True
     packed: bool = False
     hopper: HopperTile | None = None
+
+    @property
+    def whole(self) -> bool:
+        """Whether our general kernel computes the product to its end, from weights that are elements."""
+        return self.tile is not None and self.splits == 1 and not self.packed
 
     def __str__(self) -> str:
         if self.hopper is not None:

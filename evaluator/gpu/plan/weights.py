@@ -78,6 +78,11 @@ def matrix(values: FloatArray, precision: Precision) -> NDArray[Any]:
     return stored(padded(values, precision.chunk, precision.chunk), precision)
 
 
+def sums_of_rows(weights: NDArray[Any], precision: Precision) -> FloatArray:
+    """[out, in] stored -> float32 [out]: the sums of what each output's weights are as stored."""
+    return floats(weights, precision).sum(axis=1, dtype=np.float64).astype(np.float32)
+
+
 def vector(values: FloatArray, precision: Precision) -> FloatArray:
     """[out] -> float32 [out padded]: biases stay float32."""
     result = np.zeros(round_up(len(values), precision.chunk), np.float32)
