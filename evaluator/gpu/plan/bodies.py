@@ -151,9 +151,8 @@ def normed(
 ) -> Matrix:
     """norm(a @ weights + biases + residual), the norm left to the readers where that can be. rounded: of the
     layers that take the result."""
-    after = After(norm)
-    left = rounded is None and can_be_left(b, Use(layer, a, True, after), readers)
-    return linear(b, layer, a, out, residual=residual, after=after, rounded=rounded, leave_norm=left)
+    left = rounded is None and can_be_left(b, Use(layer, a, norm), readers)
+    return linear(b, layer, a, out, residual=residual, after=After(norm), rounded=rounded, leave_norm=left)
 
 
 def readers_in_feed_forward(
@@ -163,7 +162,7 @@ def readers_in_feed_forward(
     dense1 = layers.dense(f"{name}.ffn1", layer.ffn.dense1)
     dense2 = layers.dense(f"{name}.ffn2", layer.ffn.dense2, scale=layer.alpha)
     hidden = b.matrix("hidden", x.rows, dense1.width)
-    return [Use(dense1, x), Use(dense2, hidden, True, After(layer.norm2))]
+    return [Use(dense1, x), Use(dense2, hidden, layer.norm2)]
 
 
 def readers_in_attention(
@@ -173,7 +172,7 @@ def readers_in_attention(
     own, generator = layer.attention, layer.attention.smolgen
     output = layers.attention_output(name, own, layer.alpha)
     mixed = b.matrix("attention", x.rows, own.heads * layers.depth(name, own))
-    readers = [Use(output, mixed, True, After(layer.norm1))]
+    readers = [Use(output, mixed, layer.norm1)]
     if generator is not None and b.shares_products:
         return [Use(layers.qkv_compress(name, own, generator), x), *readers]
     if generator is not None:

@@ -296,7 +296,8 @@ class PackedLayers:
         within = f"{name}.qkv_compress" if before is None else f"{name}.qkv_compress.of_norm"
 
         def make() -> Linear:
-            parts, compress = self.qkv(name, layer, before), self.compress(f"{name}.smolgen", generator, before)
+            parts = self.qkv(name, layer, before)
+            compress = self.compress(f"{name}.smolgen", generator, before)
             assert parts.biases is not None
             none = np.zeros(len(compress.weights), np.float32)
             return Linear(

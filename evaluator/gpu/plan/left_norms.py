@@ -11,40 +11,44 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from evaluator.gpu.blas.product import Product
 from evaluator.gpu.plan.builder import ProgramBuilder
 from evaluator.gpu.plan.epilogue import After
 from evaluator.gpu.plan.products import Linear, product_of
 from evaluator.gpu.plan.program import Matrix
+from evaluator.network.spec import LayerNorm
 
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """A product with a layer as it is without a norm left to it. a: its inputs, or a matrix of their shape;
-    residual: whether it has one."""
+    """A product with a layer as it is where no norm is left to it. a: its inputs, or a matrix of their shape.
+    norm: what follows the product and its residual; None for one with neither."""
 
     layer: Linear
     a: Matrix
-    residual: bool = False
-    after: After = After()
+    norm: LayerNorm | None = None
+
+    @property
+    def product(self) -> Product:
+        """Raises PlanError where layer and inputs do not fit."""
+        return product_of(self.layer, self.a, After(self.norm), residual=self.norm is not None)
 
 
 def can_be_left(b: ProgramBuilder, maker: Use, readers: Callable[[], Sequence[Use]]) -> bool:
     """Whether the norm after a product can be left to all that read its result. readers: those, asked for
     only where it might be."""
-    after, layer = maker.after, maker.layer
-    if not b.leaves_norms or after.norm is None or after.gating is not None or after.parts != (0, 0):
+    if not b.leaves_norms:
         return False
-    choice = b.choose(product_of(layer, maker.a, after, residual=maker.residual))
-    if choice.tile is None or layer.padded_width % choice.tile.block_n:
+    tile = b.choose(maker.product).tile
+    if tile is None or maker.layer.padded_width % tile.block_n:
         return False
     # All are asked for, so that what is measured does not depend on what was chosen.
-    return all([_is_whole(b, each) for each in (maker, *readers())])
+    whole = [_is_whole(b, each) for each in (maker, *readers())]
+    return all(whole)
 
 
 def _is_whole(b: ProgramBuilder, use: Use) -> bool:
     """Whether our own kernel computes the product to its end."""
-    layer = use.layer
-    if layer.eight is not None or layer.packed is not None:
+    if use.layer.eight is not None or use.layer.packed is not None:
         return False
-    product = product_of(layer, use.a, use.after, residual=use.residual)
-    return b.choose(replace(product, bias=True)).whole  # betas become biases
+    return b.choose(replace(use.product, bias=True)).whole  # betas become biases

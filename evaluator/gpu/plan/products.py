@@ -146,8 +146,8 @@ def linear(
     """activation(a @ weights + biases + residual), then `after`, into a matrix `out` of rows like a's.
 
     rounded: of the layers that take it; it is left rounded for them, too, or, if not `keep`, only so.
-    leave_norm: the norm that is `after` is left to those who read the result (left_norms.py). Raises PlanError
-    if the layer does not take rows of a's width, or there is a norm left that cannot be applied.
+    leave_norm: the norm that is `after` is left to those who read the result (left_norms.py). Raises
+    PlanError if the layer does not take rows of a's width, or there is a norm left that cannot be applied.
     """
     after = after or After()
     result = b.matrix(out, a.rows, layer.width) if keep or rounded is None else None
@@ -346,10 +346,9 @@ def _norm_arguments(
     left = of_inputs or of_residual
     if left is None:
         return None, None, 0.0, 0.0
+    columns, _ = norm_vectors(b, left.name, left.norm)
     if of_inputs is not None:
         columns = b.weight(f"{layer.name}.column_sums", lambda: pack.sums_of_rows(layer.weights, b.precision))
-    else:
-        columns, _ = norm_vectors(b, left.name, left.norm)
     return left.sums, columns, 1.0 / len(left.norm.gammas), float(left.norm.epsilon)
 
 

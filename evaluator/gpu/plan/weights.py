@@ -80,7 +80,8 @@ def matrix(values: FloatArray, precision: Precision) -> NDArray[Any]:
 
 def sums_of_rows(weights: NDArray[Any], precision: Precision) -> FloatArray:
     """[out, in] stored -> float32 [out]: the sums of what each output's weights are as stored."""
-    return floats(weights, precision).sum(axis=1, dtype=np.float64).astype(np.float32)
+    sums: FloatArray = floats(weights, precision).sum(axis=1, dtype=np.float64).astype(np.float32)
+    return sums
 
 
 def vector(values: FloatArray, precision: Precision) -> FloatArray:
