@@ -25,7 +25,8 @@ AMD_TARGETS = ("gfx906", "gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1151", "g
 NVIDIA_TARGETS = ("sm_80", "sm_90")
 
 NETWORKS = ("t82", "bt4", "t80", "resnet-64x4", "resnet-classical")
-"""Shapes whose kernels are listed. One layer of each will do: all layers of a network are alike."""
+"""Shapes whose kernels are listed. Two layers of each will do, of which one reads what the other leaves: the
+others are like these."""
 
 SIZES = (1, 2, 4, 8, 16, 32, 64, 96, 128, 256, 512, 1024)
 """Batch sizes at which the plans are made."""
@@ -85,7 +86,7 @@ class Variants:
     def __init__(self, networks: Sequence[str] = NETWORKS) -> None:
         shapes = [SHAPES[name] for name in networks]
         self._networks = [
-            random_network(replace(shape, layers=min(shape.layers, 1), blocks=min(shape.blocks, 1)))
+            random_network(replace(shape, layers=min(shape.layers, 2), blocks=min(shape.blocks, 1)))
             for shape in shapes
         ]
         self._plans: dict[Precision, list[tuple[Plan, EightBits | None]]] = {}

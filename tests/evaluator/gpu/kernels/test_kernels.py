@@ -41,12 +41,14 @@ def variants() -> Variants:
 
 
 def kind(variant: Variant) -> object:
-    """What forms are alike in: the tile of a matrix product, whether rows are split, all of attention."""
+    """What forms are alike in: the tile of a matrix product and whether a norm was left to it, whether rows
+    are split, all of attention."""
     key = variant.key
     match key.file:
         case "gemm":
             tile = [value for name, value in key.constants if name.startswith(("BLOCK", "WARPS"))]
-            return tile, dict(key.constants)["PACKED"] > 0, dict(key.constants)["FORMAT"]
+            constants = dict(key.constants)
+            return tile, constants["PACKED"] > 0, constants["FORMAT"], constants["NORM_PARTS"] > 0
         case "gemm_hopper":
             return [
                 value
@@ -64,10 +66,10 @@ def kind(variant: Variant) -> object:
 
 
 def weight(variant: Variant) -> tuple[int, ...]:
-    """Which of those takes the most registers: convolutions with bias and activation, codes of 4 bits, the
-    widest rows."""
+    """Which of those takes the most registers: norms of residuals, convolutions with bias and activation,
+    codes of 4 bits, the widest rows."""
     constants = dict(variant.key.constants)
-    names = ("CONVOLUTION", "BIAS", "ACTIVATION", "WIDTH", "PASSES")
+    names = ("RESIDUAL_NORM", "ROW_SUMS", "CONVOLUTION", "BIAS", "ACTIVATION", "WIDTH", "PASSES")
     return (*(constants.get(name, 0) for name in names), -constants.get("PACKED", 0))
 
 
