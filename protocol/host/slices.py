@@ -18,7 +18,7 @@ _NUMBERS = {"x86_64": 314, "aarch64": 274}
 """Of the system call sched_setattr, which Python does not have."""
 
 _ATTRIBUTES = struct.Struct("=IIQiIQQQII")
-"""struct sched_attr: size, policy, flags, nice, priority, runtime (the slice), deadline, period, two clamps."""
+"""struct sched_attr: size, policy, flags, nice, priority, runtime (the slice), deadline, period, clamps."""
 
 _RESET_ON_FORK = 1
 """What the thread starts has slices of the usual length: threads that compute are better off with these."""
