@@ -294,5 +294,9 @@ class UciEngine:
 
 
 def run(options: Options | None = None) -> int:
-    """Speak UCI on standard input and output until `quit`."""
-    return UciEngine(options).run()
+    """Speak UCI on standard input and output until `quit`; returns the exit status."""
+    try:
+        return UciEngine(options).run()
+    except CommandError as error:  # An option of the command line that nobody can be told of by UCI yet.
+        print(f"wavefront: {error}", file=sys.stderr)
+        return 2

@@ -19,13 +19,14 @@ class Output:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        try:
-            os.fstat(2)
-        except OSError:  # Started without standard error, as some GUIs do: its number must not become ours.
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            if nowhere != 2:
-                os.dup2(nowhere, 2)
-                os.close(nowhere)
+        for number in (1, 2):
+            try:
+                os.fstat(number)
+            except OSError:  # Started without it, as some GUIs do: its number must not become another file's.
+                nowhere = os.open(os.devnull, os.O_WRONLY)
+                if nowhere != number:
+                    os.dup2(nowhere, number)
+                    os.close(nowhere)
         self._descriptor = os.dup(1)
         os.dup2(2, 1)
         sys.stdout = sys.stderr

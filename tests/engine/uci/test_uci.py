@@ -293,6 +293,29 @@ def test_an_engine_without_standard_error_still_speaks_uci() -> None:
     assert done.stdout.splitlines()[-1].startswith(b"bestmove ")
 
 
+@pytest.mark.skipif(os.name != "posix", reason="needs a POSIX shell")
+def test_an_engine_without_standard_output_ends_as_any_other() -> None:
+    done = subprocess.run(
+        ["sh", "-c", '"$0" "$1" >&-', sys.executable, str(REPOSITORY / "run_engine.py")],
+        input=b"uci\nquit\n",
+        capture_output=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_a_log_file_of_the_command_line_that_cannot_be_written_is_an_error() -> None:
+    done = subprocess.run(
+        [sys.executable, str(REPOSITORY / "run_engine.py"), "--log-file", "/nowhere/at/all"],
+        input=b"uci\n",
+        capture_output=True,
+        timeout=60,
+    )
+    (line,) = done.stderr.decode().splitlines()
+    assert done.returncode == 2
+    assert line.startswith("wavefront: LogFile: cannot write /nowhere/at/all")
+
+
 def test_nothing_heavy_is_imported_before_uciok() -> None:
     script = (
         "import sys, engine.cli, engine.uci.loop\n"
