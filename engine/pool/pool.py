@@ -25,6 +25,7 @@ from engine._core import Game, Tree
 from engine.evaluation.errors import NoEvaluatorError
 from engine.evaluation.link import EvaluatorLink
 from engine.evaluation.process import EvaluatorSettings
+from engine.evaluation.pulse import QUIET_SECONDS
 from engine.evaluation.shared import SharedEvaluator
 from engine.options import Options
 from engine.pool.search import Observer, PooledSearch
@@ -248,7 +249,8 @@ class SearchPool:
         if not clients:
             self._wakeup.wait(seconds)
             return set()
-        milliseconds = None if seconds is None else 1000 * seconds
+        # One that owes answers is looked after now and then, however long that takes.
+        milliseconds = 1000 * (QUIET_SECONDS if seconds is None else seconds)
         if len(clients) > 1:
             wait_for_any(clients, milliseconds, self._wakeup.fileno())
             milliseconds = 0.0

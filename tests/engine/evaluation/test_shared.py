@@ -9,8 +9,10 @@ import psutil
 import pytest
 
 from engine._core import Game
+from engine.evaluation import pulse
 from engine.evaluation.sharing import had_better_wait
 from engine.options import Options
+from engine.pool import pool as pool_module
 from engine.pool.pool import SearchPool
 from engine.search.limits import Limits
 from evaluator.network.random_network import random_network
@@ -116,3 +118,21 @@ def test_a_lost_evaluator_is_asked_again_for_every_search(pool: SearchPool) -> N
         while pool.evaluator_pids() in ([], [pid]):
             wait(futures, timeout=0.01)
     assert all(future.result(60).nodes >= 4000 for future in futures)
+
+
+def test_an_evaluator_that_hangs_is_replaced(pool: SearchPool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool_module, "QUIET_SECONDS", 0.5)
+    monkeypatch.setattr(pulse, "QUIET_SECONDS", 0.5)
+    monkeypatch.setattr(pulse, "PATIENCE_SECONDS", 0.5)
+    player = pool.player(RANDOM)
+    player.search(Game(), Limits(nodes=5)).result(60)
+    (pid,) = pool.evaluator_pids()
+    evaluator = psutil.Process(pid)
+    evaluator.suspend()
+    future = player.search(Game(), Limits(nodes=4000))
+    try:
+        assert future.result(60).nodes >= 4000
+    finally:
+        if evaluator.is_running():
+            evaluator.resume()
+    assert pool.evaluator_pids() != [pid]
