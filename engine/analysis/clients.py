@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Any, Protocol
@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from engine.analysis.query import Query
     from engine.pool.pool import PoolPlayer
+
+LEAST_TO_SORT_ANEW = 1000
+"""So many withdrawn positions may be left in a heap, and as many as there are others."""
 
 
 class Client(Protocol):
@@ -58,50 +61,74 @@ class Task:
         """Whether it is to be begun before another one of the same client."""
         return (-self.priority, self.number) < (-other.priority, other.number)
 
-    def is_named(self, identity: str | None, turns: Collection[int] | None) -> bool:
-        """Whether it is of the query of an id and one of some turns; None is any."""
-        return identity in (None, self.query.id) and (turns is None or self.turn in turns)
 
+class Waiting:
+    """The positions of one client that wait."""
 
-@dataclass(eq=False, slots=True)
-class Account:
-    """What one client has asked for and not been answered. waiting_bytes: of the queries with positions that
-    wait. served: when a position of it was last begun, as a number that grows. ended: it asks for nothing
-    more."""
+    def __init__(self) -> None:
+        self.bytes = 0
+        """Of the queries with positions that wait."""
+        self._heap: list[Task] = []  # Some of them may have been withdrawn.
+        self._by_id: dict[str, dict[Task, None]] = {}
+        self._count = 0
 
-    client: Client
-    waiting: list[Task] = field(default_factory=list)  # A heap.
-    running: set[Task] = field(default_factory=set)
-    waiting_bytes: int = 0
-    served: int = 0
-    ended: bool = False
+    def __len__(self) -> int:
+        return self._count
 
     def add(self, task: Task) -> None:
         """Have a position wait."""
-        heappush(self.waiting, task)
+        heappush(self._heap, task)
+        self._by_id.setdefault(task.query.id, {})[task] = None
+        self._count += 1
         if not task.asked.waiting:
-            self.waiting_bytes += task.asked.size
+            self.bytes += task.asked.size
         task.asked.waiting += 1
 
     def take(self) -> Task:
         """The position to begin next, which waits no more."""
-        task = heappop(self.waiting)
-        self._waits_no_more(task)
+        while not self._remove(task := heappop(self._heap)):
+            pass
         return task
 
-    def withdraw(self, is_meant: Callable[[Task], bool]) -> list[Task]:
-        """Take back the waiting positions that are meant, in the order in which they would have begun."""
-        meant = sorted(task for task in self.waiting if is_meant(task))
-        self.waiting = [task for task in self.waiting if not is_meant(task)]
-        heapify(self.waiting)
+    def withdraw(
+        self, identity: str | None = None, is_meant: Callable[[Task], bool] = lambda task: True
+    ) -> list[Task]:
+        """Take back the positions of the queries of an id (None: any) that are meant, in the order in which
+        they would have begun. Costs nothing for an id that nothing waits of, however much else does."""
+        named = [self._by_id.get(identity, {})] if identity is not None else list(self._by_id.values())
+        meant = sorted(task for tasks in named for task in tasks if is_meant(task))
         for task in meant:
-            self._waits_no_more(task)
+            self._remove(task)
+        if len(self._heap) > 2 * self._count + LEAST_TO_SORT_ANEW:
+            self._heap = [task for tasks in self._by_id.values() for task in tasks]
+            heapify(self._heap)
         return meant
 
-    def _waits_no_more(self, task: Task) -> None:
+    def _remove(self, task: Task) -> bool:
+        """Count a position no more; False if it waits no more."""
+        named = self._by_id.get(task.query.id, {})
+        if task not in named:
+            return False
+        del named[task]
+        if not named:
+            del self._by_id[task.query.id]
+        self._count -= 1
         task.asked.waiting -= 1
         if not task.asked.waiting:
-            self.waiting_bytes -= task.asked.size
+            self.bytes -= task.asked.size
+        return True
+
+
+@dataclass(eq=False, slots=True)
+class Account:
+    """What one client has asked for and not been answered. served: when a position of it was last begun, as a
+    number that grows. ended: it asks for nothing more."""
+
+    client: Client
+    waiting: Waiting = field(default_factory=Waiting)
+    running: set[Task] = field(default_factory=set)
+    served: int = 0
+    ended: bool = False
 
 
 def next_account(accounts: Iterable[Account], room: bool, most: int) -> Account | None:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.analysis import answers
 from engine.analysis.actions import perform
-from engine.analysis.clients import Account, Asked, Client, Task, next_account
+from engine.analysis.clients import Account, Asked, Client, Task, Waiting, next_account
 from engine.analysis.errors import QueryError
 from engine.analysis.messages import read_id, read_object
 from engine.analysis.pace import Reporter, ReportPace
@@ -126,7 +126,8 @@ class Scheduler:
         """End the positions of a client of this id and these turns (None: any), with what has been found."""
         account = self._accounts.get(client)
         if account is not None:
-            self._terminate(account, lambda task: task.is_named(identity, turns))
+            meant = None if turns is None else frozenset(turns)
+            self._terminate(account, identity, lambda task: meant is None or task.turn in meant)
 
     def clear_cache(self) -> None:
         """Forget all evaluations: at once, but for the searches under way, which forget them at their end."""
@@ -176,32 +177,32 @@ class Scheduler:
                 f"{waiting:,} positions are waiting, {more:,} more would be too many: at most "
                 f"{settings.max_queued:,} may wait"
             )
-        if account.waiting_bytes + asked.size > settings.max_queued_bytes:
+        if account.waiting.bytes + asked.size > settings.max_queued_bytes:
             raise QueryError(
-                f"queries of {account.waiting_bytes:,} bytes are waiting, {asked.size:,} more would be too "
+                f"queries of {account.waiting.bytes:,} bytes are waiting, {asked.size:,} more would be too "
                 f"many: at most {settings.max_queued_bytes:,} may wait"
             )
         for turn, priority in zip(query.turns, query.priorities, strict=True):
-            account.add(Task(account, asked, turn, priority, next(self._numbers)))
+            account.waiting.add(Task(account, asked, turn, priority, next(self._numbers)))
 
     def _end(self, client: Client, at_once: bool) -> None:
         account = self._accounts.setdefault(client, Account(client))
         account.ended = True
-        self._terminate(account, lambda task: at_once or task.query.limits.infinite)
+        self._terminate(account, None, lambda task: at_once or task.query.limits.infinite)
         self._look_if_done(account)
 
-    def _terminate(self, account: Account, is_meant: Callable[[Task], bool]) -> None:
-        for task in account.withdraw(is_meant):
+    def _terminate(self, account: Account, identity: str | None, is_meant: Callable[[Task], bool]) -> None:
+        for task in account.waiting.withdraw(identity, is_meant):
             account.client.send(answers.no_results(task.query.id, task.turn))
         for task in account.running:
-            if is_meant(task) and task.player is not None:
+            if identity in (None, task.query.id) and is_meant(task) and task.player is not None:
                 task.terminated = True
                 task.player.stop()
 
     def _leave(self, client: Client) -> None:
         account = self._accounts.pop(client, None)
         if account is not None:
-            account.waiting.clear()
+            account.waiting = Waiting()
             for task in account.running:
                 if task.player is not None:
                     task.player.stop()
@@ -224,7 +225,7 @@ class Scheduler:
             account = next_account(self._accounts.values(), self._running < self._searches, most)
             if account is None:
                 return
-            task = account.take()
+            task = account.waiting.take()
             account.served = next(self._numbers)
             try:
                 self._begin(task)
@@ -383,7 +384,7 @@ class Scheduler:
         """Nothing that waits can be searched: say so. What is asked for later is another attempt."""
         self._asking = False
         for account in list(self._accounts.values()):
-            for task in account.withdraw(lambda task: True):
+            for task in account.waiting.withdraw():
                 self._answer(task, answers.error(QueryError(str(error)), task.query.id, task.turn))
         if not any(link.was_connected for link in self._pool.links(self.options)):
             self._on_failure(error)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.analysis.clients import Account, Asked, Task, next_account
+from engine.analysis.clients import LEAST_TO_SORT_ANEW, Account, Asked, Task, next_account
 from engine.analysis.query import read_query
 from engine.options import Options
 
@@ -23,7 +23,7 @@ class SilentClient:
 def account(waiting: int, running: int, served: int = 0, congested: bool = False) -> Account:
     made = Account(SilentClient(congested), served=served)
     for number in range(waiting):
-        made.add(Task(made, Asked(QUERY), 0, 0, number))
+        made.waiting.add(Task(made, Asked(QUERY), 0, 0, number))
     made.running.update(Task(made, Asked(QUERY), 0, 0, number) for number in range(running))
     return made
 
@@ -31,18 +31,43 @@ def account(waiting: int, running: int, served: int = 0, congested: bool = False
 def test_the_highest_priority_comes_first_and_then_the_earliest() -> None:
     mine = account(0, 0)
     for number, priority in enumerate((0, 5, -3, 5, 0)):
-        mine.add(Task(mine, Asked(QUERY), 0, priority, number))
-    assert [mine.take().number for _ in range(5)] == [1, 3, 0, 4, 2]
+        mine.waiting.add(Task(mine, Asked(QUERY), 0, priority, number))
+    assert [mine.waiting.take().number for _ in range(5)] == [1, 3, 0, 4, 2]
 
 
 def test_withdrawn_positions_are_named_by_query_and_turn() -> None:
     mine = account(0, 0)
     for turn in QUERY.turns:
-        mine.add(Task(mine, Asked(QUERY), turn, 0, turn))
-    assert mine.withdraw(lambda task: task.is_named("b", None)) == []
-    assert [task.turn for task in mine.withdraw(lambda task: task.is_named("a", (1,)))] == [1]
-    assert [task.turn for task in mine.withdraw(lambda task: task.is_named(None, None))] == [0, 2]
-    assert mine.waiting == []
+        mine.waiting.add(Task(mine, Asked(QUERY), turn, 0, turn))
+    assert mine.waiting.withdraw("b") == []
+    assert [task.turn for task in mine.waiting.withdraw("a", lambda task: task.turn == 1)] == [1]
+    assert [task.turn for task in mine.waiting.withdraw()] == [0, 2]
+    assert len(mine.waiting) == 0
+
+
+def test_what_is_withdrawn_is_neither_begun_nor_kept() -> None:
+    mine = account(0, 0)
+    other, _ = read_query({"id": "b"}, "b", Options(), 1)
+    mine.waiting.add(Task(mine, Asked(other), 0, 0, -1))
+    for number in range(3 * LEAST_TO_SORT_ANEW):
+        mine.waiting.add(Task(mine, Asked(QUERY), number % 3, 0, number))
+        if number % 3:
+            mine.waiting.withdraw("a", lambda task: task.turn != 0)
+        assert len(mine.waiting._heap) <= 2 * len(mine.waiting) + LEAST_TO_SORT_ANEW
+    assert len(mine.waiting) == LEAST_TO_SORT_ANEW + 1
+    begun = [mine.waiting.take() for _ in range(LEAST_TO_SORT_ANEW + 1)]
+    assert [task.query.id for task in begun] == ["b"] + ["a"] * LEAST_TO_SORT_ANEW
+    assert [task.number for task in begun] == [-1, *range(0, 3 * LEAST_TO_SORT_ANEW, 3)]
+    assert mine.waiting.bytes == 0
+
+
+def test_an_id_that_nothing_waits_of_is_found_without_looking_at_all_that_does() -> None:
+    mine = account(1000, 0)
+
+    def is_meant(task: Task) -> bool:
+        raise AssertionError("this one has another id")
+
+    assert mine.waiting.withdraw("b", is_meant) == []
 
 
 def test_the_client_with_the_fewest_under_way_is_served_next() -> None:
@@ -75,12 +100,12 @@ def test_the_bytes_of_a_query_count_until_nothing_of_it_waits() -> None:
     for size in (100, 1000):
         asked = Asked(QUERY, size)
         for turn in QUERY.turns:
-            mine.add(Task(mine, asked, turn, 0, size + turn))
-    assert mine.waiting_bytes == 1100
+            mine.waiting.add(Task(mine, asked, turn, 0, size + turn))
+    assert mine.waiting.bytes == 1100
     for expected in (1100, 1100, 1000):
-        mine.take()
-        assert mine.waiting_bytes == expected
-    mine.withdraw(lambda task: task.turn != 0)
-    assert mine.waiting_bytes == 1000
-    mine.withdraw(lambda task: True)
-    assert mine.waiting_bytes == 0
+        mine.waiting.take()
+        assert mine.waiting.bytes == expected
+    mine.waiting.withdraw(None, lambda task: task.turn != 0)
+    assert mine.waiting.bytes == 1000
+    mine.waiting.withdraw()
+    assert mine.waiting.bytes == 0
