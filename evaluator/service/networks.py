@@ -20,6 +20,8 @@ from protocol.messages import DEFAULT_ALIAS, NetworkInfo
 
 log = logging.getLogger("evaluator.service")
 
+NOT_READY = "the networks are still being loaded; say hello, and wait for the welcome"
+
 Failed = Callable[[Exception], None]
 """Called in the I/O thread with what is wrong."""
 
@@ -71,6 +73,9 @@ class ServedNetworks:
         self._dispatcher = dispatcher
         self._call = call
         self._entries: list[_Entry] = []
+        self._changing = threading.Lock()
+        """Held by who loads or reloads until what came of it is among the entries: the loader gives a network
+        that it has already to whoever asks for its content."""
         self._aliases: dict[str, str] = {}
         self._wanted: Sequence[NetworkToLoad] = ()
         """What the settings ask for, the default network first."""
@@ -110,7 +115,7 @@ class ServedNetworks:
 
     def _entry(self, wanted: str, bound: str = "") -> _Entry:
         if not self._entries:
-            raise NotReady("the networks are still being loaded; say hello, and wait for the welcome")
+            raise NotReady(NOT_READY)
         name = wanted or bound or DEFAULT_ALIAS
         for entry in self._entries:
             if name == entry.served.info.name:
@@ -160,7 +165,9 @@ class ServedNetworks:
         self, wanted: NetworkToLoad, on_loaded: Callable[[NetworkInfo], None], on_failed: Failed
     ) -> None:
         """Begin to load one more. on_loaded or on_failed is called in the I/O thread. A file with the content
-        and heads of one that is served is not loaded again: on_loaded gets that one."""
+        and heads of one that is served is not loaded again: on_loaded gets that one. Raises NotReady."""
+        if not self._entries:
+            raise NotReady(NOT_READY)
         self._load(wanted, lambda entry: on_loaded(self._dispatcher.info(entry.served)), on_failed)
 
     def _load(self, wanted: NetworkToLoad, on_loaded: Callable[[_Entry], None], on_failed: Failed) -> None:
@@ -168,12 +175,12 @@ class ServedNetworks:
 
         def work() -> None:
             try:
-                served = self._loaded(wanted, aliases)
+                with self._changing:
+                    served = self._loaded(wanted, aliases)
+                    self._call_and_wait(lambda: publish(served))
             except Exception as error:  # whatever is wrong with the file, it is the client's to know
                 failure = error
                 self._call(lambda: on_failed(failure))
-                return
-            self._call(lambda: publish(served))
 
         def publish(served: ServedNetwork) -> None:
             entry = next((entry for entry in self._entries if entry.served is served), None)
@@ -323,22 +330,32 @@ class ServedNetworks:
     def _reload(self, entry: _Entry) -> Reloaded:
         old = entry.served
         source = entry.source
-        new = self._loader.reload(old, source.path, source.policy_head, source.value_head)
-        if new is None:
-            return Reloaded(self._dispatcher.info(old), changed=False)
-        self._dispatcher.add(new)
-        swapped = threading.Event()
-
-        def swap() -> None:
-            entry.served = new
-            old.closing = True
-            swapped.set()
-
-        self._call(swap)
-        swapped.wait()
+        with self._changing:
+            new = self._loader.reload(old, source.path, source.policy_head, source.value_head)
+            if new is None:
+                return Reloaded(self._dispatcher.info(old), changed=False)
+            self._dispatcher.add(new)
+            self._call_and_wait(partial(self._swap, entry, new))
         log.info("network %s is now %s", new.info.name, new.info.content_hash)
         self._dispatcher.retire(old)
         return Reloaded(self._dispatcher.info(new), changed=True)
+
+    def _swap(self, entry: _Entry, new: ServedNetwork) -> None:
+        old, entry.served = entry.served, new
+        old.closing = True
+        new.closing = entry not in self._entries  # It is unloaded as soon as it is in its place.
+
+    def _call_and_wait(self, task: Callable[[], None]) -> None:
+        done = threading.Event()
+
+        def work() -> None:
+            try:
+                task()
+            finally:
+                done.set()
+
+        self._call(work)
+        done.wait()
 
     def _loaded(self, wanted: NetworkToLoad, aliases: Sequence[str]) -> ServedNetwork:
         taken = (DEFAULT_ALIAS, *aliases)

@@ -14,6 +14,7 @@ import pytest
 import zmq
 
 from evaluator.devices.runners import now_ms
+from evaluator.devices.served_network import ServedNetwork
 from evaluator.scheduling.admission import QueueLimits
 from evaluator.service import gate
 from evaluator.service import service as service_module
@@ -44,6 +45,7 @@ from tests.evaluator.service.harness import (
     same,
 )
 from tests.evaluator.zmtp import connect, message
+from tests.paths import DATA
 
 
 @pytest.fixture
@@ -501,10 +503,60 @@ def test_before_the_networks_are_there_evaluations_are_not_ready(tmp_path: Path)
             client.max_batch = 64
             with pytest.raises(NotReady):
                 client.evaluate(numbered_batch(1), network="")
+            with pytest.raises(NotReady):
+                client.load("")
         gate.set()
 
     with running(tmp_path, make=slow, before_ready=ask) as harness:
         assert harness.client().status().state == "ready"
+
+
+def test_a_network_that_is_being_reloaded_is_loaded_once(
+    harness: Harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By who asks for its new content before it is served."""
+    before, after = sorted((DATA / "lc0" / "nets").glob("*.pb.gz"))[:2]
+    path = tmp_path / "changing.pb.gz"
+    path.write_bytes(before.read_bytes())
+    networks, dispatcher = harness.service._networks, harness.service._dispatcher
+    client, other, third = harness.client(), harness.client(), harness.client()
+    client.load(str(path))
+    reloading, go = threading.Event(), threading.Event()
+    add = dispatcher.add
+
+    def added(network: ServedNetwork) -> None:
+        if threading.current_thread().name == "reload":
+            reloading.set()
+            assert go.wait(WAIT_S)
+        else:
+            go.set()  # Too early: this one is there, and the reload has not put it into its place.
+        add(network)
+
+    class Noticed:
+        lock = threading.Lock()
+
+        def __enter__(self) -> None:
+            if threading.current_thread().name == "load":
+                go.set()
+            self.lock.acquire()
+
+        def __exit__(self, *_: object) -> None:
+            self.lock.release()
+
+    monkeypatch.setattr(networks, "_changing", Noticed(), raising=False)
+    monkeypatch.setattr(dispatcher, "add", added)
+    path.write_bytes(after.read_bytes())
+    threads = [threading.Thread(target=client.reload, args=("changing",))]
+    threads[0].start()
+    assert reloading.wait(WAIT_S)
+    threads.append(threading.Thread(target=other.load, args=(str(after),)))
+    threads[1].start()
+    for thread in threads:
+        thread.join(WAIT_S)
+    names = [network.name for network in third.status().networks]
+    assert sorted(names) == ["changing", "echo"]
+    third.unload("changing")
+    assert [network.name for network in third.status().networks] == ["echo"]
 
 
 def test_one_hello_of_a_client_waits_for_the_networks(tmp_path: Path) -> None:
