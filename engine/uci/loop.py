@@ -67,7 +67,6 @@ class UciEngine:
         self._session: Session | None = None
         self._commands: queue.SimpleQueue[tuple[float, str | CommandError | None]] = queue.SimpleQueue()
         self._quitting = threading.Event()
-        self._reader = threading.Thread(target=self._read, name="uci-input", daemon=True)
         self._search: SearchThread | None = None
         self._debug = False
         self._quiet_start = False
@@ -94,7 +93,7 @@ class UciEngine:
         if os.isatty(0):
             print("Wavefront speaks UCI here: `help` lists commands, `quit` ends.", file=sys.stderr)
             print("For people there is `wavefront analyse`; see `wavefront --help`.", file=sys.stderr)
-        self._reader.start()
+        threading.Thread(target=self._read, name="uci-input", daemon=True).start()
         try:
             while not self._output.broken:
                 received, line = self._next_line()
@@ -277,10 +276,7 @@ class UciEngine:
     def _opened_session(self) -> Session:
         if self._session is None:
             from engine.session import Session
-            from protocol.host.slices import take_short_slices
 
-            for thread in self._reader.native_id, threading.get_native_id():
-                take_short_slices(thread or 0)
             self._session = Session(self._options, log=self._output.info_string, fallback=True)
         elif self._session.options != self._options and not self._searching():
             self._session.options = self._options

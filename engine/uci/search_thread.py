@@ -64,9 +64,7 @@ class SearchThread:
 
     def _run(self) -> None:
         from engine.evaluation.errors import EvaluatorLateError, NoEvaluatorError
-        from protocol.host.slices import take_short_slices
 
-        take_short_slices()
         session, limits, control, output = self._session, self.limits, self._control, self._output
         options = session.options
 

@@ -12,8 +12,6 @@ import logging
 import threading
 from collections.abc import Callable
 
-from protocol.host.slices import take_short_slices
-
 log = logging.getLogger("evaluator.turns")
 
 TAKE_OVER_S = 0.02
@@ -79,7 +77,6 @@ class Turns:
         return True
 
     def _take_turns(self, step: Callable[[], bool]) -> None:
-        take_short_slices()
         own = threading.current_thread()
         while self._holder is own or self._take_over():
             fault: BaseException | None = None
