@@ -174,7 +174,16 @@ class GpuBackend(Backend):
         choose = model if tuner is None else tuner.choose
         blocks = info.multiprocessors if info.cooperative and not deterministic else 0
         plan = Plan(
-            network, target, precision, choose, weights, blocks, not deterministic, of_eight_bits, form
+            network,
+            target,
+            precision,
+            choose,
+            weights,
+            blocks,
+            not deterministic,
+            of_eight_bits,
+            form,
+            None if tuner is None else tuner.measurements,
         )
         try:
             planned = partial(_start, list(checks.values())) if check else lambda: None

@@ -16,7 +16,7 @@ from evaluator.gpu.blas.product import Product
 from evaluator.gpu.driver.device import DeviceError
 from evaluator.gpu.driver.discovery import found_devices, open_device, select
 from evaluator.gpu.plan.program import PlanError
-from evaluator.gpu.tuning.cache import Measured
+from evaluator.gpu.plan.tiles import Measured
 from evaluator.network import SHIPPED_NETWORK, NetworkError
 from evaluator.network.spec import Activation
 

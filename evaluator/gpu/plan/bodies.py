@@ -14,7 +14,7 @@ from evaluator.gpu.plan.builder import ProgramBuilder
 from evaluator.gpu.plan.epilogue import After
 from evaluator.gpu.plan.hopper import AttentionTile, attention_tile
 from evaluator.gpu.plan.layers import PackedLayers
-from evaluator.gpu.plan.left_norms import Use, can_be_left
+from evaluator.gpu.plan.left_norms import Use, is_left
 from evaluator.gpu.plan.persistent import EncoderLayers, Encoders, SmolgenLayers, Tail
 from evaluator.gpu.plan.persistent_form import PersistentForm
 from evaluator.gpu.plan.products import Linear, linear
@@ -151,7 +151,7 @@ def normed(
 ) -> Matrix:
     """norm(a @ weights + biases + residual), the norm left to the readers where that can be. rounded: of the
     layers that take the result."""
-    left = rounded is None and can_be_left(b, Use(layer, a, norm), readers)
+    left = rounded is None and is_left(b, Use(layer, a, norm), readers)
     return linear(b, layer, a, out, residual=residual, after=After(norm), rounded=rounded, leave_norm=left)
 
 

@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from evaluator.gpu.blas.product import Product
 from evaluator.gpu.driver.compiler import KernelKey
 from evaluator.gpu.driver.target import AMD_UNITS, Precision, Target
 from evaluator.gpu.plan import weights as pack
 from evaluator.gpu.plan.program import Argument, Branch, Buffer, Launch, Matrix, PlanError, Program, Space
-from evaluator.gpu.plan.tiles import Chooser
+from evaluator.gpu.plan.tiles import Choice, Chooser, Measurements
 from evaluator.gpu.plan.weights import round_up
 from evaluator.network.e4m3 import E4m3Inputs
 from evaluator.network.eight_bits import EightBits
@@ -64,6 +65,7 @@ class ProgramBuilder:
 
     choose: says how each matrix product is computed. fused: whether attention and the product before it may
     be one kernel. left: whether layer norms may be left to the products that read their rows.
+    measurements: what `choose` chooses by, if products were measured.
     """
 
     def __init__(
@@ -76,6 +78,7 @@ class ProgramBuilder:
         *,
         fused: bool = True,
         left: bool = False,
+        measurements: Measurements | None = None,
     ) -> None:
         """known: the arrays of weights by name, to which this program's are added; several programs that are
         given the same ones share them."""
@@ -86,8 +89,21 @@ class ProgramBuilder:
         self.choose = choose
         self.fused = fused
         self._left = left
+        self.measurements = measurements
         self._aside = False
         self._forked = False
+
+    def choose_whole(self, product: Product) -> Choice:
+        """The fastest of our general kernel's ways to compute a product to its end. Raises PlanError if there
+        is none, or, where nothing was measured, if another way was chosen."""
+        if self.measurements is None:
+            choices = [self.choose(product)]
+        else:
+            choices = [each.choice for each in self.measurements(product)]
+        found = next((choice for choice in choices if choice.whole), None)
+        if found is None:
+            raise PlanError(f"{product}: not computed to its end by the general kernel")
+        return found
 
     # -- memory ----------------------------------------------------------------------------------------
 

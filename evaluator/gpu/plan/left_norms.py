@@ -3,7 +3,9 @@
 A pass of its own reads and writes every row for a norm. Without it, the product before leaves the rows' sums
 beside the rows, the products that take the rows have the gammas in their weights, and the one whose residual
 they are applies the norm where it adds them. That takes our own kernel, on AMD's matrix units: a library's
-product knows nothing of it, and one that is split ends with a pass over the rows anyway.
+product knows nothing of it, and one that is split ends with a pass over the rows anyway. Where products were
+measured, what all of them take decides; a norm that is applied or left costs a product so little that
+it is measured without.
 """
 
 from __future__ import annotations
@@ -14,8 +16,9 @@ from dataclasses import dataclass, replace
 from evaluator.gpu.blas.product import Product
 from evaluator.gpu.plan.builder import ProgramBuilder
 from evaluator.gpu.plan.epilogue import After
-from evaluator.gpu.plan.products import Linear, product_of
+from evaluator.gpu.plan.products import Linear, product_of, without_norm
 from evaluator.gpu.plan.program import Matrix
+from evaluator.gpu.plan.tiles import Measurements
 from evaluator.network.spec import LayerNorm
 
 
@@ -34,21 +37,31 @@ class Use:
         return product_of(self.layer, self.a, After(self.norm), residual=self.norm is not None)
 
 
-def can_be_left(b: ProgramBuilder, maker: Use, readers: Callable[[], Sequence[Use]]) -> bool:
-    """Whether the norm after a product can be left to all that read its result. readers: those, asked for
-    only where it might be."""
+def is_left(b: ProgramBuilder, maker: Use, readers: Callable[[], Sequence[Use]]) -> bool:
+    """Whether the norm after a product is left to all that read its result. readers: those, asked for only
+    where it might be."""
     if not b.leaves_norms:
         return False
-    tile = b.choose(maker.product).tile
-    if tile is None or maker.layer.padded_width % tile.block_n:
+    uses = [maker, *readers()]
+    if any(use.layer.eight is not None or use.layer.packed is not None for use in uses):
         return False
-    # All are asked for, so that what is measured does not depend on what was chosen.
-    whole = [_is_whole(b, each) for each in (maker, *readers())]
-    return all(whole)
+    # The betas of inputs become biases.
+    products = [replace(use.product, bias=True) for use in uses]
+    left = [without_norm(products[0]), *products[1:]]
+    if b.measurements is not None:
+        pays = _is_faster(b.measurements, left, products)
+    else:
+        pays = all(b.choose(product).whole for product in (*products, *left))
+    if not pays:
+        return False
+    tile = b.choose_whole(left[0]).tile
+    return tile is not None and maker.layer.padded_width % tile.block_n == 0
 
 
-def _is_whole(b: ProgramBuilder, use: Use) -> bool:
-    """Whether our own kernel computes the product to its end."""
-    if use.layer.eight is not None or use.layer.packed is not None:
-        return False
-    return b.choose(replace(use.product, bias=True)).whole  # betas become biases
+def _is_faster(measurements: Measurements, left: Sequence[Product], products: Sequence[Product]) -> bool:
+    """Whether products that are computed whole by our general kernel take less time together than others that
+    may be computed in any way."""
+    # All are asked for, so that what is measured does not depend on what was found.
+    whole = [[each for each in measurements(product) if each.choice.whole] for product in left]
+    fastest = [measurements(product)[0].microseconds for product in products]
+    return all(whole) and sum(found[0].microseconds for found in whole) < sum(fastest)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -10,7 +10,7 @@ from evaluator.gpu.blas.product import Product
 from evaluator.gpu.driver.compiler import KernelKey
 from evaluator.gpu.driver.target import Precision, Target
 from evaluator.gpu.plan.plan import Plan
-from evaluator.gpu.plan.tiles import Choice, candidates, estimate
+from evaluator.gpu.plan.tiles import Choice, Measured, estimates
 
 PRODUCT_KERNELS = ("gemm", "gemm_hopper", "rows")
 """What products become, as chosen."""
@@ -34,6 +34,9 @@ class MeasuringChooser(Protocol):
         """The fastest way to compute a product. Raises DeviceError if there is none, and LibraryGivenUp once
         when earlier answers no longer hold."""
 
+    def measurements(self, product: Product) -> Sequence[Measured]:
+        """All that computes a product, the fastest first. Raises as `choose` does."""
+
     def save(self) -> None:
         """Keep what was measured for the next start."""
 
@@ -46,17 +49,21 @@ class Collector:
         self._of = (target, precision, multiprocessors)
 
     def __call__(self, product: Product) -> Choice:
+        return self.measurements(product)[0].choice
+
+    def measurements(self, product: Product) -> list[Measured]:
+        """Estimates in their place."""
         self.products[product] = None
-        target, precision, multiprocessors = self._of
-        possible = candidates(product, target, precision)
-        return min(possible, key=lambda choice: estimate(product, choice, multiprocessors))
+        return estimates(product, *self._of)
 
 
 def needs_of(plan: Plan, buckets: tuple[int, ...], multiprocessors: int) -> Needs:
     """The matrix products of all batch sizes, and the kernels of everything but them. Packs the plan's
     layers, which later programs share. Raises PlanError."""
     collector = Collector(plan.target, plan.precision, multiprocessors)
-    plan = replace(plan, choose=collector, weights={})  # shares the packed layers
+    measurements = None if plan.measurements is None else collector.measurements
+    # Shares the packed layers.
+    plan = replace(plan, choose=collector, measurements=measurements, weights={})
     kernels: dict[tuple[KernelKey, int], None] = {}
     for size in buckets:
         for program in (plan.program(size), plan.persistent_program(size)):

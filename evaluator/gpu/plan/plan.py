@@ -18,7 +18,7 @@ from evaluator.gpu.plan.products import Linear
 from evaluator.gpu.plan.program import Launch, PlanError, Program
 from evaluator.gpu.plan.quantised import WeightFormat
 from evaluator.gpu.plan.steps import outputs
-from evaluator.gpu.plan.tiles import Chooser
+from evaluator.gpu.plan.tiles import Chooser, Measurements
 from evaluator.network.spec import AttentionBody, NetworkSpec, ResidualTower
 
 log = logging.getLogger(__name__)
@@ -38,7 +38,8 @@ class Plan:
     product before it may be one kernel at some batch sizes, and norms may be left to the products that read
     their rows, by which a position's bits then differ.
     rounded: the network with products of 8 bits (eight_bits.rounded_network), which batches of
-    EIGHT_BIT_POSITIONS and more compute in place of it. form: of the one launch.
+    EIGHT_BIT_POSITIONS and more compute in place of it. form: of the one launch. measurements: what `choose`
+    chooses by, if products were measured.
     """
 
     network: NetworkSpec
@@ -50,6 +51,7 @@ class Plan:
     fused: bool = True
     rounded: NetworkSpec | None = None
     form: PersistentForm = USUAL
+    measurements: Measurements | None = None
     weights: dict[str, NDArray[Any]] = field(default_factory=dict)
     _linears: dict[str, Linear] = field(default_factory=dict)
 
@@ -89,7 +91,14 @@ class Plan:
         products that read their rows."""
         network = self.network_of(positions)
         b = ProgramBuilder(
-            positions, self.target, self.precision, self.choose, self.weights, fused=self.fused, left=left
+            positions,
+            self.target,
+            self.precision,
+            self.choose,
+            self.weights,
+            fused=self.fused,
+            left=left,
+            measurements=self.measurements,
         )
         unit = self.target.matrix_unit(self.precision)
         layers = PackedLayers(self.precision, self._linears, self.packed, unit)

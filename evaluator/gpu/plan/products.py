@@ -155,12 +155,10 @@ def linear(
     a = rounded_inputs(layer, a)
     product = product_of(layer, a, after, residual=residual is not None)
     use = _Use(layer, product, a, result, pairs, residual, after)
-    choice = b.choose(product)
-    normed = a.norm is not None or (residual is not None and residual.norm is not None)
-    if (normed or leave_norm) and not choice.whole:
-        raise PlanError(f"{layer.name}: {choice} neither applies norms that are left to it nor leaves them")
     if leave_norm:
-        return _leaving_norm(b, use, choice)
+        return _leaving_norm(b, use, b.choose_whole(without_norm(product)))
+    normed = a.norm is not None or (residual is not None and residual.norm is not None)
+    choice = b.choose_whole(product) if normed else b.choose(product)
     if choice.hopper is not None:
         _by_hopper_kernel(b, use, choice.hopper)
     elif choice.tile is None:
@@ -208,6 +206,11 @@ def product_of(layer: Linear, a: Matrix, after: After, *, residual: bool) -> Pro
         normalised=after.norm is not None and after.gating is None,
         form=layer.form,
     )
+
+
+def without_norm(product: Product) -> Product:
+    """A product whose norm is left to others."""
+    return replace(product, followed=False, normalised=False)
 
 
 # -- the general kernel --------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ which is what is used where nothing has been measured.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -101,6 +101,18 @@ class Choice:
 
 
 Chooser: TypeAlias = Callable[[Product], Choice]
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A choice and its microseconds."""
+
+    choice: Choice
+    microseconds: float
+
+
+Measurements: TypeAlias = Callable[[Product], Sequence[Measured]]
+"""All that was measured of a product, the fastest first, of which a Chooser takes the first."""
 
 _MATRIX_TILES = (
     Tile(128, 128, 32, 2, 4, 4, 1.0),
@@ -216,6 +228,13 @@ def estimate(product: Product, choice: Choice, multiprocessors: int) -> float:
         8.0 * product.m * product.n * choice.splits / _PARTIALS_BYTES_PER_US if choice.splits > 1 else 0.0
     )
     return _LAUNCH_US + max(busy, latency) + partials
+
+
+def estimates(product: Product, target: Target, precision: Precision, multiprocessors: int) -> list[Measured]:
+    """What would be measured of all candidates of our own, by `estimate`."""
+    possible = candidates(product, target, precision)
+    found = [Measured(choice, estimate(product, choice, multiprocessors)) for choice in possible]
+    return sorted(found, key=lambda each: each.microseconds)
 
 
 def model_chooser(

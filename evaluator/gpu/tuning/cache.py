@@ -12,7 +12,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from evaluator.gpu.driver.compiler import KERNELS, source
 from evaluator.gpu.driver.device import DeviceInfo
 from evaluator.gpu.driver.target import Precision
 from evaluator.gpu.plan.hopper import HopperTile
-from evaluator.gpu.plan.tiles import Choice, Tile
+from evaluator.gpu.plan.tiles import Choice, Measured, Tile
 from evaluator.network.eight_bits import EightBits
 from evaluator.network.spec import Activation
 from protocol.host.files import write_atomically
@@ -40,14 +40,6 @@ _CODE = (
     *("tuning/bench", "tuning/cache", "tuning/samples", "tuning/shortlist", "tuning/tune"),
 )
 """Modules that the meaning of a cached choice depends on."""
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """A choice and its microseconds."""
-
-    choice: Choice
-    microseconds: float
 
 
 def path_of(info: DeviceInfo, precision: Precision, libraries: Sequence[Library]) -> Path:

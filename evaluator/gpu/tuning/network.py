@@ -12,8 +12,8 @@ from evaluator.gpu.driver.target import Precision
 from evaluator.gpu.plan.needs import needs_of
 from evaluator.gpu.plan.plan import Plan
 from evaluator.gpu.plan.quantised import WeightFormat
+from evaluator.gpu.plan.tiles import Measured
 from evaluator.gpu.run.buckets import usual_buckets
-from evaluator.gpu.tuning.cache import Measured
 from evaluator.gpu.tuning.tune import Tuner
 from evaluator.network.spec import NetworkSpec
 
@@ -42,7 +42,15 @@ def tune_network(
         for name, why in problems.items():
             progress(f"without {name}: {why}")
         tuner = Tuner(device, Compiler(device), precision, libraries, progress=progress)
-        plan = Plan(network, info.target, precision, tuner.choose, weights, rounded=eight_bits)
+        plan = Plan(
+            network,
+            info.target,
+            precision,
+            tuner.choose,
+            weights,
+            rounded=eight_bits,
+            measurements=tuner.measurements,
+        )
         needs = needs_of(plan, usual_buckets(info), info.multiprocessors)
         return tuner.measured_products(needs, rebuild=rebuild)
     finally:

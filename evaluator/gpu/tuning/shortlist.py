@@ -11,8 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from evaluator.gpu.blas.product import Product
-from evaluator.gpu.plan.tiles import Choice, Tile
-from evaluator.gpu.tuning.cache import Measured
+from evaluator.gpu.plan.tiles import Choice, Measured, Tile
 
 _EVERY = 4
 """Of a product's sizes, every so many-th is measured in full, and the largest."""

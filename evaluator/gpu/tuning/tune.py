@@ -25,10 +25,9 @@ from evaluator.gpu.plan import hopper
 from evaluator.gpu.plan.builder import FORMAT_CODES
 from evaluator.gpu.plan.needs import Needs
 from evaluator.gpu.plan.quantised import Packed, WeightFormat
-from evaluator.gpu.plan.tiles import Choice, candidates, estimate
+from evaluator.gpu.plan.tiles import Choice, Measured, candidates, estimate
 from evaluator.gpu.tuning import cache
 from evaluator.gpu.tuning.bench import Bench, TooSlow, trial
-from evaluator.gpu.tuning.cache import Measured
 from evaluator.gpu.tuning.samples import Samples
 from evaluator.gpu.tuning.shortlist import in_full, neighbours, shortlist
 from evaluator.progress import announce
@@ -98,12 +97,16 @@ class Tuner:
     def choose(self, product: Product) -> Choice:
         """The fastest correct way, measured now if it is not known. Raises DeviceError if there is none, and
         LibraryGivenUp once when earlier answers no longer hold."""
+        choice = self.measurements(product)[0].choice
+        self._chosen.add(choice.library)
+        return choice
+
+    def measurements(self, product: Product) -> list[Measured]:
+        """Every correct way, the fastest first, measured now if it is not known. Raises as `choose` does."""
         if product not in self.known:
             needs = self._needs()
             self.measure_all(Needs({product: None, **dict.fromkeys(needs.products)}, needs.kernels))
-        choice = self.known[product][0].choice
-        self._chosen.add(choice.library)
-        return choice
+        return self.known[product]
 
     def save(self) -> None:
         """Write what was measured to the cache, beside what other processes have written since."""

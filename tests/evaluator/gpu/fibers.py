@@ -4,6 +4,7 @@ what runs on an AMD GPU."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from evaluator.backends.gpu import GpuBackend
@@ -14,22 +15,31 @@ from evaluator.gpu.driver.discovery import open_device
 from evaluator.gpu.driver.target import Precision
 from evaluator.gpu.plan.needs import Needs
 from evaluator.gpu.plan.quantised import WeightFormat
-from evaluator.gpu.plan.tiles import Choice, model_chooser
+from evaluator.gpu.plan.tiles import Choice, Measured, estimates, model_chooser
 from evaluator.network import NetworkSpec
 from tests.hip_runtime.standin import Runtime
+
+PASS_US = 20.0
+"""Of a pass over rows: more than what our own whole products lose to others in a small network."""
 
 
 class ModelTuner:
     """Chooses by the model, as timing fibers says nothing."""
 
     def __init__(self, device: Device, precision: Precision) -> None:
-        self._choose = model_chooser(device.info.target, precision, device.info.multiprocessors)
+        self._of = device.info.target, precision, device.info.multiprocessors
 
     def expect(self, needs: Callable[[], Needs]) -> None:
         pass
 
     def choose(self, product: Product) -> Choice:
-        return self._choose(product)
+        return model_chooser(*self._of)(product)
+
+    def measurements(self, product: Product) -> list[Measured]:
+        after = PASS_US if product.followed else 0.0
+        return [
+            replace(each, microseconds=each.microseconds + after) for each in estimates(product, *self._of)
+        ]
 
     def save(self) -> None:
         pass

@@ -12,10 +12,10 @@ from evaluator.gpu.blas.product import Product
 from evaluator.gpu.driver.target import Precision, amd_target, nvidia_target
 from evaluator.gpu.plan.eight_bits import rounded_network
 from evaluator.gpu.plan.plan import Plan
-from evaluator.gpu.plan.program import Buffer, Launch, Program
+from evaluator.gpu.plan.program import Buffer, Launch, LibraryStep, Program
 from evaluator.gpu.plan.quantised import WeightFormat
 from evaluator.gpu.plan.quantised import rounded_network as network_of_codes
-from evaluator.gpu.plan.tiles import Choice, Tile
+from evaluator.gpu.plan.tiles import Choice, Measured, Tile
 from evaluator.network.eight_bits import EightBits
 from evaluator.network.random_network import NetworkShape, random_network
 from evaluator.network.spec import AttentionBody
@@ -151,3 +151,32 @@ def test_a_chooser_that_changes_its_mind_gets_norms_as_passes() -> None:
         return OURS if asked[product] == 1 else SPLIT
 
     assert labels(program(fickle), "ROW_SUMS") == []
+
+
+@pytest.mark.parametrize(("library_us", "left"), [(99, True), (82, False)])
+def test_what_was_measured_decides_between_a_library_and_norms_that_are_left(
+    library_us: float, left: bool
+) -> None:
+    """Our own kernel takes 100 us and a pass 15, with a library's product as with ours. A norm that is left
+    saves a pass and costs what our kernel is slower at, here at ffn1, which reads a layer's first norm."""
+
+    def measurements(product: Product) -> list[Measured]:
+        after = 15 if product.followed else 0
+        found = [Measured(OURS, 100 + after)]
+        if product.n == 96:
+            found.append(Measured(LIBRARY, library_us + after))
+        return sorted(found, key=lambda each: each.microseconds)
+
+    plan = Plan(
+        NETWORK,
+        GFX1100,
+        Precision.FP16,
+        lambda product: measurements(product)[0].choice,
+        measurements=measurements,
+    )
+    made = plan.program(16)
+    outputs = [f"encoder{index}.output" for index in range(LAYERS)]
+    second = [f"encoder{index}.ffn2" for index in range(LAYERS - 1)]
+    assert set(labels(made, "ROW_SUMS")) == {*second, *(outputs if left else [])}
+    libraries = [step.label for step in made.steps if isinstance(step, LibraryStep)]
+    assert ("encoder0.ffn1" in libraries) == (not left)

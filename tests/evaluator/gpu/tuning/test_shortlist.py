@@ -13,9 +13,8 @@ from evaluator.gpu.driver.compiler import Compiler
 from evaluator.gpu.driver.target import Precision, nvidia_target
 from evaluator.gpu.plan import hopper
 from evaluator.gpu.plan.needs import Needs
-from evaluator.gpu.plan.tiles import Choice, candidates
+from evaluator.gpu.plan.tiles import Choice, Measured, candidates
 from evaluator.gpu.tuning.bench import Bench
-from evaluator.gpu.tuning.cache import Measured
 from evaluator.gpu.tuning.shortlist import in_full, neighbours, shortlist
 from evaluator.gpu.tuning.tune import Tuner
 from evaluator.network.spec import Activation

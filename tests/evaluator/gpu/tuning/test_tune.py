@@ -23,9 +23,8 @@ from evaluator.gpu.driver.device import Device, DeviceError
 from evaluator.gpu.driver.target import Precision, amd_target, nvidia_target
 from evaluator.gpu.plan.needs import Needs
 from evaluator.gpu.plan.program import Program
-from evaluator.gpu.plan.tiles import Choice, candidates, model_chooser
+from evaluator.gpu.plan.tiles import Choice, Measured, candidates, model_chooser
 from evaluator.gpu.tuning.bench import Bench, Errors
-from evaluator.gpu.tuning.cache import Measured
 from evaluator.gpu.tuning.samples import Samples
 from evaluator.gpu.tuning.tune import Tuner
 from evaluator.network.spec import Activation

@@ -20,10 +20,9 @@ from evaluator.gpu.driver.compiler import Compiler
 from evaluator.gpu.driver.device import Device
 from evaluator.gpu.driver.target import Precision
 from evaluator.gpu.plan.program import LibraryStep
-from evaluator.gpu.plan.tiles import Choice
+from evaluator.gpu.plan.tiles import Choice, Measured
 from evaluator.gpu.tuning import tune
 from evaluator.gpu.tuning.bench import Bench
-from evaluator.gpu.tuning.cache import Measured
 from evaluator.gpu.tuning.samples import Samples
 from evaluator.gpu.tuning.tune import Tuner
 from evaluator.network import NetworkSpec
