@@ -33,7 +33,7 @@ from protocol.batch import POLICY_SIZE, POSITION_DTYPE
 from tests.emulator.instructions import TARGETS
 from tests.emulator.steps import elements, matrix_of, rounded, run
 
-pytestmark = pytest.mark.emulator
+pytestmark = [pytest.mark.emulator, pytest.mark.timeout(900)]
 
 EPSILON = {Precision.FP32: 2.0**-19, Precision.FP16: 2.0**-11, Precision.BF16: 2.0**-8}
 """Of rounding to storage; for float32, of a few operations."""
@@ -251,7 +251,6 @@ def assert_rounded(
 
 
 @eight_bits
-@pytest.mark.timeout(900)
 def test_products_of_8_bits_with_every_tile(device: Device, form: EightBits) -> None:
     m, width, k = 72, 80, 336  # no whole tiles
     precision, target, inputs = Precision.FP16, device.info.target, 4.0
