@@ -17,7 +17,8 @@ from evaluator.gpu.driver.target import Precision, Target
 from evaluator.gpu.plan import weights as pack
 from evaluator.gpu.plan.builder import ProgramBuilder
 from evaluator.gpu.plan.epilogue import After
-from evaluator.gpu.plan.products import E4m3Scales, Int8Scales, Linear, linear
+from evaluator.gpu.plan.linear_layer import E4m3Scales, Int8Scales, Linear
+from evaluator.gpu.plan.products import linear
 from evaluator.gpu.plan.program import Matrix
 from evaluator.gpu.plan.quantised import WeightFormat
 from evaluator.gpu.plan.quantised import pack as pack_codes

@@ -16,7 +16,8 @@ from dataclasses import dataclass, replace
 from evaluator.gpu.blas.product import Product
 from evaluator.gpu.plan.builder import ProgramBuilder
 from evaluator.gpu.plan.epilogue import After
-from evaluator.gpu.plan.products import Linear, product_of, without_norm
+from evaluator.gpu.plan.linear_layer import Linear
+from evaluator.gpu.plan.products import product_of, without_norm
 from evaluator.gpu.plan.program import Matrix
 from evaluator.gpu.plan.tiles import Measurements
 from evaluator.network.spec import LayerNorm

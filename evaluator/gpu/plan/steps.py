@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from evaluator.gpu.plan.builder import ACTIVATION_CODES, FORMAT_CODES, Geometry, ProgramBuilder
 from evaluator.gpu.plan.epilogue import Epilogue, finish_rows
 from evaluator.gpu.plan.hopper import HEAD_DEPTH, AttentionTile
-from evaluator.gpu.plan.products import Linear, column_scales, rounded_inputs, sum_scales
+from evaluator.gpu.plan.linear_layer import Linear
+from evaluator.gpu.plan.products import column_scales, rounded_inputs, sum_scales
 from evaluator.gpu.plan.program import Argument, Buffer, Matrix, PlanError
 from evaluator.gpu.plan.tensor_maps import heads_map, logits_map, rows_map
 from evaluator.gpu.plan.weights import RULE50_DIVISOR

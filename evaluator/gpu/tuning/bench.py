@@ -23,7 +23,8 @@ from evaluator.gpu.driver.target import Precision, Target
 from evaluator.gpu.plan import weights as pack
 from evaluator.gpu.plan.builder import ProgramBuilder
 from evaluator.gpu.plan.epilogue import After
-from evaluator.gpu.plan.products import ROW_COUNTERS, E4m3Scales, Int8Scales, Linear, linear
+from evaluator.gpu.plan.linear_layer import E4m3Scales, Int8Scales, Linear
+from evaluator.gpu.plan.products import ROW_COUNTERS, linear
 from evaluator.gpu.plan.program import Branch, Buffer, LibraryStep, Matrix, Program, Space
 from evaluator.gpu.plan.quantised import Packed
 from evaluator.gpu.plan.tiles import Choice

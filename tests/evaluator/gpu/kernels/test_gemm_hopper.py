@@ -16,7 +16,8 @@ from evaluator.gpu.plan import weights as pack
 from evaluator.gpu.plan.builder import ProgramBuilder
 from evaluator.gpu.plan.epilogue import After
 from evaluator.gpu.plan.hopper import HopperTile
-from evaluator.gpu.plan.products import Linear, linear
+from evaluator.gpu.plan.linear_layer import Linear
+from evaluator.gpu.plan.products import linear
 from evaluator.gpu.plan.program import Buffer, Matrix, Space
 from evaluator.gpu.plan.tensor_maps import weights_map
 from evaluator.gpu.plan.tiles import Choice
