@@ -122,10 +122,7 @@ def interrupted_after(seconds: float | None, command: Sequence[str]) -> str:
 
 def cost(way: str, nodes: int, arguments: argparse.Namespace, address: str) -> tuple[float, float, float]:
     """Evaluator calls, evaluations and milliseconds of one search with nothing else running, on average."""
-    values = dict(pair.split("=", 1) for pair in options_of(way).split(",") if pair)
-    options = Options(weights=arguments.weights, evaluator=address, smart_pruning_factor=0.0)
-    for name, text in values.items():
-        options = options.with_uci(name, text)
+    options = in_way(way, Options(weights=arguments.weights, evaluator=address, smart_pruning_factor=0.0))
     searched = {field.name: getattr(options, field.name) for field in fields(options)}
     reports = []
     with Engine(**searched) as engine:
@@ -143,6 +140,13 @@ def cost(way: str, nodes: int, arguments: argparse.Namespace, address: str) -> t
 def options_of(way: str) -> str:
     """The options of a way by its name, or written out."""
     return WAYS.get(way, way)
+
+
+def in_way(way: str, options: Options) -> Options:
+    """Options with those of a way."""
+    for pair in filter(None, options_of(way).split(",")):
+        options = options.with_uci(*pair.split("=", 1))
+    return options
 
 
 def measure(way: str, nodes: int, arguments: argparse.Namespace, address: str) -> Strength:

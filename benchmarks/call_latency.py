@@ -144,6 +144,13 @@ def bare_calls(client: EvaluatorClient, size: int, in_flight: int, calls: int) -
     yield
 
 
+def begin(session: Session, fen: str) -> None:
+    """A position with a new tree, and nothing in the cache."""
+    session.new_game()
+    session.clear()
+    session.set_position(None if fen == "startpos" else fen)
+
+
 def searches(address: str, limits: Limits, rounds: int) -> Generator[None]:
     """Searches of each position, a new tree each. The share of the tree that is under way is that of a search
     on the clock."""
@@ -152,9 +159,7 @@ def searches(address: str, limits: Limits, rounds: int) -> Generator[None]:
         session.ready(60.0)
         for number in range(rounds + 1):
             for fen in POSITIONS:
-                session.new_game()
-                session.clear()
-                session.set_position(None if fen == "startpos" else fen)
+                begin(session, fen)
                 session.search(limits)
             if number in (0, rounds):
                 yield

@@ -19,8 +19,8 @@ from collections.abc import Sequence
 from statistics import median
 
 import checkout  # noqa: F401 -- this checkout is measured, whatever is installed
-from batch_strength import options_of
-from call_latency import evaluator
+from batch_strength import in_way
+from call_latency import begin, evaluator
 
 from engine.commands.bench import POSITIONS
 from engine.options import Options
@@ -33,10 +33,7 @@ Figures = tuple[int, int, int]
 
 def session_of(way: str, address: str) -> Session:
     """A session that searches in that way and never for less than its time."""
-    options = Options(evaluator=address, smart_pruning_factor=0.0)
-    for pair in filter(None, options_of(way).split(",")):
-        options = options.with_uci(*pair.split("=", 1))
-    session = Session(options)
+    session = Session(in_way(way, Options(evaluator=address, smart_pruning_factor=0.0)))
     session.ready(60.0)
     return session
 
@@ -45,9 +42,7 @@ def searches(session: Session, kept: int, move_ms: int) -> list[Figures]:
     """A search of each position."""
     found = []
     for fen in POSITIONS:
-        session.new_game()
-        session.clear()
-        session.set_position(None if fen == "startpos" else fen)
+        begin(session, fen)
         session.search(Limits(nodes=kept))
         report = session.search(Limits(movetime_ms=move_ms))
         found.append((report.nodes, report.batches, report.evaluations))

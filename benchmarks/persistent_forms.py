@@ -41,9 +41,9 @@ from evaluator.gpu.plan.plan import Plan
 from evaluator.gpu.plan.program import Buffer, Launch, Program, Space
 from evaluator.gpu.plan.tiles import model_chooser
 from evaluator.gpu.run.executor import Executor
-from evaluator.gpu.run.self_check import limits
+from evaluator.gpu.run.self_check import errors, limits
 from evaluator.gpu.tuning.tune import Tuner
-from evaluator.network import load_network
+from evaluator.network import SHIPPED_NETWORK, load_network
 from evaluator.network.errors import NetworkError
 from evaluator.network.random_network import SHAPES, NetworkShape, random_network
 from evaluator.network.spec import NetworkSpec
@@ -72,7 +72,6 @@ PHASES = ("squeeze", "q, k, v", "dense2", "generate", "attention", "output", "ff
 
 TURNS, RUNS = 8, 15
 """Turns of all forms, each begun by another one, since clocks follow what ran before; and runs in a turn."""
-_SHIPPED = Path(__file__).resolve().parents[1] / "evaluator" / "networks" / "wavefront-cpu.pb.gz"
 _OTHERS = {
     "t80": replace(SHAPES["t80"], ffn=512),
     "256x10": NetworkShape(256, layers=10, heads=8, ffn=512, smolgen=(16, 128, 128), policy_width=256),
@@ -101,7 +100,7 @@ class Result:
 
 def network_of(name: str) -> NetworkSpec:
     """A shape's random network, or the shipped one."""
-    return load_network(_SHIPPED) if name == "128x8" else random_network(_OTHERS.get(name, name))
+    return load_network(SHIPPED_NETWORK) if name == "128x8" else random_network(_OTHERS.get(name, name))
 
 
 def launch_of(program: Program) -> Launch:
@@ -190,9 +189,8 @@ class Comparison:
             found[size] = replace(found[size], times=(*found[size].times, milliseconds))
             return
         result = executor.evaluate([batch.slice(0, size)])
-        logits = expected.logits[: len(result.logits)]
-        error = float(np.sqrt(np.square(result.logits - logits).mean()) / (logits.std() or 1.0))
-        found[size] = Result((milliseconds,), error, float(np.abs(result.wdl - expected.wdl[:size]).max()))
+        wanted = next(expected.split([(size, len(result.logits))]))
+        found[size] = Result((milliseconds,), *errors(result, wanted))
 
     def close(self) -> None:
         """Free the device's memory."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from batch_strength import options_of
+from batch_strength import in_way
 
 from engine._core import Batch, Game, Tree
 from engine.options import Options
@@ -61,11 +61,10 @@ class Spent:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A batch under way. ready: when its answer is back, in milliseconds of the search."""
+    """A batch and what the network says of it."""
 
     batch: Batch
     answer: EvaluationBatch
-    ready: float
 
 
 class TimedSearch:
@@ -74,9 +73,7 @@ class TimedSearch:
     def __init__(
         self, way: str, costs: Costs, evaluate: Evaluate, input_format: int, has_moves_left: bool
     ) -> None:
-        options = Options(smart_pruning_factor=0.0)
-        for pair in filter(None, options_of(way).split(",")):
-            options = options.with_uci(*pair.split("=", 1))
+        options = in_way(way, Options(smart_pruning_factor=0.0))
         self._costs = costs
         self._evaluate = evaluate
         self._sizes = BatchSizes.alone(costs.device, options, Limits(movetime_ms=1))
@@ -100,13 +97,14 @@ class TimedSearch:
         costs, sizes = self._costs, self._sizes
         now = device_free = 0.0
         calls = evaluations = hits = 0
-        under_way: deque[Call] = deque()
+        under_way: deque[tuple[float, Call]] = deque()
+        """Calls, and when each will be answered."""
         kept = visits = self.tree.root_info().visits
         while now < move_ms:
             expected = visits + int((visits - kept) / now * (move_ms - now)) if now else visits
-            wanted = sizes.wanted(visits, sum(call.batch.wanted for call in under_way), expected)
+            wanted = sizes.wanted(visits, sum(call.batch.wanted for _, call in under_way), expected)
             if len(under_way) == sizes.in_flight or wanted <= 0:
-                now = self._awaited(under_way.popleft(), now)
+                now = self._awaited(*under_way.popleft(), now)
                 visits = self.tree.root_info().visits
                 continue
             step, call = self._collect(wanted, max(0, sizes.filled - wanted))
@@ -115,15 +113,15 @@ class TimedSearch:
             if call is not None:
                 begin = max(now + costs.call / 2, device_free)
                 device_free = begin + costs.base + step.sent * costs.each
-                under_way.append(replace(call, ready=device_free + costs.call / 2))
+                under_way.append((device_free + costs.call / 2, call))
                 calls += 1
                 evaluations += step.sent
             elif under_way:
-                now = self._awaited(under_way.popleft(), now)
+                now = self._awaited(*under_way.popleft(), now)
             elif not step.hits:
                 break  # What is left is decided.
             visits = self.tree.root_info().visits
-        for call in under_way:  # What comes too late is no visit.
+        for _, call in under_way:  # What comes too late is no visit.
             self.tree.cancel(call.batch)
             self._free.append(call.batch)
         return Spent(calls, evaluations, hits)
@@ -137,17 +135,17 @@ class TimedSearch:
             self._free.append(batch)
             return Step(0, result.visits_done, result.cache_hits), None
         step = Step(batch.size, result.visits_done + batch.wanted, result.cache_hits)
-        return step, Call(batch, self._evaluate(batch), 0.0)
+        return step, Call(batch, self._evaluate(batch))
 
     def _apply(self, call: Call) -> None:
         answer = call.answer
         self.tree.apply(call.batch, answer.logits, answer.wdl, answer.moves_left)
         self._free.append(call.batch)
 
-    def _awaited(self, call: Call, now: float) -> float:
-        """Take an answer in; the time at which that is done."""
+    def _awaited(self, ready: float, call: Call, now: float) -> float:
+        """Take an answer in; the time at which that is done. ready: when it is there."""
         self._apply(call)
-        return max(now, call.ready)
+        return max(now, ready)
 
 
 def add_cost_arguments(parser: argparse.ArgumentParser) -> None:

@@ -91,9 +91,8 @@ def _unbound(address: str, error: OSError | zmq.ZMQError) -> AddressError:
             f"{address}: to listen at, a host is an IP address of this machine, localhost, * or the name of "
             "a network interface"
         )
-    return AddressError(
-        f"{address}: {error.strerror or error}"
-    )  # Of a path that is too long, Python says it.
+    reason = error.strerror or error  # Of a path that is too long, Python says it.
+    return AddressError(f"{address}: {reason}")
 
 
 def _unix_path(address: str) -> str:

@@ -189,7 +189,7 @@ def attention(b: ProgramBuilder, layers: PackedLayers, name: str, layer: Attenti
     if tile is not None:
         return _attention_in_one(b, layers, name, layer, x, tile)
     bias: Matrix | None = None
-    norm = None if x.norm is None else x.norm.norm
+    norm = x.left_norm
     if generator is None:
         qkv = linear(b, layers.qkv(name, layer, norm), x, "qkv")
     elif b.shares_products and layer.q.inputs is None:
@@ -221,8 +221,7 @@ def _attention_in_one(
 
 def compress(b: ProgramBuilder, layers: PackedLayers, name: str, layer: Smolgen, x: Matrix) -> Matrix:
     """What smolgen takes of each square, a row for each board."""
-    norm = None if x.norm is None else x.norm.norm
-    return linear(b, layers.compress(name, layer, norm), x, "compressed").with_rows(b.positions)
+    return linear(b, layers.compress(name, layer, x.left_norm), x, "compressed").with_rows(b.positions)
 
 
 def smolgen(

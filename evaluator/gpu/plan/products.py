@@ -106,7 +106,7 @@ def rounded_inputs(layer: Linear, a: Matrix) -> Matrix:
     inputs = a if a.inputs is not None or wanted is None or a.rounded is None else a.rounded
     if inputs.inputs != wanted:
         raise PlanError(f"{layer.name}: takes inputs rounded by {wanted}, but gets them by {inputs.inputs}")
-    if layer.norm is not (None if inputs.norm is None else inputs.norm.norm):
+    if layer.norm is not inputs.left_norm:
         raise PlanError(f"{layer.name}: takes inputs with another norm left to it than it gets")
     return inputs
 

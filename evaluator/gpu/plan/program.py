@@ -91,6 +91,11 @@ class Matrix:
     rounded: Matrix | None = None
     norm: LeftNorm | None = None
 
+    @property
+    def left_norm(self) -> LayerNorm | None:
+        """The norm that is left to who reads it, if one is."""
+        return None if self.norm is None else self.norm.norm
+
     def with_rows(self, rows: int) -> Matrix:
         """The same memory with another number of rows."""
         stride = self.rows * self.stride // rows

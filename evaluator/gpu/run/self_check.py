@@ -98,14 +98,15 @@ class Check:
         if self.exact is None:
             return self.limits
         rounded, exact = self.expected.wait(), self.exact.wait()
-        logits, wdl = (ROUNDING_TIMES * error for error in _errors(rounded, exact))
+        logits, wdl = (ROUNDING_TIMES * error for error in errors(rounded, exact))
         return max(self.limits[0], min(MOST_BY_ROUNDING, logits)), max(
             self.limits[1], min(MOST_BY_ROUNDING, wdl)
         )
 
 
-def _errors(found: EvaluationBatch, expected: EvaluationBatch) -> Limits:
-    """How far answers are from others to the same positions, again and again, as `Limits` count it."""
+def errors(found: EvaluationBatch, expected: EvaluationBatch) -> Limits:
+    """How far answers are from others, as `Limits` count it. expected: to the same positions, or to the first
+    of them, which the rest repeat."""
     copies = -(-len(found.wdl) // len(expected.wdl))
     wanted = np.tile(expected.logits, copies)[: len(found.logits)]
     logits = float(np.sqrt(np.square(found.logits - wanted).mean())) / (float(expected.logits.std()) or 1.0)
@@ -178,7 +179,7 @@ class SelfCheck:
             return "infinite or not a number"
         except (DeviceError, ValueError) as error:
             raise SelfCheckError(f"{self._name}: {error}") from error
-        logits_error, wdl_error = _errors(result, expected)
+        logits_error, wdl_error = errors(result, expected)
         log.debug("%s, batch %d: logits off by %.2g, wdl by %.2g", self._name, size, logits_error, wdl_error)
         logits_limit, wdl_limit = check.allowed()
         if logits_error <= logits_limit and wdl_error <= wdl_limit:

@@ -29,6 +29,7 @@ from engine.options import Options
 from engine.search.limits import Limits
 from engine.search.report import Report
 from engine.session import Session
+from evaluator.network import SHIPPED_NETWORK
 from protocol.codec import decode_request, encode
 from protocol.errors import UnknownNetwork
 from protocol.messages import Error, Hello, NetworkInfo, Reply, Welcome
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from protocol.client import EvaluatorClient
 
 RANDOM = Options().changed(backend="random")
-SHIPPED = REPOSITORY / "evaluator" / "networks" / "wavefront-cpu.pb.gz"
 
 
 def evaluators_of(pid: int) -> list[psutil.Process]:
@@ -169,7 +169,7 @@ def test_a_refused_network_is_not_tried_again_until_an_option_says_so(tmp_path: 
         link.start()
         with pytest.raises(EvaluatorRefusalError, match="no such file"):
             link.wait(60)
-        network.write_bytes(SHIPPED.read_bytes())
+        network.write_bytes(SHIPPED_NETWORK.read_bytes())
         link.start()
         with pytest.raises(EvaluatorRefusalError, match="no such file"):
             link.wait(60)

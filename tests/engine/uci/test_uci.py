@@ -281,26 +281,27 @@ def test_stray_output_does_not_reach_the_gui() -> None:
     assert b"stray print" in done.stderr and b"stray write" in done.stderr
 
 
-@pytest.mark.skipif(os.name != "posix", reason="needs a POSIX shell")
-def test_an_engine_without_standard_error_still_speaks_uci() -> None:
-    done = subprocess.run(
-        ["sh", "-c", '"$0" "$1" 2>&-', sys.executable, str(REPOSITORY / "run_engine.py")],
-        input=b"setoption name Backend value random\nposition startpos\ngo nodes 10\n",
+def engine_without(closing: str, commands: bytes) -> subprocess.CompletedProcess[bytes]:
+    """Run an engine that a shell starts with a stream closed. closing: in the shell's words."""
+    return subprocess.run(
+        ["sh", "-c", f'"$0" "$1" {closing}', sys.executable, str(REPOSITORY / "run_engine.py")],
+        input=commands,
         capture_output=True,
         timeout=60,
+        check=False,
     )
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs a POSIX shell")
+def test_an_engine_without_standard_error_still_speaks_uci() -> None:
+    done = engine_without("2>&-", b"setoption name Backend value random\nposition startpos\ngo nodes 10\n")
     assert done.returncode == 0
     assert done.stdout.splitlines()[-1].startswith(b"bestmove ")
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs a POSIX shell")
 def test_an_engine_without_standard_output_ends_as_any_other() -> None:
-    done = subprocess.run(
-        ["sh", "-c", '"$0" "$1" >&-', sys.executable, str(REPOSITORY / "run_engine.py")],
-        input=b"uci\nquit\n",
-        capture_output=True,
-        timeout=60,
-    )
+    done = engine_without(">&-", b"uci\nquit\n")
     assert (done.returncode, done.stderr) == (0, b"")
 
 

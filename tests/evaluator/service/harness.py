@@ -11,6 +11,7 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+import zmq
 
 from evaluator.backends.base import Backend, BackendError
 from evaluator.devices.loading import Loader
@@ -24,6 +25,16 @@ from tests.backends.batches import varied_batch
 
 WAIT_S = 60.0
 """Longest wait for anything; a test that needs it has failed."""
+
+
+@contextmanager
+def foreign_client(address: str) -> Iterator[zmq.Socket[bytes]]:
+    """A connected socket of a client that is no EvaluatorClient."""
+    with zmq.Context() as context, context.socket(zmq.DEALER) as dealer:
+        dealer.linger = 0
+        dealer.rcvtimeo = int(1000 * WAIT_S)
+        dealer.connect(address)
+        yield dealer
 
 
 def expected(batch: PositionBatch) -> EvaluationBatch:

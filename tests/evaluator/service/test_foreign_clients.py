@@ -13,7 +13,7 @@ import zmq
 from evaluator.service import unix_sockets
 from protocol.codec import decode_reply, encode, max_message_bytes
 from protocol.messages import Alias, Aliased, Error, Evaluate, Hello, Load, Result, Welcome
-from tests.evaluator.service.harness import WAIT_S, Harness, numbered_batch, running
+from tests.evaluator.service.harness import WAIT_S, Harness, foreign_client, numbered_batch, running
 
 
 @pytest.fixture(params=["open", "private"])
@@ -30,10 +30,7 @@ def harness(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Harness]
 
 @pytest.fixture
 def dealer(harness: Harness) -> Iterator[zmq.Socket[bytes]]:
-    with zmq.Context() as context, context.socket(zmq.DEALER) as socket:
-        socket.linger = 0
-        socket.rcvtimeo = int(1000 * WAIT_S)
-        socket.connect(harness.address)
+    with foreign_client(harness.address) as socket:
         yield socket
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import msgpack
 import pytest
-import zmq
 
 from evaluator.service import unix_sockets
 from evaluator.service.endpoints import AddressError
@@ -26,6 +25,7 @@ from tests.evaluator.service.harness import (
     EchoBackend,
     Harness,
     expected,
+    foreign_client,
     numbered_batch,
     running,
     same,
@@ -99,10 +99,7 @@ def test_who_connects_before_the_network_is_loaded_is_welcomed_then(tmp_path: Pa
         return EchoBackend()
 
     def before_ready(address: str) -> None:
-        with zmq.Context() as context, context.socket(zmq.DEALER) as dealer:
-            dealer.linger = 0
-            dealer.rcvtimeo = int(1000 * WAIT_S)
-            dealer.connect(address)
+        with foreign_client(address) as dealer:
             send(dealer, encode(Hello(1)))
             send(dealer, encode_evaluate(2, numbered_batch(1), "play", None, ""))
             answers.append(decode_reply(dealer.recv_multipart()))
@@ -141,10 +138,7 @@ def test_who_breaks_the_protocol_is_cut_off_and_nobody_else(
 
 
 def test_a_message_that_is_no_request_is_answered_with_an_error(harness: Harness) -> None:
-    with zmq.Context() as context, context.socket(zmq.DEALER) as dealer:
-        dealer.linger = 0
-        dealer.rcvtimeo = int(1000 * WAIT_S)
-        dealer.connect(harness.address)
+    with foreign_client(harness.address) as dealer:
         for frames in ([b""], [b"\xc1"], [b"", b"", b""], [msgpack.packb([1])]):
             dealer.send_multipart(frames)
             reply = decode_reply(dealer.recv_multipart())

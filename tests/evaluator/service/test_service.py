@@ -40,6 +40,7 @@ from tests.evaluator.service.harness import (
     EchoBackend,
     Harness,
     expected,
+    foreign_client,
     numbered_batch,
     running,
     same,
@@ -569,10 +570,7 @@ def test_one_hello_of_a_client_waits_for_the_networks(tmp_path: Path) -> None:
         return EchoBackend()
 
     def ask(address: str) -> None:
-        with zmq.Context() as context, context.socket(zmq.DEALER) as dealer:
-            dealer.linger = 0
-            dealer.rcvtimeo = int(1000 * WAIT_S)
-            dealer.connect(address)
+        with foreign_client(address) as dealer:
             for identity in (1, 2, 3):
                 send(dealer, encode(Hello(identity)))
             answers.extend(decode_reply(dealer.recv_multipart()) for _ in range(2))
