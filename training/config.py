@@ -99,6 +99,9 @@ class ModelSettings:
     start: str = setting(
         "", "network file to begin from, or shipped; its shape counts then, not the following"
     )
+    revive: bool = setting(
+        False, "begin those units of its feed-forward layers anew that are 0 for every position"
+    )
     width: int = setting(128, "channels of a square", low=8, high=4096)
     layers: int = setting(8, "encoder layers", low=1, high=100)
     heads: int = setting(
@@ -147,6 +150,12 @@ class OptimiserSettings:
     adam_beta1: float = setting(0.9, "mean of its gradients", high=0.9999)
     adam_beta2: float = setting(0.98, "mean of their squares", high=0.99999)
     weight_decay: float = setting(0.03, "of all matrices, in units of the learning rate", high=10)
+    dead_slope: float = setting(
+        0.0,
+        "slope that the gradient of relu and relu_squared in feed-forward layers has for negative numbers, "
+        "so that dead units come back; 0 is the exact gradient",
+        high=1,
+    )
     clip: float = setting(10.0, "largest norm of the gradient", low=1e-6, high=1e9)
     ema: float = setting(
         0.9995, "decay per step of the mean of the weights, which is what is exported", high=0.999999

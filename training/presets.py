@@ -22,7 +22,11 @@ from training.config import (
 
 _DATA = DataSettings(main=("data/main",))
 _CPU = TrainConfig(
-    output="runs/cpu", data=_DATA, schedule=ScheduleSettings(minutes=30.0), run=RunSettings(device="cuda")
+    output="runs/cpu",
+    data=_DATA,
+    optimiser=OptimiserSettings(dead_slope=0.02),
+    schedule=ScheduleSettings(minutes=30.0),
+    run=RunSettings(device="cuda"),
 )
 
 PRESETS: dict[str, tuple[str, TrainConfig]] = {

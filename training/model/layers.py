@@ -56,8 +56,16 @@ def product(x: Tensor, weights: Tensor, biases: Tensor | None, *, quantised: boo
     return functional.linear(x, weights.to(x.dtype), None if biases is None else biases.to(x.dtype))
 
 
+def with_slope(activation: Activation, x: Tensor, slope: float) -> Tensor:
+    """`activate`, but the gradient has `slope` more where x is negative, as if the activation rose there: a
+    unit that is 0 for every position would have none otherwise, and never come back."""
+    below = slope * x.clamp(max=0)
+    return activate(activation, x) + (below - below.detach())
+
+
 class Dense(nn.Module):
-    """weights @ x + biases, then the activation. quantised: the product is as in 8 bits."""
+    """weights @ x + biases, then the activation. quantised: the product is as in 8 bits. slope: what the
+    gradient of the activation has more for negative numbers."""
 
     def __init__(self, layer: spec.Dense) -> None:
         super().__init__()
@@ -65,10 +73,11 @@ class Dense(nn.Module):
         self.biases = parameter(layer.biases)
         self.activation = layer.activation
         self.quantised = False
+        self.slope = 0.0
 
     def forward(self, x: Tensor) -> Tensor:
         y = product(x, self.weights, self.biases, quantised=self.quantised)
-        return activate(self.activation, y)
+        return with_slope(self.activation, y, self.slope) if self.slope else activate(self.activation, y)
 
     def spec(self) -> spec.Dense:
         return spec.Dense(array(self.weights), array(self.biases), self.activation)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -11,6 +12,9 @@ from rich.live import Live
 from rich.table import Table
 
 from engine.games.display import shows_tables
+
+WORTH_TELLING = 0.1
+"""Share of a layer's units that are dead."""
 
 ROWS = 20
 """Latest figures in the live table."""
@@ -62,6 +66,12 @@ def figures_line(entry: dict[str, Any]) -> str:
     """An entry of the metrics in a line."""
     told = [f"{name} {_cell(name, entry[name])}" for name in COLUMNS[2:] if name in entry]
     return f"{entry['kind']} {entry['steps']:,} ({entry['progress']:.1%}): {', '.join(told)}"
+
+
+def dead_told(shares: Mapping[str, float]) -> str:
+    """The layers that have lost a tenth of their units or more, in words; empty if there are none."""
+    told = [f"{share:.0%} of {name}" for name, share in shares.items() if share >= WORTH_TELLING]
+    return f"dead units of feed-forward layers: {', '.join(told)}" if told else ""
 
 
 def _cell(name: str, value: float | None) -> str:

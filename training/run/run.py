@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
@@ -21,7 +22,7 @@ from training.export import export_network, int8_told
 from training.model.initial import count_parameters, initial_network
 from training.plots import METRICS, plot_runs
 from training.run.checkpoint import differences, load_checkpoint, save_checkpoint
-from training.run.display import RunView
+from training.run.display import RunView, dead_told
 from training.run.processes import Group
 from training.run.trainer import Trainer
 
@@ -144,6 +145,8 @@ class _Run:
         self.note(
             f"{count_parameters(trainer.network):,} parameters on {self.group.size} x {self.group.device}"
         )
+        if config.model.revive:
+            self.note(f"{trainer.revived:,} dead units of feed-forward layers begun anew")
         return trainer
 
     @property
@@ -241,9 +244,12 @@ class _Run:
         if self.group.rank == 0:
             figures = self.trainer.validate()
             if figures:
-                self._write("held_out", figures)
+                shares = self.trainer.dead_shares()
+                self._write("held_out", {**figures, "dead_units": shares})
+                if told := dead_told(shares):
+                    self.note(told)
 
-    def _write(self, kind: str, figures: dict[str, float]) -> None:
+    def _write(self, kind: str, figures: Mapping[str, Any]) -> None:
         if self.view is None:
             return
         trainer = self.trainer

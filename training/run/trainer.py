@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -12,6 +12,7 @@ from torch import Tensor
 from training.config import TrainConfig
 from training.data.table import PositionTable
 from training.errors import TrainingError
+from training.model.dead_units import dead_shares, pass_gradients, revive, watched
 from training.model.initial import initial_network, network_of
 from training.model.losses import NAMES, TrainedHeads
 from training.model.network import AttentionNetwork
@@ -22,12 +23,15 @@ from training.run.processes import Group
 from training.run.sampling import Sampler
 
 VALIDATION_BATCH = 2048
+WATCHED = 8192
+"""Positions that show which units are dead."""
 
 
 class Trainer:
     """Takes steps. Equal settings and progress give equal weights, on one device bit by bit.
 
-    compiles_anew: the step was compiled again since this was last made false.
+    compiles_anew: the step was compiled again since this was last made false. revived: units of the first
+    network that were begun anew.
     """
 
     def __init__(self, config: TrainConfig, tables: Sequence[PositionTable], group: Group) -> None:
@@ -46,7 +50,6 @@ class Trainer:
         network.use_attention(config.run.attention, group.device, dtype)
         generator = torch.Generator().manual_seed(config.run.seed)
         self.heads = TrainedHeads(network, config.losses, generator).to(group.device)
-        self.optimiser = Optimiser(self.heads, config.optimiser)
         self.table = DeviceTable(
             tables,
             config.data,
@@ -54,6 +57,9 @@ class Trainer:
             device=group.device,
             dtype=dtype,
         )
+        self.revived = self._revive(generator) if config.model.revive else 0
+        pass_gradients(network, config.optimiser.dead_slope)
+        self.optimiser = Optimiser(self.heads, config.optimiser)
         self.sampler = Sampler(self.table, config.optimiser.batch, config.run.seed)
         self.steps = self.refreshes = 0
         self.quantised = self.compiles_anew = False
@@ -74,6 +80,16 @@ class Trainer:
     def positions(self) -> int:
         """Taken in all steps so far, over all processes."""
         return self.steps * self.config.optimiser.batch
+
+    def _revive(self, generator: torch.Generator) -> int:
+        """Begin the network's dead units anew, equally in all processes. Returns their number."""
+        rows = torch.randperm(len(self.table), generator=torch.Generator().manual_seed(self.config.run.seed))
+        seen = watched(self.network, self._tokens(rows[:WATCHED].to(self.group.device)))
+        return revive(self.network, self.group.shared(seen), generator)
+
+    def _tokens(self, rows: Tensor) -> Iterator[Tensor]:
+        for piece in rows.split(VALIDATION_BATCH):
+            yield self.table.batch(piece, None).tokens
 
     def join(self, tables: Sequence[PositionTable], leaving: Collection[int] = ()) -> None:
         """Take the positions of further shards in, and begin an epoch over all that there are then. leaving:
@@ -176,6 +192,18 @@ class Trainer:
             total += self.heads(self.table.batch(piece, None))[1] * len(piece)
         self.optimiser.swap_mean()
         return dict(zip(NAMES, (total / len(rows)).tolist(), strict=True))
+
+    @torch.no_grad()
+    def dead_shares(self) -> dict[str, float]:
+        """The share of the units of each feed-forward layer that are 0 for every position held out, of the
+        mean of the weights; empty if none are held out."""
+        rows = self.table.held_out.nonzero().squeeze(1)[:WATCHED]
+        if not len(rows):
+            return {}
+        self.optimiser.swap_mean()
+        shares = dead_shares(self.network, self._tokens(rows))
+        self.optimiser.swap_mean()
+        return shares
 
     def state_dict(self) -> dict[str, Any]:
         return {

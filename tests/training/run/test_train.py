@@ -11,10 +11,13 @@ import numpy as np
 import pytest
 
 from evaluator.network import load_network
-from tests.training.run.runs import read_until, run_training, start_training, write_run
+from evaluator.network.writer import write_network
+from tests.training.run.runs import SETTINGS, read_until, run_training, start_training, write_run
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: pip install '.[train]'")
 
+from training.config import ModelSettings  # noqa: E402
+from training.model.initial import initial_network  # noqa: E402
 from training.run.checkpoint import NAME, load_checkpoint  # noqa: E402
 
 
@@ -75,6 +78,23 @@ def test_sigterm_leaves_a_checkpoint_and_says_how_to_go_on(tmp_path: Path) -> No
     assert state is not None
     assert state["trainer"]["steps"] > 0
     assert (tmp_path / "run" / "losses.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_dead_units_are_told_and_a_run_may_begin_them_anew(tmp_path: Path) -> None:
+    network = initial_network(ModelSettings(**SETTINGS["model"]), seed=1)
+    with torch.no_grad():
+        network.encoders[0].ffn.dense1.biases.fill_(-100)
+    start = tmp_path / "start.pb.gz"
+    write_network(network.spec(), start)
+    short = {"positions": 640, "warmup_steps": 10}
+    for revive, shares in ((False, (1.0, 1.0)), (True, (0.0, 0.5))):
+        folder = tmp_path / str(revive)
+        config = write_run(folder, model={"start": str(start), "revive": revive}, schedule=short)
+        told = run_training("train", config).stdout
+        low, high = shares
+        assert low <= metrics(folder, "held_out")[-1]["dead_units"]["encoder 1"] <= high
+        assert ("100% of encoder 1" in told) != revive
+        assert ("48 dead units of feed-forward layers begun anew" in told) == revive
 
 
 def test_a_run_leaves_when_its_time_is_over_and_the_mean_can_be_exported(tmp_path: Path) -> None:

@@ -1,0 +1,98 @@
+"""Dead units: those of feed-forward layers that are 0 for every square of every position.
+
+They do nothing, and the gradient of relu and of its square has nothing for them: they stay dead. `revive`
+begins those of a network anew, `pass_gradients` lets those come back that die in a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from evaluator.network.spec import Activation
+from training.model.layers import Dense, FeedForward
+from training.model.network import AttentionNetwork
+
+MORTAL = (Activation.RELU, Activation.RELU_SQUARED)
+"""Activations that are exactly 0 for negative numbers."""
+
+
+@dataclass(slots=True)
+class Seen:
+    """What a layer's first product has seen and said. live: bool [units], positive somewhere. inputs: float32
+    [channels], the mean over squares; their number is `count`."""
+
+    live: Tensor
+    inputs: Tensor
+    count: int = 0
+
+
+def layers_of(network: AttentionNetwork) -> dict[str, FeedForward]:
+    """The feed-forward layers that can have dead units, by the names that figures have for them."""
+    named: dict[str, FeedForward | None] = {"embedding": network.tail_ffn}
+    for kind, encoders in (("encoder", network.encoders), ("policy encoder", network.policy_encoders)):
+        named |= {f"{kind} {number}": layer.ffn for number, layer in enumerate(encoders, 1)}
+    return {name: ffn for name, ffn in named.items() if ffn is not None and ffn.dense1.activation in MORTAL}
+
+
+def pass_gradients(network: AttentionNetwork, slope: float) -> None:
+    """Let the gradients of these layers' activations have a slope for negative numbers; 0: the exact one."""
+    for ffn in layers_of(network).values():
+        ffn.dense1.slope = slope
+
+
+@torch.no_grad()
+def watched(network: AttentionNetwork, batches: Iterable[Tensor]) -> dict[str, Seen]:
+    """What the layers see of tokens [n, 64, 112], on the CPU."""
+    # A copy: a hook on the network itself would have its compiled steps compiled anew.
+    copy = deepcopy(network)
+    seen: dict[str, Seen] = {}
+    for name, ffn in layers_of(copy).items():
+        units, channels = ffn.dense1.weights.shape
+        device = ffn.dense1.weights.device
+        seen[name] = Seen(
+            torch.zeros(units, dtype=torch.bool, device=device), torch.zeros(channels, device=device)
+        )
+        ffn.dense1.register_forward_hook(_watch(seen[name]))
+    for tokens in batches:
+        copy(tokens)
+    return {name: Seen(part.live.cpu(), part.inputs.cpu(), part.count) for name, part in seen.items()}
+
+
+def _watch(seen: Seen) -> Any:
+    def watch(layer: Dense, given: tuple[Tensor], said: Tensor) -> None:
+        inputs = given[0].flatten(0, -2).float()
+        seen.live |= (said > 0).flatten(0, -2).any(0)
+        seen.count += len(inputs)
+        seen.inputs += (inputs.mean(0) - seen.inputs) * (len(inputs) / seen.count)
+
+    return watch
+
+
+def dead_shares(network: AttentionNetwork, batches: Iterable[Tensor]) -> dict[str, float]:
+    """The share of dead units of each layer, as tokens [n, 64, 112] show them."""
+    return {name: 1 - float(seen.live.float().mean()) for name, seen in watched(network, batches).items()}
+
+
+@torch.no_grad()
+def revive(network: AttentionNetwork, seen: dict[str, Seen], generator: torch.Generator) -> int:
+    """Begin the units that are not live anew: weights of Xavier's variance, a bias that lets about half
+    of the squares through, and no effect yet, so that the network says what it said. Returns their number.
+
+    generator: of the CPU. Equal `seen` and generators change networks equally.
+    """
+    count = 0
+    for name, ffn in layers_of(network).items():
+        weights, biases = ffn.dense1.weights, ffn.dense1.biases
+        dead = (~seen[name].live).nonzero().squeeze(1)
+        rows = torch.randn(weights.shape, generator=generator)[dead] * (2 / sum(weights.shape)) ** 0.5
+        weights[dead.to(weights.device)] = rows.to(weights)
+        biases[dead.to(weights.device)] = -(rows @ seen[name].inputs).to(biases)
+        ffn.dense2.weights[:, dead.to(weights.device)] = 0
+        count += len(dead)
+    return count
