@@ -24,7 +24,7 @@ _DATA = DataSettings(main=("data/main",))
 _CPU = TrainConfig(
     output="runs/cpu",
     data=_DATA,
-    optimiser=OptimiserSettings(dead_slope=0.02),
+    optimiser=OptimiserSettings(dead_slope=0.1),
     schedule=ScheduleSettings(minutes=30.0),
     run=RunSettings(device="cuda"),
 )

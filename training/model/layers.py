@@ -57,15 +57,16 @@ def product(x: Tensor, weights: Tensor, biases: Tensor | None, *, quantised: boo
 
 
 def with_slope(activation: Activation, x: Tensor, slope: float) -> Tensor:
-    """`activate`, but the gradient has `slope` more where x is negative, as if the activation rose there: a
-    unit that is 0 for every position would have none otherwise, and never come back."""
-    below = slope * x.clamp(max=0)
+    """`activate`, but the gradient of units that are nowhere positive is as if the activation rose by
+    `slope`: they have none otherwise, and never come back. x: [..., units]."""
+    dead = x.detach().flatten(0, -2).amax(0) <= 0
+    below = (slope * dead).to(x.dtype) * x
     return activate(activation, x) + (below - below.detach())
 
 
 class Dense(nn.Module):
-    """weights @ x + biases, then the activation. quantised: the product is as in 8 bits. slope: what the
-    gradient of the activation has more for negative numbers."""
+    """weights @ x + biases, then the activation. quantised: the product is as in 8 bits. slope: of the
+    activation for units that are nowhere positive, as their gradient sees it."""
 
     def __init__(self, layer: spec.Dense) -> None:
         super().__init__()
