@@ -152,8 +152,8 @@ class OptimiserSettings:
     weight_decay: float = setting(0.03, "of all matrices, in units of the learning rate", high=10)
     dead_slope: float = setting(
         0.0,
-        "slope of relu and relu_squared for the gradient of those units of feed-forward layers that are 0 in "
-        "a whole batch, so that they come back; 0 is the exact gradient",
+        "slope of relu and relu_squared for the gradient of those units of feed-forward layers that are 0 on "
+        "99.9 % of a batch's squares, so that they come back; 0 is the exact gradient",
         high=1,
     )
     clip: float = setting(10.0, "largest norm of the gradient", low=1e-6, high=1e9)

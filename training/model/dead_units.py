@@ -41,7 +41,7 @@ def layers_of(network: AttentionNetwork) -> dict[str, FeedForward]:
 
 
 def pass_gradients(network: AttentionNetwork, slope: float) -> None:
-    """Let units that are 0 in a whole batch have the gradient of a slope; with 0 they have none."""
+    """Let units that are 0 almost everywhere have the gradient of a slope; with 0 they have none."""
     for ffn in layers_of(network).values():
         ffn.dense1.slope = slope
 
