@@ -7,7 +7,6 @@ begins those of a network anew, `pass_gradients` lets those come back that die i
 from __future__ import annotations
 
 from collections.abc import Iterable
-from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,7 +49,9 @@ def pass_gradients(network: AttentionNetwork, slope: float) -> None:
 def watched(network: AttentionNetwork, batches: Iterable[Tensor]) -> dict[str, Seen]:
     """What the layers see of tokens [n, 64, 112], on the CPU."""
     # A copy: a hook on the network itself would have its compiled steps compiled anew.
-    copy = deepcopy(network)
+    copy = AttentionNetwork(network.template)
+    copy.load_state_dict(network.state_dict())
+    copy.to(network.embedding.weights.device)
     seen: dict[str, Seen] = {}
     for name, ffn in layers_of(copy).items():
         units, channels = ffn.dense1.weights.shape
