@@ -96,3 +96,15 @@ def test_dead_units_come_back_where_gradients_have_a_slope(slope: float, dead: b
             values.grad = torch.zeros_like(values) if values.grad is None else values.grad
         optimiser.step(1.0, step)
     assert (dead_shares(network, [tokens])["encoder 1"] == 1) == dead
+
+
+def test_a_network_whose_attention_cannot_be_copied_is_watched() -> None:
+    class Kernel:
+        """As compiled ones are."""
+
+        def __deepcopy__(self, memo: Any) -> Kernel:
+            raise TypeError("cannot be copied")
+
+    network = a_network()
+    network.encoders[0].attention._kernel = Kernel()
+    assert dead_shares(network, [positions()])["encoder 1"] == pytest.approx(DEAD / 24)
