@@ -30,8 +30,8 @@ NEEDS_NETWORK = False
 
 STAGES = {
     "evaluator.service.unix_sockets:UnixSockets.receive": "receive?",
-    "evaluator.service.service:decode_request": "decode, check",
-    "evaluator.service.service:Dispatcher.submit": "queue",
+    "evaluator.service.handlers:decode_request": "decode, check",
+    "evaluator.service.handlers:Dispatcher.submit": "queue",
     "timed_evaluator:TimedBackend.evaluate_parts": "device",
     "evaluator.service.answers:Answers._encoded": "answer",
     "evaluator.service.unix_sockets:UnixSockets.send": "send",

@@ -18,7 +18,7 @@ from evaluator.service.sessions import Sessions
 from evaluator.service.transport import Delivery, Sockets
 from protocol import messages
 from protocol.codec import Frame, encode, encode_result
-from protocol.errors import DeviceFailed, RemoteError
+from protocol.errors import DeadlineExceeded, DeviceFailed, RemoteError
 
 log = logging.getLogger("evaluator.service")
 
@@ -61,6 +61,14 @@ class Answers:
         if session is not None:
             session.errors += 1
         self.send(client, messages.Error(identity, error.code, error.message))
+
+    def send_expired(self, requests: Sequence[Request]) -> None:
+        """Answer requests that were taken out of the queues because their deadlines had passed."""
+        for request in requests:
+            assert isinstance(request.client, bytes)
+            self._sessions.finish(request.client, request.id, answered=False)
+            error = DeadlineExceeded("still queued when its deadline passed")
+            self.send_error(request.client, request.id, error)
 
     def send_waiting(self) -> None:
         """Send what other threads have left."""

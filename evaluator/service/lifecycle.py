@@ -30,12 +30,14 @@ class Condition:
 
 
 class LifeCycle:
-    """Belongs to the I/O thread, but for `condition`, which any thread may ask for."""
+    """Belongs to the I/O thread, but for `condition`, `end` and `ending`, which are for any thread and for
+    signal handlers."""
 
     def __init__(self) -> None:
         self._began = time.time()
         self._loaded: float | None = None
         self._draining: tuple[float, str] | None = None
+        self._ending = False
 
     @property
     def loaded(self) -> bool:
@@ -46,6 +48,15 @@ class LifeCycle:
     def draining(self) -> bool:
         """Whether the service takes nothing new."""
         return self._draining is not None
+
+    @property
+    def ending(self) -> bool:
+        """Whether the service is about to end."""
+        return self._ending
+
+    def end(self) -> None:
+        """The service ends as soon as it can."""
+        self._ending = True
 
     def load(self) -> None:
         """The first networks are there."""

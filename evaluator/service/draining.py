@@ -1,0 +1,80 @@
+"""Draining: the service takes nothing new, finishes what is there, and ends."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from evaluator.devices.runners import now_ms
+from evaluator.service.answers import Answers
+from evaluator.service.lifecycle import LifeCycle
+from evaluator.service.notify import ServiceManager
+from evaluator.service.sessions import Sessions
+from protocol import messages
+from protocol.errors import Draining
+
+log = logging.getLogger("evaluator.service")
+
+SHUTTING_DOWN = "this evaluator is shutting down; connect to another one"
+
+
+class Drain:
+    """Belongs to the I/O thread.
+
+    manager: is told. stop_at_once: ends the service without waiting for the batches under way.
+    """
+
+    def __init__(
+        self,
+        life: LifeCycle,
+        sessions: Sessions,
+        answers: Answers,
+        manager: ServiceManager,
+        stop_at_once: Callable[[], None],
+    ) -> None:
+        self._life = life
+        self._sessions = sessions
+        self._answers = answers
+        self._manager = manager
+        self._stop_at_once = stop_at_once
+        self._waiting: list[tuple[bytes, int]] = []
+        self._by_ms: float | None = None
+
+    @property
+    def by_ms(self) -> float | None:
+        """When the service ends whatever is left, in milliseconds of `now_ms`; None: when all is done."""
+        return self._by_ms
+
+    def begin(self, reason: str, timeout_s: float | None = None) -> None:
+        """Take nothing new from now on, and tell the clients. timeout_s: end after so many seconds whatever
+        is left."""
+        if self._life.drain(reason):
+            log.info("draining: %s", reason)
+            self._manager.stopping()
+        if timeout_s is not None:
+            self._by_ms = now_ms() + 1000 * timeout_s
+        for session in self._sessions:
+            if session.hello:
+                refused = Draining("this evaluator is shutting down")
+                self._answers.send_error(session.client, session.hello, refused)
+                session.hello = 0
+        for client in self._sessions.greeted():
+            self._answers.send_error(client, 0, Draining(SHUTTING_DOWN))
+
+    def begin_for(self, client: bytes, identity: int) -> None:
+        """The same at a client's request, which is answered once all is done."""
+        self._waiting.append((client, identity))
+        self.begin("a client asked for it")
+
+    def finish(self) -> None:
+        """End the service if it drains and nothing is left to do, or the time for that is over."""
+        if not self._life.draining or self._life.ending:
+            return
+        if self._sessions.busy or self._answers.waiting:
+            if self._by_ms is not None and now_ms() >= self._by_ms:
+                log.warning("the time to finish is over: what is left is answered with an error")
+                self._stop_at_once()
+            return
+        for client, identity in self._waiting:
+            self._answers.send(client, messages.Drained(identity))
+        self._life.end()

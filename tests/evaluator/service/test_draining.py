@@ -1,0 +1,53 @@
+"""Draining: what is there is finished, and nothing new is taken."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from protocol.errors import (
+    Draining,
+    EvaluatorLost,
+)
+from tests.evaluator.service.harness import (
+    WAIT_S,
+    Harness,
+    expected,
+    numbered_batch,
+    same,
+)
+
+
+def test_draining_finishes_what_is_there_and_takes_nothing_new(harness: Harness) -> None:
+    client, other = harness.client(), harness.client()
+    harness.backend.hold()
+    batch = numbered_batch(4)
+    client.submit(batch)
+    harness.backend.wait_entered()
+    harness.service.drain()
+    deadline = time.monotonic() + WAIT_S
+    while not other.status().draining:
+        assert time.monotonic() < deadline
+    assert not other.status().ready
+    with pytest.raises(Draining):
+        other.evaluate(numbered_batch(1))
+    with pytest.raises(Draining):
+        harness.client()
+    assert client.receive() is None
+    assert client.draining
+    harness.backend.gate.set()
+    completed = client.receive(WAIT_S * 1000)
+    assert completed is not None
+    assert same(completed.result(), expected(batch))
+    harness.thread.join(WAIT_S)
+    assert not harness.thread.is_alive()
+
+
+def test_a_client_can_drain_the_evaluator(harness: Harness) -> None:
+    client = harness.client()
+    client.drain()
+    harness.thread.join(WAIT_S)
+    assert not harness.thread.is_alive()
+    with pytest.raises(EvaluatorLost):
+        client.ping()

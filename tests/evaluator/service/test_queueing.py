@@ -1,0 +1,223 @@
+"""How the requests of several clients share the devices: merging, cutting, order, deadlines and limits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from evaluator.scheduling.admission import QueueLimits
+from evaluator.service.gate import ConnectionLimits
+from protocol.errors import (
+    DeadlineExceeded,
+    Overloaded,
+)
+from protocol.messages import best_rate
+from tests.evaluator.service.harness import (
+    WAIT_S,
+    EchoBackend,
+    Harness,
+    expected,
+    numbered_batch,
+    running,
+    same,
+)
+
+
+def drain_all(client: object, count: int) -> None:
+    for _ in range(count):
+        completed = client.receive(WAIT_S * 1000)  # type: ignore[attr-defined]
+        assert completed is not None
+
+
+def test_requests_of_several_clients_are_merged_into_one_batch(harness: Harness) -> None:
+    first, *others = [harness.client() for _ in range(4)]
+    harness.backend.hold()
+    first.submit(numbered_batch(3))
+    harness.backend.wait_entered()
+    batches = [numbered_batch(4 + index, first=100 * index, seed=index) for index in range(3)]
+    for client, batch in zip(others, batches, strict=True):
+        client.submit(batch)
+        client.ping()  # the service takes in the messages of a client in order
+    harness.backend.gate.set()
+    for client, batch in zip(others, batches, strict=True):
+        completed = client.receive(WAIT_S * 1000)
+        assert completed is not None
+        assert completed.batch_rode == 15
+        assert same(completed.result(), expected(batch))
+    assert harness.backend.sizes == [3, 15]
+
+
+def test_a_request_larger_than_the_device_takes_is_cut_and_put_together_again(tmp_path: Path) -> None:
+    with running(tmp_path, make=lambda name: EchoBackend(max_batch=16)) as harness:
+        harness.backend.sizes.clear()
+        batch = numbered_batch(53)
+        assert same(harness.client().evaluate(batch), expected(batch))
+        assert sum(harness.backend.sizes) == 53
+        assert max(harness.backend.sizes) <= 16
+
+
+def test_clients_are_told_of_all_devices_together(tmp_path: Path) -> None:
+    with running(tmp_path) as alone:
+        one = alone.client().network
+    with running(tmp_path, backends=("first", "second")) as both:
+        client = both.client()
+        two = client.network
+        assert (one.devices, two.devices) == (1, 2)
+        assert two.recommended_batch == 2 * one.recommended_batch
+        assert best_rate(two.curve) > 1.8 * best_rate(one.curve)
+        assert two.device == "2 x test"
+        assert client.status().networks[0].devices == 2
+
+
+def test_one_request_is_cut_over_devices_that_are_idle(tmp_path: Path) -> None:
+    with running(tmp_path, backends=("first", "second")) as harness:
+        client = harness.client()
+        for backend in harness.backends:
+            backend.hold()
+        batch = numbered_batch(1000)
+        client.submit(batch)
+        for backend in harness.backends:
+            backend.wait_entered()
+        sizes = [size for backend in harness.backends for size in backend.sizes]
+        assert sum(sizes) == 1000
+        assert min(sizes) > 400
+        for backend in harness.backends:
+            backend.gate.set()
+        completed = client.receive(WAIT_S * 1000)
+        assert completed is not None
+        assert completed.evaluation is not None
+        assert same(completed.evaluation, expected(batch))
+
+
+def test_play_goes_before_analysis_before_selfplay(tmp_path: Path) -> None:
+    with running(tmp_path, make=lambda name: EchoBackend(max_batch=8)) as harness:
+        client = harness.client()
+        harness.backend.hold()
+        client.submit(numbered_batch(8))
+        harness.backend.wait_entered()
+        selfplay = client.submit(numbered_batch(8), priority="selfplay")
+        analysis = client.submit(numbered_batch(8), priority="analysis")
+        play = client.submit(numbered_batch(8), priority="play")
+        client.ping()
+        harness.backend.gate.set()
+        drain_first = client.receive(WAIT_S * 1000)
+        assert drain_first is not None
+        order = [client.receive(WAIT_S * 1000) for _ in range(3)]
+        assert [completed.id for completed in order if completed is not None] == [play, analysis, selfplay]
+
+
+def test_a_client_with_one_request_overtakes_a_client_with_many(tmp_path: Path) -> None:
+    with running(tmp_path, make=lambda name: EchoBackend(max_batch=8)) as harness:
+        greedy, modest = harness.client(), harness.client()
+        harness.backend.hold()
+        greedy.submit(numbered_batch(8))
+        harness.backend.wait_entered()
+        for index in range(6):
+            greedy.submit(numbered_batch(8, first=1000 + index))
+        greedy.ping()
+        modest.submit(numbered_batch(8, first=7))
+        modest.ping()
+        seen: list[float] = []
+        echo = harness.backend.answer
+        harness.backend.answer = lambda batch: seen.append(batch.positions["rule50"][0]) or echo(batch)  # type: ignore[func-returns-value]
+        harness.backend.gate.set()
+        drain_all(greedy, 7)
+        drain_all(modest, 1)
+        # One batch was running, one of the greedy client's came first; then it is the other one's turn.
+        assert 7.0 in seen[:3]
+
+
+def test_a_deadline_that_passes_in_the_queue_is_an_error(harness: Harness) -> None:
+    client = harness.client()
+    harness.backend.hold()
+    client.submit(numbered_batch(4))
+    harness.backend.wait_entered()
+    late = client.submit(numbered_batch(4), deadline_ms=5)
+    completed = client.receive(WAIT_S * 1000)
+    assert completed is not None
+    assert completed.id == late
+    with pytest.raises(DeadlineExceeded):
+        completed.result()
+    harness.backend.gate.set()
+    drain_all(client, 1)
+    assert harness.backend.sizes == [4]
+
+
+def test_a_request_that_would_wait_beyond_its_deadline_is_refused_at_once(tmp_path: Path) -> None:
+    deep, wide = QueueLimits(selfplay=10**6, client=10**6), ConnectionLimits(client_bytes=10**9)
+    with running(tmp_path, limits=deep, connections=wide) as harness:
+        games = harness.client()
+        large, small = numbered_batch(4096), numbered_batch(8)
+        harness.backend.hold()
+        for _ in range(16):  # 65,536 positions: 0.13 s by the curve.
+            games.submit(large, priority="selfplay")
+        patient = games.submit(small, priority="selfplay", deadline_ms=60_000)
+        hasty = games.submit(small, priority="selfplay", deadline_ms=50)
+        completed = games.receive(WAIT_S * 1000)
+        assert completed is not None
+        assert completed.id == hasty
+        assert isinstance(completed.error, DeadlineExceeded)
+        assert "longer than its deadline" in str(completed.error)
+        played = games.submit(small, deadline_ms=60_000)  # Play goes before all that.
+        harness.backend.gate.set()
+        answers = [games.receive(WAIT_S * 1000) for _ in range(18)]
+        assert {answer.id for answer in answers if answer is not None and answer.error is None} >= {
+            patient,
+            played,
+        }
+
+
+def test_a_full_queue_is_overloaded_and_recovers(tmp_path: Path) -> None:
+    with running(tmp_path, limits=QueueLimits(play=10)) as harness:
+        client = harness.client()
+        harness.backend.hold()
+        client.submit(numbered_batch(8))
+        harness.backend.wait_entered()
+        client.submit(numbered_batch(8))
+        refused = client.submit(numbered_batch(8))
+        completed = client.receive(WAIT_S * 1000)
+        assert completed is not None
+        assert completed.id == refused
+        assert isinstance(completed.error, Overloaded)
+        harness.backend.gate.set()
+        drain_all(client, 2)
+        assert len(client.evaluate(numbered_batch(8))) == 8
+
+
+def test_selfplay_that_fills_its_queue_keeps_no_play_out(tmp_path: Path) -> None:
+    with running(tmp_path, limits=QueueLimits(play=16, selfplay=16)) as harness:
+        games, engine = harness.client(), harness.client()
+        harness.backend.hold()
+        games.submit(numbered_batch(8), priority="selfplay")
+        harness.backend.wait_entered()
+        for _ in range(2):
+            games.submit(numbered_batch(8), priority="selfplay")
+        refused = games.submit(numbered_batch(8), priority="selfplay")
+        completed = games.receive(WAIT_S * 1000)
+        assert completed is not None
+        assert completed.id == refused
+        assert isinstance(completed.error, Overloaded)
+        assert "16 positions of class selfplay are queued, of at most 16" in str(completed.error)
+        played = engine.submit(numbered_batch(8))
+        harness.backend.gate.set()
+        completed = engine.receive(WAIT_S * 1000)
+        assert completed is not None
+        assert completed.id == played
+        assert completed.error is None
+
+
+def test_a_client_that_hoards_is_overloaded_alone(tmp_path: Path) -> None:
+    with running(tmp_path, limits=QueueLimits(client=10)) as harness:
+        greedy, modest = harness.client(), harness.client()
+        harness.backend.hold()
+        greedy.submit(numbered_batch(8))
+        harness.backend.wait_entered()
+        greedy.submit(numbered_batch(8))
+        completed = greedy.receive(WAIT_S * 1000)
+        assert completed is not None
+        assert isinstance(completed.error, Overloaded)
+        modest.submit(numbered_batch(8))
+        modest.ping()
+        harness.backend.gate.set()
+        drain_all(modest, 1)
