@@ -235,7 +235,7 @@ class Failover:
 
     def _standby_opened(self, network: ServedNetwork, runner: Runner | None, failure: str) -> None:
         network.standby_opening = False
-        network.standby, network.standby_failed = runner, failure
+        network.standby = runner
         if runner is not None:
             log.warning(
                 "network %s: %s on %s stands in for devices that fail",

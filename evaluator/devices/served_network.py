@@ -41,7 +41,7 @@ class ServedNetwork:
     """A network that takes requests, on one or more devices.
 
     open_standby: opens a backend to run it while no device does, None if there is none. standby: what that
-    returned; standby_failed: why it could not. retries: jobs that a device failed on, for another one.
+    returned. retries: jobs that a device failed on, for another one.
     closing: it is being unloaded. closed: it has been.
     """
 
@@ -54,7 +54,6 @@ class ServedNetwork:
     closed: bool = False
     standby: Runner | None = None
     standby_opening: bool = False
-    standby_failed: str = ""
     _described: tuple[object, tuple[int, Curve]] | None = None
     """What was last told of the devices together, and of which state of them."""
 

@@ -16,10 +16,6 @@ from protocol.policy import PROMOTIONS, policy_moves, reaches, square_name
 CONVOLUTION_PLANES = 73
 """Planes of a convolutional policy that mean something: 56 queen moves, 8 knight moves, 9 promotions."""
 
-ATTENTION_ENTRIES = 64 * 64 + 8 * 24
-"""Entries of an attention policy: from*64 + to, then 24*from_file + 3*to_file + (0 queen, 1 rook, 2
-bishop)."""
-
 # Order of the convolutional planes: seven distances in each direction, clockwise from north (rank step, file
 # step).
 _DIRECTIONS = ((1, 0), (1, 1), (0, 1), (-1, 1), (-1, 0), (-1, -1), (0, -1), (1, -1))
@@ -33,7 +29,8 @@ def _index_of_move() -> dict[str, int]:
 
 @cache
 def attention_map() -> NDArray[np.int16]:
-    """int16 [4288]: the policy index of each entry of an attention policy, or -1."""
+    """int16 [64 * 64 + 8 * 24]: the policy index of each entry of an attention policy, or -1. Entries are
+    from*64 + to, then promotions as 24*from_file + 3*to_file + (0 queen, 1 rook, 2 bishop)."""
     index = _index_of_move()
     names = [square_name(square) for square in range(64)]
     plain = [index.get(names[a] + names[b], -1) for a in range(64) for b in range(64)]

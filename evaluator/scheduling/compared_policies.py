@@ -71,7 +71,6 @@ class AdditiveIncrease(TakeQueued):
         self.step = 4.0
         self.target_ms = LatencyTargets().play
         self._launched = 0
-        self._launched_ms = 0.0
         self._model = model
 
     def decide(

@@ -150,7 +150,7 @@ class ProgramBuilder:
 
     @staticmethod
     def exchange(name: str) -> Buffer:
-        """One of the batch's own inputs and outputs (program.INPUTS, program.OUTPUTS)."""
+        """One of the batch's own inputs and outputs (Space.EXCHANGE)."""
         return Buffer(Space.EXCHANGE, name)
 
     # -- order -----------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ class Space(Enum):
 
     WEIGHTS = "weights"  # on the device, written once
     WORK = "work"  # on the device, between launches
-    EXCHANGE = "exchange"  # the batch's own inputs and outputs
+    EXCHANGE = "exchange"  # the batch's own inputs and outputs, named and laid out as in protocol.batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,8 +166,3 @@ class Program:
         """Every kernel with its dynamic shared memory, in order of first use."""
         launches = (step for step in self.steps if isinstance(step, Launch))
         return {(launch.kernel, launch.shared_bytes): None for launch in launches}
-
-
-INPUTS = ("positions", "move_offsets", "moves")
-OUTPUTS = ("logits", "wdl", "moves_left")
-"""The buffers of Space.EXCHANGE, laid out as protocol.batch says."""

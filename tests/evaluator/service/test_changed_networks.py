@@ -7,7 +7,6 @@ import os
 import signal
 import socket
 import subprocess
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,9 +17,9 @@ from evaluator.network import load_network
 from protocol import EvaluatorClient
 from protocol.errors import BadRequest, LoadFailed
 from tests.evaluator.service.plugin import Plugin
+from tests.evaluator.service.process import serving, wait_for_line
 from tests.evaluator.service.test_notify import told
-from tests.evaluator.service.test_process import serving, wait_for_line
-from tests.paths import DATA, REPOSITORY
+from tests.paths import DATA
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals are POSIX's")
 
@@ -66,16 +65,8 @@ class Operator:
 
 
 @pytest.fixture
-def operator(tmp_path: Path) -> Iterator[Operator]:
-    with tempfile.TemporaryDirectory(prefix="wf") as runtime:
-        environment = {
-            **os.environ,
-            "XDG_RUNTIME_DIR": "",
-            "TMPDIR": runtime,
-            "XDG_CACHE_HOME": str(tmp_path / "cache"),
-            "PYTHONPATH": str(REPOSITORY),
-        }
-        yield Operator(tmp_path, environment, f"ipc://{runtime}/e")
+def operator(tmp_path: Path, environment: dict[str, str]) -> Operator:
+    return Operator(tmp_path, environment, f"ipc://{environment['TMPDIR']}/e")
 
 
 def named(*networks: tuple[str, Path]) -> list[tuple[str, str]]:

@@ -25,7 +25,7 @@ from protocol.batch import POSITION_DTYPE, PositionBatch
 from protocol.codec import encode_evaluate
 from protocol.errors import EvaluatorLost
 from tests.evaluator.service.plugin import Plugin
-from tests.evaluator.service.test_process import free_port, wait_for_line
+from tests.evaluator.service.process import free_port, wait_for_line
 from tests.evaluator.zmtp import GREETING, connect, frame, is_closed, message
 from tests.paths import REPOSITORY
 

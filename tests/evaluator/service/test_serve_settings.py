@@ -1,0 +1,169 @@
+"""What `python -m evaluator serve` is told: wrong flags, limits of the system, new settings; and its log."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import psutil
+import pytest
+
+from evaluator.backends.probe import probe_batch
+from evaluator.commands.serve import KEPT_DESCRIPTORS
+from protocol import EvaluatorClient
+from protocol.errors import Overloaded
+from tests.evaluator.service.harness import WAIT_S
+from tests.evaluator.service.process import (
+    free_port,
+    needs_posix,
+    serving,
+    wait_for_line,
+)
+from tests.paths import DATA
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--network", "no-such-file.pb.gz"], "no-such-file.pb.gz"),
+        (["--backend", "abacus"], "abacus"),
+        (["--backend", "random:x"], "name:key=value"),
+        (["--threads", "many"], "--threads"),
+        (["--max-request", "0"], "max_request is a whole number from 1 to 65,536, not 0"),
+        (["--log-level", "loud"], "one of debug"),
+        (["--config", "no-such-file.toml"], "no-such-file.toml"),
+        (["--address", "udp://127.0.0.1:1"], "tcp://"),
+        (["--address", "ipc:///no/such/folder/socket"], "does not exist"),
+        (["--address", "tcp://127.0.0.1:99999999"], "tcp://127.0.0.1:99999999"),
+        (
+            ["--address", "tcp://no.such.host:5577", "--unencrypted"],
+            "a host is an IP address of this machine",
+        ),
+        (["--address", "ipc://"], "names no path"),
+        (["--address", f"ipc:///tmp/{'x' * 200}"], "too long"),
+        (["--metrics-port", "1", "--metrics-address", ""], "metrics_address is empty"),
+    ],
+)
+def test_what_is_wrong_is_said_once(environment: dict[str, str], flags: list[str], said: str) -> None:
+    """Embedded to the engine, which tells the user, else to the user."""
+    for embedded in (["--embedded"], []):
+        with serving(environment, *embedded, *flags) as process:
+            # Its stdin stays open: the end of that would end it, too.
+            assert process.wait(WAIT_S) in (1, 2)
+            out, err = process.communicate()
+            if embedded:
+                assert "error" not in err
+                assert said in json.loads(out.splitlines()[-1])["message"]
+            else:
+                assert said in err.splitlines()[-1]
+                assert "Traceback" not in err
+
+
+def test_the_log_can_be_json(environment: dict[str, str]) -> None:
+    flags = ("--backend", "random", "--address", f"tcp://127.0.0.1:{free_port()}", "--log-format", "json")
+    with serving(environment, *flags) as process:
+        assert json.loads(wait_for_line(process, "listening on"))["level"] == "info"
+
+
+@needs_posix
+@pytest.mark.parametrize("flags", [["--embedded"], ["--address", "tcp://127.0.0.1:0"]])
+def test_without_descriptors_for_a_single_client_it_does_not_start(
+    environment: dict[str, str], flags: list[str]
+) -> None:
+    code = (
+        "import resource\nresource.setrlimit(resource.RLIMIT_NOFILE, (60, 60))\n"
+        "from evaluator.cli import console; console()"
+    )
+    command = [sys.executable, "-c", code, "serve", "--backend", "random", *flags]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=WAIT_S)
+    assert done.returncode == 2
+    assert "the limit of open files is 60" in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@needs_posix
+def test_without_descriptors_for_more_it_serves_those_it_has(environment: dict[str, str]) -> None:
+    """It keeps some for itself: health checks are answered, and there is no accepting without end."""
+    port, health = free_port(), free_port()
+    address = f"tcp://127.0.0.1:{port}"
+    limited = "import resource\nresource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))\n"
+    process = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            limited + "from evaluator.cli import console; console()",
+            *("serve", "--backend", "random", "--address", address, "--metrics-port", str(health)),
+        ],
+        env=environment,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    idle: list[socket.socket] = []
+    try:
+        wait_for_line(process, "ready")
+        with EvaluatorClient(address, timeout=WAIT_S) as client:
+            for _ in range(200):
+                with contextlib.suppress(OSError):
+                    idle.append(socket.create_connection(("127.0.0.1", port), timeout=WAIT_S))
+            while client.status().metrics["connections"] > 128 - KEPT_DESCRIPTORS:
+                pass
+            assert psutil.Process(process.pid).num_fds() < 128
+            with urllib.request.urlopen(f"http://127.0.0.1:{health}/live", timeout=WAIT_S) as reply:
+                assert reply.read() == b"live\n"
+            assert len(client.evaluate(probe_batch(8))) == 8
+            for connection in idle:
+                connection.close()
+            while client.status().metrics["connections"] > 1:
+                pass
+            with EvaluatorClient(address, timeout=WAIT_S) as late:
+                assert len(late.evaluate(probe_batch(8))) == 8
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@needs_posix
+def test_sighup_reads_the_settings_and_networks_again(environment: dict[str, str], tmp_path: Path) -> None:
+    first, second = sorted((DATA / "lc0" / "nets").glob("*.pb.gz"))[:2]
+    address = f"tcp://127.0.0.1:{free_port()}"
+    config = tmp_path / "evaluator.toml"
+
+    def write(networks: list[Path], **settings: object) -> None:
+        lines = [f"network = {json.dumps([str(network) for network in networks])}"]
+        lines += [f"{name} = {value}" for name, value in settings.items()]
+        config.write_text("\n".join(lines))
+
+    write([first], max_play_queue=1000)
+    flags = ("--config", str(config), "--backend", "random", "--address", address)
+    with serving(environment, *flags) as process:
+        wait_for_line(process, "ready")
+        with EvaluatorClient(address, timeout=WAIT_S) as client:
+            before = client.network.name
+            write([second, first], max_play_queue=7, threads=3)
+            process.send_signal(signal.SIGHUP)
+            assert "restart" in wait_for_line(process, "threads")
+            assert "7" in wait_for_line(process, "max_play_queue is now")
+            wait_for_line(process, "is loaded")
+            status = client.status()
+            assert [network.name for network in status.networks][1:] == [before]
+            assert status.aliases["default"] == status.networks[0].name != before
+            with pytest.raises(Overloaded):
+                client.evaluate(probe_batch(8))
+            assert len(client.evaluate(probe_batch(7))) == 7
+            config.write_text("max_play_queue = nonsense")
+            process.send_signal(signal.SIGHUP)
+            wait_for_line(process, "the settings stay as they are")
+            write([second], max_play_queue=1000)
+            process.send_signal(signal.SIGHUP)
+            wait_for_line(process, f"network {before} is unloaded")
+            assert len(client.status().networks) == 1
+            process.send_signal(signal.SIGUSR1)
+            assert "1 clients" in wait_for_line(process, "ready:")
+            assert client.ping() > 0
