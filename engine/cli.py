@@ -64,7 +64,7 @@ def _parsed(words: list[str]) -> Namespace | None:
     import argparse
 
     from engine.options import add_flags
-    from protocol.host.commands import add_commands
+    from protocol.host.commands import add_commands, parse, refuse
 
     parser = argparse.ArgumentParser(
         prog="wavefront",
@@ -75,13 +75,17 @@ def _parsed(words: list[str]) -> Namespace | None:
     parser.add_argument("--version", action="store_true", help="print the version and exit")
     parser.add_argument("--help-all", action="store_true", help="show the advanced options too, and exit")
     add_flags(parser, show_advanced="--help-all" in words)
+    if not {*words} & {*COMMANDS, *ALIASES.values(), "-h", "--help"}:
+        # With commands in the parser, what follows a misspelt flag would be taken for one.
+        flags = [word for word in parser.parse_known_args(words)[1] if word.startswith("-")]
+        if flags:
+            refuse(parser, flags)
     subparsers = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND", prog=parser.prog)
     add_commands(subparsers, "engine.commands", COMMANDS, words, aliases=ALIASES)
-    parsed, unknown = parser.parse_known_args(words)
-    if unknown:
-        (subparsers.choices[parsed.command] if parsed.command else parser).error(
-            f"unrecognized arguments: {' '.join(unknown)} (--help shows what there is)"
-        )
+    parsed = parse(parser, subparsers, words)
+    before = words[: words.index(parsed.command)] if parsed.command else []
+    if before and not parsed.help_all:
+        parser.error(f"{' '.join(before)}: options of {parsed.command} are written behind it")
     if parsed.help_all:
         parser.print_help()
         return None

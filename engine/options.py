@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
-from protocol.settings.spec import Setting, SettingsError, SettingsGroup, Value, setting, settings_of, shown
+from protocol.settings.spec import Setting, SettingsError, SettingsGroup, Value, setting, settings_of, unknown
 
 if TYPE_CHECKING:
     import argparse
@@ -472,7 +472,7 @@ class Options(SettingsGroup):
         """A copy with the option of this UCI name (any case) set from a text. Raises OptionError."""
         option = _BY_UCI_NAME.get(name.strip().lower())
         if option is None:
-            raise OptionError(f"no such option: {shown(name)}")
+            raise unknown("option", name.strip(), [option.title for option in OPTIONS])
         return self.parsed({option.name: text})
 
 

@@ -41,17 +41,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns the process's exit status."""
     import argparse
 
-    from protocol.host.commands import add_commands
+    from protocol.host.commands import add_commands, parse
 
     arguments = list(sys.argv[1:] if argv is None else argv)
-    chosen = next((argument for argument in arguments if not argument.startswith("-")), "")
+    if not arguments or (arguments[0].startswith("-") and not {"-h", "--help"} & set(arguments)):
+        return main(["serve", *arguments])
     parser = argparse.ArgumentParser(
         prog="wavefront-evaluator",
         description="Runs lc0 networks for chess engines and scripts. Without a command: serve.",
     )
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND")
-    if not chosen and not {"-h", "--help"} & set(arguments):
-        return main(["serve", *arguments])
-    add_commands(subparsers, "evaluator.commands", COMMANDS, [chosen])
-    parsed = parser.parse_args(arguments)
+    add_commands(subparsers, "evaluator.commands", COMMANDS, arguments[:1])
+    parsed = parse(parser, subparsers, arguments)
     return int(parsed.run(parsed))

@@ -1,9 +1,9 @@
 """`python -m protocol`: what authors of clients need, for programs to read.
 
 python -m protocol table     # the move of each policy index, a JSON list of 1858 texts
-    python -m protocol vectors   # test vectors: positions, bytes, indices, evaluations
-    python -m protocol schema    # a JSON Schema of the messages' first frames
-    python -m protocol conformance --listen tcp://127.0.0.1:5577   # walks a client through the protocol
+python -m protocol vectors   # test vectors: positions, bytes, indices, evaluations
+python -m protocol schema    # a JSON Schema of the messages' first frames
+python -m protocol conformance --listen tcp://127.0.0.1:5577   # walks a client through the protocol
 """
 
 from __future__ import annotations
@@ -62,6 +62,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="for each thing that the client has to do",
     )
     parsed = parser.parse_args(arguments)
+    if parsed.command == "conformance" and not parsed.patience > 0:
+        walk.error(f"--patience is a number of seconds above 0, not {parsed.patience:g}")
     if parsed.command == "conformance":
         return conformance(parsed.listen, parsed.patience)
     json.dump(DOCUMENTS[parsed.command][0](), sys.stdout)

@@ -34,17 +34,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit status: 0, 1 for a failure, 2 for wrong usage."""
     import argparse
 
-    from protocol.host.commands import add_commands
+    from protocol.host.commands import add_commands, parse
     from protocol.settings.spec import SettingsError
 
     arguments = list(sys.argv[1:] if argv is None else argv)
-    chosen = next((argument for argument in arguments if not argument.startswith("-")), "")
     parser = argparse.ArgumentParser(
         prog="python -m training", description="From games to a network in lc0's format (docs/training.md)."
     )
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    add_commands(subparsers, "training.commands", COMMANDS, [chosen])
-    parsed = parser.parse_args(arguments)
+    add_commands(subparsers, "training.commands", COMMANDS, arguments[:1])
+    parsed = parse(parser, subparsers, arguments)
     try:
         return int(parsed.run(parsed))
     except SettingsError as error:

@@ -13,6 +13,6 @@ def require_torch() -> None:
         import torch  # noqa: F401
     except ImportError as error:
         raise TrainingError(
-            f"this needs PyTorch ({error}): pip install 'wavefront-chess[train]', or the build for your GPU "
-            "as https://pytorch.org/get-started/locally says (ROCm's for AMD)"
+            f"this needs PyTorch ({error}): pip install '.[train]' in the checkout, or the build for your "
+            "GPU as https://pytorch.org/get-started/locally says (ROCm's for AMD)"
         ) from None

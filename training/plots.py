@@ -71,7 +71,7 @@ def figure_of(width: float, height: float) -> Figure:
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise TrainingError("drawing needs matplotlib: pip install 'wavefront-chess[plot]'") from None
+        raise TrainingError("drawing needs matplotlib: pip install '.[plot]' in the checkout") from None
     return Figure(figsize=(width, height), layout="constrained")
 
 

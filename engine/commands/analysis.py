@@ -108,7 +108,7 @@ def _listen(arguments: argparse.Namespace, options: Options, settings: AnalysisS
         if error.name != "websockets":
             raise
         raise OptionError(
-            "--listen needs the package websockets: pip install 'wavefront-chess[listen]'"
+            "--listen needs the package websockets: pip install '.[listen]' in the checkout"
         ) from None
     address = read_address(arguments.listen)
     token = read_token(arguments.token_file) if arguments.token_file is not None else ""

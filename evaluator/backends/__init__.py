@@ -106,11 +106,15 @@ def open_backend(
         raise BackendError(f"backend {name} needs a network")
     if threads is not None and threads < 1:
         raise BackendError(f"threads must be at least 1, not {threads}")
-    known = set(inspect.signature(module.open).parameters) - {"network", "threads"}
+    parameters = inspect.signature(module.open).parameters
+    known = set(parameters) - {"network", "threads"}
     unknown = sorted(set(options) - known)
     if unknown:
         takes = f"it takes {', '.join(sorted(known))}" if known else "it takes none"
         raise BackendError(f"backend {name} has no option {unknown[0]!r}; {takes}")
+    for option, value in options.items():
+        if parameters[option].annotation in ("bool", bool) and not isinstance(value, bool):
+            raise BackendError(f"backend {name}: {option} is true or false, not {value!r}")
     backend: Backend = module.open(network, threads=threads, **options)
     return backend
 

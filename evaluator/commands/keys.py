@@ -18,14 +18,14 @@ _Action = Callable[[argparse.Namespace, Path], None]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The folder, and a command for each thing that can be done with keys."""
-    parser.add_argument(
-        "--keys", default="", metavar="FOLDER", help="default: the user's configuration folder"
-    )
+    where = "default: the user's configuration folder"
+    parser.add_argument("--keys", default="", metavar="FOLDER", help=where)
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
 
     def action(name: str, help: str, do: _Action) -> argparse.ArgumentParser:
         added = actions.add_parser(name, help=help, description=help, allow_abbrev=False)
         added.set_defaults(do=do)
+        added.add_argument("--keys", default=argparse.SUPPRESS, metavar="FOLDER", help=where)
         return added
 
     make = action(

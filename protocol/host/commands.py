@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from keyword import iskeyword
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
-    from argparse import ArgumentParser, _SubParsersAction
+    from argparse import ArgumentParser, Namespace, _SubParsersAction
 
 
 def add_commands(
@@ -38,3 +38,29 @@ def add_commands(
         )
         module.add_arguments(parser)
         parser.set_defaults(run=module.run)
+
+
+def parse(
+    parser: ArgumentParser, subparsers: _SubParsersAction[ArgumentParser], words: Sequence[str]
+) -> Namespace:
+    """What `parser.parse_args` gives, for a parser whose command is named `command`. What nothing knows is
+    refused by the command that it was for. Raises SystemExit."""
+    parsed, unknown = parser.parse_known_args(words)
+    if unknown:
+        refuse(subparsers.choices.get(parsed.command or "", parser), unknown)
+    return parsed
+
+
+def refuse(parser: ArgumentParser, unknown: Sequence[str]) -> NoReturn:
+    """End with exit status 2 for arguments that a parser does not know, and name the flag that is nearest."""
+    from difflib import get_close_matches
+    from re import findall
+
+    flags = sorted(set(findall(r"(?<![\w-])--[A-Za-z][\w-]*", parser.format_help())))
+    near = [
+        match
+        for word in unknown
+        for match in get_close_matches(word.partition("=")[0], flags, n=1, cutoff=0.7)
+    ]
+    hint = f"did you mean {near[0]}?" if near else "--help shows what there is"
+    parser.error(f"unrecognized arguments: {' '.join(unknown)} ({hint})")

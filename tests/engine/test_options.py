@@ -95,7 +95,8 @@ def test_flags_win_over_the_file(tmp_path: Path) -> None:
         ("CPuct", "", "CPuct is a number"),
         ("UCI_ShowWDL", "perhaps", "UCI_ShowWDL is true or false"),
         ("HistoryFill", "sometimes", "HistoryFill is one of no, fen_only, always"),
-        ("Contempt Mode", "1", "no such option: 'Contempt Mode'"),
+        ("Contempt Mode", "1", "no such option: 'Contempt Mode'; did you mean 'ContemptMode'?"),
+        ("Treads", "1", "no such option: 'Treads'; did you mean 'Threads'?"),
     ],
 )
 def test_a_bad_value_is_refused_with_a_reason(name: str, text: str, message: str) -> None:

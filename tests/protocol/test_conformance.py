@@ -252,6 +252,13 @@ def test_the_command_prints_the_faults(capsys: pytest.CaptureFixture[str]) -> No
     assert "a hello was waited for" in printed
 
 
+@pytest.mark.parametrize("patience", ["-1", "0", "nan"])
+def test_no_patience_is_refused(patience: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["conformance", "--patience", patience])
+    assert "--patience is a number of seconds above 0" in capsys.readouterr().err
+
+
 def test_the_command_says_where_it_cannot_listen(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["conformance", "--listen", "tcp://nowhere"]) == 2
     assert "cannot listen at tcp://nowhere" in capsys.readouterr().err

@@ -50,5 +50,5 @@ def test_without_pytorch_a_run_says_what_to_install(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 1
-    assert "pip install 'wavefront-chess[train]'" in done.stderr
+    assert "pip install '.[train]' in the checkout" in done.stderr
     assert "Traceback" not in done.stderr

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 
 HELP = "make shards of training positions of labelled games, self-play folders and lc0's chunks"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "sources", nargs="+", metavar="PATH", help="files and folders: .npz.xz of labelled games"
+        "sources",
+        nargs="+",
+        metavar="PATH",
+        help="files and folders: labelled games (.npz.xz), self-play, lc0's chunks",
     )
     parser.add_argument("--output", required=True, metavar="FOLDER", help="where the shards go")
     parser.add_argument("--json", action="store_true", help="print a summary as JSON")
@@ -19,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from training.data.importing import import_sources
 
-    imported = import_sources(arguments.sources, arguments.output)
+    imported = import_sources(arguments.sources, arguments.output, lambda text: print(text, file=sys.stderr))
     if arguments.json:
         print(json.dumps(imported.data()))
     else:

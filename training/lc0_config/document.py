@@ -24,8 +24,10 @@ def read_document(path: Path) -> dict[str, Any]:
     """The configuration in a .yaml, .yml, .textproto, .pbtxt or .txt file. Raises TrainingError."""
     try:
         text = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise TrainingError(f"cannot read {path}: {error}") from None
+    except OSError as error:
+        raise TrainingError(f"cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise TrainingError(f"{path} is not text") from None
     try:
         return parse_yaml(text) if path.suffix in (".yaml", ".yml") else parse_textproto(text)
     except DocumentError as error:

@@ -19,7 +19,7 @@ _VENDORS = {
     ),
     "nvidia": (
         "evaluator.gpu.driver.nvidia",
-        "cuda-bindings or NVRTC is not installed: pip install 'wavefront-chess[nvidia]'",
+        "cuda-bindings or NVRTC is not installed: pip install '.[nvidia]' in the checkout",
     ),
 }
 

@@ -60,6 +60,7 @@ def test_auto_measures_and_says_so_when_it_may_quantise(
         ("onnx", False, {}, "backend onnx needs a network"),
         ("auto", False, {}, "ask for random or uniform"),
         ("onnx", True, {"threads": 0}, "threads must be at least 1"),
+        ("onnx", True, {"int8": "maybe"}, "backend onnx: int8 is true or false, not 'maybe'"),
         ("onnx", True, {"precision": 3}, "has no option 'precision'; it takes int8"),
         ("reference", True, {"dtype": "int3"}, "dtype must be float32 or float64"),
     ],

@@ -37,6 +37,29 @@ def test_an_unknown_command_is_refused(capsys: pytest.CaptureFixture[str]) -> No
     assert "juggle" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ["bench", "--backends", "random"],
+            "bench: error: unrecognized arguments: --backends random (did you",
+        ),
+        (["bench", "--backends", "random"], "did you mean --backend?"),
+        (["--backend", "random", "--threads", "many"], "--threads"),
+        (["--metric-port", "1"], "did you mean --metrics-port?"),
+    ],
+)
+def test_a_wrong_flag_is_refused_by_the_command_that_it_was_for(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without a command that is serve, also when flags with values come first."""
+    try:
+        assert cli.main(words) == 2
+    except SystemExit as ended:
+        assert ended.code == 2
+    assert said in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("service", [False, True], ids=["direct", "service"])
 def test_bench_gives_a_curve_as_json(service: bool, capsys: pytest.CaptureFixture[str]) -> None:
     flags = ["--service"] if service else []

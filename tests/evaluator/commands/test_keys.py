@@ -57,6 +57,8 @@ def test_pairs_are_made_and_their_public_keys_shown(told: Told) -> None:
         assert read_pair(told.folder / file) == pair
         assert told("make", whose, "--replace").strip() != key
     assert told("show") == told("show", "service")
+    elsewhere = str(told.folder / "elsewhere")
+    assert told("make", "service", "--keys", elsewhere) == told("show", "--keys", elsewhere) != told("show")
 
 
 def test_clients_are_let_in_and_revoked(told: Told) -> None:

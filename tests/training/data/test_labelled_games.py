@@ -67,6 +67,7 @@ def test_what_is_damaged_is_named_and_the_rest_imported(tmp_path: Path) -> None:
     imported = json.loads(done.stdout)
     assert imported["shards"] == 1
     names = ("cut", "illegal", "short", "text")
+    assert all(f"{name}.npz.xz: " in done.stderr for name in names)
     assert sorted(imported["broken"]) == [str(folder / f"{name}.npz.xz") for name in names]
     assert (
         "game 0: position 0: the move e4e2 is not legal" in imported["broken"][str(folder / "illegal.npz.xz")]
