@@ -1,6 +1,6 @@
 """The forms of the persistent kernel against each other and against many launches, for a few positions.
 
-    python benchmarks/persistent_forms.py [--shapes bt4,t82,t80,256x10,128x8] [--batches 1,2,4,8,16]
+    python benchmarks/persistent_forms.py [--shapes bt4,t82,t80,256x10,shipped] [--batches 1,2,4,8,16]
         [--forms "NAME; NAME"] [--stamps SHAPE] [--device NAME] [--json FILE]
 
 For each network a line for each form (evaluator/gpu/plan/persistent_form.py): milliseconds of a batch on the
@@ -100,7 +100,7 @@ class Result:
 
 def network_of(name: str) -> NetworkSpec:
     """A shape's random network, or the shipped one."""
-    return load_network(SHIPPED_NETWORK) if name == "128x8" else random_network(_OTHERS.get(name, name))
+    return load_network(SHIPPED_NETWORK) if name == "shipped" else random_network(_OTHERS.get(name, name))
 
 
 def launch_of(program: Program) -> Launch:
@@ -270,7 +270,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--shapes", default="bt4,t82,t80,256x10,128x8")
+    parser.add_argument("--shapes", default="bt4,t82,t80,256x10,shipped")
     parser.add_argument("--batches", default="1,2,4,8,16")
     parser.add_argument("--forms", default=";".join(FORMS), help="names, separated by semicolons")
     parser.add_argument("--stamps", default="bt4", help="a shape, or empty")
