@@ -10,7 +10,8 @@ from evaluator.gpu.plan.builder import ACTIVATION_CODES, FORMAT_CODES, Geometry,
 from evaluator.gpu.plan.epilogue import Epilogue, finish_rows
 from evaluator.gpu.plan.hopper import HEAD_DEPTH, AttentionTile
 from evaluator.gpu.plan.linear_layer import Linear
-from evaluator.gpu.plan.products import column_scales, rounded_inputs, sum_scales
+from evaluator.gpu.plan.product_use import column_scales, sum_scales
+from evaluator.gpu.plan.products import rounded_inputs
 from evaluator.gpu.plan.program import Argument, Buffer, Matrix, PlanError
 from evaluator.gpu.plan.tensor_maps import heads_map, logits_map, rows_map
 from evaluator.gpu.plan.weights import RULE50_DIVISOR

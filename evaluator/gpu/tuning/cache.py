@@ -35,8 +35,8 @@ _GPU = Path(__file__).resolve().parents[1]
 
 _CODE = (
     *("blas/cublaslt", "blas/hipblas", "blas/hipblaslt", "blas/library", "blas/product"),
-    *("plan/builder", "plan/epilogue", "plan/hopper", "plan/products", "plan/quantised", "plan/tensor_maps"),
-    "plan/tiles",
+    *("plan/builder", "plan/epilogue", "plan/gemm", "plan/gemm_hopper", "plan/hopper", "plan/product_use"),
+    *("plan/products", "plan/quantised", "plan/tensor_maps", "plan/tiles"),
     *("tuning/bench", "tuning/cache", "tuning/samples", "tuning/shortlist", "tuning/tune"),
 )
 """Modules that the meaning of a cached choice depends on."""

@@ -1,0 +1,70 @@
+"""One use of a layer of weights: what is multiplied, what becomes of it, and the buffers that every way of
+computing it reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from evaluator.gpu.blas.product import Product
+from evaluator.gpu.plan.builder import ProgramBuilder
+from evaluator.gpu.plan.epilogue import After
+from evaluator.gpu.plan.linear_layer import E4m3Scales, Int8Scales, Linear
+from evaluator.gpu.plan.program import Buffer, Matrix
+from evaluator.gpu.plan.quantised import Packed
+from evaluator.network.e4m3 import E4m3Inputs
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """One use of a layer: result = after(activation(a @ weights + biases + residual)), and the same rounded;
+    one of the two may be missing."""
+
+    layer: Linear
+    product: Product
+    a: Matrix
+    result: Matrix | None
+    rounded: Matrix | None
+    residual: Matrix | None
+    after: After
+
+    @property
+    def ldo(self) -> int:
+        """Numbers from row to row of the results."""
+        return self.layer.padded_width if self.result is None else self.result.stride
+
+    @property
+    def rounds_alone(self) -> bool:
+        """Whether a kernel that has a part of a row can round it. The scale of int8 takes all of the row."""
+        return self.rounded is not None and isinstance(self.rounded.inputs, E4m3Inputs)
+
+
+def weights_of(b: ProgramBuilder, layer: Linear, packed: Packed | None) -> tuple[Buffer, Buffer | None]:
+    """A layer's weights, or their codes and scales."""
+    if packed is None:
+        return b.weight(f"{layer.name}.weights", lambda: layer.weights), None
+    codes = b.weight(f"{layer.name}.codes", lambda: packed.codes)
+    return codes, b.weight(f"{layer.name}.scales", lambda: packed.scales)
+
+
+def sum_scales(b: ProgramBuilder, layer: Linear) -> tuple[float, float, int]:
+    """In e4m3, of all sums, of those of the first columns, and how many these are."""
+    if not isinstance(layer.eight, E4m3Scales):
+        return 1.0, 1.0, 0
+    return *layer.eight.of(b.target), layer.eight.first_columns
+
+
+def column_scales(b: ProgramBuilder, layer: Linear) -> Buffer | None:
+    """In int8, of the sums of each column."""
+    eight = layer.eight
+    if not isinstance(eight, Int8Scales):
+        return None
+    return b.weight(f"{layer.name}.column_scales", lambda: eight.columns)
+
+
+def biases_of(b: ProgramBuilder, layer: Linear) -> Buffer | None:
+    biases = layer.biases
+    return None if biases is None else b.weight(f"{layer.name}.biases", lambda: biases)
+
+
+def address(matrix: Matrix | None) -> Buffer | None:
+    return None if matrix is None else matrix.buffer
