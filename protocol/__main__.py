@@ -36,7 +36,7 @@ def conformance(address: str, patience_s: float) -> int:
     try:
         walk = Walk(address, patience_s, sys.stdout)
     except zmq.ZMQError as error:
-        print(f"cannot listen at {address}: {error}", file=sys.stderr)
+        print(f"cannot listen at {address} (tcp://HOST:PORT or ipc://PATH): {error}", file=sys.stderr)
         return 2
     print(f"listening at {walk.address}: start the client, and let it ask and ask again", flush=True)
     faults = walk.run()

@@ -73,6 +73,7 @@ class Measurement:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     from engine.options import add_flags
 
+    parser.usage = "%(prog)s [flags]"
     limit = parser.add_mutually_exclusive_group()
     limit.add_argument("--nodes", type=_positive, help="nodes to search in each position")
     limit.add_argument(

@@ -48,6 +48,8 @@ def ask(arguments: argparse.Namespace, question: Callable[[EvaluatorClient], int
             break
         except EvaluatorError as error:
             problem = str(error)
+            if not arguments.address:
+                problem += "; `python -m evaluator serve` starts one, --address names one elsewhere"
     print(f"error: {problem}", file=sys.stderr)
     return 1
 

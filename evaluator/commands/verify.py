@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from evaluator.backends import BackendError, open_backend
+from evaluator.backends import BackendError, available_backends, open_backend
 from evaluator.backends.agreement import TIE, agreement
 from evaluator.backends.probe import probe_batch
 from evaluator.backends.reference import ReferenceBackend
@@ -55,7 +55,9 @@ def run(arguments: argparse.Namespace) -> int:
                 limits = {"limits": asdict(backend.tolerance), "ok": found.within(backend.tolerance)}
                 rows.append(facts | asdict(found) | limits)
     except (NetworkError, BackendError, ValueError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        without_gpu = arguments.backend == "gpu" and available_backends()["gpu"] is not None
+        hint = "; --backend onnx compares the one for processors" if without_gpu else ""
+        print(f"error: {error}{hint}", file=sys.stderr)
         return 1
     if arguments.json:
         print(json.dumps(rows))

@@ -261,4 +261,4 @@ def test_no_patience_is_refused(patience: str, capsys: pytest.CaptureFixture[str
 
 def test_the_command_says_where_it_cannot_listen(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["conformance", "--listen", "tcp://nowhere"]) == 2
-    assert "cannot listen at tcp://nowhere" in capsys.readouterr().err
+    assert "cannot listen at tcp://nowhere (tcp://HOST:PORT or ipc://PATH)" in capsys.readouterr().err

@@ -152,3 +152,22 @@ def test_status_shows_a_running_evaluator(tmp_path: Path, capsys: pytest.Capture
 def test_status_says_that_nobody_is_there(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["status", "--address", "ipc:///tmp/no-such-evaluator", "--timeout", "5"]) == 1
     assert "no evaluator listens" in capsys.readouterr().err
+
+
+def test_where_nobody_is_at_the_well_known_addresses_it_says_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("protocol.addresses.default_addresses", lambda: ["ipc:///tmp/no-such-evaluator"])
+    assert cli.main(["status"]) == 1
+    assert "`python -m evaluator serve` starts one" in capsys.readouterr().err
+
+
+def test_without_a_gpu_verify_says_what_else_can_be_compared(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("evaluator.backends.gpu.unavailable", lambda: "there is none")
+    assert cli.main(["verify"]) == 1
+    assert (
+        capsys.readouterr().err.strip()
+        == "error: backend gpu cannot run here: there is none; --backend onnx compares the one for processors"
+    )
