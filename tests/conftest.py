@@ -49,14 +49,17 @@ NOT_QUICK = (
     "engine/workers/",
     "evaluator/backends/",
     "evaluator/commands/",
+    "evaluator/devices/test_loading.py",
     "evaluator/gpu/",
     "evaluator/network/",
     "evaluator/scheduling/test_batching.py",
-    "evaluator/scheduling/test_loading.py",
     "evaluator/service/",
-    "protocol/test_conformance.py",
     "protocol/host/",
     "protocol/test_codec.py",
+    "protocol/test_conformance.py",
+    "test_privacy.py",
+    "test_readme.py",
+    "test_wheel.py",
     "training/data/",
     "training/label/test_label.py",
     "training/lc0_config/test_translate.py",
@@ -68,13 +71,10 @@ NOT_QUICK = (
     "training/test_commands.py",
     "training/test_gate.py",
     "training/test_loop.py",
-    "test_privacy.py",
-    "test_readme.py",
-    "test_wheel.py",
 )
 """Folders and files under tests/ that are not quick. A new file is, until it is named here."""
 
-NOT_BY_DEFAULT = {"slow", "cluster", "gpu", "emulator", "timing", "kernels", "wheel"}
+NOT_BY_DEFAULT = {"slow", "cluster", "gpu", "emulator", "timing", "kernels", "wheel", "sanitized"}
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest chooses by markers
