@@ -8,6 +8,7 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
+from engine.commands.endings import exit_status
 from engine.commands.engine_flags import add_engine_flags, given_options
 from engine.commands.executors import add_executor_arguments, executor_of_arguments
 from protocol.host.processes import run_interruptible
@@ -130,13 +131,7 @@ def run(arguments: argparse.Namespace) -> int:
             plot_elo(config.files.plot, config, runner.state.outcomes)
         except PlotError as error:
             failure = failure or str(error)
-    if failure:
-        print(f"wavefront match: {failure}", file=sys.stderr)
-        return 1
-    if ending == "interrupted":
-        print("interrupted; the same command goes on with the match", file=sys.stderr)
-        return 130
-    return 0
+    return exit_status("match", "the match", failure=failure, interrupted=ending == "interrupted")
 
 
 def config_of_arguments(arguments: argparse.Namespace) -> MatchConfig:

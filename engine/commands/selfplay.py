@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from engine.commands.endings import exit_status
 from engine.commands.engine_flags import add_engine_flags, given_options
 from engine.commands.executors import add_executor_arguments, executor_of_arguments
 from protocol.host.processes import run_interruptible
@@ -169,17 +170,7 @@ def _play(
             lines.append(f"everything is in {config.output}")
         for line in lines:
             console.print(line, markup=False, highlight=False, soft_wrap=not shows_tables(console))
-    return _status(ending, failure)
-
-
-def _status(ending: Ending, failure: str) -> int:
-    if failure:
-        print(f"wavefront selfplay: {failure}", file=sys.stderr)
-        return 1
-    if ending == "interrupted":
-        print("interrupted; the same command goes on with the games", file=sys.stderr)
-        return 130
-    return 0
+    return exit_status("selfplay", "the games", failure=failure, interrupted=ending == "interrupted")
 
 
 def _check(paths: list[Path], *, as_json: bool) -> int:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from evaluator.commands.plotting import plotted
 from evaluator.scheduling.latency import LADDER, LatencyModel
 
 HELP = "measure positions per second and milliseconds per batch size; the knee is the batch to use"
@@ -65,13 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(json.dumps(report))
     else:
         _print_table(report)
-    if arguments.plot:
-        try:
-            _plot(arguments.plot, report)
-        except (ImportError, OSError, ValueError) as error:
-            print(f"error: cannot plot: {error} (pip install matplotlib)", file=sys.stderr)
-            return 1
-    return 0
+    return plotted(lambda: _plot(arguments.plot, report)) if arguments.plot else 0
 
 
 def _sizes(text: str | None) -> list[int]:

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from evaluator.commands.plotting import plotted
 from evaluator.scheduling.compared_policies import POLICIES
 from evaluator.scheduling.latency import LatencyModel
 from evaluator.scheduling.simulation import CURVES, Outcome, curve_model, patterns, simulate
@@ -71,13 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(json.dumps({pattern: _plain(outcomes) for pattern, outcomes in results.items()}, indent=1))
     else:
         _print_table(arguments.curve, model, results)
-    if arguments.plot:
-        try:
-            _plot(arguments.plot, results)
-        except (ImportError, OSError, ValueError) as error:
-            print(f"error: cannot plot: {error} (pip install matplotlib)", file=sys.stderr)
-            return 1
-    return 0
+    return plotted(lambda: _plot(arguments.plot, results)) if arguments.plot else 0
 
 
 def _plain(outcomes: dict[str, Outcome]) -> dict[str, Any]:

@@ -171,3 +171,12 @@ def test_without_a_gpu_verify_says_what_else_can_be_compared(
         capsys.readouterr().err.strip()
         == "error: backend gpu cannot run here: there is none; --backend onnx compares the one for processors"
     )
+
+
+def test_a_picture_that_cannot_be_written_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib")
+    path = tmp_path / "missing" / "bench.png"
+    assert cli.main(["bench", "--backend", "uniform", "--time-limit", "0.2", "--plot", str(path)]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("error: cannot plot: ")
+    assert str(path) in said
