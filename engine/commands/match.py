@@ -170,10 +170,11 @@ def config_of_arguments(arguments: argparse.Namespace) -> MatchConfig:
         flags["adjudication"]["tablebase"] = {"enabled": True, "paths": arguments.syzygy}
     if arguments.sprt is not None:
         flags["sprt"] = _rule(arguments.sprt, "--sprt")
-    if limits:
+    defaults = document.get("defaults")
+    if limits and isinstance(defaults, dict):
         # Limits replace limits: nodes from the file do not also bound a clock from the flags.
         for name in ("tc", "movetime", "nodes", "depth"):
-            document.get("defaults", {}).pop(name, None)
+            defaults.pop(name, None)
     merge(document, flags)
     players = [_player(text, parse_pairs(text, "--player")) for text in arguments.player]
     if players:

@@ -122,9 +122,10 @@ def parse_settings(text: str, source: str) -> dict[str, str]:
 
 
 def merge(base: MutableMapping[str, Any], over: Mapping[str, Any]) -> None:
-    """Put `over` on top of `base`, table by table."""
+    """Put `over` on top of `base`, table by table. What `base` has in the place of a table stays: whoever
+    reads it says that it is none."""
     for key, value in over.items():
-        if isinstance(value, Mapping) and isinstance(base.get(key), dict):
-            merge(base[key], value)
-        else:
+        if not isinstance(value, Mapping) or key not in base:
             base[key] = value
+        elif isinstance(base[key], dict):
+            merge(base[key], value)

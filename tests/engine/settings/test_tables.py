@@ -45,6 +45,8 @@ def test_one_table_is_laid_over_another() -> None:
     base = {"games": 1, "rule": {"moves": 3, "strict": True}}
     merge(base, {"rule": {"moves": 5}, "name": "x"})
     assert base == {"games": 1, "rule": {"moves": 5, "strict": True}, "name": "x"}
+    merge(base, {"games": {}, "rule": 3})
+    assert base == {"games": 1, "rule": 3, "name": "x"}  # what is no table is left to who reads it
 
 
 def test_a_rule_holds_where_it_is_written_down_and_not_disabled() -> None:
