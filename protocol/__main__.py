@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from protocol.addresses import DEFAULT_TCP
+from protocol.host import processes
 from protocol.policy import policy_moves
 from protocol.schema import schema
 from protocol.vectors import vectors
@@ -72,4 +73,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    processes.console(main)

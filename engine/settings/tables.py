@@ -103,15 +103,18 @@ def parse_pairs(text: str, source: str) -> dict[str, str]:
     """
     lexer = shlex.shlex(text, posix=True, punctuation_chars="")
     lexer.whitespace, lexer.whitespace_split, lexer.escape, lexer.commenters = ",", True, "", ""
-    entries: dict[str, str] = {}
     try:
-        for part in lexer:
-            key, equals, value = part.partition("=")
-            if not equals:
-                key, value = ("", key) if not entries else (key, "true")
-            entries[key.strip()] = value.strip()
+        parts = list(lexer)
     except ValueError as error:
         raise SettingsError(f"{source}: {text!r}: {error}") from None
+    entries: dict[str, str] = {}
+    for part in parts:
+        key, equals, value = part.partition("=")
+        if not equals:
+            key, value = ("", key) if not entries else (key, "true")
+        if key.strip() in entries:
+            raise SettingsError(f"{source}: {text!r}: {key.strip()} is given twice")
+        entries[key.strip()] = value.strip()
     return entries
 
 

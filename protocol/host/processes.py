@@ -6,6 +6,7 @@ A UCI engine imports this before it answers: what takes long to import is import
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sys
 import threading
@@ -17,12 +18,15 @@ T = TypeVar("T")
 INTERRUPTED = 130
 """Exit status after a Ctrl-C, as shells have it: 128 and the number of the signal."""
 
+FULL = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)}
+"""What the system says where a disk, or a user's share of it, is full."""
+
 
 def console(main: Callable[[], int]) -> NoReturn:
     """A console script: run `main` and end the process with the exit status that it returns.
 
     The status is INTERRUPTED for a Ctrl-C, whenever it comes, and 0 when the reader of the output has left
-    (`… | head`): it has seen enough, which is no failure.
+    (`… | head`): it has seen enough, which is no failure. A full disk is told in a line, with status 1.
     """
     try:
         status = main()
@@ -33,6 +37,12 @@ def console(main: Callable[[], int]) -> NoReturn:
     except BrokenPipeError:
         sys.stdout = None
         status = 0
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        print(f"error: cannot write {error.filename or 'the output'}: {error.strerror}", file=sys.stderr)
+        sys.stdout = None  # What may be left in it would be tried again at exit.
+        status = 1
     leave(status)
 
 

@@ -37,6 +37,11 @@ def test_an_open_quote_is_named() -> None:
         parse_pairs('args="x', "--player")
 
 
+def test_a_key_that_is_given_twice_is_named() -> None:
+    with pytest.raises(SettingsError, match="--player: 'nodes=3,cpuct=1,nodes=4': nodes is given twice"):
+        parse_pairs("nodes=3,cpuct=1,nodes=4", "--player")
+
+
 def test_a_key_without_a_value_is_true() -> None:
     assert parse_settings("strict,moves=3", "--rule") == {"strict": "true", "moves": "3"}
 

@@ -6,10 +6,13 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from protocol.host.processes import group_of_its_own, how_it_ended
+
+FULL = Path("/dev/full")
 
 WITH_THREAD = "threading.Thread(target=time.sleep, args=(60,), daemon=True).start()"
 
@@ -50,6 +53,29 @@ def test_a_reader_that_has_left_is_no_failure(lines: int, thread: str) -> None:
             run_console(body), stdout=stdout, stderr=subprocess.PIPE, text=True, timeout=60
         )
     assert (ended.returncode, ended.stderr) == (0, "")
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="this system has no disk that is always full")
+@pytest.mark.parametrize("thread", [WITH_THREAD, "pass"], ids=["a thread is left", "no thread is left"])
+@pytest.mark.parametrize("lines", [1, 100_000])
+def test_a_full_disk_is_told_in_a_line(lines: int, thread: str) -> None:
+    body = f"{thread}\nfor _ in range({lines}): print('a line')\nreturn 0"
+    with FULL.open("w", encoding="utf-8") as stdout:
+        ended = subprocess.run(
+            run_console(body), stdout=stdout, stderr=subprocess.PIPE, text=True, timeout=60
+        )
+    assert (ended.returncode, ended.stderr) == (
+        1,
+        "error: cannot write the output: No space left on device\n",
+    )
+
+
+def test_any_other_fault_of_the_system_is_not_hidden() -> None:
+    ended = subprocess.run(
+        run_console("raise OSError(5, 'a fault')"), capture_output=True, text=True, timeout=60
+    )
+    assert ended.returncode == 1
+    assert "Traceback" in ended.stderr
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT for another process")
