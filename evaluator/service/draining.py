@@ -38,12 +38,8 @@ class Drain:
         self._manager = manager
         self._stop_at_once = stop_at_once
         self._waiting: list[tuple[bytes, int]] = []
-        self._by_ms: float | None = None
-
-    @property
-    def by_ms(self) -> float | None:
+        self.by_ms: float | None = None
         """When the service ends whatever is left, in milliseconds of `now_ms`; None: when all is done."""
-        return self._by_ms
 
     def begin(self, reason: str, timeout_s: float | None = None) -> None:
         """Take nothing new from now on, and tell the clients. timeout_s: end after so many seconds whatever
@@ -52,7 +48,7 @@ class Drain:
             log.info("draining: %s", reason)
             self._manager.stopping()
         if timeout_s is not None:
-            self._by_ms = now_ms() + 1000 * timeout_s
+            self.by_ms = now_ms() + 1000 * timeout_s
         for session in self._sessions:
             if session.hello:
                 refused = Draining("this evaluator is shutting down")
@@ -67,11 +63,11 @@ class Drain:
         self.begin("a client asked for it")
 
     def finish(self) -> None:
-        """End the service if it drains and nothing is left to do, or the time for that is over."""
-        if not self._life.draining or self._life.ending:
+        """End a service that drains if nothing is left to do, or the time for that is over."""
+        if self._life.ending:
             return
         if self._sessions.busy or self._answers.waiting:
-            if self._by_ms is not None and now_ms() >= self._by_ms:
+            if self.by_ms is not None and now_ms() >= self.by_ms:
                 log.warning("the time to finish is over: what is left is answered with an error")
                 self._stop_at_once()
             return

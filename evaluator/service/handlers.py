@@ -73,13 +73,16 @@ class Handlers:
     def handle(self, arrived: Arrived) -> None:
         """Do what a message asks for. Raises RemoteError."""
         message = decode_request(arrived.frames, self._described.max_request, _check)
-        for_everybody = isinstance(message, administration.Request)
-        session = self._membership.session_of(arrived, of_the_gone=for_everybody)
-        if isinstance(message, administration.Request):
+        handler = _HANDLERS.get(type(message))
+        session = self._sessions.of(arrived.client)
+        if session is None:
+            session = self._membership.begin(arrived, of_the_gone=handler is None)
+        if handler is None:
+            assert isinstance(message, administration.Request)
             # Not the session's: ZeroMQ lets the next connection have the identity of one that has ended.
             self._administration.handle(arrived.client, message, self._sockets.user(arrived))
         elif session is not None:
-            _HANDLERS[type(message)](self, session, message)
+            handler(self, session, message)
 
     def welcome_waiting(self) -> None:
         """Answer the hellos that came before the first networks."""

@@ -111,7 +111,8 @@ class IoLoop:
         self._receive()
         if deadline is not None and deadline <= now_ms():
             self._answers.send_expired(self._dispatcher.expire())
-        self._drain.finish()
+        if self._life.draining:
+            self._drain.finish()
         # Last, as this thread may not be the I/O thread any more when the batch is done.
         attempt = self._dispatcher.announce(here=self._turns.can_leave)
         if attempt is not None:

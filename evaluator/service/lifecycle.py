@@ -37,7 +37,8 @@ class LifeCycle:
         self._began = time.time()
         self._loaded: float | None = None
         self._draining: tuple[float, str] | None = None
-        self._ending = False
+        self.ending = False
+        """Whether the service is about to end."""
 
     @property
     def loaded(self) -> bool:
@@ -49,14 +50,9 @@ class LifeCycle:
         """Whether the service takes nothing new."""
         return self._draining is not None
 
-    @property
-    def ending(self) -> bool:
-        """Whether the service is about to end."""
-        return self._ending
-
     def end(self) -> None:
         """The service ends as soon as it can."""
-        self._ending = True
+        self.ending = True
 
     def load(self) -> None:
         """The first networks are there."""

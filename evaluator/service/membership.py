@@ -23,16 +23,13 @@ class Membership:
         self._sockets = sockets
         self._dispatcher = dispatcher
 
-    def session_of(self, arrived: Arrived, *, of_the_gone: bool) -> Session | None:
-        """The session of who sent a message, a new one if it is the first.
+    def begin(self, arrived: Arrived, *, of_the_gone: bool) -> Session | None:
+        """A session for who has sent its first message.
 
         of_the_gone: also for one that has left since. Otherwise None: nobody waits for the answer, and
         thousands may come of one who has left. Raises NotAllowed for one that has lost its right since it
         came.
         """
-        session = self._sessions.of(arrived.client)
-        if session is not None:
-            return session
         self.forget_the_gone()  # whose descriptor may be this one's now
         origin = self._sockets.origin(arrived)
         if origin.address == GONE and not of_the_gone:
