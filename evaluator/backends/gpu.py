@@ -9,7 +9,7 @@ from functools import partial
 
 from evaluator.backends.base import Backend, BackendError, NotFiniteError
 from evaluator.backends.gpu_options import Formats, batch_sizes, formats, network_of_eight_bits, rounded
-from evaluator.backends.probe import probe_batch
+from evaluator.backends.probe import uneven_batch
 from evaluator.backends.reference import ReferenceBackend
 from evaluator.gpu.blas.discovery import open_libraries
 from evaluator.gpu.blas.library import Library
@@ -26,7 +26,7 @@ from evaluator.gpu.run.buckets import BUCKETS, usual_buckets
 from evaluator.gpu.run.executor import Executor
 from evaluator.gpu.run.opening import OpeningError, open_executor
 from evaluator.gpu.run.self_check import (
-    CHECKED_POSITIONS,
+    CHECKED_MOVES,
     Check,
     Expected,
     SelfCheck,
@@ -162,7 +162,7 @@ class GpuBackend(Backend):
         self._libraries = libraries
         self._executor: Executor | None = None
         compiler = compiler or Compiler(device)
-        probe = probe_batch(CHECKED_POSITIONS, seed=7)
+        probe = uneven_batch(CHECKED_MOVES, seed=7)
         expected = Expected(probe, ReferenceBackend(network).evaluate)
         checks = {0: Check(expected, limits(precision))}
         if eight is not None and of_eight_bits is not None:

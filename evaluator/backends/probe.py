@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from protocol.batch import PLANES, POSITION_DTYPE, PositionBatch
@@ -19,3 +21,11 @@ def probe_batch(count: int, seed: int = 0) -> PositionBatch:
     moves = np.sort(rng.choice(1858, 35, replace=False)).astype(np.uint16)
     offsets = np.arange(count + 1, dtype=np.uint32) * np.uint32(len(moves))
     return PositionBatch(positions, offsets, np.tile(moves, count))
+
+
+def uneven_batch(moves: Sequence[int], seed: int = 0) -> PositionBatch:
+    """Such positions, one for each of `moves`, which is the number of its legal moves: others for each."""
+    positions = probe_batch(len(moves), seed).positions
+    rng = np.random.default_rng(seed)
+    chosen = [np.sort(rng.choice(1858, number, replace=False)).astype(np.uint16) for number in moves]
+    return PositionBatch(positions, np.cumsum([0, *moves], dtype=np.uint32), np.concatenate(chosen))

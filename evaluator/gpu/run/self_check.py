@@ -40,8 +40,10 @@ ROUNDING_TIMES, MOST_BY_ROUNDING = 1.5, 0.6
 network with random weights amplifies both to a third of the logits' spread. So may a device, but it stays
 below what a wrong kernel would be off by."""
 
-CHECKED_POSITIONS = 2
-"""Different ones, repeated to fill a bucket: what the reference needs for more would delay a start."""
+CHECKED_MOVES = (35, 20, 70)
+"""Legal moves of the positions that are checked. There are three, repeated to fill a bucket: what the
+reference needs for more would delay a start. Their numbers differ, so that moves that are looked up in the
+list of another position show, and 70 are more than a wave has lanes."""
 
 
 class SelfCheckError(Exception):
@@ -49,14 +51,12 @@ class SelfCheckError(Exception):
 
 
 class Expected:
-    """What the reference says about a few positions, computed beside the opening of a network.
-
-    probe: the positions.
-    """
+    """What the reference says about a few positions, computed beside the opening of a network."""
 
     def __init__(self, probe: PositionBatch, reference: Callable[[PositionBatch], EvaluationBatch]) -> None:
-        """reference: evaluates the network, with the same rounded weights; called once at most."""
-        self.probe = probe
+        """probe: the positions. reference: evaluates the network, with the same rounded weights; called once
+        at most."""
+        self._probe = probe
         self._reference = reference
         self._result: Future[EvaluationBatch] | None = None
 
@@ -64,7 +64,7 @@ class Expected:
         """Begin to compute, once."""
         if self._result is None:
             thread = ThreadPoolExecutor(1, "reference")
-            self._result = thread.submit(self._reference, self.probe)
+            self._result = thread.submit(self._reference, self._probe)
             thread.shutdown(wait=False)
 
     def wait(self) -> EvaluationBatch:
@@ -72,6 +72,29 @@ class Expected:
         self.start()
         assert self._result is not None
         return self._result.result()
+
+    def batch(self, size: int) -> PositionBatch:
+        """`size` of the positions, in the order of `rows`."""
+        return PositionBatch.concatenate([self._probe.slice(row, row + 1) for row in self._rows(size)])
+
+    def answers(self, size: int) -> EvaluationBatch:
+        """What is right for such a batch. Waits for the reference."""
+        moves = np.diff(self._probe.move_offsets).tolist()
+        each = [*self.wait().split((1, number) for number in moves)]
+        return EvaluationBatch.concatenate([each[row] for row in self._rows(size)])
+
+    def _rows(self, size: int) -> list[int]:
+        return rows(size, len(self._probe))
+
+
+def rows(size: int, count: int) -> list[int]:
+    """Which of `count` positions stands at each place of a batch: by the ones in the number of the place, in
+    binary.
+
+    Places whose numbers differ in one digit never have the same one, and no shift brings the order back. A
+    kernel that mixes up the rows of its tiles, which are powers of two, cannot be right by chance.
+    """
+    return [place.bit_count() % count for place in range(size)]
 
 
 def limits(precision: Precision) -> Limits:
@@ -104,14 +127,12 @@ class Check:
         )
 
 
-def errors(found: EvaluationBatch, expected: EvaluationBatch) -> Limits:
-    """How far answers are from others, as `Limits` count it. expected: to the same positions, or to the first
-    of them, which the rest repeat."""
-    copies = -(-len(found.wdl) // len(expected.wdl))
-    wanted = np.tile(expected.logits, copies)[: len(found.logits)]
-    logits = float(np.sqrt(np.square(found.logits - wanted).mean())) / (float(expected.logits.std()) or 1.0)
-    wdl = np.tile(expected.wdl, (copies, 1))[: len(found.wdl)]
-    return logits, float(np.abs(found.wdl - wdl).max())
+def errors(found: EvaluationBatch, expected: EvaluationBatch, spread: float | None = None) -> Limits:
+    """How far answers are from others to the same positions, as `Limits` count it. spread: of the logits;
+    that of those expected, if it is not given."""
+    spread = float(expected.logits.std()) if spread is None else spread
+    logits = float(np.sqrt(np.square(found.logits - expected.logits).mean())) / (spread or 1.0)
+    return logits, float(np.abs(found.wdl - expected.wdl).max())
 
 
 class SelfCheck:
@@ -171,15 +192,16 @@ class SelfCheck:
         """What is wrong with a bucket's results; empty if they agree with the reference. Raises
         SelfCheckError if there are none."""
         check = self._checks[max(smallest for smallest in self._checks if smallest <= size)]
-        probe, expected = check.expected.probe, check.expected.wait()
-        copies = -(-size // len(probe))
+        expected = check.expected
         try:
-            result = self._executor.evaluate([PositionBatch.concatenate([probe] * copies).slice(0, size)])
+            result = self._executor.evaluate([expected.batch(size)])
         except NotFiniteOutput:
             return "infinite or not a number"
         except (DeviceError, ValueError) as error:
             raise SelfCheckError(f"{self._name}: {error}") from error
-        logits_error, wdl_error = errors(result, expected)
+        # The spread of all positions, whichever are in the batch: the limits are the same for all sizes.
+        spread = float(expected.wait().logits.std())
+        logits_error, wdl_error = errors(result, expected.answers(size), spread)
         log.debug("%s, batch %d: logits off by %.2g, wdl by %.2g", self._name, size, logits_error, wdl_error)
         logits_limit, wdl_limit = check.allowed()
         if logits_error <= logits_limit and wdl_error <= wdl_limit:

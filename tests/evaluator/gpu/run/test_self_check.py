@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from evaluator.backends.probe import probe_batch
+from evaluator.backends.probe import uneven_batch
 from evaluator.backends.random import RandomBackend
 from evaluator.gpu.driver.target import Precision
+from evaluator.gpu.run.buckets import BUCKETS
 from evaluator.gpu.run.executor import Executor
 from evaluator.gpu.run.self_check import (
+    CHECKED_MOVES,
     Check,
     Expected,
+    Limits,
     SelfCheck,
     SelfCheckError,
     limits,
     limits_of_eight_bits,
+    rows,
 )
 from evaluator.network.eight_bits import EightBits
 from protocol.batch import EvaluationBatch, PositionBatch
 
-PROBE = probe_batch(2, seed=7)
+PROBE = uneven_batch(CHECKED_MOVES, seed=7)
 
 
 def evaluate(batch: PositionBatch) -> EvaluationBatch:
@@ -47,6 +53,35 @@ class Off:
         noise = np.random.default_rng(self.seed).standard_normal(len(right.logits)).astype(np.float32)
         off = right.logits + np.float32(self.share * right.logits.std()) * noise
         return EvaluationBatch(off, right.wdl, right.moves_left)
+
+
+@dataclass
+class MixedUp:
+    """A device that evaluates the right positions, and takes each at another's place. move: the rows of a
+    batch."""
+
+    move: Callable[[NDArray[np.int64]], NDArray[np.int64]]
+    buckets: tuple[int, ...]
+    alternatives: dict[int, Any] = field(default_factory=dict)
+
+    def evaluate(self, batches: list[PositionBatch]) -> EvaluationBatch:
+        right = batches[0]
+        mixed = right.positions[self.move(np.arange(len(right)))]
+        return evaluate(PositionBatch(mixed, right.move_offsets, right.moves))
+
+
+@dataclass
+class OfAnothersMoves(MixedUp):
+    """A device that takes the right positions, and each one's moves from the list of another."""
+
+    def evaluate(self, batches: list[PositionBatch]) -> EvaluationBatch:
+        right = batches[0]
+        begins, numbers = right.move_offsets[:-1], np.diff(right.move_offsets)
+        at = np.arange(len(right.moves)) - np.repeat(begins, numbers)  # of each move in its list
+        mixed = at + np.repeat(begins[self.move(np.arange(len(right)))], numbers)
+        return evaluate(
+            PositionBatch(right.positions, right.move_offsets, np.take(right.moves, mixed, mode="wrap"))
+        )
 
 
 def checked(device: Off, rounding: float | None) -> None:
@@ -77,3 +112,47 @@ def test_a_device_within_its_limits_passes(precision: Precision) -> None:
     SelfCheck(cast(Executor, Off(limits(precision)[0] / 2, seed=3)), {0: check}, "device").run()
     with pytest.raises(SelfCheckError, match="at batch 1: logits off by"):
         SelfCheck(cast(Executor, Off(10 * limits(precision)[0], seed=3)), {0: check}, "device").run()
+
+
+def refused(device: MixedUp, limit: Limits) -> bool:
+    """Whether a device is refused with a reason."""
+    try:
+        SelfCheck(cast(Executor, device), {0: Check(Expected(PROBE, evaluate), limit)}, "device").run()
+    except SelfCheckError as error:
+        assert "logits off by" in str(error)
+        return True
+    return False
+
+
+@pytest.mark.parametrize("device", [MixedUp, OfAnothersMoves])
+@pytest.mark.parametrize("form", list(EightBits))
+@pytest.mark.parametrize("by", [1, 2, 3, 4, 6, 8, 16, 33, 132, 256])
+def test_rows_that_are_mixed_up_by_whole_tiles_are_seen(
+    device: type[MixedUp], form: EightBits, by: int
+) -> None:
+    """Within the widest limits, at a size that is a power of two and at one that is not."""
+    limit = limits_of_eight_bits(form)
+    for size in (264, 512):
+        assert not refused(device(lambda place: place, (size,)), limit)
+        assert refused(device(lambda place: np.roll(place, by), (size,)), limit)
+
+
+@pytest.mark.parametrize("digit", range(9))
+def test_rows_that_have_changed_places_within_tiles_are_seen(digit: int) -> None:
+    limit = limits_of_eight_bits(EightBits.E4M3)
+    assert refused(MixedUp(lambda place: place ^ (1 << digit), (512,)), limit)
+
+
+@pytest.mark.parametrize("size", BUCKETS)
+def test_no_place_of_a_batch_is_like_another(size: int) -> None:
+    order = rows(size, len(CHECKED_MOVES))
+    assert set(order) == set(range(len(CHECKED_MOVES))) or size < 4
+    assert all(order[shift:] != order[:-shift] for shift in range(1, size - size // 4))
+
+
+def test_what_is_right_for_a_batch_is_what_the_reference_says_of_each_of_its_positions() -> None:
+    expected = Expected(PROBE, evaluate)
+    batch, wanted = expected.batch(21), expected.answers(21)
+    found = evaluate(batch)
+    assert len(batch) == 21 and len(batch.moves) == len(wanted.logits)
+    assert np.array_equal(found.logits, wanted.logits) and np.array_equal(found.wdl, wanted.wdl)
