@@ -63,9 +63,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="for each thing that the client has to do",
     )
     parsed = parser.parse_args(arguments)
-    if parsed.command == "conformance" and not parsed.patience > 0:
-        walk.error(f"--patience is a number of seconds above 0, not {parsed.patience:g}")
     if parsed.command == "conformance":
+        if not parsed.patience > 0:
+            walk.error(f"--patience is a number of seconds above 0, not {parsed.patience:g}")
         return conformance(parsed.listen, parsed.patience)
     json.dump(DOCUMENTS[parsed.command][0](), sys.stdout)
     print()

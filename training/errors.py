@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from protocol.host.extras import install
+
 
 class TrainingError(RuntimeError):
     """Training cannot begin or go on. The message says why, and what to do about it."""
@@ -13,6 +15,6 @@ def require_torch() -> None:
         import torch  # noqa: F401
     except ImportError as error:
         raise TrainingError(
-            f"this needs PyTorch ({error}): pip install '.[train]' in the checkout, or the build for your "
-            "GPU as https://pytorch.org/get-started/locally says (ROCm's for AMD)"
+            f"this needs PyTorch ({error}): {install('train')}, or the build for your GPU as "
+            "https://pytorch.org/get-started/locally says (ROCm's for AMD)"
         ) from None

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from protocol.host.extras import install
 from training.errors import TrainingError
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def figure_of(width: float, height: float) -> Figure:
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise TrainingError("drawing needs matplotlib: pip install '.[plot]' in the checkout") from None
+        raise TrainingError(f"drawing needs matplotlib: {install('plot')}") from None
     return Figure(figsize=(width, height), layout="constrained")
 
 

@@ -8,6 +8,8 @@ import sys
 import threading
 from typing import TYPE_CHECKING
 
+from protocol.host.extras import install
+
 if TYPE_CHECKING:
     from engine.analysis.settings import AnalysisSettings
     from engine.evaluation.errors import NoEvaluatorError
@@ -107,9 +109,7 @@ def _listen(arguments: argparse.Namespace, options: Options, settings: AnalysisS
     except ImportError as error:
         if error.name != "websockets":
             raise
-        raise OptionError(
-            "--listen needs the package websockets: pip install '.[listen]' in the checkout"
-        ) from None
+        raise OptionError(f"--listen needs the package websockets: {install('listen')}") from None
     address = read_address(arguments.listen)
     token = read_token(arguments.token_file) if arguments.token_file is not None else ""
     check_address(address, token, unencrypted=arguments.unencrypted)

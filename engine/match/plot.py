@@ -10,6 +10,7 @@ from engine.games.record import GameOutcome
 from engine.match.config import MatchConfig
 from engine.match.results.standings import Standings
 from engine.match.results.statistics import Estimate, elo
+from protocol.host.extras import install
 
 POINTS = 400
 """Points of a curve: more are not seen."""
@@ -42,7 +43,7 @@ def check_plot(path: Path) -> None:
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
     except ImportError:
-        raise PlotError("--plot needs matplotlib: pip install '.[plot]'") from None
+        raise PlotError(f"--plot needs matplotlib: {install('plot')}") from None
     formats = FigureCanvasAgg.get_supported_filetypes()
     if path.suffix.lower().removeprefix(".") not in formats:
         raise PlotError(f"{path} is no image file: its name ends with .png, .svg, .pdf or the like")

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, get_args
 
 from evaluator.service.access import Access
+from evaluator.service.draining import SHUTTING_DOWN
 from evaluator.service.lifecycle import LifeCycle
 from evaluator.service.networks import NetworkToLoad, Reloaded, ServedNetworks
 from evaluator.service.sessions import Sessions
@@ -55,7 +56,7 @@ class Administration:
 
     def _load(self, client: bytes, message: messages.Load) -> None:
         if self._life.draining:
-            raise Draining("this evaluator is shutting down")
+            raise Draining(SHUTTING_DOWN)
         self._networks.load(
             NetworkToLoad(message.path, message.policy_head, message.value_head),
             lambda info: self._send(client, messages.Loaded(message.id, info)),
@@ -64,7 +65,7 @@ class Administration:
 
     def _reload(self, client: bytes, message: messages.Reload) -> None:
         if self._life.draining:
-            raise Draining("this evaluator is shutting down")
+            raise Draining(SHUTTING_DOWN)
         if not message.network:
             try:
                 self._reread()

@@ -15,7 +15,8 @@ from protocol.errors import Draining
 
 log = logging.getLogger("evaluator.service")
 
-SHUTTING_DOWN = "this evaluator is shutting down; connect to another one"
+SHUTTING_DOWN = "this evaluator is shutting down"
+ELSEWHERE = f"{SHUTTING_DOWN}; connect to another one"
 
 
 class Drain:
@@ -49,13 +50,10 @@ class Drain:
             self._manager.stopping()
         if timeout_s is not None:
             self.by_ms = now_ms() + 1000 * timeout_s
-        for session in self._sessions:
-            if session.hello:
-                refused = Draining("this evaluator is shutting down")
-                self._answers.send_error(session.client, session.hello, refused)
-                session.hello = 0
+        for session, hello in self._sessions.take_hellos():
+            self._answers.send_error(session.client, hello, Draining(SHUTTING_DOWN))
         for client in self._sessions.greeted():
-            self._answers.send_error(client, 0, Draining(SHUTTING_DOWN))
+            self._answers.send_error(client, 0, Draining(ELSEWHERE))
 
     def begin_for(self, client: bytes, identity: int) -> None:
         """The same at a client's request, which is answered once all is done."""

@@ -15,7 +15,7 @@ from evaluator.scheduling.requests import Request
 from evaluator.service import administration
 from evaluator.service.administration import Administration
 from evaluator.service.answers import Answers
-from evaluator.service.draining import SHUTTING_DOWN
+from evaluator.service.draining import ELSEWHERE
 from evaluator.service.lifecycle import LifeCycle
 from evaluator.service.membership import Membership
 from evaluator.service.networks import ServedNetworks
@@ -86,14 +86,12 @@ class Handlers:
 
     def welcome_waiting(self) -> None:
         """Answer the hellos that came before the first networks."""
-        for session in self._sessions:
-            if session.hello:
-                self._welcome(session, session.hello)
-                session.hello = 0
+        for session, hello in self._sessions.take_hellos():
+            self._welcome(session, hello)
 
     def _evaluate(self, session: Session, message: messages.Evaluate) -> None:
         if self._life.draining:
-            raise Draining(SHUTTING_DOWN)
+            raise Draining(ELSEWHERE)
         if message.id in session.requests:
             raise DuplicateId(f"another request with id {message.id} is in flight, and goes on")
         network = self._networks.find(message.network, session.network)
@@ -121,7 +119,7 @@ class Handlers:
 
     def _hello(self, session: Session, message: messages.Hello) -> None:
         if self._life.draining:
-            raise Draining(SHUTTING_DOWN)
+            raise Draining(ELSEWHERE)
         if not set(message.versions) & set(SUPPORTED_VERSIONS):
             ours = ", ".join(map(str, SUPPORTED_VERSIONS))
             raise UnsupportedVersion(

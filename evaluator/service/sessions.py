@@ -105,6 +105,13 @@ class Sessions:
         """The clients that have said hello."""
         return [client for client, session in self._sessions.items() if session.greeted]
 
+    def take_hellos(self) -> list[tuple[Session, int]]:
+        """The sessions whose hello waits for an answer, with its id; it waits no more."""
+        waiting = [(session, session.hello) for session in self._sessions.values() if session.hello]
+        for session, _ in waiting:
+            session.hello = 0
+        return waiting
+
     def unanswered(self) -> list[tuple[bytes, int]]:
         """Client and id of every request in flight."""
         return [(client, identity) for client, each in self._sessions.items() for identity in each.requests]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -80,6 +82,15 @@ class Optimiser:
             kept = values.detach().clone()
             values.copy_(mean)
             mean.copy_(kept)
+
+    @contextmanager
+    def averaged(self) -> Iterator[None]:
+        """Let the weights be their mean within the block."""
+        self.swap_mean()
+        try:
+            yield
+        finally:
+            self.swap_mean()
 
     def state_dict(self) -> dict[str, Any]:
         return {"muon": self._muon.state_dict(), "adam": self._adam.state_dict(), "mean": self.mean}

@@ -282,9 +282,8 @@ class _Run:
 
     def _finish(self) -> None:
         if self.group.rank == 0:
-            self.trainer.optimiser.swap_mean()
-            exported = export_network(self.trainer.network, self.folder / NETWORK)
-            self.trainer.optimiser.swap_mean()
+            with self.trainer.optimiser.averaged():
+                exported = export_network(self.trainer.network, self.folder / NETWORK)
             self.note(str(exported))
             if self.config.schedule.quantise_last:
                 self.note(int8_told(exported.path))

@@ -163,11 +163,10 @@ class Trainer:
         self.refreshes += 1
         if not self.config.targets.prior:
             return
-        self.optimiser.swap_mean()
-        self.prior = {
-            name: values.detach().cpu().clone() for name, values in self.network.state_dict().items()
-        }
-        self.optimiser.swap_mean()
+        with self.optimiser.averaged():
+            self.prior = {
+                name: values.detach().cpu().clone() for name, values in self.network.state_dict().items()
+            }
         self._prior_network = None
         self.set_targets()
         if self.config.data.surprise:
@@ -186,11 +185,10 @@ class Trainer:
         rows = self.table.held_out.nonzero().squeeze(1)
         if not len(rows):
             return {}
-        self.optimiser.swap_mean()
         total = torch.zeros(len(NAMES), device=self.group.device)
-        for piece in rows.split(VALIDATION_BATCH):
-            total += self.heads(self.table.batch(piece, None))[1] * len(piece)
-        self.optimiser.swap_mean()
+        with self.optimiser.averaged():
+            for piece in rows.split(VALIDATION_BATCH):
+                total += self.heads(self.table.batch(piece, None))[1] * len(piece)
         return dict(zip(NAMES, (total / len(rows)).tolist(), strict=True))
 
     @torch.no_grad()
@@ -200,10 +198,8 @@ class Trainer:
         rows = self.table.held_out.nonzero().squeeze(1)[:WATCHED]
         if not len(rows):
             return {}
-        self.optimiser.swap_mean()
-        shares = dead_shares(self.network, self._tokens(rows))
-        self.optimiser.swap_mean()
-        return shares
+        with self.optimiser.averaged():
+            return dead_shares(self.network, self._tokens(rows))
 
     def state_dict(self) -> dict[str, Any]:
         return {

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 from evaluator.gpu.driver.device import Device, DeviceError, DeviceInfo
+from protocol.host.extras import install
 
 _VENDORS = {
     "amd": (
@@ -19,7 +20,7 @@ _VENDORS = {
     ),
     "nvidia": (
         "evaluator.gpu.driver.nvidia",
-        "cuda-bindings or NVRTC is not installed: pip install '.[nvidia]' in the checkout",
+        f"cuda-bindings or NVRTC is not installed: {install('nvidia')}",
     ),
 }
 

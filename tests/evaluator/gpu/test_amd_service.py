@@ -29,6 +29,7 @@ from evaluator.network.writer import write_network
 from evaluator.service.networks import NetworkToLoad
 from evaluator.service.service import EvaluatorService
 from protocol import EvaluatorClient
+from tests.evaluator.service import process as processes
 from tests.hip_runtime.standin import Runtime
 from tests.paths import REPOSITORY
 
@@ -231,18 +232,8 @@ def test_a_process_that_serves_survives_a_failure_and_ends_cleanly(
 ) -> None:
     environment["STANDIN_FAIL"] = "hipMemcpyAsync:1:1:999;hipGraphLaunch:40:1:999"
     environment["STANDIN_ORDER"] = "7"
-    process = subprocess.Popen(
-        [
-            *(sys.executable, "-m", "tests.hip_runtime.command", "serve", "--embedded"),
-            *("--backend", BACKEND, "--network", str(network_file)),
-        ],
-        env=environment,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
+    flags = ("--embedded", "--backend", BACKEND, "--network", str(network_file))
+    with processes.serving(environment, *flags, program=("-m", "tests.hip_runtime.command")) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         events = [json.loads(process.stdout.readline())]
@@ -258,9 +249,6 @@ def test_a_process_that_serves_survives_a_failure_and_ends_cleanly(
         process.stdin.close()
         process.stdin = None
         assert process.wait(WAIT_S) == 0
-    finally:
-        process.kill()
-        process.communicate()
     report = json.loads(Path(environment["STANDIN_REPORT"]).read_text())
     assert report["alive"] == {}
     assert report["misuse"] == []

@@ -105,6 +105,16 @@ class EchoBackend(Backend):
         assert self.entered.acquire(timeout=WAIT_S), "no batch reached the device"
 
 
+def made_after(gate: threading.Event) -> Callable[[str], EchoBackend]:
+    """For `running`: what makes devices that open when the gate does, as if networks took long to load."""
+
+    def make(name: str) -> EchoBackend:
+        assert gate.wait(WAIT_S), "the test forgot to open the gate"
+        return EchoBackend()
+
+    return make
+
+
 @dataclass
 class Harness:
     """A running service. backends: in order of opening. others: its further addresses."""

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,11 +20,23 @@ needs_ipc = pytest.mark.skipif(not zmq.has("ipc"), reason="this platform has no 
 needs_posix = pytest.mark.skipif(os.name != "posix", reason="signals are POSIX's")
 
 
+EVALUATOR = ("-m", "evaluator")
+"""Python's arguments for the program."""
+
+
+def limited(descriptors: int) -> tuple[str, ...]:
+    """The same for a program that may have so many files open."""
+    limit = f"resource.setrlimit(resource.RLIMIT_NOFILE, ({descriptors}, {descriptors}))"
+    return ("-c", f"import resource; {limit}; from evaluator.cli import console; console()")
+
+
 @contextmanager
-def serving(environment: dict[str, str], *flags: str) -> Iterator[subprocess.Popen[str]]:
+def serving(
+    environment: dict[str, str], *flags: str, program: Sequence[str] = EVALUATOR
+) -> Iterator[subprocess.Popen[str]]:
     """The process, killed at the end if it is still there."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "evaluator", "serve", *flags],
+        [sys.executable, *program, "serve", *flags],
         env=environment,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -6,17 +6,8 @@ import time
 
 import pytest
 
-from protocol.errors import (
-    Draining,
-    EvaluatorLost,
-)
-from tests.evaluator.service.harness import (
-    WAIT_S,
-    Harness,
-    expected,
-    numbered_batch,
-    same,
-)
+from protocol.errors import Draining, EvaluatorLost
+from tests.evaluator.service.harness import WAIT_S, Harness, expected, numbered_batch, same
 
 
 def test_draining_finishes_what_is_there_and_takes_nothing_new(harness: Harness) -> None:

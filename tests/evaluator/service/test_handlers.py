@@ -8,38 +8,28 @@ from typing import Any
 
 import msgpack
 import pytest
-import zmq
 
 from protocol import EvaluatorClient
 from protocol.codec import decode_reply, encode
-from protocol.errors import (
-    DeadlineExceeded,
-    NotReady,
-    RemoteError,
-    TooLarge,
-    UnknownNetwork,
-)
+from protocol.errors import DeadlineExceeded, NotReady, RemoteError, TooLarge, UnknownNetwork
 from protocol.messages import Evaluate, Hello, Welcome
 from protocol.multipart import send
 from tests.evaluator.service.harness import (
     WAIT_S,
-    EchoBackend,
     Harness,
     expected,
     foreign_client,
+    made_after,
     numbered_batch,
     running,
     same,
 )
 
 
-def raw_exchange(address: str, frames: list[bytes], timeout_ms: int = 20000) -> dict[str, object]:
+def raw_exchange(address: str, frames: list[bytes]) -> dict[str, object]:
     """Send frames as no EvaluatorClient would, and return the header of the answer."""
-    with zmq.Context() as context, context.socket(zmq.DEALER) as dealer:
-        dealer.linger = 0
-        dealer.connect(address)
+    with foreign_client(address) as dealer:
         dealer.send_multipart(frames)
-        assert dealer.poll(timeout_ms), "no answer"
         header = msgpack.unpackb(dealer.recv_multipart()[0])
         assert isinstance(header, dict)
         return header
@@ -67,10 +57,6 @@ def test_a_newer_client_that_also_speaks_version_1_is_welcome(harness: Harness) 
 def test_before_the_networks_are_there_evaluations_are_not_ready(tmp_path: Path) -> None:
     gate = threading.Event()
 
-    def slow(name: str) -> EchoBackend:
-        assert gate.wait(WAIT_S)
-        return EchoBackend()
-
     def ask(address: str) -> None:
         with EvaluatorClient(address, timeout=WAIT_S, handshake=False) as client:
             assert client.status().state == "loading"
@@ -81,7 +67,7 @@ def test_before_the_networks_are_there_evaluations_are_not_ready(tmp_path: Path)
                 client.load("")
         gate.set()
 
-    with running(tmp_path, make=slow, before_ready=ask) as harness:
+    with running(tmp_path, make=made_after(gate), before_ready=ask) as harness:
         assert harness.client().status().state == "ready"
 
 
@@ -89,10 +75,6 @@ def test_one_hello_of_a_client_waits_for_the_networks(tmp_path: Path) -> None:
     """Hundreds of thousands would hold up everybody when the networks are there."""
     gate = threading.Event()
     answers: list[Any] = []
-
-    def slow(name: str) -> EchoBackend:
-        assert gate.wait(WAIT_S)
-        return EchoBackend()
 
     def ask(address: str) -> None:
         with foreign_client(address) as dealer:
@@ -104,7 +86,7 @@ def test_one_hello_of_a_client_waits_for_the_networks(tmp_path: Path) -> None:
             send(dealer, encode(Hello(4)))
             answers.append(decode_reply(dealer.recv_multipart()))
 
-    with running(tmp_path, make=slow, before_ready=ask):
+    with running(tmp_path, make=made_after(gate), before_ready=ask):
         assert [(answer.id, getattr(answer, "code", "")) for answer in answers[:2]] == [
             (2, "not_ready"),
             (3, "not_ready"),
@@ -203,18 +185,12 @@ def test_errors_have_the_protocols_codes(harness: Harness) -> None:
 
 def test_an_id_may_not_be_in_flight_twice(harness: Harness) -> None:
     harness.backend.hold()
-    message = encode(Evaluate(5, numbered_batch(1)))
-    frames = [frame if isinstance(frame, bytes) else frame.tobytes() for frame in message]
-    with zmq.Context() as context, context.socket(zmq.DEALER) as dealer:
-        dealer.linger = 0
-        dealer.connect(harness.address)
-        dealer.send_multipart(frames)
-        dealer.send_multipart(frames)
-        assert dealer.poll(int(WAIT_S * 1000))
+    with foreign_client(harness.address) as dealer:
+        for _ in range(2):
+            send(dealer, encode(Evaluate(5, numbered_batch(1))))
         # Another code than any failure of the request that goes on: its own answer comes, too.
         assert msgpack.unpackb(dealer.recv_multipart()[0])["code"] == "duplicate_id"
         harness.backend.gate.set()
-        assert dealer.poll(int(WAIT_S * 1000))
         answer = msgpack.unpackb(dealer.recv_multipart()[0])
         assert (answer["type"], answer["id"]) == ("result", 5)
 

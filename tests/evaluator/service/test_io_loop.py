@@ -10,10 +10,7 @@ import pytest
 from evaluator.devices.runners import now_ms
 from evaluator.service import handlers, io_loop
 from protocol.messages import Ping
-from tests.evaluator.service.harness import (
-    WAIT_S,
-    Harness,
-)
+from tests.evaluator.service.harness import WAIT_S, Harness
 
 
 def test_messages_that_take_long_do_not_keep_the_devices_waiting(

@@ -11,14 +11,7 @@ import pytest
 
 from evaluator.service import gate
 from evaluator.service.gate import ConnectionLimits
-from tests.evaluator.service.harness import (
-    WAIT_S,
-    Harness,
-    expected,
-    numbered_batch,
-    running,
-    same,
-)
+from tests.evaluator.service.harness import WAIT_S, Harness, expected, numbered_batch, running, same
 from tests.evaluator.zmtp import connect, message
 
 

@@ -8,17 +8,8 @@ from pathlib import Path
 import pytest
 
 from evaluator.devices.served_network import ServedNetwork
-from protocol.errors import (
-    BadRequest,
-    LoadFailed,
-    UnknownNetwork,
-)
-from tests.evaluator.service.harness import (
-    WAIT_S,
-    Harness,
-    numbered_batch,
-    running,
-)
+from protocol.errors import BadRequest, LoadFailed, UnknownNetwork
+from tests.evaluator.service.harness import WAIT_S, Harness, numbered_batch, running
 from tests.paths import DATA
 
 

@@ -26,6 +26,7 @@ from tests.evaluator.service.harness import (
     Harness,
     expected,
     foreign_client,
+    made_after,
     numbered_batch,
     running,
     same,
@@ -94,10 +95,6 @@ def test_who_connects_before_the_network_is_loaded_is_welcomed_then(tmp_path: Pa
     gate = threading.Event()
     answers: list[object] = []
 
-    def make(name: str) -> EchoBackend:
-        assert gate.wait(WAIT_S)
-        return EchoBackend()
-
     def before_ready(address: str) -> None:
         with foreign_client(address) as dealer:
             send(dealer, encode(Hello(1)))
@@ -106,7 +103,7 @@ def test_who_connects_before_the_network_is_loaded_is_welcomed_then(tmp_path: Pa
             gate.set()
             answers.append(decode_reply(dealer.recv_multipart()))
 
-    with private(tmp_path, make=make, before_ready=before_ready):
+    with private(tmp_path, make=made_after(gate), before_ready=before_ready):
         refused, welcome = answers
         assert isinstance(refused, Error) and refused.code == NotReady.code
         assert isinstance(welcome, Welcome)

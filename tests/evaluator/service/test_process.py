@@ -21,14 +21,7 @@ from protocol import EvaluatorClient
 from protocol.errors import DeviceFailed, Draining, EvaluatorLost
 from tests.evaluator.service.harness import WAIT_S
 from tests.evaluator.service.plugin import Plugin
-from tests.evaluator.service.process import (
-    event,
-    free_port,
-    needs_posix,
-    serving,
-    sockets,
-    wait_for_line,
-)
+from tests.evaluator.service.process import event, free_port, needs_posix, serving, sockets, wait_for_line
 from tests.paths import DATA
 
 

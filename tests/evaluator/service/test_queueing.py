@@ -8,10 +8,7 @@ import pytest
 
 from evaluator.scheduling.admission import QueueLimits
 from evaluator.service.gate import ConnectionLimits
-from protocol.errors import (
-    DeadlineExceeded,
-    Overloaded,
-)
+from protocol.errors import DeadlineExceeded, Overloaded
 from protocol.messages import best_rate
 from tests.evaluator.service.harness import (
     WAIT_S,

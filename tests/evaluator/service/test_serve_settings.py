@@ -6,8 +6,6 @@ import contextlib
 import json
 import signal
 import socket
-import subprocess
-import sys
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -20,12 +18,7 @@ from evaluator.commands.serve import KEPT_DESCRIPTORS
 from protocol import EvaluatorClient
 from protocol.errors import Overloaded
 from tests.evaluator.service.harness import WAIT_S
-from tests.evaluator.service.process import (
-    free_port,
-    needs_posix,
-    serving,
-    wait_for_line,
-)
+from tests.evaluator.service.process import free_port, limited, needs_posix, serving, wait_for_line
 from tests.paths import DATA
 
 
@@ -77,15 +70,11 @@ def test_the_log_can_be_json(environment: dict[str, str]) -> None:
 def test_without_descriptors_for_a_single_client_it_does_not_start(
     environment: dict[str, str], flags: list[str]
 ) -> None:
-    code = (
-        "import resource\nresource.setrlimit(resource.RLIMIT_NOFILE, (60, 60))\n"
-        "from evaluator.cli import console; console()"
-    )
-    command = [sys.executable, "-c", code, "serve", "--backend", "random", *flags]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=WAIT_S)
-    assert done.returncode == 2
-    assert "the limit of open files is 60" in done.stdout + done.stderr
-    assert "Traceback" not in done.stderr
+    with serving(environment, "--backend", "random", *flags, program=limited(60)) as process:
+        assert process.wait(WAIT_S) == 2
+        out, err = process.communicate()
+    assert "the limit of open files is 60" in out + err
+    assert "Traceback" not in err
 
 
 @needs_posix
@@ -93,20 +82,9 @@ def test_without_descriptors_for_more_it_serves_those_it_has(environment: dict[s
     """It keeps some for itself: health checks are answered, and there is no accepting without end."""
     port, health = free_port(), free_port()
     address = f"tcp://127.0.0.1:{port}"
-    limited = "import resource\nresource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))\n"
-    process = subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            limited + "from evaluator.cli import console; console()",
-            *("serve", "--backend", "random", "--address", address, "--metrics-port", str(health)),
-        ],
-        env=environment,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    flags = ("--backend", "random", "--address", address, "--metrics-port", str(health))
     idle: list[socket.socket] = []
-    try:
+    with serving(environment, *flags, program=limited(128)) as process:
         wait_for_line(process, "ready")
         with EvaluatorClient(address, timeout=WAIT_S) as client:
             for _ in range(200):
@@ -124,9 +102,6 @@ def test_without_descriptors_for_more_it_serves_those_it_has(environment: dict[s
                 pass
             with EvaluatorClient(address, timeout=WAIT_S) as late:
                 assert len(late.evaluate(probe_batch(8))) == 8
-    finally:
-        process.kill()
-        process.communicate()
 
 
 @needs_posix
