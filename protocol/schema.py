@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from protocol.codec import MAX_CLIENTS, MAX_NETWORKS, WIRE_MAX_POSITIONS
+from protocol.codec import WIRE_MAX_POSITIONS
 from protocol.compression import ZSTD
+from protocol.decoders import MAX_CLIENTS, MAX_NETWORKS
 from protocol.messages import PRIORITIES, PROTOCOL_VERSION
 
 Schema = dict[str, Any]
