@@ -1,9 +1,8 @@
-"""The flags of `match` and `selfplay` for this engine's options, and what was given before the command."""
+"""The flags of `match` and `selfplay` for this engine's options."""
 
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 FLAGS = {
     "weights": "network file; the shipped one if not given",
@@ -11,7 +10,7 @@ FLAGS = {
     "evaluator": "address of a running evaluator",
     "threads": "threads of the evaluator's CPU backend",
 }
-"""The options with a flag of their own after the command, and what they are."""
+"""The options with a flag of their own, and what they are."""
 
 
 def add_engine_flags(group: argparse._ArgumentGroup) -> None:
@@ -21,14 +20,6 @@ def add_engine_flags(group: argparse._ArgumentGroup) -> None:
         group.add_argument(alias, dest="weights", help=argparse.SUPPRESS)
 
 
-def given_options(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The options that were given before and after the command, by attribute; those after it are texts, not
-    checked yet. Raises OptionError."""
-    from dataclasses import asdict
-
-    from engine.options import Options, options_of_arguments
-
-    default = asdict(Options())
-    before = asdict(options_of_arguments(arguments))
-    given: dict[str, Any] = {name: value for name, value in before.items() if value != default[name]}
-    return given | {name: value for name in FLAGS if (value := getattr(arguments, name)) is not None}
+def given_options(arguments: argparse.Namespace) -> dict[str, str]:
+    """Those that were given, as texts that are not checked yet."""
+    return {name: value for name in FLAGS if (value := getattr(arguments, name)) is not None}

@@ -109,7 +109,7 @@ def config_of_arguments(arguments: argparse.Namespace) -> SelfPlayConfig:
     flags: dict[str, Any] = {
         name: value for name in OWN_FLAGS if (value := getattr(arguments, name)) is not None
     }
-    engine = given_options(arguments)
+    engine: dict[str, Any] = {**given_options(arguments)}
     if arguments.engine:
         engine |= parse_settings(arguments.engine, "--engine")
     if arguments.chess960:

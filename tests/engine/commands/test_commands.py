@@ -275,6 +275,11 @@ def test_analyse_of_a_finished_game() -> None:
             2,
             "--backend random: options of analyse are written behind it",
         ),
+        (
+            ["--cpuct", "3", "selfplay", "--games", "1"],
+            2,
+            "--cpuct 3: options of selfplay are written behind it",
+        ),
         (["--cpuct", "many"], 2, "--cpuct: CPuct is a number"),
         (["--config", "missing.toml"], 2, "missing.toml"),
     ],

@@ -146,19 +146,7 @@ def test_flags_win_over_the_file_and_their_limits_replace_its_limits(tmp_path: P
     assert config.output == "gauntlet"
 
 
-def test_options_before_the_command_are_every_players() -> None:
-    from engine.options import add_flags
-
-    parser = argparse.ArgumentParser()
-    add_flags(parser)
-    add_arguments(parser.add_subparsers().add_parser("match"))
-    words = ["--backend", "random", "--cpuct", "2.5", "match", "--player", "name=a", "--player", "cpuct=3"]
-    config = config_of_arguments(parser.parse_args(words))
-    assert [player.options.backend for player in config.players] == ["random", "random"]
-    assert [player.options.cpuct for player in config.players] == [2.5, 3.0]
-
-
-def test_options_after_the_command_are_those_of_players_without_their_own() -> None:
+def test_options_are_those_of_players_without_their_own() -> None:
     config = from_flags("--backend", "random", "--player", "name=a", "--player", "backend=uniform,threads=2")
     assert [player.options.backend for player in config.players] == ["random", "uniform"]
 

@@ -11,7 +11,7 @@ import pytest
 
 from engine.commands.selfplay import add_arguments, config_of_arguments
 from engine.games.openings import OpeningSettings
-from engine.options import OptionError, Options, add_flags
+from engine.options import OptionError, Options
 from engine.selfplay.config import SELFPLAY_OPTIONS, Resignation, SelfPlayConfig, selfplay_config
 from tests.paths import REPOSITORY
 
@@ -47,15 +47,6 @@ def test_flags_win_over_the_file(tmp_path: Path) -> None:
     assert (config.options.backend, config.options.temperature) == ("random", 0.9)
     assert config.openings.file == "startpos"
     assert of_flags("--chess960", "--output", "x").options.chess960
-
-
-def test_options_before_the_command_hold() -> None:
-    parser = argparse.ArgumentParser()
-    add_flags(parser)
-    add_arguments(parser.add_subparsers().add_parser("selfplay"))
-    words = ["--backend", "random", "--temperature", "0.5", "selfplay", "--engine", "temperature=0.9"]
-    options = config_of_arguments(parser.parse_args(words)).options
-    assert (options.backend, options.temperature) == ("random", 0.9)
 
 
 @pytest.mark.parametrize(
