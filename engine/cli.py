@@ -37,7 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")
 
-    from engine.options import OptionError, options_of_arguments
+    from engine.option_flags import options_of_arguments
+    from engine.options import OptionError
 
     parsed = _parsed(words)
     if parsed is None:
@@ -63,7 +64,7 @@ def _parsed(words: list[str]) -> Namespace | None:
     wrong ones."""
     import argparse
 
-    from engine.options import add_flags
+    from engine.option_flags import add_flags
     from protocol.host.commands import add_commands, parse, refuse
 
     parser = argparse.ArgumentParser(

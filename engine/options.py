@@ -1,21 +1,18 @@
 """Every option of the engine, in one table: the fields of `Options`.
 
-The UCI `option` lines, the TOML file (`configs/engine.toml`), the `--flags` of the command line, the keyword
-arguments of `engine.Engine` and the parameters of the core's search are all made from it. It is imported
-before `uciok`: nothing heavy here.
+The UCI `option` lines, the TOML file (`configs/engine.toml`) and the `--flags` of the command line
+(option_flags.py), the keyword arguments of `engine.Engine` and the parameters of the core's search are all
+made from it. It is imported before `uciok`: nothing heavy here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from protocol.settings.spec import Setting, SettingsError, SettingsGroup, Value, setting, settings_of, unknown
-
-if TYPE_CHECKING:
-    import argparse
 
 OptionError = SettingsError
 """An option that does not exist or a value that it cannot take. The message names both."""
@@ -479,67 +476,4 @@ class Options(SettingsGroup):
 OPTIONS: tuple[Setting, ...] = tuple(settings_of(Options).values())
 """The table, in the order in which it is shown."""
 
-_NAMES = tuple(option.name for option in OPTIONS)
 _BY_UCI_NAME = {option.title.lower(): option for option in OPTIONS}
-
-
-def default_toml() -> str:
-    """The commented TOML file that shows every option at its default: `configs/engine.toml`."""
-    from protocol.settings.sources import toml_text
-
-    def comment(option: Setting) -> list[str]:
-        if option.is_number:
-            return [f"{option.help} ({option.low:g} to {option.high:g})"]
-        return [f"{option.help} ({', '.join(option.choices)})" if option.choices else option.help]
-
-    heading = (
-        "Options of the engine: each at its default. Use it with `python run_engine.py --config FILE`;",
-        "flags and `setoption` come after the file and win over it.",
-    )
-    return toml_text(OPTIONS, heading, comment)
-
-
-def add_flags(
-    parser: argparse.ArgumentParser,
-    *,
-    only: Iterable[str] | None = None,
-    show_advanced: bool = False,
-    defaults: Options | None = None,
-) -> None:
-    """Give a parser a flag for every option (or those named in `only`) and `--config`.
-
-    An option may be given by its UCI name, too: --RamLimitMb or --ram-limit-mb. defaults: those that the help
-    shows.
-    """
-    from protocol.settings import sources
-
-    group = parser.add_argument_group("engine options")
-    group.add_argument("--config", metavar="FILE", help="read options from a TOML file (configs/engine.toml)")
-    sources.add_flags(
-        group,
-        OPTIONS if only is None else [option for option in OPTIONS if option.name in set(only)],
-        show_advanced=show_advanced or only is not None,
-        defaults={name: getattr(defaults, name) for name in _NAMES} if defaults is not None else None,
-        aliases={option.name: flag_aliases(option) for option in OPTIONS},
-    )
-
-
-def flag_aliases(option: Setting) -> list[str]:
-    """Further flags for an option, after its UCI name; and the evaluator's for the network."""
-    from re import sub
-
-    words = sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", option.title).replace("_", "-").lower()
-    flags = [f"--{option.title}", f"--{words}"]
-    if option.name == "weights":
-        flags.append("--network")
-    return [flag for flag in dict.fromkeys(flags) if flag != option.flag]
-
-
-def options_of_arguments(arguments: argparse.Namespace, options: Options | None = None) -> Options:
-    """The options that parsed flags stand for: defaults, then the TOML file, then the flags.
-
-    Raises OptionError.
-    """
-    from protocol.settings.sources import from_arguments
-
-    return from_arguments(arguments, options or Options())

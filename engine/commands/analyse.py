@@ -24,7 +24,7 @@ SHOWN_PLIES = 12
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    from engine.options import add_flags
+    from engine.option_flags import add_flags
 
     parser.usage = "%(prog)s [FEN] [flags]"
     parser.add_argument(
@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
     from rich.console import Console
 
     from engine.evaluation.errors import NoEvaluatorError
-    from engine.options import options_of_arguments
+    from engine.option_flags import options_of_arguments
     from engine.search.control import SearchControl
     from engine.search.limits import Limits
     from engine.session import Session

@@ -20,7 +20,7 @@ HELP = "analyse positions and games for programs: JSON lines in and out, many at
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     from engine.analysis.settings import AnalysisSettings
-    from engine.options import add_flags
+    from engine.option_flags import add_flags
     from protocol.settings import sources
     from protocol.settings.spec import settings_of
 
@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from engine.analysis.settings import AnalysisSettings
-    from engine.options import options_of_arguments
+    from engine.option_flags import options_of_arguments
     from protocol.settings.sources import from_arguments
 
     if arguments.schema:

@@ -71,7 +71,7 @@ class Measurement:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    from engine.options import add_flags
+    from engine.option_flags import add_flags
 
     parser.usage = "%(prog)s [flags]"
     limit = parser.add_mutually_exclusive_group()
@@ -110,7 +110,7 @@ def _sizes(text: str) -> list[int]:
 
 def run(arguments: argparse.Namespace) -> int:
     from engine.evaluation.errors import NoEvaluatorError
-    from engine.options import options_of_arguments
+    from engine.option_flags import options_of_arguments
 
     options = options_of_arguments(arguments).changed(smart_pruning_factor=0.0)
     deadline = perf_counter() + arguments.time_limit if arguments.time_limit else None

@@ -81,7 +81,7 @@ class _Chunk:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    from engine.options import add_flags
+    from engine.option_flags import add_flags
 
     parser.add_argument(
         "file", nargs="?", default="-", help="JSON lines to read; - (default) is standard input"
@@ -93,7 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
     from engine.evaluation.errors import NoEvaluatorError
     from engine.evaluation.link import EvaluatorLink
     from engine.evaluation.process import EvaluatorSettings
-    from engine.options import options_of_arguments
+    from engine.option_flags import options_of_arguments
 
     options = options_of_arguments(arguments)
     try:

@@ -12,7 +12,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from engine.options import default_toml
+    from engine.option_flags import default_toml
 
     print(default_toml(), end="")
     return 0

@@ -8,14 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.options import (
-    OPTIONS,
-    OptionError,
-    Options,
-    add_flags,
-    default_toml,
-    options_of_arguments,
-)
+from engine.option_flags import add_flags, default_toml, options_of_arguments
+from engine.options import OPTIONS, OptionError, Options
 from engine.uci.text import option_line
 from protocol.settings.sources import read_toml
 from protocol.settings.spec import Setting, Value

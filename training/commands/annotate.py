@@ -12,7 +12,7 @@ HELP = "write a network's policy and W D L into shards, so that training need no
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    from engine.options import add_flags
+    from engine.option_flags import add_flags
 
     parser.add_argument("paths", nargs="+", metavar="PATH", help="shards, and folders of them")
     add_flags(parser, only=("weights", "backend", "evaluator", "threads"))
@@ -24,7 +24,7 @@ def run(arguments: argparse.Namespace) -> int:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     from engine.games.display import shows_tables
-    from engine.options import options_of_arguments
+    from engine.option_flags import options_of_arguments
     from training.annotate import annotate
     from training.data.reading import shards_of
     from training.data.shard import ShardError, read_header

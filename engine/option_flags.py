@@ -1,0 +1,67 @@
+"""The options as users write them down: flags of the command line, and the TOML file."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterable
+from dataclasses import asdict
+
+from engine.options import OPTIONS, Options
+from protocol.settings import sources
+from protocol.settings.spec import Setting
+
+
+def default_toml() -> str:
+    """The commented TOML file that shows every option at its default: `configs/engine.toml`."""
+
+    def comment(option: Setting) -> list[str]:
+        if option.is_number:
+            return [f"{option.help} ({option.low:g} to {option.high:g})"]
+        return [f"{option.help} ({', '.join(option.choices)})" if option.choices else option.help]
+
+    heading = (
+        "Options of the engine: each at its default. Use it with `python run_engine.py --config FILE`;",
+        "flags and `setoption` come after the file and win over it.",
+    )
+    return sources.toml_text(OPTIONS, heading, comment)
+
+
+def add_flags(
+    parser: argparse.ArgumentParser,
+    *,
+    only: Iterable[str] | None = None,
+    show_advanced: bool = False,
+    defaults: Options | None = None,
+) -> None:
+    """Give a parser a flag for every option (or those named in `only`) and `--config`.
+
+    An option may be given by its UCI name, too: --RamLimitMb or --ram-limit-mb. defaults: those that the help
+    shows.
+    """
+    group = parser.add_argument_group("engine options")
+    group.add_argument("--config", metavar="FILE", help="read options from a TOML file (configs/engine.toml)")
+    sources.add_flags(
+        group,
+        OPTIONS if only is None else [option for option in OPTIONS if option.name in set(only)],
+        show_advanced=show_advanced or only is not None,
+        defaults=None if defaults is None else asdict(defaults),
+        aliases={option.name: flag_aliases(option) for option in OPTIONS},
+    )
+
+
+def flag_aliases(option: Setting) -> list[str]:
+    """Further flags for an option, after its UCI name; and the evaluator's for the network."""
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", option.title).replace("_", "-").lower()
+    flags = [f"--{option.title}", f"--{words}"]
+    if option.name == "weights":
+        flags.append("--network")
+    return [flag for flag in dict.fromkeys(flags) if flag != option.flag]
+
+
+def options_of_arguments(arguments: argparse.Namespace, options: Options | None = None) -> Options:
+    """The options that parsed flags stand for: defaults, then the TOML file, then the flags.
+
+    Raises OptionError.
+    """
+    return sources.from_arguments(arguments, options or Options())
