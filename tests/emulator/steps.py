@@ -1,20 +1,74 @@
-"""Single steps of a program on a device, with the memory that they work on."""
+"""Single steps of a program: built, run on a device with the memory that they work on, and compared."""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from evaluator.gpu.blas.product import Product
 from evaluator.gpu.driver.compiler import Compiler
 from evaluator.gpu.driver.device import Device
-from evaluator.gpu.driver.target import Precision
+from evaluator.gpu.driver.target import Precision, Target
 from evaluator.gpu.plan import weights as pack
+from evaluator.gpu.plan.builder import ProgramBuilder
 from evaluator.gpu.plan.program import Buffer, Launch, Matrix, Program
+from evaluator.gpu.plan.tiles import Choice, candidates
+from evaluator.network import e4m3, int8
 from evaluator.network.spec import FloatArray
+
+EPSILON = {Precision.FP32: 2.0**-19, Precision.FP16: 2.0**-11, Precision.BF16: 2.0**-8}
+"""Of rounding to storage; for float32, of a few operations."""
+
+
+def smallest_tile(target: Target, precision: Precision) -> Callable[[Product], Choice]:
+    return lambda product: candidates(product, target, precision)[0]
+
+
+def builder(
+    device: Device, precision: Precision, positions: int = 2, choice: Choice | None = None
+) -> ProgramBuilder:
+    target = device.info.target
+    choose = smallest_tile(target, precision) if choice is None else lambda _: choice
+    return ProgramBuilder(positions, target, precision, choose)
+
+
+def normal(*shape: int, seed: int = 1) -> FloatArray:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def assert_close(result: FloatArray, expected: FloatArray, precision: Precision, sums: int = 1) -> None:
+    """sums: how many products of the size of 1 an element adds up."""
+    assert np.isfinite(result).all()
+    allowed = EPSILON[precision] * (np.abs(expected) + 2 * np.sqrt(sums))
+    worst = np.abs(result - expected) / allowed
+    assert worst.max() <= 1, f"off by {np.abs(result - expected).max():.3g} at {np.argmax(worst)}"
+
+
+def assert_rounded(
+    memory: dict[str, NDArray[np.uint8]], matrix: Matrix, device: Device, expected: FloatArray
+) -> None:
+    """Rounded to the nearest number, or to its neighbour where fp16 has rounded before. expected: not
+    rounded."""
+    codes = memory[matrix.buffer.name].reshape(matrix.rows, -1)
+    if isinstance(matrix.inputs, e4m3.E4m3Inputs):
+        scaled = np.clip(expected * matrix.inputs.scale, -448, 448)
+        assert not (codes == 0x80).any() or device.info.target.e4m3 == 1
+        found, right = e4m3.decoded(codes), e4m3.nearest(scaled)
+        step = np.maximum(np.abs(scaled) * 2.0**-3, 2.0**-9)
+    else:
+        assert matrix.scales is not None
+        scales = memory[matrix.scales.name].view(np.float32)[:, None]
+        assert np.allclose(scales, int8.scales(expected), rtol=2e-3)
+        found, scaled = codes.view(np.int8).astype(np.float32), expected / scales
+        right, step = np.rint(scaled), np.maximum(1, np.abs(scaled) / 64)
+    off = np.abs(found - scaled)
+    at = np.unravel_index(np.argmax(off / step), off.shape)
+    assert off[at] <= 0.53 * step[at], f"{scaled[at]} became {found[at]} at {at}"
+    assert (found == right).mean() > 0.95
 
 
 def elements(values: FloatArray, stride: int, precision: Precision) -> NDArray[Any]:

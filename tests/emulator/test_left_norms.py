@@ -17,8 +17,7 @@ from evaluator.gpu.plan.tiles import Choice, candidates
 from evaluator.network.arithmetic import layer_norm
 from evaluator.network.spec import Activation, Dense, FloatArray, LayerNorm
 from tests.emulator.instructions import TARGETS
-from tests.emulator.steps import elements, matrix_of, rounded, run
-from tests.emulator.test_kernels import builder, normal
+from tests.emulator.steps import builder, elements, matrix_of, normal, rounded, run
 
 pytestmark = [pytest.mark.emulator, pytest.mark.timeout(900)]
 
