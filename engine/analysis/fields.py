@@ -30,7 +30,9 @@ class Fields(SettingsGroup):
     mate: int = setting(0, "limit: a mate in so many moves is proven", high=1000)
     infinite: bool = setting(False, "search until `terminate` or the end of input, whatever the limits")
 
-    network: str = setting("", "name or content hash of one of the evaluator's networks; empty is its first")
+    network: str = setting(
+        "", "name or content hash of one of the evaluator's networks; empty is that of the option WeightsFile"
+    )
     priority: int = setting(
         0,
         "positions of a higher priority are begun first; of equal ones, those asked for first",
