@@ -99,10 +99,9 @@ class TimedSearch:
         calls = evaluations = hits = 0
         under_way: deque[tuple[float, Call]] = deque()
         """Calls, and when each will be answered."""
-        kept = visits = self.tree.root_info().visits
+        visits = self.tree.root_info().visits
         while now < move_ms:
-            expected = visits + int((visits - kept) / now * (move_ms - now)) if now else visits
-            wanted = sizes.wanted(visits, sum(call.batch.wanted for _, call in under_way), expected)
+            wanted = sizes.wanted(visits, sum(call.batch.wanted for _, call in under_way))
             if len(under_way) == sizes.in_flight or wanted <= 0:
                 now = self._awaited(*under_way.popleft(), now)
                 visits = self.tree.root_info().visits

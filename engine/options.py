@@ -137,12 +137,11 @@ class Options(SettingsGroup):
         "visits that the tree has for each position under way, at least; 0 chooses by the evaluator's speed",
         (0, 1000000),
     )
-    visits_per_position_at_end: int = _advanced(
-        "VisitsPerPositionAtEnd",
-        0,
-        "the same in a search by time, of the visits that its tree is expected to end with: lets more be "
-        "under way while the tree is young; 0 counts only those that it has",
-        (0, 1000000),
+    under_way_factor: float = _advanced(
+        "UnderWayFactor",
+        0.0,
+        "positions under way at most, for each square root of the tree's visits; 0 sets no such limit",
+        (0.0, 1000.0),
     )
     second_batch: int = _advanced(
         "SecondBatch",

@@ -32,7 +32,7 @@ OPTION_NAMES = (
     "minibatch_size",
     "batches_in_flight",
     "visits_per_position",
-    "visits_per_position_at_end",
+    "under_way_factor",
     "second_batch",
     "look_ahead",
     "cache_history_length",

@@ -40,7 +40,7 @@ OPTIONS = (
     "value_head",
     "batches_in_flight",
     "visits_per_position",
-    "visits_per_position_at_end",
+    "under_way_factor",
     "second_batch",
     "look_ahead",
     "hash",

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import ceil
+from math import ceil, sqrt
 from typing import TYPE_CHECKING
 
 from protocol.messages import best_rate
@@ -144,9 +144,9 @@ class BatchSizes:
     best: what the device computes efficiently. curve: measured (batch, ms), ascending. largest: for large
     trees, which have `large_tree` visits for each of `best`; best if 0. filled: a batch that would have fewer
     looks ahead for the others (Tree.collect). share, least: one position is wanted for each `share` visits of
-    the tree, at least `least`: in all batches together if `together`, else in each. share_at_end: the same of
-    the visits that the tree is expected to end with; 0 leaves these out. in_flight: batches sent before the
-    first is awaited, at most. second: positions that one sent besides others has at least where `share` holds
+    the tree, at least `least`: in all batches together if `together`, else in each. factor: no more than
+    this times the square root of the visits is wanted in all; 0 sets no such limit. in_flight: batches sent
+    before the first is awaited, at most. second: positions that one sent besides others has at least where `share` holds
     for all together; best if 0.
     """
 
@@ -158,7 +158,7 @@ class BatchSizes:
     share: int = SHARE_UNFILLED
     least: int = LEAST_UNFILLED
     together: bool = False
-    share_at_end: int = 0
+    factor: float = 0.0
     in_flight: int = 2
     second: int = 0
 
@@ -173,17 +173,15 @@ class BatchSizes:
         """
         return max(self.best, self.largest) if visits >= self.large_tree * self.best else self.best
 
-    def wanted(self, visits: int, under_way: int, expected: int = 0) -> int:
+    def wanted(self, visits: int, under_way: int) -> int:
         """Positions to ask for next in a tree with so many visits, besides those looked ahead to.
 
-        under_way: visits whose evaluations are awaited. expected: visits that the tree will end with, as far
-        as one knows: later visits make good what too many at once in a young tree have spoilt. 0: none, until
-        some are there.
+        under_way: visits whose evaluations are awaited.
         """
         best = self.in_tree(visits)
         borne = max(self.least, visits // self.share)
-        if self.share_at_end:
-            borne = max(borne, expected // self.share_at_end)
+        if self.factor:
+            borne = max(self.least, min(borne, int(self.factor * sqrt(visits))))
         if not self.together:
             return min(best, borne)
         if under_way:
@@ -229,7 +227,7 @@ class BatchSizes:
         return sizes._with_options(device, options, limits)
 
     def _with_options(self, device: Device, options: Options, limits: Limits) -> BatchSizes:
-        """These sizes with what the options MinibatchSize, VisitsPerPosition…, SecondBatch and LookAhead say,
+        """These sizes with what the options MinibatchSize, VisitsPerPosition, UnderWayFactor, SecondBatch and LookAhead say,
         and with the part of the tree that goes with them. A size that the user has fixed is not filled
         unasked."""
         sizes = self
@@ -241,7 +239,7 @@ class BatchSizes:
         if sizes.filled or options.visits_per_position:
             share = options.visits_per_position or (SHARE_BY_NODES if limits.by_nodes else SHARE)
             sizes = replace(sizes, share=share, least=LEAST, together=True)
-        return replace(sizes, share_at_end=options.visits_per_position_at_end, second=options.second_batch)
+        return replace(sizes, factor=options.under_way_factor, second=options.second_batch)
 
 
 def _doubled(best: int, device: Device) -> int:

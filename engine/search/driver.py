@@ -109,7 +109,7 @@ class Search:
         progressed = False
         while pipeline.in_flight < self._sizes.in_flight:
             under_way = pipeline.in_flight_visits
-            target = self._sizes.wanted(info.visits, under_way, self._watch.visits_expected(now, info))
+            target = self._sizes.wanted(info.visits, under_way)
             if target <= 0:
                 break  # More under way would weaken the search.
             wanted = self._watch.visits_left(info, under_way) - answered

@@ -93,15 +93,6 @@ class LimitWatch:
             return UNLIMITED_VISITS
         return limits.nodes - self._nodes(info) - in_flight
 
-    def visits_expected(self, now: float, info: RootInfo) -> int:
-        """Visits that the root should have when time ends the search, at the speed of the moment: those that
-        it has where time does not end it, or the speed is not known yet."""
-        per_second = self._pace.per_second(now) if self.soft is not None else None
-        if self.soft is None or per_second is None:
-            return info.visits
-        to_come = min(per_second * max(0.0, self.soft - now), self.visits_left(info, 0))
-        return info.visits + max(0, int(to_come))
-
     def set_deadlines(self, info: RootInfo) -> None:
         """Fix the times to stop at, once the clock runs: at the start, or with `ponderhit`. Does nothing
         before and after that."""

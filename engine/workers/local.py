@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Iterable
 from math import ceil
 from typing import TYPE_CHECKING
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 from engine.evaluation.errors import NoEvaluatorError
 from engine.workers.executor import Game, GameExecutor, GameJob, Log, WorkerContext
 from engine.workers.processes import ProcessExecutor
+from protocol.host.processors import usable_processors
 
 if TYPE_CHECKING:
     from engine.pool.pool import SearchPool
@@ -54,7 +54,7 @@ def _process_count(job: GameJob[Game], workers: int, pool: SearchPool | None) ->
         clients = dict.fromkeys(client for options in job.engines for client in pool.connections(options))
     except NoEvaluatorError:
         return 1  # The executor in this process says so when it is opened.
-    return workers_for([client.curve for client in clients], games, cores())
+    return workers_for([client.curve for client in clients], games, usable_processors())
 
 
 def workers_for(curves: Iterable[Curve], games: int, cores: int) -> int:
@@ -66,10 +66,3 @@ def workers_for(curves: Iterable[Curve], games: int, cores: int) -> int:
 
     rate = sum(map(best_rate, curves))
     return max(1, min(ceil(rate / POSITIONS_PER_PROCESS), cores * 3 // 4, games // 2))
-
-
-def cores() -> int:
-    """Cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

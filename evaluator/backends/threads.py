@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
-
 import psutil
+
+from protocol.host.processors import usable_processors
 
 
 def default_threads() -> int:
     """One per physical core that this process may use; a second thread on a core only slows matrix
     products."""
-    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    allowed = usable_processors()
     physical = psutil.cpu_count(logical=False) or allowed
     return max(1, min(allowed, physical))

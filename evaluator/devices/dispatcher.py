@@ -154,19 +154,23 @@ class Dispatcher:
         self._workers.run_here(attempt, post)
 
     def _begin_here(self) -> Attempt | None:
-        """A batch that the calling thread had better run itself: the only request, for a device that is idle
-        and will not take long. To hand it to another thread would take longer than the device does."""
+        """A batch that the calling thread had better run itself: the only request, for a device that is idle,
+        or has only this client's last one, and will not take long. To hand it to another thread would take
+        longer than the device does."""
         queued = [network for network in self._networks if network.scheduler.positions]
         if len(queued) != 1 or len(queued[0].scheduler) != 1:
             return None
         network, runners = queued[0], queued[0].in_use
-        if len(runners) != 1 or runners[0].device.expected_end_ms:
+        if len(runners) != 1:
             return None
-        runner = runners[0]
-        if runner.model.drain_ms(network.scheduler.positions) > HERE_MS:
+        runner, now = runners[0], now_ms()
+        ends_ms = max(runner.device.expected_end_ms, default=now)
+        if runner.device.expected_end_ms and not runner.takes_next_at_once:
+            return None
+        if max(0.0, ends_ms - now) + runner.model.drain_ms(network.scheduler.positions) > HERE_MS:
             return None
         try:
-            job = sole_job(self._networks, network, runner, now_ms())
+            job = sole_job(self._networks, network, runner, now)
         except Exception:  # for the device's own thread to find, and to survive
             log.exception("%s: no batch could be chosen", runner.device.name)
             return None

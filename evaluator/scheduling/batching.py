@@ -126,6 +126,11 @@ class BatchPolicy:
         """The most positions that the policy will ever run at once."""
         return self.model.ceiling if self.side_by_side else self.model.max_batch
 
+    @property
+    def has_one_client(self) -> bool:
+        """Whether all that has been asked for of late came from one client."""
+        return len(self._habits) <= 1
+
     def arrived(self, client: Hashable, positions: int, rank: int, now_ms: float) -> None:
         """Learn from a request that a client has sent."""
         self._last_arrival[rank] = now_ms

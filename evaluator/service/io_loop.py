@@ -1,7 +1,8 @@
 """The loop of the I/O thread: messages in, answers out, and devices told of what is queued.
 
 It is the I/O thread that runs a small batch for an idle device, while another one stands by to go on with
-the loop (turns.py).
+the loop (turns.py). Where a client sends its next request before the last one is answered, that one goes on at
+once: it reads the next request, and hands it to the device, while the device has the first.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from evaluator.service.draining import Drain
 from evaluator.service.lifecycle import LifeCycle
 from evaluator.service.membership import Membership
 from evaluator.service.notify import ServiceManager
+from evaluator.service.overlap import Overlap
 from evaluator.service.transport import Arrived, Sockets
 from evaluator.service.turns import Turns
 from protocol.codec import peek_id
@@ -70,6 +72,7 @@ class IoLoop:
         self._handle = handle
         self._post = post
         self._turns = Turns()
+        self._overlap = Overlap()
         # Filled by other threads, emptied by the I/O thread: things to do there.
         self._tasks: deque[Callable[[], None]] = deque()
 
@@ -100,7 +103,10 @@ class IoLoop:
 
     def _round(self) -> None:
         deadline = self._dispatcher.next_deadline_ms()
-        self._sockets.wait(self._poll_timeout(deadline))
+        timeout = self._poll_timeout(deadline)
+        began = time.perf_counter()
+        self._sockets.wait(timeout)
+        self._overlap.waited(time.perf_counter() - began)
         self._manager.alive()
         while self._tasks:
             self._tasks.popleft()()
@@ -120,18 +126,21 @@ class IoLoop:
 
     def _run_here(self, attempt: Attempt) -> None:
         """Run a batch, and send its answers unless another thread is the I/O thread by then."""
-        self._turns.leave()
+        self._turns.leave(at_once=self._overlap.likely)
         away = True
+        received = self._overlap.received
 
         def post(finished: Sequence[tuple[Request, RemoteError | None]]) -> None:
             nonlocal away
             away = False
             if self._turns.come_back():
                 self._sockets.wakeup.awake()
+                self._overlap.came_back()
                 self._answers.send_finished(finished)
                 if self._life.draining:  # It may have been the last one.
                     self._sockets.wakeup.wake()
             else:
+                self._overlap.seen(self._overlap.received != received)
                 self._post(finished)
 
         try:
@@ -160,6 +169,7 @@ class IoLoop:
             arrived = self._sockets.receive()
             if arrived is None:
                 return
+            self._overlap.received += 1
             try:
                 self._handle(arrived)
                 continue

@@ -98,7 +98,7 @@ def _judge(arguments: argparse.Namespace, positions: DeepPositions, note: Callab
     """Has the engine search the positions after moves."""
     import numpy as np
 
-    from engine.workers.local import cores
+    from protocol.host.processors import usable_processors
     from training.config import TargetSettings
     from training.label.judge import judge
     from training.label.settings import LabelSettings
@@ -120,7 +120,7 @@ def _judge(arguments: argparse.Namespace, positions: DeepPositions, note: Callab
                 searched[number] = game
             else:  # a move that ends the game otherwise than by a draw wins it
                 known[number, new[number]] = ended.get(result, 1.0)
-        scores = judge(list(searched.values()), settings, arguments.workers or cores(), note)
+        scores = judge(list(searched.values()), settings, arguments.workers or usable_processors(), note)
         for number, cp in zip(searched, scores, strict=True):
             if cp is not None:
                 ply = np.array([positions.ply[number] + 1])

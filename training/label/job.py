@@ -16,7 +16,7 @@ from engine.options import Options
 from engine.pool.pool import PoolPlayer, PoolStatistics, SearchPool
 from engine.search.limits import Limits
 from engine.workers.executor import ExecutorError, Log, WorkerContext, play_together
-from engine.workers.local import cores
+from protocol.host.processors import usable_processors
 from training.label.engine import EngineError, Labeller
 from training.label.game import LabelledGame, play_game
 from training.label.settings import SHIPPED, LabelSettings
@@ -58,7 +58,7 @@ class LabelJob:
     @property
     def workers(self) -> int:
         """Engines at once."""
-        return self.settings.workers or cores()
+        return self.settings.workers or usable_processors()
 
     def games_at_once(self, pool: SearchPool | None) -> int:
         return self.workers

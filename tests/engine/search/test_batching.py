@@ -69,13 +69,12 @@ def test_where_visits_are_limited_and_time_is_not_fewer_are_under_way(limits: Li
     assert [sizes.wanted(visits, 0) for visits in (0, 128, 400, 6400)] == [2, 2, 6, 100]
 
 
-def test_more_may_be_under_way_in_a_tree_that_is_expected_to_grow() -> None:
-    sizes = BatchSizes.alone(FAST, Options(visits_per_position_at_end=64), TIMED)
-    assert [sizes.wanted(visits, 0, expected=6400) for visits in (0, 400, 6400)] == [100, 100, 200]
-    assert sizes.wanted(400, 0, expected=400) == 12  # nothing is known of the time to come
-    assert sizes.wanted(0, 0, expected=10**6) == FAST.best
-    assert sizes.wanted(400, 50, expected=6400) == 0  # a second batch would be a crumb
-    assert BatchSizes.alone(FAST, DEFAULTS, TIMED).wanted(400, 0, expected=6400) == 12
+def test_no_more_are_under_way_than_so_many_square_roots_of_the_visits() -> None:
+    sizes = BatchSizes.alone(FAST, Options(under_way_factor=0.5), TIMED)
+    assert [sizes.wanted(visits, 0) for visits in (0, 128, 256, 400, 1600, 10_000)] == [2, 4, 8, 10, 20, 50]
+    assert sizes.wanted(10_000, 20) == 0  # a second batch would be a crumb
+    cut = BatchSizes.alone(FAST, Options(under_way_factor=0.5, second_batch=16), TIMED)
+    assert [cut.wanted(10_000, under_way) for under_way in (0, 25, 34, 35)] == [25, 25, 16, 0]
 
 
 def test_a_second_batch_has_a_part_of_what_the_tree_bears() -> None:

@@ -244,25 +244,6 @@ def test_a_limit_of_nodes_counts_what_the_option_says() -> None:
         assert watch.visits_left(tree.root_info(), 0) == (kept - playouts if counts_playouts else 0)
 
 
-@pytest.mark.parametrize(
-    ("limits", "expected"),
-    [
-        (Limits(movetime_ms=1000), 110 + 850),  # 100 playouts in 0.1 s, and 0.85 s to come
-        (Limits(movetime_ms=1000, nodes=400), 400),
-        (Limits(nodes=400), 110),  # it is not time that ends it
-        (Limits(infinite=True), 110),
-    ],
-)
-def test_the_visits_of_the_end_are_expected_by_the_speed(limits: Limits, expected: int) -> None:
-    watch, tree = watched(limits, visits=10)
-    assert not ends(watch, tree, 0)
-    assert watch.visits_expected(STARTED, tree.root_info()) == 10  # no speed is known
-    search(tree, 110)
-    assert not ends(watch, tree, 0.1)
-    assert watch.visits_expected(STARTED + 0.1, tree.root_info()) == pytest.approx(expected, abs=1)
-    assert watch.visits_expected(STARTED + 5, tree.root_info()) == 110  # the time is over
-
-
 def test_pondering_has_no_limit_of_nodes() -> None:
     watch, tree = watched(Limits(nodes=10, ponder=True), visits=50)
     assert not ends(watch, tree, 0)

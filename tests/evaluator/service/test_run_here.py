@@ -5,7 +5,10 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
+import pytest
+
 from evaluator.devices.dispatcher import HERE_MS
+from evaluator.service import overlap
 from protocol.batch import EvaluationBatch, PositionBatch
 from tests.evaluator.service.harness import (
     WAIT_S,
@@ -84,3 +87,30 @@ def test_requests_that_come_while_one_is_run_are_merged_and_answered(tmp_path: P
             completed = client.receive(WAIT_S * 1000)
             assert completed is not None
             assert same(completed.result(), expected(numbered_batch(2, first=10 * index)))
+
+
+class TwoInFlight(EchoBackend):
+    max_in_flight = 2
+
+
+def test_a_request_that_comes_while_a_batch_is_run_is_handed_to_the_device_by_the_next_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(overlap, "ENOUGH_PROCESSORS", 1)
+    with running(tmp_path, make=lambda name: TwoInFlight()) as harness:
+        client, backend = harness.client(), harness.backend
+        names = threads_of(harness)
+        for _ in range(overlap.MOST_SIGNS):
+            backend.hold()
+            for size in (1, 2):
+                client.submit(numbered_batch(size))
+                backend.wait_entered()
+            backend.gate.set()
+            for _ in range(2):
+                completed = client.receive(WAIT_S * 1000)
+                assert completed is not None
+                size = len(completed.result().wdl)
+                assert same(completed.result(), expected(numbered_batch(size)))
+        # At first the second request is for a thread of the device, then for a second one of the service.
+        assert [name.rpartition("-")[0] for name in names[-2:]] == ["service", "service"]
+        assert names[-2] != names[-1]

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from evaluator.service.turns import Turns
+from evaluator.service.turns import THREADS, Turns
 
 WAIT_S = 60.0
 
@@ -79,13 +79,13 @@ def test_the_other_thread_takes_the_place_of_one_that_stays_away() -> None:
 
 def test_who_has_lost_the_place_takes_it_over_in_turn() -> None:
     turns = Turns()
-    gates = [threading.Event(), threading.Event()]
+    gates = [threading.Event() for _ in range(THREADS)]
     stuck: list[threading.Thread] = []
     after: list[threading.Thread] = []
 
     def step() -> bool:
-        if len(stuck) < 2:
-            if stuck and not turns.can_leave:
+        if len(stuck) < THREADS:
+            if len(stuck) == THREADS - 1 and not turns.can_leave:
                 gates[0].set()  # Nobody is there to take over until the first one is back.
                 return True
             gate = gates[len(stuck)]
@@ -98,9 +98,30 @@ def test_who_has_lost_the_place_takes_it_over_in_turn() -> None:
         return len(after) < 3
 
     turns.run(step)
-    gates[1].set()
-    assert stuck[0] is not stuck[1]
+    for gate in gates:
+        gate.set()
+    assert len(set(stuck)) == THREADS
     assert set(after) == {stuck[0]}
+
+
+def test_another_thread_takes_the_place_at_once_if_it_is_called() -> None:
+    turns = Turns()
+    away: list[threading.Thread] = []
+    both = threading.Event()
+
+    def step() -> bool:
+        if len(away) == 2:
+            both.set()
+            return False
+        if not turns.can_leave:
+            return True
+        away.append(threading.current_thread())
+        turns.leave(at_once=True)
+        assert both.wait(WAIT_S)
+        return turns.come_back()
+
+    turns.run(step)
+    assert len(set(away)) == 2
 
 
 def test_a_loop_ends_while_a_thread_is_away() -> None:
