@@ -146,8 +146,8 @@ class BatchSizes:
     looks ahead for the others (Tree.collect). share, least: one position is wanted for each `share` visits of
     the tree, at least `least`: in all batches together if `together`, else in each. factor: no more than
     this times the square root of the visits is wanted in all; 0 sets no such limit. in_flight: batches sent
-    before the first is awaited, at most. second: positions that one sent besides others has at least where `share` holds
-    for all together; best if 0.
+    before the first is awaited, at most. second: positions that one sent besides others has at least where
+    `share` holds for all together; best if 0.
     """
 
     best: int
@@ -227,9 +227,8 @@ class BatchSizes:
         return sizes._with_options(device, options, limits)
 
     def _with_options(self, device: Device, options: Options, limits: Limits) -> BatchSizes:
-        """These sizes with what the options MinibatchSize, VisitsPerPosition, UnderWayFactor, SecondBatch and LookAhead say,
-        and with the part of the tree that goes with them. A size that the user has fixed is not filled
-        unasked."""
+        """These sizes with what the options of batching say, and with the part of the tree that goes with
+        them. A size that the user has fixed is not filled unasked."""
         sizes = self
         if options.minibatch_size:
             fixed = min(options.minibatch_size, device.most)

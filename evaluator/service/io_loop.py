@@ -1,8 +1,8 @@
 """The loop of the I/O thread: messages in, answers out, and devices told of what is queued.
 
 It is the I/O thread that runs a small batch for an idle device, while another one stands by to go on with
-the loop (turns.py). Where a client sends its next request before the last one is answered, that one goes on at
-once: it reads the next request, and hands it to the device, while the device has the first.
+the loop (turns.py). Where a client sends its next request before the last one is answered, that
+one goes on at once: it reads the next request, and hands it to the device, while the device has the first.
 """
 
 from __future__ import annotations
