@@ -1,13 +1,13 @@
 """Games between two ways to choose batches in which the time of moves is counted, not measured.
 
-    python benchmarks/simulated_match.py WAY [--against WAY] [--games 400] [--processes N] [--seconds S]
-        [--evaluator ADDRESS,…] [--weights FILE] [--move-ms 65] [--base-ms 0.2] [--each-us 1] [--call-ms 0.3]
+    python benchmarks/simulated_match.py WAY [--against WAY] [--games 400] [--processes N] [--abreast 4]
+        [--seconds S] [--evaluator ADDRESS,…] [--weights FILE] [--move-ms 65] [--base-ms 0.2] [--each-us 1] [--call-ms 0.3]
         [--position-us 3] [--visit-us 1.2] [--json]
 
 Under a real clock one device bears one game at a time, since games disturb each other. Here each search ends
 when the calls and visits that it has made would have taken --move-ms on the device and the processor
 described (simulated_time.py), whatever they really take, so the evaluator is kept busy by as many games as
-there are processes. Pairs of shipped openings with the colours reversed; a game is adjudicated when both
+there are processes, times those that each plays abreast, whose requests it sends together. Pairs of shipped openings with the colours reversed; a game is adjudicated when both
 players see one side at 95 % or more, three moves long, and drawn after 200 moves. Printed is the Elo of WAY
 with its 95 % interval, and visits and calls a move of both. --evaluator: running ones that the processes
 share out among them; without it one is started.
@@ -19,6 +19,7 @@ import argparse
 import json
 import multiprocessing
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -36,7 +37,7 @@ from engine.games.openings import Opening, OpeningSettings, read_openings
 from engine.match.results.statistics import Tally, elo
 from evaluator.network import SHIPPED_NETWORK
 from protocol import EvaluatorClient
-from protocol.batch import EvaluationBatch
+from protocol.batch import EvaluationBatch, PositionBatch
 
 DECIDED, DECIDED_MOVES = 0.95, 3
 """A game is over when both sides' |q| has been at least so much for so many moves of each."""
@@ -58,6 +59,44 @@ class Task:
     openings: Sequence[Opening]
     first: int
     step: int
+    abreast: int
+
+
+class Together:
+    """A client of several threads, whose batches go out together as soon as all threads wait."""
+
+    def __init__(self, client: EvaluatorClient, threads: int) -> None:
+        self.network = client.network
+        self._client = client
+        self._threads = threads
+        self._news = threading.Condition()
+        self._batches: list[PositionBatch] = []
+        self._answers: dict[int, EvaluationBatch] = {}
+
+    def evaluate(self, batch: Batch) -> EvaluationBatch:
+        """The answer to a tree's batch; blocks until the other threads have one, too."""
+        positions = position_batch(batch)
+        with self._news:
+            self._batches.append(positions)
+            self._send_if_complete()
+            self._news.wait_for(lambda: id(positions) in self._answers)
+            return self._answers.pop(id(positions))
+
+    def leave(self) -> None:
+        """One thread is done."""
+        with self._news:
+            self._threads -= 1
+            self._send_if_complete()
+
+    def _send_if_complete(self) -> None:
+        if not self._batches or len(self._batches) < self._threads:
+            return
+        batches, self._batches = self._batches, []
+        answers = self._client.evaluate(PositionBatch.concatenate(batches), priority="selfplay")
+        sizes = [(len(each), len(each.moves)) for each in batches]
+        for batch, answer in zip(batches, answers.split(sizes), strict=True):
+            self._answers[id(batch)] = answer
+        self._news.notify_all()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +112,11 @@ class Played:
 class Players:
     """The two ways, with a tree each, on one evaluator."""
 
-    def __init__(self, task: Task, client: EvaluatorClient) -> None:
-        def evaluate(batch: Batch) -> EvaluationBatch:
-            return client.evaluate(position_batch(batch), priority="selfplay")
-
+    def __init__(self, task: Task, client: Together) -> None:
         network = client.network
         self._move_ms = task.move_ms
         self._searches = [
-            TimedSearch(way, task.costs, evaluate, network.input_format, network.has_moves_left)
+            TimedSearch(way, task.costs, client.evaluate, network.input_format, network.has_moves_left)
             for way in task.ways
         ]
         self.visits, self.calls, self.moves = [0, 0], [0, 0], [0, 0]
@@ -118,22 +154,40 @@ class Players:
 
 
 def play(task: Task, results: Queue[Played | BaseException]) -> None:
-    """Play a process's pairs, one after the other."""
+    """Play a process's pairs, so many abreast."""
+    numbers = iter(range(task.first, len(task.openings), task.step))
+    with EvaluatorClient(task.address) as client:
+        together = Together(client, task.abreast)
+        threads = [
+            threading.Thread(target=_play_pairs, args=(task, together, numbers, results))
+            for _ in range(task.abreast)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+
+def _play_pairs(
+    task: Task, together: Together, numbers: Iterator[int], results: Queue[Played | BaseException]
+) -> None:
+    """Play pairs as long as there are numbers, which the threads of a process share."""
     try:
-        with EvaluatorClient(task.address) as client:
-            for number in range(task.first, len(task.openings), task.step):
-                players = Players(task, client)
-                points = (players.game(task.openings[number], 0), players.game(task.openings[number], 1))
-                results.put(
-                    Played(
-                        points,
-                        (players.visits[0], players.visits[1]),
-                        (players.calls[0], players.calls[1]),
-                        (players.moves[0], players.moves[1]),
-                    )
+        for number in numbers:
+            players = Players(task, together)
+            points = (players.game(task.openings[number], 0), players.game(task.openings[number], 1))
+            results.put(
+                Played(
+                    points,
+                    (players.visits[0], players.visits[1]),
+                    (players.calls[0], players.calls[1]),
+                    (players.moves[0], players.moves[1]),
                 )
+            )
     except BaseException as error:
         results.put(error)
+    finally:
+        together.leave()
 
 
 def pairs(arguments: argparse.Namespace, addresses: Sequence[str]) -> Iterator[Played]:
@@ -152,6 +206,7 @@ def pairs(arguments: argparse.Namespace, addresses: Sequence[str]) -> Iterator[P
             openings,
             index,
             arguments.processes,
+            arguments.abreast,
         )
         processes.append(context.Process(target=play, args=(task, results), daemon=True))
     for process in processes:
@@ -223,6 +278,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--games", type=int, default=400, help="(400)")
     parser.add_argument("--seconds", type=float, default=0, help="end with the pairs there are then")
     parser.add_argument("--processes", type=int, default=4, help="(4)")
+    parser.add_argument("--abreast", type=int, default=4, help="games of each process at once (4)")
     parser.add_argument("--evaluator", default="", metavar="ADDRESS,…", help="those that are running")
     parser.add_argument("--weights", default=str(SHIPPED_NETWORK), help="(default: the shipped network)")
     parser.add_argument("--backend", default="auto")
