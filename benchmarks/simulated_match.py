@@ -1,16 +1,17 @@
 """Games between two ways to choose batches in which the time of moves is counted, not measured.
 
     python benchmarks/simulated_match.py WAY [--against WAY] [--games 400] [--processes N] [--abreast 4]
-        [--seconds S] [--evaluator ADDRESS,…] [--weights FILE] [--move-ms 65] [--base-ms 0.2] [--each-us 1] [--call-ms 0.3]
-        [--position-us 3] [--visit-us 1.2] [--json]
+        [--seconds S] [--evaluator ADDRESS,…] [--weights FILE] [--move-ms 65] [--base-ms 0.2] [--each-us 1]
+        [--call-ms 0.3] [--position-us 3] [--visit-us 1.2] [--json]
 
 Under a real clock one device bears one game at a time, since games disturb each other. Here each search ends
 when the calls and visits that it has made would have taken --move-ms on the device and the processor
 described (simulated_time.py), whatever they really take, so the evaluator is kept busy by as many games as
-there are processes, times those that each plays abreast, whose requests it sends together. Pairs of shipped openings with the colours reversed; a game is adjudicated when both
-players see one side at 95 % or more, three moves long, and drawn after 200 moves. Printed is the Elo of WAY
-with its 95 % interval, and visits and calls a move of both. --evaluator: running ones that the processes
-share out among them; without it one is started.
+there are processes, times those that each plays abreast, whose requests it sends together. Pairs of shipped
+openings with the colours reversed; a game is adjudicated when both players see one side at 95 % or more,
+three moves long, and drawn after 200 moves. Printed is the Elo of WAY with its 95 % interval, and visits and
+calls a move of both. --evaluator: running ones that the processes share out among them; without it one is
+started.
 """
 
 from __future__ import annotations

@@ -27,7 +27,6 @@ from evaluator.gpu.driver.device import (
 from evaluator.gpu.driver.target import Precision, Target, nvidia_target
 
 _STREAM_NON_BLOCKING = 1
-_EVENT_BLOCKING_SYNC = 1
 _EVENT_DISABLE_TIMING = 2
 _HOST_PORTABLE_MAPPED = 1 | 2
 

@@ -15,6 +15,8 @@
 #include <system_error>
 #include <utility>
 
+#include "zmtp/spin.h"
+
 namespace wavefront {
 
 namespace {
@@ -75,8 +77,16 @@ void Hub::watch(int descriptor) {
 bool Hub::wait(int timeout_ms) {
   if (!arrived_.empty()) return false;
   std::array<epoll_event, 64> events;
-  const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()),
-                               timeout_until_listening(timeout_ms));
+  const int room = static_cast<int>(events.size());
+  int count = 0;
+  if (timeout_ms != 0 && may_spin()) {
+    // Only while one is busy: who has just been answered may come again.
+    const auto spun = last_message_ + 2 * kSpin;
+    while (count == 0 && Clock::now() < spun) count = epoll_wait(epoll_.get(), events.data(), room, 0);
+  }
+  if (count == 0) {
+    count = epoll_wait(epoll_.get(), events.data(), room, timeout_until_listening(timeout_ms));
+  }
   bool watched = false;
   for (int i = 0; i < count; ++i) {
     const epoll_event& event = events[static_cast<std::size_t>(i)];
@@ -186,7 +196,10 @@ void Hub::serve(std::uint64_t number, std::uint32_t events) {
   if ((events & EPOLLOUT) != 0 && found->channel.flush() != Sent::kWaiting) watch_for_room(*found, false);
   if ((events & ~static_cast<std::uint32_t>(EPOLLOUT)) == 0) return;
   const auto ending = found->channel.receive(scratch_);
-  while (auto message = found->channel.take()) arrived_.push_back({number, std::move(*message)});
+  while (auto message = found->channel.take()) {
+    arrived_.push_back({number, std::move(*message)});
+    last_message_ = Clock::now();
+  }
   if (ending) end(found, *ending);
 }
 

@@ -110,6 +110,7 @@ class Hub {
   bool listening_ = true;
   Clock::time_point listen_at_;
   std::uint64_t next_number_ = kFirstNumber;
+  Clock::time_point last_message_;
   std::deque<Arrived> arrived_;  // with no frames: the connection has ended
   std::vector<std::uint64_t> ended_;
 

@@ -14,6 +14,8 @@
 #include <limits>
 #include <system_error>
 
+#include "zmtp/spin.h"
+
 namespace wavefront {
 
 namespace {
@@ -75,7 +77,13 @@ Stream::Found Stream::wait(int timeout_ms, int interrupt) {
       const auto exact = std::chrono::ceil<milliseconds>(until - Clock::now()).count();
       left = static_cast<int>(exact < 0 ? 0 : exact);
     }
-    const int ready = poll(waited.data(), interrupt < 0 ? 1 : 2, left);
+    const nfds_t count = interrupt < 0 ? 1 : 2;
+    int ready = 0;
+    if (timeout_ms != 0 && may_spin()) {
+      const auto spun = Clock::now() + kSpin;
+      while (ready == 0 && Clock::now() < spun) ready = poll(waited.data(), count, 0);
+    }
+    if (ready == 0) ready = poll(waited.data(), count, left);
     if (ready < 0 && errno == EINTR) return Found::kSignal;
     if (ready > 0 && waited[0].revents != 0) {
       ended_ = channel_.receive(scratch_);
