@@ -47,6 +47,9 @@
 #include "e4m3.h"
 #endif
 
+#if NORMED && ASYNC_COPY
+#error "norms are left to readers only where tiles come through registers"
+#endif
 #if !ASYNC_COPY
 #undef STAGES
 #define STAGES 2

@@ -1,7 +1,8 @@
-// Layer norms that are left to the readers of a matrix (gemm.hip).
+// Layer norms that are left to the readers of a matrix (gemm.hip, gemm_cluster.hip).
 //
 // A product with ROW_SUMS leaves its rows as they are and beside them, for each part of their columns, the
-// sum and the sum of the squares: float2 [parts][m], a part being the columns of one wave's tiles.
+// sum and the sum of the squares: float2 [parts][m], a part being the columns of one wave's tiles, in
+// gemm_cluster.hip 32.
 // A product that reads the rows as its inputs (INPUT_NORM) or as its residual (RESIDUAL_NORM) adds the
 // NORM_PARTS parts up and applies
 //   norm(x) = (x - mean) / sqrt(variance + epsilon) * gammas + betas
@@ -16,9 +17,6 @@
 #else
 #define NORMED 0
 #endif
-#if NORMED && ASYNC_COPY
-#error "norms are left to readers only where tiles come through registers"
-#endif
 
 struct alignas(8) RowSums {
   float sum, squares;
@@ -27,9 +25,15 @@ struct alignas(8) RowNorm {
   float scale, shift;
 };
 
+// From a row's sums. per_column: one divided by how many of its elements count.
+DEVICE RowNorm norm_of_sums(float sum, float squares, float per_column, float epsilon) {
+  const float mean = sum * per_column;
+  const float scale = reciprocal_sqrt(maximum(squares * per_column - mean * mean, 0.0f) + epsilon);
+  return {scale, -mean * scale};
+}
+
 #if NORMED
-// parts: of all m rows; a thread has one of the block's rows, those beyond the last repeat it. per_column:
-// one divided by how many elements of a row count.
+// parts: of all m rows; a thread has one of the block's rows, those beyond the last repeat it.
 DEVICE RowNorm row_norm(const RowSums* parts, int row, int m, float per_column, float epsilon) {
   row = row < m ? row : m - 1;
   RowSums part[NORM_PARTS];
@@ -41,8 +45,6 @@ DEVICE RowNorm row_norm(const RowSums* parts, int row, int m, float per_column, 
     sum += part[i].sum;
     squares += part[i].squares;
   }
-  const float mean = sum * per_column;
-  const float scale = reciprocal_sqrt(maximum(squares * per_column - mean * mean, 0.0f) + epsilon);
-  return {scale, -mean * scale};
+  return norm_of_sums(sum, squares, per_column, epsilon);
 }
 #endif

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from evaluator.gpu.blas.product import Product
 from evaluator.gpu.driver.compiler import KernelKey
 from evaluator.gpu.driver.target import Precision, Target, amd_target, nvidia_target
-from evaluator.gpu.plan import eight_bits, hopper
+from evaluator.gpu.plan import cluster_tiles, eight_bits, hopper
 from evaluator.gpu.plan.builder import ACTIVATION_CODES
 from evaluator.gpu.plan.plan import Plan
 from evaluator.gpu.plan.program import Launch
@@ -113,6 +113,10 @@ class Variants:
                     (tile, False): Choice(None, hopper=tile)
                     for tile in hopper.candidates(product, target, precision)
                 }
+                different |= {
+                    (tile, False): Choice(None, cluster=tile)
+                    for tile in cluster_tiles.candidates(product, target, precision, _PROCESSORS)
+                }
                 turns = max(turns, len(different))
                 return list(different.values())[turn % len(different)]
 
@@ -149,8 +153,8 @@ class Variants:
             plan = replace(plan, target=target, choose=choose)  # keeps the packed weights
             for size in sizes:
                 programs = [plan.program(size)]
-                if target.persistent and (one := plan.persistent_program(size)) is not None:
-                    programs.append(one)
+                if target.persistent:
+                    programs += plan.persistent_programs(size)
                 for program in programs:
                     for step in program.steps:
                         if isinstance(step, Launch):

@@ -64,7 +64,8 @@ class ProgramBuilder:
     """A program for one batch size, to which launches are appended.
 
     choose: says how each matrix product is computed. fused: whether attention and the product before it may
-    be one kernel. left: whether layer norms may be left to the products that read their rows.
+    be one kernel. left: whether layer norms may be left to the products that read their rows. own: whether
+    `choose` names our own kernels alone.
     measurements: what `choose` chooses by, if products were measured.
     """
 
@@ -78,6 +79,7 @@ class ProgramBuilder:
         *,
         fused: bool = True,
         left: bool = False,
+        own: bool = False,
         measurements: Measurements | None = None,
     ) -> None:
         """known: the arrays of weights by name, to which this program's are added; several programs that are
@@ -89,20 +91,25 @@ class ProgramBuilder:
         self.choose = choose
         self.fused = fused
         self._left = left
+        self._own = own
         self.measurements = measurements
         self._aside = False
         self._forked = False
 
-    def choose_whole(self, product: Product) -> Choice:
-        """The fastest of our general kernel's ways to compute a product to its end. Raises PlanError if there
-        is none, or, where nothing was measured, if another way was chosen."""
+    def takes_norms(self, choice: Choice) -> bool:
+        """Whether a product that is computed so takes norms that were left to it, and leaves them."""
+        return choice.cluster is not None if self.target.name == "sm_90" else choice.whole
+
+    def choose_normed(self, product: Product) -> Choice:
+        """The fastest way to compute a product that takes and leaves norms. Raises PlanError if there is none,
+        or, where nothing was measured, if another way was chosen."""
         if self.measurements is None:
             choices = [self.choose(product)]
         else:
             choices = [each.choice for each in self.measurements(product)]
-        found = next((choice for choice in choices if choice.whole), None)
+        found = next((choice for choice in choices if self.takes_norms(choice)), None)
         if found is None:
-            raise PlanError(f"{product}: not computed to its end by the general kernel")
+            raise PlanError(f"{product}: not computed by a kernel that takes norms")
         return found
 
     # -- memory ----------------------------------------------------------------------------------------
@@ -158,7 +165,7 @@ class ProgramBuilder:
     @property
     def chained(self) -> bool:
         """Whether everything is one chain of kernels, a second branch not paying."""
-        return self.positions >= _CHAINED_POSITIONS
+        return self._own or self.positions >= _CHAINED_POSITIONS
 
     @property
     def shares_products(self) -> bool:
@@ -168,7 +175,9 @@ class ProgramBuilder:
     @property
     def leaves_norms(self) -> bool:
         """Whether layer norms may be left to the products that read their rows."""
-        return self._left and self.chained and self.target.matrix_unit(self.precision) in AMD_UNITS
+        return self._left and self.chained and (
+            self.target.matrix_unit(self.precision) in AMD_UNITS or self.target.name == "sm_90"
+        )
 
     @property
     def aside(self) -> bool:

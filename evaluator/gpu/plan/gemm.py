@@ -1,17 +1,22 @@
-"""Launches of kernels/gemm.hip, the general kernel for matrix products: whole, split along k, or with the
-norm behind it left to the readers of the rows."""
+"""Launches of kernels/gemm.hip, the general kernel for matrix products: whole, or split along k."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from evaluator.gpu.blas.product import Product
 from evaluator.gpu.driver.target import Target
-from evaluator.gpu.plan import weights as pack
 from evaluator.gpu.plan.builder import ACTIVATION_CODES, FORMAT_CODES, Geometry, ProgramBuilder
-from evaluator.gpu.plan.epilogue import Epilogue, Partials, finish_rows, norm_vectors
+from evaluator.gpu.plan.epilogue import Epilogue, Partials, finish_rows
 from evaluator.gpu.plan.linear_layer import Linear
-from evaluator.gpu.plan.product_use import Use, address, biases_of, column_scales, sum_scales, weights_of
+from evaluator.gpu.plan.product_use import (
+    Use,
+    address,
+    biases_of,
+    column_scales,
+    norm_arguments,
+    own_epilogue,
+    sum_scales,
+    weights_of,
+)
 from evaluator.gpu.plan.program import Buffer, LeftNorm, Matrix
 from evaluator.gpu.plan.tiles import Choice, Tile
 from evaluator.network.eight_bits import EightBits
@@ -20,46 +25,18 @@ from evaluator.network.spec import Activation, FloatArray
 
 def whole(b: ProgramBuilder, use: Use, choice: Choice, tile: Tile) -> None:
     """The product by kernels/gemm.hip, which finishes its sums itself; then `after`, if there is any."""
-    epilogue = _own_epilogue(b, use)
+    epilogue = own_epilogue(b, use)
     if not use.after and use.result is None and use.rounds_alone:
         assert use.rounded is not None
-        _gemm(b, use, choice, tile, epilogue, use.rounded.buffer, use.rounded)
+        gemm_launch(b, use, choice, tile, epilogue, use.rounded.buffer, use.rounded)
         return
     out = use.result
     later = bool(use.after) or use.rounded is not None
     if later or out is None:
         out = b.matrix(b.of_branch("product"), use.a.rows, use.layer.width)
-    _gemm(b, use, choice, tile, epilogue, out.buffer)
+    gemm_launch(b, use, choice, tile, epilogue, out.buffer)
     if later:
         finish_rows(b, use.layer.name, out, use.result, Epilogue(after=use.after), use.rounded)
-
-
-def leaving_norm(b: ProgramBuilder, use: Use, choice: Choice) -> Matrix:
-    """The product by kernels/gemm.hip, which leaves the rows as they are and their sums beside them."""
-    norm, result, tile = use.after.norm, use.result, choice.tile
-    assert norm is not None and result is not None and tile is not None
-    read = None if use.residual is None or use.residual.norm is None else use.residual.norm.sums.name
-    parts = use.product.n // tile.part_columns
-    sums = b.work("row_sums0" if read != "row_sums0" else "row_sums1", 8 * parts * result.rows)
-    left = LeftNorm(norm, use.layer.name, sums, parts)
-    _gemm(b, use, choice, tile, _own_epilogue(b, use), result.buffer, leaves=left)
-    return replace(result, norm=left)
-
-
-def _own_epilogue(b: ProgramBuilder, use: Use) -> Epilogue:
-    """What the kernel itself does to the sums. The betas of a norm that was left to the residual's reader are
-    among the biases."""
-    layer, residual = use.layer, use.residual
-    bias = biases_of(b, layer)
-    if residual is not None and residual.norm is not None:
-        norm, own = residual.norm.norm, layer.biases
-
-        def with_betas() -> FloatArray:
-            betas = pack.vector(norm.betas, b.precision)
-            return betas if own is None else own + betas
-
-        bias = b.weight(f"{layer.name}.biases_and_betas", with_betas)
-    return Epilogue(bias, address(residual), layer.activation)
 
 
 def split_along_k(b: ProgramBuilder, use: Use, choice: Choice, tile: Tile) -> None:
@@ -69,11 +46,11 @@ def split_along_k(b: ProgramBuilder, use: Use, choice: Choice, tile: Tile) -> No
     partials = Partials(b.work(b.of_branch("partials"), size), choice.splits)
     layer = use.layer
     epilogue = Epilogue(biases_of(b, layer), address(use.residual), layer.activation, use.after)
-    _gemm(b, use, choice, tile, Epilogue(), partials)
+    gemm_launch(b, use, choice, tile, Epilogue(), partials)
     finish_rows(b, layer.name, partials, use.result, epilogue, use.rounded)
 
 
-def _gemm(
+def gemm_launch(
     b: ProgramBuilder,
     use: Use,
     choice: Choice,
@@ -136,25 +113,11 @@ def _gemm(
             b.round_scale(rounded),
             a.scales,
             column_scales(b, layer),
-            *_norm_arguments(b, layer, a.norm, of_residual),
+            *norm_arguments(b, layer, a.norm, of_residual),
             None if leaves is None else leaves.sums,
         ),
         layer.name,
     )
-
-
-def _norm_arguments(
-    b: ProgramBuilder, layer: Linear, of_inputs: LeftNorm | None, of_residual: LeftNorm | None
-) -> tuple[Buffer | None, Buffer | None, float, float]:
-    """What applies a norm that was left to a product: the rows' sums, what there is of each column, one
-    divided by the elements that count, and epsilon."""
-    left = of_inputs or of_residual
-    if left is None:
-        return None, None, 0.0, 0.0
-    columns, _ = norm_vectors(b, left.name, left.norm)
-    if of_inputs is not None:
-        columns = b.weight(f"{layer.name}.column_sums", lambda: pack.sums_of_rows(layer.weights, b.precision))
-    return left.sums, columns, 1.0 / len(left.norm.gammas), float(left.norm.epsilon)
 
 
 def gemm_constants(

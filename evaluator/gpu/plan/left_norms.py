@@ -2,10 +2,10 @@
 
 A pass of its own reads and writes every row for a norm. Without it, the product before leaves the rows' sums
 beside the rows, the products that take the rows have the gammas in their weights, and the one whose residual
-they are applies the norm where it adds them. That takes our own kernel, on AMD's matrix units: a library's
-product knows nothing of it, and one that is split ends with a pass over the rows anyway. Where products were
-measured, what all of them take decides; a norm that is applied or left costs a product so little that
-it is measured without.
+they are applies the norm where it adds them. That takes our own kernels, on AMD's matrix units and, for some
+hundred rows, on sm_90: a library's product knows nothing of it, and one that is split through memory ends with
+a pass over the rows anyway. Where products were measured, what all of them take decides; a norm that is applied
+or left costs a product so little that it is measured without.
 """
 
 from __future__ import annotations
@@ -50,19 +50,23 @@ def is_left(b: ProgramBuilder, maker: Use, readers: Callable[[], Sequence[Use]])
     products = [replace(use.product, bias=True) for use in uses]
     left = [without_norm(products[0]), *products[1:]]
     if b.measurements is not None:
-        pays = _is_faster(b.measurements, left, products)
+        pays = _is_faster(b, b.measurements, left, products)
     else:
-        pays = all(b.choose(product).whole for product in (*products, *left))
+        pays = all(b.takes_norms(b.choose(product)) for product in (*products, *left))
     if not pays:
         return False
-    tile = b.choose_whole(left[0]).tile
-    return tile is not None and maker.layer.padded_width % tile.block_n == 0
+    choice = b.choose_normed(left[0])
+    # Every part of a row must be made of columns that are there.
+    columns = choice.part_columns if choice.tile is None else choice.tile.block_n
+    return maker.layer.padded_width % columns == 0
 
 
-def _is_faster(measurements: Measurements, left: Sequence[Product], products: Sequence[Product]) -> bool:
-    """Whether products that are computed whole by our general kernel take less time together than others that
+def _is_faster(
+    b: ProgramBuilder, measurements: Measurements, left: Sequence[Product], products: Sequence[Product]
+) -> bool:
+    """Whether products that are computed by kernels that take norms take less time together than others that
     may be computed in any way."""
     # All are asked for, so that what is measured does not depend on what was found.
-    whole = [[each for each in measurements(product) if each.choice.whole] for product in left]
+    whole = [[each for each in measurements(product) if b.takes_norms(each.choice)] for product in left]
     fastest = [measurements(product)[0].microseconds for product in products]
     return all(whole) and sum(found[0].microseconds for found in whole) < sum(fastest)

@@ -151,7 +151,7 @@ class Encoders:
         if tail is not None:
             self._check_tail(tail, layers[0])
             words = [*self._tail_words(tail, len(words) // len(layers)), *words]
-        table = Table(f"persistent.{b.positions}.layers", tuple(words))
+        table = Table(f"persistent.{b.positions}.{self._form.name}.layers", tuple(words))
         count = len(layers) + (tail is not None)
         shared = self._shared_bytes(table)
         out = b.matrix("persistent.x", x.rows, x.width)

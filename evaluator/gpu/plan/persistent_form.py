@@ -1,6 +1,7 @@
-"""Forms of the persistent kernel that are not proven to be faster: options of a plan, none of users.
+"""Forms of the persistent kernel: options of a plan, none of users.
 
-`benchmarks/persistent_forms.py` compares them on a GPU. What wins there becomes the kernel's only form.
+`benchmarks/persistent_forms.py` compares them on a GPU. Where several may be the fastest, each start measures
+them (`forms_for`).
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from evaluator.gpu.driver.target import Precision
+from evaluator.gpu.driver.target import Precision, Target
 
 _WAVES = 8
 _LOGITS_GAP = 4
@@ -42,6 +43,11 @@ class PersistentForm:
         """Whether the weights of all products are padded."""
         return self.padded_weights or self.pairs
 
+    @property
+    def name(self) -> str:
+        """Which table of weights the kernel wants."""
+        return "padded" if self.padded else "logits" if self.logits_in_attention else "usual"
+
     def constants(self, blocks: int) -> dict[str, int]:
         """What the kernel is compiled with. blocks: of the launch."""
         return {
@@ -54,7 +60,14 @@ class PersistentForm:
 
 
 USUAL = PersistentForm()
-"""What has been measured to be fastest."""
+
+PAIRS_AND_LOGITS = PersistentForm(pairs=True, logits_in_attention=True)
+
+
+def forms_for(target: Target) -> tuple[PersistentForm, ...]:
+    """Those that may be the fastest on a target."""
+    return (USUAL, PAIRS_AND_LOGITS) if target.name == "sm_90" else (USUAL,)
+
 
 STAMPS = "persistent.stamps"
 """The buffer of what stamps note."""

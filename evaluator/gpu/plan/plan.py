@@ -9,16 +9,17 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from evaluator.gpu.blas.product import Product
 from evaluator.gpu.driver.target import Precision, Target
 from evaluator.gpu.plan import bodies, heads
 from evaluator.gpu.plan.builder import ProgramBuilder
 from evaluator.gpu.plan.layers import PackedLayers
 from evaluator.gpu.plan.linear_layer import Linear
-from evaluator.gpu.plan.persistent_form import USUAL, PersistentForm
+from evaluator.gpu.plan.persistent_form import USUAL, PersistentForm, forms_for
 from evaluator.gpu.plan.program import Launch, PlanError, Program
 from evaluator.gpu.plan.quantised import WeightFormat
 from evaluator.gpu.plan.steps import outputs
-from evaluator.gpu.plan.tiles import Chooser, Measurements
+from evaluator.gpu.plan.tiles import Choice, Chooser, Measured, Measurements
 from evaluator.network.spec import AttentionBody, NetworkSpec, ResidualTower
 
 log = logging.getLogger(__name__)
@@ -27,6 +28,11 @@ log = logging.getLogger(__name__)
 EIGHT_BIT_POSITIONS = 16
 """With precision=fp8 or int8, batches of so many positions and more have products of 8 bits. Smaller ones
 wait for memory and for each other's launches, not for the matrix unit, and stay in fp16."""
+
+
+OWN_POSITIONS = range(2, 33)
+"""Batches that may be computed by our own kernels alone. A larger one is long beside the gaps between its
+launches; a single position has one launch for all encoders."""
 
 
 @dataclass(slots=True)
@@ -38,7 +44,8 @@ class Plan:
     product before it may be one kernel at some batch sizes, and norms may be left to the products that read
     their rows, by which a position's bits then differ.
     rounded: the network with products of 8 bits (eight_bits.rounded_network), which batches of
-    EIGHT_BIT_POSITIONS and more compute in place of it. form: of the one launch. measurements: what `choose`
+    EIGHT_BIT_POSITIONS and more compute in place of it. form: of the one launch; None for all forms that
+    may be the fastest on the target. measurements: what `choose`
     chooses by, if products were measured.
     """
 
@@ -50,7 +57,7 @@ class Plan:
     blocks: int = 0
     fused: bool = True
     rounded: NetworkSpec | None = None
-    form: PersistentForm = USUAL
+    form: PersistentForm | None = None
     measurements: Measurements | None = None
     weights: dict[str, NDArray[Any]] = field(default_factory=dict)
     _linears: dict[str, Linear] = field(default_factory=dict)
@@ -68,37 +75,71 @@ class Plan:
         """The launches for a batch. Raises PlanError for what the kernels cannot run."""
         if self.fused:
             try:
-                return self._program(positions, blocks=0, left=True)
+                # On sm_90 only what is all our own leaves norms: whether that is faster shows in the whole.
+                return self._program(positions, blocks=0, left=self.target.name != "sm_90")
             except PlanError as error:  # gammas and weights may be too large together
                 log.debug("no norms are left to their readers for %d positions: %s", positions, error)
         return self._program(positions, blocks=0)
 
-    def persistent_program(self, positions: int) -> Program | None:
-        """The program with all encoders in one launch, for a few positions; None if that cannot be."""
-        rounded = self.packed is not None or self.network_of(positions) is self.rounded
-        if not self.blocks or positions > self.form.most_positions or rounded:
+    def own_program(self, positions: int, *, left: bool = True) -> Program | None:
+        """The program of our own kernels alone, for a few positions on sm_90: each begins while the one before
+        it ends, and fetches its weights meanwhile, which a library's do not. left: whether norms may be left to
+        the products that read their rows. None if that cannot be, or nothing was measured."""
+        if self.measurements is None or self.target.name != "sm_90" or positions not in OWN_POSITIONS:
+            return None
+        if self.packed is not None or self.network_of(positions) is self.rounded:
             return None
         try:
-            program = self._program(positions, blocks=self.blocks)
+            return self._program(positions, blocks=0, left=left, own=True)
+        except PlanError as error:
+            log.debug("no program of our own kernels alone for %d positions: %s", positions, error)
+            return self.own_program(positions, left=False) if left else None
+
+    def persistent_programs(self, positions: int) -> list[Program]:
+        """The programs with all encoders in one launch, for a few positions, one for each form that can be."""
+        forms = forms_for(self.target) if self.form is None else (self.form,)
+        made = (self._persistent_program(positions, form) for form in forms)
+        return [program for program in made if program is not None]
+
+    def _persistent_program(self, positions: int, form: PersistentForm) -> Program | None:
+        rounded = self.packed is not None or self.network_of(positions) is self.rounded
+        if not self.blocks or positions > form.most_positions or rounded:
+            return None
+        try:
+            program = self._program(positions, blocks=self.blocks, form=form)
         except PlanError as error:
             log.debug("no persistent kernel for %d positions: %s", positions, error)
             return None
         together = any(isinstance(step, Launch) and step.cooperative for step in program.steps)
         return program if together else None
 
-    def _program(self, positions: int, *, blocks: int, left: bool = False) -> Program:
-        """blocks: of one launch for all encoders; 0 for many launches. left: whether norms may be left to the
-        products that read their rows."""
+    def _program(
+        self,
+        positions: int,
+        *,
+        blocks: int,
+        left: bool = False,
+        own: bool = False,
+        form: PersistentForm = USUAL,
+    ) -> Program:
+        """blocks: of one launch for all encoders, which has that form; 0 for many launches. left: whether norms may be left to the
+        products that read their rows. own: whether only our own kernels compute products, for which they must
+        have been measured."""
         network = self.network_of(positions)
+        choose, measurements = self.choose, self.measurements
+        if own:
+            assert measurements is not None
+            choose, measurements = _without_libraries(measurements)
         b = ProgramBuilder(
             positions,
             self.target,
             self.precision,
-            self.choose,
+            choose,
             self.weights,
             fused=self.fused,
             left=left,
-            measurements=self.measurements,
+            own=own,
+            measurements=measurements,
         )
         unit = self.target.matrix_unit(self.precision)
         layers = PackedLayers(self.precision, self._linears, self.packed, unit)
@@ -106,7 +147,7 @@ class Plan:
             case ResidualTower() as tower:
                 x = bodies.residual_tower(b, layers, tower)
             case AttentionBody() as body:
-                x = bodies.attention_body(b, layers, body, blocks, self.form)
+                x = bodies.attention_body(b, layers, body, blocks, form)
         b.fork()
         moves_left = network.moves_left
         value, moves = heads.hidden_layers(b, layers, network.value, moves_left, x)
@@ -115,3 +156,18 @@ class Plan:
         b.join()
         outputs(b, value, network.value.dense2, moves, None if moves_left is None else moves_left.dense2)
         return b.program
+
+
+def _without_libraries(measurements: Measurements) -> tuple[Chooser, Measurements]:
+    """The same of what is our own alone."""
+
+    def own(product: Product) -> list[Measured]:
+        return [each for each in measurements(product) if not each.choice.library]
+
+    def choose(product: Product) -> Choice:
+        found = own(product)
+        if not found:
+            raise PlanError(f"{product}: nothing of our own computes it")
+        return found[0].choice
+
+    return choose, own

@@ -6,12 +6,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from evaluator.gpu.blas.product import Product
+from evaluator.gpu.plan import weights as pack
 from evaluator.gpu.plan.builder import ProgramBuilder
-from evaluator.gpu.plan.epilogue import After
+from evaluator.gpu.plan.epilogue import After, Epilogue, norm_vectors
 from evaluator.gpu.plan.linear_layer import E4m3Scales, Int8Scales, Linear
-from evaluator.gpu.plan.program import Buffer, Matrix
+from evaluator.gpu.plan.program import Buffer, LeftNorm, Matrix
 from evaluator.gpu.plan.quantised import Packed
 from evaluator.network.e4m3 import E4m3Inputs
+from evaluator.network.spec import FloatArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,3 +70,33 @@ def biases_of(b: ProgramBuilder, layer: Linear) -> Buffer | None:
 
 def address(matrix: Matrix | None) -> Buffer | None:
     return None if matrix is None else matrix.buffer
+
+
+def own_epilogue(b: ProgramBuilder, use: Use) -> Epilogue:
+    """What the kernel itself does to the sums. The betas of a norm that was left to the residual's reader are
+    among the biases."""
+    layer, residual = use.layer, use.residual
+    bias = biases_of(b, layer)
+    if residual is not None and residual.norm is not None:
+        norm, own = residual.norm.norm, layer.biases
+
+        def with_betas() -> FloatArray:
+            betas = pack.vector(norm.betas, b.precision)
+            return betas if own is None else own + betas
+
+        bias = b.weight(f"{layer.name}.biases_and_betas", with_betas)
+    return Epilogue(bias, address(residual), layer.activation)
+
+
+def norm_arguments(
+    b: ProgramBuilder, layer: Linear, of_inputs: LeftNorm | None, of_residual: LeftNorm | None
+) -> tuple[Buffer | None, Buffer | None, float, float]:
+    """What applies a norm that was left to a product: the rows' sums, what there is of each column, one
+    divided by the elements that count, and epsilon."""
+    left = of_inputs or of_residual
+    if left is None:
+        return None, None, 0.0, 0.0
+    columns, _ = norm_vectors(b, left.name, left.norm)
+    if of_inputs is not None:
+        columns = b.weight(f"{layer.name}.column_sums", lambda: pack.sums_of_rows(layer.weights, b.precision))
+    return left.sums, columns, 1.0 / len(left.norm.gammas), float(left.norm.epsilon)

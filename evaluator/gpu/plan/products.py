@@ -1,8 +1,8 @@
 """Matrix products with what follows in the same pass, as launches.
 
 `linear` asks the builder's chooser how a product is computed, and one function for each answer appends it: by
-the general kernel (gemm.py: whole or split along k, from weights or their codes), by the one for Hopper
-(gemm_hopper.py), or by a vendor's library (below). What that leaves to be done is done by a pass over the
+the general kernel (gemm.py: whole or split along k, from weights or their codes), by those for Hopper
+(gemm_hopper.py, gemm_cluster.py), or by a vendor's library (below). What that leaves to be done is done by a pass over the
 rows (epilogue.py), or a norm by those who read them (left_norms.py).
 """
 
@@ -15,11 +15,12 @@ from evaluator.gpu.blas.product import Product
 from evaluator.gpu.plan import weights as pack
 from evaluator.gpu.plan.builder import ProgramBuilder
 from evaluator.gpu.plan.epilogue import After, Epilogue, finish_rows
-from evaluator.gpu.plan.gemm import leaving_norm, split_along_k, whole
+from evaluator.gpu.plan.gemm import gemm_launch, split_along_k, whole
+from evaluator.gpu.plan.gemm_cluster import by_cluster_kernel, cluster_launch
 from evaluator.gpu.plan.gemm_hopper import by_hopper_kernel
 from evaluator.gpu.plan.linear_layer import Linear
-from evaluator.gpu.plan.product_use import Use, address, biases_of, weights_of
-from evaluator.gpu.plan.program import LibraryStep, Matrix, PlanError
+from evaluator.gpu.plan.product_use import Use, address, biases_of, own_epilogue, weights_of
+from evaluator.gpu.plan.program import LeftNorm, LibraryStep, Matrix, PlanError
 from evaluator.gpu.plan.tiles import Choice
 from evaluator.network.spec import Activation, RoundedInputs
 
@@ -49,11 +50,13 @@ def linear(
     product = product_of(layer, a, after, residual=residual is not None)
     use = Use(layer, product, a, result, pairs, residual, after)
     if leave_norm:
-        return leaving_norm(b, use, b.choose_whole(without_norm(product)))
+        return _leaving_norm(b, use, b.choose_normed(without_norm(product)))
     normed = a.norm is not None or (residual is not None and residual.norm is not None)
-    choice = b.choose_whole(product) if normed else b.choose(product)
+    choice = b.choose_normed(product) if normed else b.choose(product)
     if choice.hopper is not None:
         by_hopper_kernel(b, use, choice.hopper)
+    elif choice.cluster is not None:
+        by_cluster_kernel(b, use, choice.cluster)
     elif choice.tile is None:
         _by_library(b, use, choice)
     elif choice.splits > 1:
@@ -64,6 +67,22 @@ def linear(
         assert pairs is not None
         return pairs
     return result if pairs is None else replace(result, rounded=pairs)
+
+
+def _leaving_norm(b: ProgramBuilder, use: Use, choice: Choice) -> Matrix:
+    """The product by a kernel that leaves the rows as they are and their sums beside them."""
+    norm, result = use.after.norm, use.result
+    assert norm is not None and result is not None
+    read = None if use.residual is None or use.residual.norm is None else use.residual.norm.sums.name
+    parts = use.product.n // choice.part_columns
+    sums = b.work("row_sums0" if read != "row_sums0" else "row_sums1", 8 * parts * result.rows)
+    left = LeftNorm(norm, use.layer.name, sums, parts)
+    if choice.cluster is not None:
+        cluster_launch(b, use, choice.cluster, result.buffer, left)
+    else:
+        assert choice.tile is not None
+        gemm_launch(b, use, choice, choice.tile, own_epilogue(b, use), result.buffer, leaves=left)
+    return replace(result, norm=left)
 
 
 def rounded_inputs(layer: Linear, a: Matrix) -> Matrix:

@@ -8,9 +8,11 @@ from evaluator.gpu.plan.hopper import BLOCK_K, BLOCK_M, HEAD_DEPTH, HEADS_OF_A_T
 from evaluator.gpu.plan.program import Buffer, TensorMap
 
 
-def rows_map(a: Buffer, rows: int, width: int, stride: int, precision: Precision) -> TensorMap:
-    """Boxes of BLOCK_M rows and BLOCK_K columns of activations. stride: elements from row to row."""
-    box = Box(precision, (width, rows), strides=(stride * precision.bytes,), shape=(BLOCK_K, BLOCK_M))
+def rows_map(
+    a: Buffer, rows: int, width: int, stride: int, precision: Precision, block_m: int = BLOCK_M
+) -> TensorMap:
+    """Boxes of block_m rows and BLOCK_K columns of activations. stride: elements from row to row."""
+    box = Box(precision, (width, rows), strides=(stride * precision.bytes,), shape=(BLOCK_K, block_m))
     return TensorMap(a, box)
 
 

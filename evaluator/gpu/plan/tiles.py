@@ -13,6 +13,8 @@ from typing import TypeAlias
 
 from evaluator.gpu.blas.product import Product
 from evaluator.gpu.driver.target import AMD_UNITS, MatrixUnit, Precision, Target
+from evaluator.gpu.plan import cluster_tiles
+from evaluator.gpu.plan.cluster_tiles import PART_COLUMNS, ClusterTile
 from evaluator.gpu.plan.hopper import HopperTile
 from evaluator.gpu.plan.quantised import GROUP
 
@@ -65,8 +67,8 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """How a product is computed: by our kernel with a tile, by the one for Hopper with another kind of tile,
-    or by an algorithm of a vendor's library, named.
+    """How a product is computed: by our kernel with a tile, by those for Hopper with other kinds of tiles
+    (hopper, cluster), or by an algorithm of a vendor's library, named.
 
     splits: shares of k that are summed separately. fused: the library applies the activation, if it can.
     packed: the weights are read as codes.
@@ -79,15 +81,23 @@ class Choice:
     fused: bool = True
     packed: bool = False
     hopper: HopperTile | None = None
+    cluster: ClusterTile | None = None
 
     @property
     def whole(self) -> bool:
         """Whether our general kernel computes the product to its end, from weights that are elements."""
         return self.tile is not None and self.splits == 1 and not self.packed
 
+    @property
+    def part_columns(self) -> int:
+        """Columns of a row by which its sums come, where a norm is left to those who read it."""
+        return PART_COLUMNS if self.tile is None else self.tile.part_columns
+
     def __str__(self) -> str:
         if self.hopper is not None:
             return str(self.hopper)
+        if self.cluster is not None:
+            return str(self.cluster)
         if self.tile is None:
             # An algorithm is opaque bytes; a few digits are enough to tell a handful of them apart.
             digits = f"{zlib.crc32(self.algorithm):08x}"[:4]
@@ -233,7 +243,12 @@ def estimate(product: Product, choice: Choice, multiprocessors: int) -> float:
 def estimates(product: Product, target: Target, precision: Precision, multiprocessors: int) -> list[Measured]:
     """What would be measured of all candidates of our own, by `estimate`."""
     possible = candidates(product, target, precision)
+    clusters = cluster_tiles.candidates(product, target, precision, multiprocessors)
     found = [Measured(choice, estimate(product, choice, multiprocessors)) for choice in possible]
+    found += [
+        Measured(Choice(None, cluster=tile), cluster_tiles.estimate(product, tile, multiprocessors))
+        for tile in clusters
+    ]
     return sorted(found, key=lambda each: each.microseconds)
 
 

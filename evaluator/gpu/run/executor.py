@@ -46,9 +46,10 @@ class Executor:
         self.alternatives: dict[int, tuple[Program, ...]] = {}
         """The programs of each batch size that has more than one."""
         for size in buckets:
-            persistent = plan.persistent_program(size)
-            if persistent is not None:
-                self.alternatives[size] = (self._programs[size], persistent)
+            own = plan.own_program(size)
+            others = (*plan.persistent_programs(size), *([] if own is None else [own]))
+            if others:
+                self.alternatives[size] = (self._programs[size], *others)
         planned()
         self._capturing = threading.Lock()
         self._direct = buckets[-1] if device.info.integrated else DIRECT_POSITIONS

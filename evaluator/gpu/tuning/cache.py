@@ -23,6 +23,7 @@ from evaluator.gpu.blas.product import Product
 from evaluator.gpu.driver.compiler import KERNELS, source
 from evaluator.gpu.driver.device import DeviceInfo
 from evaluator.gpu.driver.target import Precision
+from evaluator.gpu.plan.cluster_tiles import ClusterTile
 from evaluator.gpu.plan.hopper import HopperTile
 from evaluator.gpu.plan.tiles import Choice, Measured, Tile
 from evaluator.network.eight_bits import EightBits
@@ -35,8 +36,9 @@ _GPU = Path(__file__).resolve().parents[1]
 
 _CODE = (
     *("blas/cublaslt", "blas/hipblas", "blas/hipblaslt", "blas/library", "blas/product"),
-    *("plan/builder", "plan/epilogue", "plan/gemm", "plan/gemm_hopper", "plan/hopper", "plan/product_use"),
-    *("plan/products", "plan/quantised", "plan/tensor_maps", "plan/tiles"),
+    *("plan/builder", "plan/cluster_tiles", "plan/epilogue", "plan/gemm", "plan/gemm_cluster"),
+    *("plan/gemm_hopper", "plan/hopper", "plan/product_use", "plan/products", "plan/quantised"),
+    *("plan/tensor_maps", "plan/tiles"),
     *("tuning/bench", "tuning/cache", "tuning/samples", "tuning/shortlist", "tuning/tune"),
 )
 """Modules that the meaning of a cached choice depends on."""
@@ -90,7 +92,7 @@ def _product(fields: dict[str, Any]) -> Product:
 
 
 def _measured(fields: dict[str, Any]) -> Measured:
-    tile, hopper = fields["tile"], fields["hopper"]
+    tile, hopper, cluster = fields["tile"], fields["hopper"], fields["cluster"]
     choice = Choice(
         tile=None if tile is None else Tile(**tile),
         splits=fields["splits"],
@@ -99,5 +101,6 @@ def _measured(fields: dict[str, Any]) -> Measured:
         fused=fields["fused"],
         packed=fields["packed"],
         hopper=None if hopper is None else HopperTile(**hopper),
+        cluster=None if cluster is None else ClusterTile(**cluster),
     )
     return Measured(choice, fields["us"])

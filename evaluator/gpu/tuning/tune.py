@@ -21,7 +21,7 @@ from evaluator.gpu.blas.product import Product
 from evaluator.gpu.driver.compiler import Compiler, KernelKey
 from evaluator.gpu.driver.device import Device, DeviceError
 from evaluator.gpu.driver.target import Precision
-from evaluator.gpu.plan import hopper
+from evaluator.gpu.plan import cluster_tiles, hopper
 from evaluator.gpu.plan.builder import FORMAT_CODES
 from evaluator.gpu.plan.needs import Needs
 from evaluator.gpu.plan.quantised import Packed, WeightFormat
@@ -203,8 +203,13 @@ class Tuner:
         return [*own, *self._hopper(product)]
 
     def _hopper(self, product: Product) -> list[Choice]:
-        tiles = hopper.candidates(product, self._device.info.target, self._precision)
-        return [Choice(None, hopper=tile) for tile in tiles]
+        info = self._device.info
+        tiles = hopper.candidates(product, info.target, self._precision)
+        clusters = cluster_tiles.candidates(product, info.target, self._precision, info.multiprocessors)
+        return [
+            *(Choice(None, hopper=tile) for tile in tiles),
+            *(Choice(None, cluster=tile) for tile in clusters),
+        ]
 
     def measure(
         self,
@@ -246,7 +251,7 @@ class Tuner:
             try:
                 errors = bench.errors(choice)
             except DeviceError as error:
-                if choice.hopper is None:
+                if choice.hopper is None and choice.cluster is None:
                     raise
                 log.info("%s: %s: %s", product, choice, error)  # clusters may not fit on a part of a GPU
                 continue

@@ -1,0 +1,111 @@
+"""The tiles of kernels/gemm_cluster.hip, products of some hundred rows on sm_90, and which may suit a product."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from evaluator.gpu.blas.product import Product
+from evaluator.gpu.driver.target import Precision, Target
+
+BLOCK_K = 64
+
+PART_COLUMNS = 32
+"""Of a row, by which its sums come (kernels/row_norms.h)."""
+
+_FEWEST_ROWS, _MOST_ROWS = 128, 2048
+"""Fewer rows have one launch for all encoders; for more, kernels/gemm_hopper.hip has larger tiles."""
+
+_SHAPES = ((64, 64, 6), (64, 128, 4), (64, 192, 3), (128, 128, 3), (128, 128, 6))
+"""Rows, columns and stages. Two blocks fit on a multiprocessor, but for the last, so that the next kernel's
+weights are on their way while this one ends."""
+
+_CLUSTERS = ((1, 1), (2, 1), (4, 1), (1, 2), (1, 4), (2, 2), (2, 4), (4, 2))
+"""Blocks that bring each other weights, and blocks that share the steps along k."""
+
+_MOST_CANDIDATES = 10
+
+_FLOPS_PER_US, _BYTES_PER_US, _L2_BYTES_PER_US = 5.7e6, 1.1e5, 5.5e6
+"""The model: what a multiprocessor multiplies, what it reads, and what all of them read from L2."""
+
+_END_US, _EXCHANGE_US = 1.0, 0.7
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterTile:
+    """Constants of kernels/gemm_cluster.hip. cluster_m: blocks that bring each other the weights of their
+    columns. splits: blocks that share the steps along k."""
+
+    block_m: int
+    block_n: int
+    stages: int
+    cluster_m: int = 1
+    splits: int = 1
+
+    @property
+    def threads(self) -> int:
+        return 2 * self.block_m + 32
+
+    @property
+    def shared_bytes(self) -> int:
+        """The stages, or the sums of the whole tile; two barriers a stage; two values of each column."""
+        stages = self.stages * (self.block_m + self.block_n) * BLOCK_K * 2
+        sums = self.block_m * self.block_n * 4 if self.splits > 1 else 0
+        return max(stages, sums) + 16 * self.stages + 8 * self.block_n
+
+    @property
+    def at_once(self) -> int:
+        """Blocks for which a multiprocessor has registers, without a spill."""
+        return 2 if self.block_m == 64 and self.block_n <= 128 else 1
+
+    def blocks(self, m: int, n: int) -> int:
+        """In whole clusters."""
+        down = -(-m // (self.block_m * self.cluster_m))
+        return down * -(-n // self.block_n) * self.cluster_m * self.splits
+
+    def __str__(self) -> str:
+        shared = f" cluster {self.cluster_m}" * (self.cluster_m > 1)
+        return f"wgmma {self.block_m}x{self.block_n} *{self.stages}" + shared + f" / {self.splits}" * (
+            self.splits > 1
+        )
+
+
+def candidates(
+    product: Product, target: Target, precision: Precision, multiprocessors: int
+) -> list[ClusterTile]:
+    """The likeliest tiles for a product, the best by the model first; none but for some hundred rows on sm_90
+    in half precision."""
+    if target.name != "sm_90" or precision is Precision.FP32:
+        return []
+    if not _FEWEST_ROWS <= product.m <= _MOST_ROWS or product.n % 32 or product.k % precision.chunk:
+        return []
+    if product.convolution or product.bias_by_square or product.segment or product.form is not None:
+        return []
+    ranked = sorted(_possible(product), key=lambda tile: estimate(product, tile, multiprocessors))
+    return ranked[:_MOST_CANDIDATES]
+
+
+def _possible(product: Product) -> Iterator[ClusterTile]:
+    steps = -(-product.k // BLOCK_K)
+    for block_m, block_n, stages in _SHAPES:
+        if block_n > max(64, product.n) or (block_n == 192 and product.residual):  # which spills registers
+            continue
+        for cluster_m, splits in _CLUSTERS:
+            share = -(-steps // splits)
+            uneven = share * (splits - 1) >= steps or (splits > 1 and share < 2)
+            if block_m * cluster_m <= product.m and not uneven:
+                yield ClusterTile(block_m, block_n, stages, cluster_m, splits)
+
+
+def estimate(product: Product, tile: ClusterTile, multiprocessors: int) -> float:
+    """Microseconds, roughly."""
+    steps = -(-product.k // (BLOCK_K * tile.splits))
+    blocks = tile.blocks(product.m, product.n)
+    flops, loaded = 2 * tile.block_m * tile.block_n * BLOCK_K, (tile.block_m + tile.block_n) * BLOCK_K * 2
+    step = max(flops / _FLOPS_PER_US, loaded / _BYTES_PER_US)
+    read = blocks * steps * (tile.block_m + tile.block_n / tile.cluster_m) * BLOCK_K * 2
+    busy = -(-blocks // multiprocessors) * steps * step
+    together = _EXCHANGE_US if tile.splits > 1 else 0.0
+    # Of two that are alike, the one with fewer blocks in a cluster, and then with more stages.
+    alike = 0.02 * tile.cluster_m * tile.splits - 0.01 * tile.stages
+    return _END_US + max(busy, read / _L2_BYTES_PER_US) + together + alike
