@@ -110,8 +110,7 @@ def launch_of(program: Program) -> Launch:
 
 def programs(plan: Plan, batches: Sequence[int]) -> list[Program]:
     """Those with one launch."""
-    made = [plan.persistent_program(size) for size in batches]
-    return [program for program in made if program is not None]
+    return [program for size in batches for program in plan.persistent_programs(size)]
 
 
 class Comparison:

@@ -1,18 +1,18 @@
 // The product of gemm.hip for some hundred rows on sm_90a, by wgmma:
 //   out[m][n] = activation(sum over k of a[m][k] b[n][k] + bias + residual)
-// A tile for each processor would be too small to be multiplied fast, and larger ones too few. So SPLITS blocks
-// of a cluster share the steps along k of one tile, and add their sums up in each other's shared memory; and
-// CLUSTER_M blocks whose tiles lie below each other bring each other the weights, which all of them need
-// (multicast). CPU fibers and other targets cannot run it.
+// A tile for each processor would be too small to be multiplied fast, and larger ones too few. So SPLITS
+// blocks of a cluster share the steps along k of one tile, and add their sums up in each other's shared
+// memory; and CLUSTER_M blocks whose tiles lie below each other bring each other the weights, which all of
+// them need (multicast). CPU fibers and other targets cannot run it.
 //
-// a: [m][k] and b: weights [n][k] come as tensor maps (boxes of BLOCK_M x 64 and BLOCK_N x 64, 128-byte swizzle,
-// the order of b's rows as in gemm_hopper.hip); k is a multiple of 8, n one of 32. bias: float [n]. residual,
-// out: rows of ldo elements; they may be the same.
+// a: [m][k] and b: weights [n][k] come as tensor maps (boxes of BLOCK_M x 64 and BLOCK_N x 64, 128-byte
+// swizzle, the order of b's rows as in gemm_hopper.hip); k is a multiple of 8, n one of 32. bias: float [n].
+// residual, out: rows of ldo elements; they may be the same.
 //
 // INPUT_NORM, RESIDUAL_NORM, ROW_SUMS: as in gemm.hip (row_norms.h). A part of a row's columns is 32 of them.
 //
-// Waves: four for each 64 rows of the tile, then one that loads. Weights are asked for before the previous kernel
-// has ended. Grid: the clusters of all tiles, columns first.
+// Waves: four for each 64 rows of the tile, then one that loads. Weights are asked for before the previous
+// kernel has ended. Grid: the clusters of all tiles, columns first.
 #include "activation.h"
 #include "hopper.h"
 #include "row_norms.h"
@@ -24,13 +24,13 @@ constexpr int THREADS = CONSUMERS + WAVE;
 constexpr int CLUSTER = CLUSTER_M * SPLITS;
 constexpr int TILE_A_BYTES = BLOCK_M * BLOCK_K * 2, TILE_B_BYTES = BLOCK_N * BLOCK_K * 2;
 constexpr int STAGE_BYTES = TILE_A_BYTES + TILE_B_BYTES;
-// A unit is 8 columns in one row, which a thread has of each 32 columns in two rows. Of all blocks that share a
-// tile each finishes OWN_UNITS.
+// A unit is 8 columns in one row, which a thread has of each 32 columns in two rows. Of all blocks that
+// share a tile each finishes OWN_UNITS.
 constexpr int UNITS = BLOCK_N / PART_COLUMNS * 2, OWN_UNITS = UNITS / SPLITS;
 static_assert(BLOCK_M % 64 == 0 && UNITS % SPLITS == 0, "");
 // Offsets in shared memory, in bytes. The sums lie where the stages were.
-constexpr int SUMS_BYTES = SPLITS > 1 ? BLOCK_M * BLOCK_N * 4 : 0;
-constexpr int FULL_BARRIERS = STAGES * STAGE_BYTES > SUMS_BYTES ? STAGES * STAGE_BYTES : SUMS_BYTES;
+constexpr int SUMS_BYTES = SPLITS > 1 ? BLOCK_M* BLOCK_N * 4 : 0;
+constexpr int FULL_BARRIERS = STAGES * STAGE_BYTES > SUMS_BYTES ? STAGES* STAGE_BYTES : SUMS_BYTES;
 constexpr int EMPTY_BARRIERS = FULL_BARRIERS + 8 * STAGES;
 constexpr int VECTORS = EMPTY_BARRIERS + 8 * STAGES;  // bias and norm_columns, float [2][BLOCK_N]
 
@@ -45,8 +45,8 @@ struct Problem {
   RowSums* row_sums;
 };
 
-// A block's place: its tile's first row and column, its row and its share of k in the cluster, and the steps of
-// BLOCK_K along k that are its own.
+// A block's place: its tile's first row and column, its row and its share of k in the cluster, and the steps
+// of BLOCK_K along k that are its own.
 struct Place {
   int m0, n0, cluster_row, split, first_step, steps;
 };
@@ -152,7 +152,8 @@ DEVICE void add_sums(float (&x)[8], uint32 shared, const Place& place, int unit)
   for (int split = 0; split < SPLITS; split++)
 #pragma unroll
     for (int half = 0; half < 2; half++)
-      part[split][half] = load_in_cluster(shared + sums_at(unit, half), split * CLUSTER_M + place.cluster_row);
+      part[split][half] =
+          load_in_cluster(shared + sums_at(unit, half), split * CLUSTER_M + place.cluster_row);
 #pragma unroll
   for (int i = 0; i < 8; i++) x[i] = 0.0f;
 #pragma unroll
@@ -194,7 +195,8 @@ DEVICE RowNorm norm_of(const Problem& problem, int row) {
 }
 #endif
 
-// What the end of a tile needs besides the sums, fetched before they are there. norms: of a thread's two rows.
+// What the end of a tile needs besides the sums, fetched before they are there. norms: of a thread's two
+// rows.
 struct Fetched {
   Bits128 residual[OWN_UNITS];
   RowNorm norms[2];
@@ -208,8 +210,8 @@ DEVICE void fetch(Fetched& fetched, const Problem& problem, const OutputTile& ti
 #pragma unroll
   for (int i = 0; i < OWN_UNITS; i++) {
     const int unit = tile.first_unit + i, row = tile.row + unit % 2 * 8, column = tile.column + unit / 2 * 32;
-    fetched.residual[i] = load_if(problem.residual + (uint64)row * problem.ldo + column,
-                                  row < problem.m && column < problem.n);
+    fetched.residual[i] =
+        load_if(problem.residual + (uint64)row * problem.ldo + column, row < problem.m && column < problem.n);
   }
 #endif
 #if NORMED
@@ -219,8 +221,8 @@ DEVICE void fetch(Fetched& fetched, const Problem& problem, const OutputTile& ti
 }
 
 // Norm, bias, residual and activation of a unit, and its store. vectors: of the unit's columns.
-DEVICE void finish(float (&x)[8], const Problem& problem, const OutputTile& tile, const Fetched& fetched, int i,
-                   const float* vectors) {
+DEVICE void finish(float (&x)[8], const Problem& problem, const OutputTile& tile, const Fetched& fetched,
+                   int i, const float* vectors) {
   const int unit = tile.first_unit + i, row = tile.row + unit % 2 * 8, column = tile.column + unit / 2 * 32;
   const bool inside = row < problem.m && column < problem.n;
 #if NORMED
@@ -303,8 +305,9 @@ DEVICE void consume(const Problem& problem, char* memory, uint32 shared, const P
 
 extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, MIN_BLOCKS)
     gemm_cluster(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b, const float* bias,
-                 const Element* residual, Element* out, int m, int n, int k, int ldo, const RowSums* norm_parts,
-                 const float* norm_columns, float per_column, float epsilon, RowSums* row_sums) {
+                 const Element* residual, Element* out, int m, int n, int k, int ldo,
+                 const RowSums* norm_parts, const float* norm_columns, float per_column, float epsilon,
+                 RowSums* row_sums) {
   DYNAMIC_SHARED(memory);
   const uint32 shared = shared_address(memory);
   start_kernel();

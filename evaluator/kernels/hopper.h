@@ -238,8 +238,8 @@ DEVICE void store_shared(uint32 to, const Bits128& bits) {
                : "memory");
 }
 DEVICE void store_shared(uint32 to, const float* four) {
-  asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(to), "f"(four[0]), "f"(four[1]),
-               "f"(four[2]), "f"(four[3])
+  asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(to), "f"(four[0]), "f"(four[1]), "f"(four[2]),
+               "f"(four[3])
                : "memory");
 }
 // Two floats that do not change while the kernel runs.

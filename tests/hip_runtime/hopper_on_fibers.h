@@ -1,6 +1,7 @@
-// What gemm_cluster.hip takes of kernels/hopper.h, on CPU fibers: mbarriers that count arrivals and bytes, clusters
-// of blocks that reach into each other's shared memory, the TMA with its swizzle, and wgmma with operands in
-// shared memory. Copies arrive at once. A grid whose fibers all wait ends the process. Tests only.
+// What gemm_cluster.hip takes of kernels/hopper.h, on CPU fibers: mbarriers that count arrivals and bytes,
+// clusters of blocks that reach into each other's shared memory, the TMA with its swizzle, and wgmma with
+// operands in shared memory. Copies arrive at once. A grid whose fibers all wait ends the process. Tests
+// only.
 #pragma once
 #include <map>
 
@@ -110,8 +111,10 @@ DEVICE void tma_prefetch_descriptor(const TensorMap&) {}
 
 namespace on_fibers {
 
-// A box whose first element is at `first`, into the shared memory of all blocks of the mask; 0 beyond the ends.
-static inline void load_box(uint32 to, const TensorMap& map, uint32 barrier, const long (&first)[5], int mask) {
+// A box whose first element is at `first`, into the shared memory of all blocks of the mask; 0 beyond the
+// ends.
+static inline void load_box(uint32 to, const TensorMap& map, uint32 barrier, const long (&first)[5],
+                            int mask) {
   const int rows = map.box[1] * map.box[2] * map.box[3] * map.box[4];
   for (uint32 rank = 0; rank < (uint32)CLUSTER; rank++) {
     if (!(mask >> rank & 1)) continue;

@@ -64,8 +64,8 @@ class ProgramBuilder:
     """A program for one batch size, to which launches are appended.
 
     choose: says how each matrix product is computed. fused: whether attention and the product before it may
-    be one kernel. left: whether layer norms may be left to the products that read their rows. own: whether
-    `choose` names our own kernels alone.
+    be one kernel. left: whether layer norms may be left to the products that read their rows. chained:
+    whether everything is one chain of kernels; None for what is faster as a rule.
     measurements: what `choose` chooses by, if products were measured.
     """
 
@@ -79,7 +79,7 @@ class ProgramBuilder:
         *,
         fused: bool = True,
         left: bool = False,
-        own: bool = False,
+        chained: bool | None = None,
         measurements: Measurements | None = None,
     ) -> None:
         """known: the arrays of weights by name, to which this program's are added; several programs that are
@@ -91,7 +91,7 @@ class ProgramBuilder:
         self.choose = choose
         self.fused = fused
         self._left = left
-        self._own = own
+        self._chained = positions >= _CHAINED_POSITIONS if chained is None else chained
         self.measurements = measurements
         self._aside = False
         self._forked = False
@@ -101,8 +101,8 @@ class ProgramBuilder:
         return choice.cluster is not None if self.target.name == "sm_90" else choice.whole
 
     def choose_normed(self, product: Product) -> Choice:
-        """The fastest way to compute a product that takes and leaves norms. Raises PlanError if there is none,
-        or, where nothing was measured, if another way was chosen."""
+        """The fastest way to compute a product that takes and leaves norms. Raises PlanError if there is
+        none, or, where nothing was measured, if another way was chosen."""
         if self.measurements is None:
             choices = [self.choose(product)]
         else:
@@ -165,7 +165,7 @@ class ProgramBuilder:
     @property
     def chained(self) -> bool:
         """Whether everything is one chain of kernels, a second branch not paying."""
-        return self._own or self.positions >= _CHAINED_POSITIONS
+        return self._chained
 
     @property
     def shares_products(self) -> bool:
@@ -175,9 +175,9 @@ class ProgramBuilder:
     @property
     def leaves_norms(self) -> bool:
         """Whether layer norms may be left to the products that read their rows."""
-        return self._left and self.chained and (
-            self.target.matrix_unit(self.precision) in AMD_UNITS or self.target.name == "sm_90"
-        )
+        if self.target.matrix_unit(self.precision) in AMD_UNITS:
+            return self._left and self.chained
+        return self._left and self.target.name == "sm_90"
 
     @property
     def aside(self) -> bool:

@@ -1,4 +1,5 @@
-"""The tiles of kernels/gemm_cluster.hip, products of some hundred rows on sm_90, and which may suit a product."""
+"""The tiles of kernels/gemm_cluster.hip, products of some hundred rows on sm_90, and which may suit a
+product."""
 
 from __future__ import annotations
 
@@ -65,8 +66,10 @@ class ClusterTile:
 
     def __str__(self) -> str:
         shared = f" cluster {self.cluster_m}" * (self.cluster_m > 1)
-        return f"wgmma {self.block_m}x{self.block_n} *{self.stages}" + shared + f" / {self.splits}" * (
-            self.splits > 1
+        return (
+            f"wgmma {self.block_m}x{self.block_n} *{self.stages}"
+            + shared
+            + f" / {self.splits}" * (self.splits > 1)
         )
 
 
@@ -88,7 +91,7 @@ def candidates(
 def _possible(product: Product) -> Iterator[ClusterTile]:
     steps = -(-product.k // BLOCK_K)
     for block_m, block_n, stages in _SHAPES:
-        if block_n > max(64, product.n) or (block_n == 192 and product.residual):  # which spills registers
+        if block_n > max(64, product.n):
             continue
         for cluster_m, splits in _CLUSTERS:
             share = -(-steps // splits)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from evaluator.gpu.blas.product import Product
 from evaluator.gpu.driver.target import Target
+from evaluator.gpu.plan import weights as pack
 from evaluator.gpu.plan.builder import ACTIVATION_CODES, FORMAT_CODES, Geometry, ProgramBuilder
 from evaluator.gpu.plan.epilogue import Epilogue, Partials, finish_rows
 from evaluator.gpu.plan.linear_layer import Linear
@@ -20,7 +21,7 @@ from evaluator.gpu.plan.product_use import (
 from evaluator.gpu.plan.program import Buffer, LeftNorm, Matrix
 from evaluator.gpu.plan.tiles import Choice, Tile
 from evaluator.network.eight_bits import EightBits
-from evaluator.network.spec import Activation, FloatArray
+from evaluator.network.spec import Activation
 
 
 def whole(b: ProgramBuilder, use: Use, choice: Choice, tile: Tile) -> None:

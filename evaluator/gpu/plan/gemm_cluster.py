@@ -1,5 +1,5 @@
-"""Launches of kernels/gemm_cluster.hip: products of some hundred rows on sm_90, which take norms that were left to
-them and leave them."""
+"""Launches of kernels/gemm_cluster.hip: products of some hundred rows on sm_90, which take norms that were
+left to them and leave them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from evaluator.gpu.plan.tensor_maps import rows_map, weights_map
 
 
 def by_cluster_kernel(b: ProgramBuilder, use: Use, tile: ClusterTile) -> None:
-    """The product by kernels/gemm_cluster.hip, which finishes its sums itself; then `after`, if there is any."""
+    """The product by kernels/gemm_cluster.hip, which finishes its sums itself; then `after`, if there is
+    any."""
     out = use.result
     later = bool(use.after) or use.rounded is not None
     if later or out is None:

@@ -3,9 +3,9 @@
 A pass of its own reads and writes every row for a norm. Without it, the product before leaves the rows' sums
 beside the rows, the products that take the rows have the gammas in their weights, and the one whose residual
 they are applies the norm where it adds them. That takes our own kernels, on AMD's matrix units and, for some
-hundred rows, on sm_90: a library's product knows nothing of it, and one that is split through memory ends with
-a pass over the rows anyway. Where products were measured, what all of them take decides; a norm that is applied
-or left costs a product so little that it is measured without.
+hundred rows, on sm_90: a library's product knows nothing of it, and one that is split through memory ends
+with a pass over the rows anyway. Where products were measured, what all of them take decides; a norm that is
+applied or left costs a product so little that it is measured without.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from evaluator.gpu.blas.product import Product
 from evaluator.gpu.plan.builder import ProgramBuilder
 from evaluator.gpu.plan.epilogue import After
 from evaluator.gpu.plan.linear_layer import Linear
-from evaluator.gpu.plan.products import product_of, without_norm
+from evaluator.gpu.plan.products import leaving, product_of
 from evaluator.gpu.plan.program import Matrix
-from evaluator.gpu.plan.tiles import Measurements
+from evaluator.gpu.plan.tiles import Measured, Measurements
 from evaluator.network.spec import LayerNorm
 
 
@@ -48,8 +48,10 @@ def is_left(b: ProgramBuilder, maker: Use, readers: Callable[[], Sequence[Use]])
         return False
     # The betas of inputs become biases.
     products = [replace(use.product, bias=True) for use in uses]
-    left = [without_norm(products[0]), *products[1:]]
-    if b.measurements is not None:
+    left = [leaving(b, products[0]), *products[1:]]
+    if b.target.name == "sm_90":  # whether it pays shows in the whole program
+        pays = b.measurements is not None and all(_kept(b, b.measurements, left))
+    elif b.measurements is not None:
         pays = _is_faster(b, b.measurements, left, products)
     else:
         pays = all(b.takes_norms(b.choose(product)) for product in (*products, *left))
@@ -67,6 +69,11 @@ def _is_faster(
     """Whether products that are computed by kernels that take norms take less time together than others that
     may be computed in any way."""
     # All are asked for, so that what is measured does not depend on what was found.
-    whole = [[each for each in measurements(product) if b.takes_norms(each.choice)] for product in left]
+    whole = _kept(b, measurements, left)
     fastest = [measurements(product)[0].microseconds for product in products]
     return all(whole) and sum(found[0].microseconds for found in whole) < sum(fastest)
+
+
+def _kept(b: ProgramBuilder, measurements: Measurements, products: Sequence[Product]) -> list[list[Measured]]:
+    """What was measured of kernels that take norms, product by product."""
+    return [[each for each in measurements(product) if b.takes_norms(each.choice)] for product in products]

@@ -66,7 +66,6 @@ def needs_of(plan: Plan, buckets: tuple[int, ...], multiprocessors: int) -> Need
     plan = replace(plan, choose=collector, measurements=measurements, weights={})
     kernels: dict[tuple[KernelKey, int], None] = {}
     for size in buckets:
-        for program in (plan.program(size), *plan.persistent_programs(size), plan.own_program(size)):
-            if program is not None:
-                kernels |= {key: None for key in program.kernels() if key[0].file not in PRODUCT_KERNELS}
+        for program in (plan.program(size), *plan.persistent_programs(size), *plan.own_programs(size)):
+            kernels |= {key: None for key in program.kernels() if key[0].file not in PRODUCT_KERNELS}
     return Needs(tuple(collector.products), tuple(kernels))

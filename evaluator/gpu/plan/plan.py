@@ -81,22 +81,29 @@ class Plan:
                 log.debug("no norms are left to their readers for %d positions: %s", positions, error)
         return self._program(positions, blocks=0)
 
-    def own_program(self, positions: int, *, left: bool = True) -> Program | None:
-        """The program of our own kernels alone, for a few positions on sm_90: each begins while the one before
-        it ends, and fetches its weights meanwhile, which a library's do not. left: whether norms may be left to
-        the products that read their rows. None if that cannot be, or nothing was measured."""
+    def own_programs(self, positions: int) -> list[Program]:
+        """The programs of our own kernels alone, for a few positions on sm_90: each kernel begins while the
+        one before it ends, and fetches its weights meanwhile, which a library's do not. As one chain of
+        kernels, and with smolgen as a second branch."""
         if self.measurements is None or self.target.name != "sm_90" or positions not in OWN_POSITIONS:
-            return None
+            return []
         if self.packed is not None or self.network_of(positions) is self.rounded:
-            return None
+            return []
+        made = (self.own_program(positions, chained=chained) for chained in (True, False))
+        return [program for program in made if program is not None]
+
+    def own_program(self, positions: int, *, chained: bool, left: bool = True) -> Program | None:
+        """One of them. left: whether norms may be left to the products that read their rows. None if that
+        cannot be."""
         try:
-            return self._program(positions, blocks=0, left=left, own=True)
-        except PlanError as error:
+            return self._program(positions, blocks=0, left=left, own=True, chained=chained)
+        except PlanError as error:  # gammas and weights may be too large together
             log.debug("no program of our own kernels alone for %d positions: %s", positions, error)
-            return self.own_program(positions, left=False) if left else None
+            return self.own_program(positions, chained=chained, left=False) if left else None
 
     def persistent_programs(self, positions: int) -> list[Program]:
-        """The programs with all encoders in one launch, for a few positions, one for each form that can be."""
+        """The programs with all encoders in one launch, for a few positions, one for each form that can
+        be."""
         forms = forms_for(self.target) if self.form is None else (self.form,)
         made = (self._persistent_program(positions, form) for form in forms)
         return [program for program in made if program is not None]
@@ -120,11 +127,12 @@ class Plan:
         blocks: int,
         left: bool = False,
         own: bool = False,
+        chained: bool | None = None,
         form: PersistentForm = USUAL,
     ) -> Program:
-        """blocks: of one launch for all encoders, which has that form; 0 for many launches. left: whether norms may be left to the
-        products that read their rows. own: whether only our own kernels compute products, for which they must
-        have been measured."""
+        """blocks: of one launch for all encoders, which has that form; 0 for many launches. left: whether
+        norms may be left to the products that read their rows. own: whether only our own kernels compute
+        products, for which they must have been measured. chained: as of ProgramBuilder."""
         network = self.network_of(positions)
         choose, measurements = self.choose, self.measurements
         if own:
@@ -138,7 +146,7 @@ class Plan:
             self.weights,
             fused=self.fused,
             left=left,
-            own=own,
+            chained=chained,
             measurements=measurements,
         )
         unit = self.target.matrix_unit(self.precision)

@@ -2,8 +2,8 @@
 
 `linear` asks the builder's chooser how a product is computed, and one function for each answer appends it: by
 the general kernel (gemm.py: whole or split along k, from weights or their codes), by those for Hopper
-(gemm_hopper.py, gemm_cluster.py), or by a vendor's library (below). What that leaves to be done is done by a pass over the
-rows (epilogue.py), or a norm by those who read them (left_norms.py).
+(gemm_hopper.py, gemm_cluster.py), or by a vendor's library (below). What that leaves to be done is done by a
+pass over the rows (epilogue.py), or a norm by those who read them (left_norms.py).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def linear(
     product = product_of(layer, a, after, residual=residual is not None)
     use = Use(layer, product, a, result, pairs, residual, after)
     if leave_norm:
-        return _leaving_norm(b, use, b.choose_normed(without_norm(product)))
+        return _leaving_norm(b, use, b.choose_normed(leaving(b, product)))
     normed = a.norm is not None or (residual is not None and residual.norm is not None)
     choice = b.choose_normed(product) if normed else b.choose(product)
     if choice.hopper is not None:
@@ -120,9 +120,11 @@ def product_of(layer: Linear, a: Matrix, after: After, *, residual: bool) -> Pro
     )
 
 
-def without_norm(product: Product) -> Product:
-    """A product whose norm is left to others."""
-    return replace(product, followed=False, normalised=False)
+def leaving(b: ProgramBuilder, product: Product) -> Product:
+    """The product by which it is chosen how one whose norm is left to others is computed. On sm_90 it is the
+    same with the norm: a pass over the rows makes no difference to which tile is the best, and need not be
+    measured twice."""
+    return product if b.target.name == "sm_90" else replace(product, followed=False, normalised=False)
 
 
 def _by_library(b: ProgramBuilder, use: Use, choice: Choice) -> None:

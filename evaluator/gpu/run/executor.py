@@ -46,8 +46,7 @@ class Executor:
         self.alternatives: dict[int, tuple[Program, ...]] = {}
         """The programs of each batch size that has more than one."""
         for size in buckets:
-            own = plan.own_program(size)
-            others = (*plan.persistent_programs(size), *([] if own is None else [own]))
+            others = [*plan.persistent_programs(size), *plan.own_programs(size)]
             if others:
                 self.alternatives[size] = (self._programs[size], *others)
         planned()

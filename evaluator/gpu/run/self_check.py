@@ -13,7 +13,7 @@ import numpy as np
 
 from evaluator.gpu.driver.device import DeviceError, NotFiniteOutput
 from evaluator.gpu.driver.target import Precision
-from evaluator.gpu.plan.program import Program
+from evaluator.gpu.plan.program import Launch, LibraryStep, Program
 from evaluator.gpu.run.executor import Executor
 from evaluator.network.eight_bits import EightBits
 from protocol.batch import EvaluationBatch, PositionBatch
@@ -135,6 +135,15 @@ def errors(found: EvaluationBatch, expected: EvaluationBatch, spread: float | No
     return logits, float(np.abs(found.wdl - expected.wdl).max())
 
 
+def way(program: Program) -> str:
+    """How a batch is computed, for the log."""
+    steps = program.steps
+    if any(isinstance(step, Launch) and step.cooperative for step in steps):
+        return "one launch for all encoders"
+    own = not any(isinstance(step, LibraryStep) for step in steps)
+    return "our own kernels" if own else "many launches"
+
+
 class SelfCheck:
     """Compares an executor with the reference. checks: by the smallest batch size that each is for. name: of
     the device, for messages."""
@@ -170,20 +179,13 @@ class SelfCheck:
                 executor.select(size, program)
                 problem = self._problem(size)
                 if problem:
-                    log.warning(
-                        "%s: one launch for all encoders is wrong at batch %d: %s", name, size, problem
-                    )
+                    log.warning("%s: %s is wrong at batch %d: %s", name, way(program), size, problem)
                     continue
                 milliseconds = executor.time(size)
             except (SelfCheckError, DeviceError) as error:
-                log.warning("%s: one launch for all encoders fails at batch %d: %s", name, size, error)
+                log.warning("%s: %s fails at batch %d: %s", name, way(program), size, error)
                 continue
-            log.info(
-                "batch %d: %.3f ms by many launches, %.3f ms with all encoders in one",
-                size,
-                best_ms,
-                milliseconds,
-            )
+            log.info("batch %d: %.3f ms so far, %.3f ms by %s", size, best_ms, milliseconds, way(program))
             if milliseconds < best_ms:
                 best, best_ms = program, milliseconds
         executor.select(size, best)

@@ -154,9 +154,9 @@ def test_which_networks_have_it(
 ) -> None:
     small = replace(SHAPES[shape], layers=min(SHAPES[shape].layers, 1), blocks=min(SHAPES[shape].blocks, 1))
     plan = Plan(random_network(small), target, precision, model_chooser(target, precision, 132), blocks=132)
-    program = plan.persistent_program(positions)
-    assert (program is not None) == expected
-    assert program is None or is_persistent(program)
+    programs = plan.persistent_programs(positions)
+    assert bool(programs) == expected
+    assert all(map(is_persistent, programs))
 
 
 @pytest.mark.parametrize(
@@ -174,9 +174,9 @@ def test_pairs_are_clusters_of_two_that_run_at_once(
     chooser = model_chooser(target, Precision.FP16, blocks)
     form = PersistentForm(pairs=True)
     network = random_network(replace(SHAPES["t80"], layers=1))
-    program = Plan(network, target, Precision.FP16, chooser, blocks=blocks, form=form).persistent_program(1)
-    assert (program is None) == (expected is None)
-    if program is not None:
+    programs = Plan(network, target, Precision.FP16, chooser, blocks=blocks, form=form).persistent_programs(1)
+    assert bool(programs) == (expected is not None)
+    for program in programs:
         launch = next(step for step in program.steps if isinstance(step, Launch) and step.cooperative)
         assert launch.cluster == 2
         assert launch.grid[0] == launch.together == expected
@@ -191,9 +191,9 @@ def test_a_form_may_take_more_positions() -> None:
         model_chooser(target, Precision.FP16, 132),
         blocks=132,
     )
-    assert plan.persistent_program(4) is None
+    assert not plan.persistent_programs(4)
     wider = replace(plan, form=PersistentForm(most_positions=8))
-    assert [wider.persistent_program(size) is not None for size in (4, 8, 9)] == [True, True, False]
+    assert [bool(wider.persistent_programs(size)) for size in (4, 8, 9)] == [True, True, False]
 
 
 @pytest.mark.parametrize("form", [*FORMS.values(), PersistentForm(pairs=True, logits_in_attention=True)])
@@ -203,8 +203,7 @@ def test_every_form_fits_into_the_registers_of_a_hopper(form: PersistentForm) ->
         pytest.skip(problem)
     network = random_network(replace(SHAPES["bt4"], layers=1))
     chooser = model_chooser(target, Precision.FP16, 132)
-    program = Plan(network, target, Precision.FP16, chooser, blocks=132, form=form).persistent_program(1)
-    assert program is not None
+    (program,) = Plan(network, target, Precision.FP16, chooser, blocks=132, form=form).persistent_programs(1)
     launch = next(step for step in program.steps if isinstance(step, Launch) and step.cooperative)
     resources = measure(Variant(launch.kernel, launch.shared_bytes, launch.threads), target)
     assert resources.waves == 2
@@ -221,4 +220,4 @@ def test_an_embedding_that_ends_unlike_the_encoders_has_none() -> None:
     for body, expected in ((network.body, True), (other, False)):
         chooser = model_chooser(target, Precision.FP16, 132)
         plan = Plan(replace(network, body=body), target, Precision.FP16, chooser, blocks=132)
-        assert (plan.persistent_program(1) is not None) == expected
+        assert bool(plan.persistent_programs(1)) == expected
