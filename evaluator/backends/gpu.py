@@ -18,7 +18,7 @@ from evaluator.gpu.driver.device import Device, DeviceError, NotFiniteOutput
 from evaluator.gpu.driver.discovery import found_devices, open_device, select, select_all
 from evaluator.gpu.driver.target import Precision
 from evaluator.gpu.plan.needs import MeasuringChooser
-from evaluator.gpu.plan.persistent_form import USUAL, PersistentForm
+from evaluator.gpu.plan.persistent_form import PersistentForm
 from evaluator.gpu.plan.plan import EIGHT_BIT_POSITIONS, Plan
 from evaluator.gpu.plan.quantised import WeightFormat
 from evaluator.gpu.plan.tiles import model_chooser
@@ -145,9 +145,10 @@ class GpuBackend(Backend):
         compiler: Compiler | None = None,
         tuner: MeasuringChooser | None = None,
         check: bool = True,
-        form: PersistentForm = USUAL,
+        form: PersistentForm | None = None,
     ) -> None:
-        """check: compare every bucket with the reference. form: of the one launch for all encoders. Raises
+        """check: compare every bucket with the reference. form: of the one launch for all encoders;
+        None for those that may be the fastest. Raises
         BackendError."""
         info, target = device.info, device.info.target
         if not target.known:

@@ -26,6 +26,9 @@ from evaluator.gpu.driver.device import (
 )
 from evaluator.gpu.driver.target import Precision, Target, nvidia_target
 
+_MOST_KEPT = 4096
+"""Of launch configurations and tensor maps."""
+
 _STREAM_NON_BLOCKING = 1
 _EVENT_DISABLE_TIMING = 2
 _HOST_PORTABLE_MAPPED = 1 | 2
@@ -83,6 +86,8 @@ class NvidiaDevice(Device):
         self._context = _check(driver.cuDevicePrimaryCtxRetain(self._device))
         self._open = True
         self._resident: dict[tuple[int, int, int], int] = {}
+        self._tensor_maps: dict[tuple[int, Box], Argument] = {}
+        self._configs: dict[tuple[Any, ...], Any] = {}
         self._overlap = int(self.info.target.name.removeprefix("sm_")) >= 90
         self.activate()
 
@@ -153,6 +158,22 @@ class NvidiaDevice(Device):
         cooperative: bool = False,
     ) -> None:
         pointers = (ctypes.c_void_p * len(arguments))(*(ctypes.addressof(each) for each in arguments))
+        config = self._config(grid, threads, shared_bytes, stream, overlap and self._overlap, cooperative)
+        _check(driver.cuLaunchKernelEx(config, kernel, ctypes.addressof(pointers), 0))
+
+    def _config(
+        self,
+        grid: tuple[int, int, int],
+        threads: int,
+        shared_bytes: int,
+        stream: Any,
+        overlap: bool,
+        cooperative: bool,
+    ) -> Any:
+        """How a kernel is launched, kept for the next time: making one takes longer than a launch."""
+        key = (grid, threads, shared_bytes, int(stream), overlap, cooperative)
+        if (known := self._configs.get(key)) is not None:
+            return known
         config = driver.CUlaunchConfig()
         config.gridDimX, config.gridDimY, config.gridDimZ = grid
         config.blockDimX, config.blockDimY, config.blockDimZ = threads, 1, 1
@@ -163,12 +184,15 @@ class NvidiaDevice(Device):
             attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
             attribute.value.cooperative = 1
             config.numAttrs, config.attrs = 1, [attribute]
-        elif overlap and self._overlap:
+        elif overlap:
             attribute = driver.CUlaunchAttribute()
             attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
             attribute.value.programmaticStreamSerializationAllowed = 1
             config.numAttrs, config.attrs = 1, [attribute]
-        _check(driver.cuLaunchKernelEx(config, kernel, ctypes.addressof(pointers), 0))
+        if len(self._configs) >= _MOST_KEPT:
+            self._configs.clear()
+        self._configs[key] = config
+        return config
 
     def resident_blocks(self, kernel: Any, threads: int, shared_bytes: int, cluster: int) -> int:
         key = (int(kernel), threads, shared_bytes)
@@ -189,6 +213,15 @@ class NvidiaDevice(Device):
         return self._resident[key]
 
     def tensor_map(self, address: int, box: Box) -> Argument:
+        known = self._tensor_maps.get((address, box))
+        if known is None:
+            if len(self._tensor_maps) >= _MOST_KEPT:
+                self._tensor_maps.clear()
+            known = self._tensor_maps[address, box] = self._encoded(address, box)
+        return known
+
+    @staticmethod
+    def _encoded(address: int, box: Box) -> Argument:
         types = driver.CUtensorMapDataType
         described = _check(
             driver.cuTensorMapEncodeTiled(

@@ -24,7 +24,8 @@ weights are on their way while this one ends."""
 _CLUSTERS = ((1, 1), (2, 1), (4, 1), (1, 2), (1, 4), (2, 2), (2, 4), (4, 2))
 """Blocks that bring each other weights, and blocks that share the steps along k."""
 
-_MOST_CANDIDATES = 10
+MOST_CANDIDATES = 6
+"""How many are measured, the best by the model: each takes half a second to compile."""
 
 _FLOPS_PER_US, _BYTES_PER_US, _L2_BYTES_PER_US = 5.7e6, 1.1e5, 5.5e6
 """The model: what a multiprocessor multiplies, what it reads, and what all of them read from L2."""
@@ -85,7 +86,7 @@ def candidates(
     if product.convolution or product.bias_by_square or product.segment or product.form is not None:
         return []
     ranked = sorted(_possible(product), key=lambda tile: estimate(product, tile, multiprocessors))
-    return ranked[:_MOST_CANDIDATES]
+    return ranked[:MOST_CANDIDATES]
 
 
 def _possible(product: Product) -> Iterator[ClusterTile]:

@@ -12,7 +12,7 @@ from evaluator.gpu.driver.target import Precision, Target
 from evaluator.gpu.plan.plan import Plan
 from evaluator.gpu.plan.tiles import Choice, Measured, estimates
 
-PRODUCT_KERNELS = ("gemm", "gemm_hopper", "rows")
+PRODUCT_KERNELS = ("gemm", "gemm_cluster", "gemm_hopper", "rows")
 """What products become, as chosen."""
 
 

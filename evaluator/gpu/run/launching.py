@@ -4,7 +4,7 @@ takes."""
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any
 
 from evaluator.gpu.blas.library import Library, Operands
@@ -24,13 +24,29 @@ def queue(
 ) -> None:
     """Queue one kernel. address: where a buffer lies; tables: where tables lie. overlap: as of
     Device.launch."""
-    grid = launch.grid
-    if launch.cluster:
-        resident = device.resident_blocks(kernel, launch.threads, launch.shared_bytes, launch.cluster)
-        if resident < launch.together:
-            raise DeviceError(f"{launch.label}: {launch.together} blocks do not run at once")
-        grid = (min(grid[0], resident // launch.together * launch.together), 1, 1)
     arguments = [_value(device, argument, address, tables or {}) for argument in launch.arguments]
+    _queue(device, kernel, launch, _grid(device, kernel, launch), arguments, stream, overlap=overlap)
+
+
+def _grid(device: Device, kernel: Any, launch: Launch) -> tuple[int, int, int]:
+    if not launch.cluster:
+        return launch.grid
+    resident = device.resident_blocks(kernel, launch.threads, launch.shared_bytes, launch.cluster)
+    if resident < launch.together:
+        raise DeviceError(f"{launch.label}: {launch.together} blocks do not run at once")
+    return min(launch.grid[0], resident // launch.together * launch.together), 1, 1
+
+
+def _queue(
+    device: Device,
+    kernel: Any,
+    launch: Launch,
+    grid: tuple[int, int, int],
+    arguments: Sequence[Any],
+    stream: Any,
+    *,
+    overlap: bool,
+) -> None:
     device.launch(
         kernel,
         grid,
@@ -41,6 +57,41 @@ def queue(
         overlap=overlap,
         cooperative=launch.cooperative,
     )
+
+
+class RepeatedLaunch:
+    """One kernel that is queued many times, each time with other copies of some buffers. What does not change
+    is worked out once, which otherwise takes longer than a short kernel."""
+
+    def __init__(
+        self,
+        device: Device,
+        kernel: Any,
+        launch: Launch,
+        address: Callable[[Buffer, int], int],
+        copied: Container[str],
+    ) -> None:
+        """address: where a copy of a buffer lies. copied: the names of buffers of which there are several.
+        Raises DeviceError."""
+        self._device, self._kernel, self._launch, self._address = device, kernel, launch, address
+        self._grid = _grid(device, kernel, launch)
+        self._arguments = [
+            _value(device, each, lambda buffer: address(buffer, 0), {}) for each in launch.arguments
+        ]
+        self._changing = [
+            (index, each)
+            for index, each in enumerate(launch.arguments)
+            if (isinstance(each, Buffer) and each.name in copied)
+            or (isinstance(each, TensorMap) and each.buffer.name in copied)
+        ]
+
+    def queue(self, copy: int, stream: Any, *, overlap: bool) -> None:
+        """Queue it with one copy of what there are several of. overlap: as of Device.launch."""
+        for index, argument in self._changing:
+            self._arguments[index] = _value(
+                self._device, argument, lambda buffer: self._address(buffer, copy), {}
+            )
+        _queue(self._device, self._kernel, self._launch, self._grid, self._arguments, stream, overlap=overlap)
 
 
 def multiply(

@@ -10,7 +10,6 @@ import math
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -29,7 +28,7 @@ from evaluator.gpu.plan.products import linear
 from evaluator.gpu.plan.program import Branch, Buffer, LibraryStep, Matrix, Program, Space
 from evaluator.gpu.plan.quantised import Packed
 from evaluator.gpu.plan.tiles import Choice
-from evaluator.gpu.run.launching import multiply, queue
+from evaluator.gpu.run.launching import RepeatedLaunch, multiply
 from evaluator.gpu.tuning.samples import DEVIATIONS, RESIDUAL_AT, Copies, Samples, exact
 from evaluator.network.arithmetic import activate, layer_norm
 from evaluator.network.eight_bits import EightBits
@@ -238,7 +237,7 @@ class Bench:
         return results[0]
 
     def _run(self, program: Program) -> None:
-        self._queue(program, self._kernels(program), 0, first=True)
+        self._queue(self._launches(program), 0, first=True)
         self._device.record(self._end, self._stream)
         self._device.synchronize(self._end)
 
@@ -256,11 +255,11 @@ class Bench:
     def _graph(self, program: Program, runs: int) -> tuple[Any, int]:
         """So many runs as a graph, and how many."""
         device, stream = self._device, self._stream
-        kernels = self._kernels(program)
+        launches = self._launches(program)
         device.begin_capture(stream)
         try:
             for run in range(runs):
-                self._queue(program, kernels, run, first=run == 0)
+                self._queue(launches, run, first=run == 0)
         except BaseException:
             device.abandon_capture(stream)
             raise
@@ -275,19 +274,30 @@ class Bench:
         device.synchronize(self._end)
         return device.milliseconds(self._start, self._end) * 1000 / graph[1]
 
-    def _queue(
-        self, program: Program, kernels: dict[tuple[KernelKey, int], Any], copy: int, *, first: bool
-    ) -> None:
+    def _launches(self, program: Program) -> list[LibraryStep | RepeatedLaunch]:
+        """The steps of a program, to be queued again and again."""
+        kernels, device = self._kernels(program), self._device
+        return [
+            step
+            if isinstance(step, LibraryStep)
+            else RepeatedLaunch(
+                device, kernels[step.kernel, step.shared_bytes], step, self._address, self._copies
+            )
+            for step in program.steps
+            if not isinstance(step, Branch)
+        ]
+
+    def _queue(self, launches: Sequence[LibraryStep | RepeatedLaunch], copy: int, *, first: bool) -> None:
         """One run with one copy of the weights; they take turns. first: nothing has been queued that it could
         overlap with."""
-        address = partial(self._address, copy=copy)
-        for step in program.steps:
-            if isinstance(step, LibraryStep):
-                library = self._libraries[step.library]
-                multiply(library, step, address, self._workspace, self._stream)
-            elif not isinstance(step, Branch):
-                kernel = kernels[step.kernel, step.shared_bytes]
-                queue(self._device, kernel, step, address, self._stream, overlap=not first)
+        for launch in launches:
+            if isinstance(launch, LibraryStep):
+                library = self._libraries[launch.library]
+                multiply(
+                    library, launch, lambda buffer: self._address(buffer, copy), self._workspace, self._stream
+                )
+            else:
+                launch.queue(copy, self._stream, overlap=not first)
             first = False
 
     def _program(self, choice: Choice) -> Program:
