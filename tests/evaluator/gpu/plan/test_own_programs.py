@@ -18,7 +18,7 @@ from evaluator.network.random_network import NetworkShape, random_network
 
 HOPPER = nvidia_target(9, 0)
 NETWORK = random_network(NetworkShape(256, layers=2, heads=8, ffn=512, smolgen=(32, 64, 64), policy_width=64))
-OF_LIBRARY = Choice(None, library="cublaslt")
+OF_LIBRARY = Choice(None, library="cuBLASLt")
 
 
 def plan_of(target: Target = HOPPER, *, few: bool = True) -> Plan:
