@@ -61,7 +61,8 @@ class PersistentForm:
 
 USUAL = PersistentForm()
 
-PAIRS_AND_LOGITS = PersistentForm(pairs=True, logits_in_attention=True)
+PAIRS_AND_LOGITS = PersistentForm(pairs=True, logits_in_attention=True, most_positions=1)
+"""With two positions of a large network it would spill two registers."""
 
 
 def forms_for(target: Target) -> tuple[PersistentForm, ...]:
