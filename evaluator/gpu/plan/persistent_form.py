@@ -65,9 +65,14 @@ PAIRS_AND_LOGITS = PersistentForm(pairs=True, logits_in_attention=True, most_pos
 """With two positions of a large network it would spill two registers."""
 
 
-def forms_for(target: Target) -> tuple[PersistentForm, ...]:
-    """Those that may be the fastest on a target."""
-    return (USUAL, PAIRS_AND_LOGITS) if target.name == "sm_90" else (USUAL,)
+_BLOCKS_FOR_PAIRS = 100
+"""With fewer blocks tiles are larger, and the kernel spills registers."""
+
+
+def forms_for(target: Target, blocks: int) -> tuple[PersistentForm, ...]:
+    """Those that may be the fastest on a target with so many blocks."""
+    pairs = target.name == "sm_90" and blocks >= _BLOCKS_FOR_PAIRS
+    return (USUAL, PAIRS_AND_LOGITS) if pairs else (USUAL,)
 
 
 STAMPS = "persistent.stamps"

@@ -104,7 +104,7 @@ class Plan:
     def persistent_programs(self, positions: int) -> list[Program]:
         """The programs with all encoders in one launch, for a few positions, one for each form that can
         be."""
-        forms = forms_for(self.target) if self.form is None else (self.form,)
+        forms = forms_for(self.target, self.blocks) if self.form is None else (self.form,)
         made = (self._persistent_program(positions, form) for form in forms)
         return [program for program in made if program is not None]
 

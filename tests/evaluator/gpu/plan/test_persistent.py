@@ -18,7 +18,7 @@ from evaluator.gpu.inspect.resources import measure, unavailable
 from evaluator.gpu.inspect.variants import Variant
 from evaluator.gpu.plan.persistent_form import USUAL, PersistentForm
 from evaluator.gpu.plan.plan import Plan
-from evaluator.gpu.plan.program import Launch, Program
+from evaluator.gpu.plan.program import Launch, Program, Table
 from evaluator.gpu.plan.tiles import model_chooser
 from evaluator.network import NetworkSpec
 from evaluator.network.random_network import SHAPES, NetworkShape, random_network
@@ -180,6 +180,29 @@ def test_pairs_are_clusters_of_two_that_run_at_once(
         launch = next(step for step in program.steps if isinstance(step, Launch) and step.cooperative)
         assert launch.cluster == 2
         assert launch.grid[0] == launch.together == expected
+
+
+def test_a_hopper_measures_two_forms_of_one_position() -> None:
+    network = random_network(replace(WITH_SMOLGEN, heads=4))
+    for target, blocks, positions, forms in (
+        (nvidia_target(9, 0), 132, 1, 2),
+        (nvidia_target(9, 0), 132, 2, 1),
+        (nvidia_target(9, 0), 64, 1, 1),
+        (nvidia_target(8, 0), 108, 1, 1),
+    ):
+        chooser = model_chooser(target, Precision.FP16, blocks)
+        plan = Plan(network, target, Precision.FP16, chooser, blocks=blocks)
+        programs = plan.persistent_programs(positions)
+        assert len(programs) == forms
+        tables = [
+            argument.name
+            for program in programs
+            for step in program.steps
+            if isinstance(step, Launch)
+            for argument in step.arguments
+            if isinstance(argument, Table)
+        ]
+        assert len(set(tables)) == forms  # each finds its weights by a table of its own
 
 
 def test_a_form_may_take_more_positions() -> None:
