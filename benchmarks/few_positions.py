@@ -7,8 +7,9 @@ encoders in several forms (evaluator/gpu/plan/persistent_form.py); our own kerne
 `own_program`), as a chain or with smolgen as a second branch, norms left to their readers or not.
 Milliseconds on the device, the median of turns among all ways, and how far the logits are off, over their
 deviation; "WRONG" where the self-check would not use it. Below it every launch of a layer, alone, at the
-batch size --layer, and what of each kind computes its products fastest. All products are measured first,
-unless they are in the cache. The exit status is 1 if anything was wrong.
+batch size --layer, and what of each kind computes its products fastest. All products are measured anew, with
+twice as many candidates of kernels/gemm_cluster.hip as at a start. The exit status is 1 if anything was
+wrong.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from evaluator.gpu.blas.discovery import open_libraries
 from evaluator.gpu.driver.compiler import Compiler
 from evaluator.gpu.driver.device import Device, DeviceError
 from evaluator.gpu.driver.discovery import found_devices, open_device, select
+from evaluator.gpu.plan import cluster_tiles
 from evaluator.gpu.plan.needs import needs_of
 from evaluator.gpu.plan.persistent_form import PersistentForm
 from evaluator.gpu.plan.plan import OWN_POSITIONS, Plan
@@ -201,7 +203,7 @@ def compare(
     info = device.info
     network = network_of(name)
     libraries, _ = open_libraries(info, PRECISION)
-    tuner = Tuner(device, compiler, PRECISION, libraries)
+    tuner = Tuner(device, compiler, PRECISION, libraries, use_cache=False)
     plan = EveryWay(
         network,
         info.target,
@@ -213,7 +215,6 @@ def compare(
     began = time.perf_counter()
     tuner.expect(lambda: needs_of(plan, sizes, info.multiprocessors))
     executor = Executor(device, compiler, plan, sizes, libraries=libraries, in_flight=1)
-    tuner.save()
     print(
         f"\n{name}: {tuner.measured} products measured, open in {time.perf_counter() - began:.1f} s",
         flush=True,
@@ -234,10 +235,14 @@ def main() -> None:
     parser.add_argument("--shapes", default="bt4,t82,t80")
     parser.add_argument("--batches", default="1,2,4,8,16,32")
     parser.add_argument("--layer", type=int, default=8)
+    parser.add_argument(
+        "--candidates", type=int, default=12, help="of kernels/gemm_cluster.hip for a product; 0 for none"
+    )
     parser.add_argument("--device", default="")
     parser.add_argument("--json", type=Path, help="write milliseconds there too")
     arguments = parser.parse_args()
     sizes = tuple(int(size) for size in arguments.batches.split(","))
+    cluster_tiles.MOST_CANDIDATES = arguments.candidates
     began = time.perf_counter()
     try:
         device = open_device(select(found_devices().devices, arguments.device))
