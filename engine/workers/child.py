@@ -1,9 +1,10 @@
 """A worker in another process of this machine, from both ends of the connection between.
 
-The supervisor's end sends the job and its context, then calls as (number, method, arguments); the worker
-answers each with (number, whether it went well, result or message). The worker ends when the connection
-does, which the operating system sees to however the supervisor's process ends; it owns nothing that would
-have to be put away.
+The supervisor's end sends what makes the servant, the job and its context, then calls as (number, method,
+arguments); the worker answers each with (number, whether it went well, result or message). Either may tell
+the other something that is not answered, under the number UNASKED. The worker ends when the connection does,
+which the operating system sees to however the supervisor's process ends; it owns nothing that would have to
+be put away.
 """
 
 from __future__ import annotations
@@ -16,23 +17,20 @@ import queue
 import subprocess
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection, Pipe
 from typing import TYPE_CHECKING, Any
 
 from engine.evaluation.process import evaluator_environment
-from engine.workers.executor import (
-    GameExecutor,
-    GameJob,
-    WorkerContext,
-    WorkerLostError,
-    WorkerReport,
-    first_line,
-)
+from engine.workers.executor import Job, WorkerContext, WorkerLostError, WorkerReport, first_line
+from engine.workers.servant import MakeServant, Say
 from protocol.host.processes import group_of_its_own, how_it_ended
 
 if TYPE_CHECKING:
     Channel = Connection[Any, Any]
+
+UNASKED = 0
+"""The number of what is told and not answered."""
 
 
 def worker_arguments(connection: Channel) -> list[str]:
@@ -65,9 +63,10 @@ class WorkerProcess:
     Two threads read and write the connection: a worker that stands still does not stop the loop.
     """
 
-    def __init__(self, process: asyncio.subprocess.Process, connection: Channel) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, connection: Channel, hear: Say) -> None:
         self._process = process
         self._connection = connection
+        self._hear = hear
         self._loop = asyncio.get_running_loop()
         self._unanswered: dict[int, asyncio.Future[Any]] = {}
         self._calls = 0
@@ -79,8 +78,11 @@ class WorkerProcess:
             threading.Thread(target=target, name="worker-connection", daemon=True).start()
 
     @classmethod
-    async def start(cls, job: GameJob[Any], context: WorkerContext) -> WorkerProcess:
-        """Start a worker. Raises WorkerLostError."""
+    async def start(
+        cls, servant: MakeServant, job: Job, context: WorkerContext, hear: Say = lambda message: None
+    ) -> WorkerProcess:
+        """Start a worker. hear: gets what it says unasked, in a thread of the connection's. Raises
+        WorkerLostError."""
         ours, theirs = Pipe()
         try:
             process = await asyncio.create_subprocess_exec(
@@ -97,8 +99,8 @@ class WorkerProcess:
             raise WorkerLostError(f"cannot start a worker: {error}") from None
         finally:
             theirs.close()  # The worker has a copy; the connection ends with that.
-        worker = cls(process, ours)
-        worker._outgoing.put(pickle.dumps((job, context)))
+        worker = cls(process, ours, hear)
+        worker._outgoing.put(pickle.dumps((servant, job, context)))
         return worker
 
     @property
@@ -120,6 +122,15 @@ class WorkerProcess:
     async def close(self) -> WorkerReport:
         report: WorkerReport = await self._call("close")
         return report
+
+    def tell(self, message: Any) -> None:
+        """Tell the worker something. From any thread; one that is gone does not hear it."""
+        self._outgoing.put(pickle.dumps((UNASKED, "", message)))
+
+    async def gone(self) -> str:
+        """Wait until the worker is gone; returns how it ended."""
+        await asyncio.shield(self._watching)
+        return self._lost
 
     async def kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -162,7 +173,11 @@ class WorkerProcess:
     def _receive(self) -> None:
         try:
             while True:
-                self._in_loop(self._answered, *self._connection.recv())
+                number, good, result = self._connection.recv()
+                if number == UNASKED:
+                    self._hear(result)
+                else:
+                    self._in_loop(self._answered, number, good, result)
         except (EOFError, OSError):
             pass
         finally:
@@ -177,50 +192,6 @@ class WorkerProcess:
 # -- in the worker -------------------------------------------------------------------------------------------
 
 
-class GameWorker:
-    """Plays games on an executor in this process, as its supervisor asks for them.
-
-    Belongs to the event loop. Methods as of WorkerHandle, with the errors of executors and players.
-    """
-
-    def __init__(self, job: GameJob[Any], context: WorkerContext) -> None:
-        self.job = job
-        self.context = context
-        self._messages: list[str] = []
-        self._executor: GameExecutor[Any] | None = None
-        self._playing: set[asyncio.Task[list[Any]]] = set()
-
-    async def open(self) -> int:
-        """Get ready; returns how many games at once are best here."""
-        self._executor = self.job.executor(self._messages.append, self.context)
-        return await self._executor.open()
-
-    async def play(self, numbers: Sequence[int]) -> list[Any]:
-        """Play the games of these numbers at the same time."""
-        assert self._executor is not None
-        task = asyncio.ensure_future(self._executor.play(numbers))
-        self._playing.add(task)
-        task.add_done_callback(self._playing.discard)
-        return await task
-
-    async def report(self) -> WorkerReport:
-        """Statistics so far, and the messages since the last report."""
-        assert self._executor is not None
-        messages = self._messages[:]
-        del self._messages[: len(messages)]
-        return self._executor.statistics(), messages
-
-    async def close(self) -> WorkerReport:
-        """End the games under way and all that was started for them; returns the last report."""
-        for task in self._playing:
-            task.cancel()
-        await asyncio.gather(*self._playing, return_exceptions=True)
-        last = await self.report()
-        assert self._executor is not None
-        await self._executor.close()
-        return last
-
-
 def receive(connection: Channel) -> Any:
     """The supervisor's next message. Ends this process when the supervisor is gone."""
     try:
@@ -230,8 +201,16 @@ def receive(connection: Channel) -> Any:
 
 
 async def serve(connection: Channel) -> None:
-    """Play what the supervisor asks for until it says close."""
-    worker = GameWorker(*receive(connection))
+    """Do what the supervisor asks for until it says close."""
+
+    def say(message: Any) -> None:
+        try:
+            connection.send((UNASKED, True, message))
+        except OSError:
+            os._exit(1)
+
+    make_servant, job, context = receive(connection)
+    servant = make_servant(job, context, say)
     loop = asyncio.get_running_loop()
     calls: asyncio.Queue[tuple[int, str, Any]] = asyncio.Queue()
 
@@ -240,17 +219,11 @@ async def serve(connection: Channel) -> None:
             loop.call_soon_threadsafe(calls.put_nowait, receive(connection))
 
     threading.Thread(target=receive_calls, name="worker-connection", daemon=True).start()
-    methods: dict[str, Callable[..., Awaitable[Any]]] = {
-        "open": worker.open,
-        "play": worker.play,
-        "report": worker.report,
-        "close": worker.close,
-    }
     tasks: set[asyncio.Task[None]] = set()
 
     async def answer(number: int, method: str, arguments: Any) -> None:
         try:
-            result = number, True, await methods[method](*arguments)
+            result = number, True, await getattr(servant, method)(*arguments)
         except Exception as error:  # Whatever it is, the supervisor decides what becomes of it.
             result = number, False, first_line(error)
         try:
@@ -260,6 +233,9 @@ async def serve(connection: Channel) -> None:
 
     while True:
         number, method, arguments = await calls.get()
+        if number == UNASKED:
+            servant.hear(arguments)
+            continue
         task = asyncio.create_task(answer(number, method, arguments))
         tasks.add(task)
         task.add_done_callback(tasks.discard)

@@ -17,6 +17,7 @@ from engine.options import Options
 
 if TYPE_CHECKING:
     from engine.pool.pool import PoolStatistics, SearchPool
+    from protocol.messages import Priority
 
 Game = TypeVar("Game")
 
@@ -83,17 +84,17 @@ class WorkerContext:
             evaluator=loaded.address, weights=loaded.network, policy_head="", value_head=""
         )
 
-    def search_pool(self, log: Log) -> SearchPool:
-        """Open the search pool of that process."""
+    def search_pool(self, log: Log, priority: Priority = "selfplay") -> SearchPool:
+        """Open the search pool of that process. priority: of its requests."""
         from engine.pool.pool import SearchPool
 
-        return SearchPool(log=log, pools=self.processes)
+        return SearchPool(log=log, priority=priority, pools=self.processes)
 
 
-class GameJob(Protocol[Game]):
-    """What is to be played, as data that can be sent to another machine.
+class Job(Protocol):
+    """What workers are there for, as data that can be sent to another machine.
 
-    networks: paths of the network files it needs. engines: options of the players that need an evaluator.
+    networks: paths of the network files it needs. engines: options of the searches that need an evaluator.
     """
 
     @property
@@ -101,6 +102,10 @@ class GameJob(Protocol[Game]):
 
     @property
     def engines(self) -> tuple[Options, ...]: ...
+
+
+class GameJob(Job, Protocol[Game]):
+    """Games to be played."""
 
     def games_at_once(self, pool: SearchPool | None) -> int:
         """How many games at once are best where the job's settings leave that open. Waits for the

@@ -1,8 +1,8 @@
-"""Games in several processes of this machine, all on the same evaluators.
+"""Searches in several processes of this machine, all on the same evaluators.
 
 One process feeds an evaluator with what one thread can collect. The evaluators belong to the process that
-runs the match: it finds or starts them and has them load the networks, and the workers connect to them, so
-that the positions of all workers' games share batches.
+hands out the work: it finds or starts them and has them load the networks, and the workers connect to them,
+so that the positions of all workers' searches share batches.
 """
 
 from __future__ import annotations
@@ -21,11 +21,14 @@ from engine.workers.executor import (
     ExecutorError,
     Game,
     GameJob,
+    Job,
     LoadedNetwork,
     Log,
     WorkerContext,
     WorkerLostError,
 )
+from engine.workers.playing import GameSupervisor
+from engine.workers.servant import GameWorker, MakeServant, Say
 from engine.workers.supervisor import Slot, Supervisor
 
 if TYPE_CHECKING:
@@ -37,22 +40,35 @@ CONNECT_ATTEMPTS = 3
 """Evaluators in a row that may be gone as soon as a worker is to be sent there."""
 
 
-class ProcessExecutor(Supervisor[Game]):
+class WorkerProcesses(Supervisor):
     """Worker processes, and the evaluators that they share."""
 
     poll_seconds = 0.5
 
-    def __init__(self, workers: int, job: GameJob[Game], log: Log, pool: SearchPool | None) -> None:
-        """pool: has the connections to the evaluators, if the job needs any; closed with the executor."""
+    def __init__(
+        self,
+        workers: int,
+        servant: MakeServant,
+        job: Job,
+        log: Log,
+        pool: SearchPool | None,
+        hear: Say = lambda message: None,
+    ) -> None:
+        """servant: made in each worker of the job. pool: has the connections to the evaluators, if the job
+        needs any. hear: gets what workers say unasked, in threads of their connections."""
         super().__init__(log)
+        self._servant = servant
         self._job = job
         self._pool = pool
         self._workers = workers
+        self._hear = hear
         self._loaded: dict[EvaluatorSettings, LoadedNetwork] = {}
         self._loading = asyncio.Lock()
+        self._given: dict[Slot, set[str]] = {}
+        """Addresses of the evaluators that the last worker of a slot was sent to."""
 
     async def open(self) -> int:
-        """Start the workers; returns how many games at once are best. Raises ExecutorError."""
+        """Start the workers; returns how many searches at once are best. Raises ExecutorError."""
         slots = [Slot(f"worker {number}") for number in range(1, self._workers + 1)]
         await self.start(slots)
         for slot in slots:
@@ -62,32 +78,31 @@ class ProcessExecutor(Supervisor[Game]):
         # Each worker says what is best for all of them together: they share the evaluators.
         return max(worker.capacity for worker in self.workers())
 
-    async def close(self) -> None:
-        """End the workers, and then the evaluators that were started for them."""
-        await super().close()
-        if self._pool is not None:
-            await asyncio.to_thread(self._pool.close)
-
     async def start_worker(self, slot: Slot) -> WorkerProcess:
         """Start a worker process once the evaluators have the job's networks. Raises WorkerLostError."""
-        async with self._loading:  # One after the other: a network is not to be loaded twice.
-            try:
-                loaded = await asyncio.to_thread(self._load_networks)
-            except NoEvaluatorError as error:
-                raise WorkerLostError(str(error)) from None
-        return await WorkerProcess.start(self._job, WorkerContext(loaded=loaded, processes=self._workers))
+        try:
+            loaded = await self.load_networks()
+        except NoEvaluatorError as error:
+            raise WorkerLostError(str(error)) from None
+        self._given[slot] = {network.address for network in loaded.values()}
+        context = WorkerContext(loaded=loaded, processes=self._workers)
+        return await WorkerProcess.start(self._servant, self._job, context, self._hear)
 
     async def poll(self) -> None:
         """Replace the workers when an evaluator has ended: the next one will be at another address."""
         for link in self._links():
+            if link.settings.address:
+                continue
             client = link.client
-            if client is not None and not link.settings.address and link.pid is None:
+            if client is not None and link.pid is None:
                 link.lost(client, "its process has ended")
-                for worker in self.workers():
+                client = None
+            for worker in self.workers():
+                if client is None or client.address not in self._given[worker.slot]:
                     await self.worker_lost(worker, "its evaluator is gone; another one is being started")
 
     def exhausted(self) -> str:
-        return f"no worker process can play ({self.reasons()})"
+        return f"no worker process is left ({self.reasons()})"
 
     # -- evaluators --------------------------------------------------------------------------------------
 
@@ -96,6 +111,11 @@ class ProcessExecutor(Supervisor[Game]):
             return []
         links = (self._pool.links(options) for options in self._job.engines)
         return list(dict.fromkeys(chain.from_iterable(links)))
+
+    async def load_networks(self) -> dict[EvaluatorSettings, LoadedNetwork]:
+        """Have the evaluators load the job's networks. Waits for them. Raises NoEvaluatorError."""
+        async with self._loading:  # One after the other: a network is not to be loaded twice.
+            return await asyncio.to_thread(self._load_networks)
 
     def _load_networks(self) -> dict[EvaluatorSettings, LoadedNetwork]:
         """The networks of all players, loaded where they were not. Waits for the evaluators.
@@ -160,6 +180,21 @@ class ProcessExecutor(Supervisor[Game]):
                 reason = "it has been started anew"
             link.lost(first, reason)
         raise NoEvaluatorError(f"the evaluator is lost again and again: {reason}")
+
+
+class ProcessExecutor(WorkerProcesses, GameSupervisor[Game]):
+    """Games in worker processes."""
+
+    def __init__(self, workers: int, job: GameJob[Game], log: Log, pool: SearchPool | None) -> None:
+        """pool: closed with the executor."""
+        super().__init__(workers, GameWorker, job, log, pool)
+        self._evaluators = pool
+
+    async def close(self) -> None:
+        """End the workers, and then the evaluators that were started for them."""
+        await super().close()
+        if self._evaluators is not None:
+            await asyncio.to_thread(self._evaluators.close)
 
 
 def _serves(client: EvaluatorClient, name: str) -> bool:

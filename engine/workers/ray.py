@@ -19,7 +19,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from engine.workers.child import GameWorker
 from engine.workers.executor import (
     ExecutorError,
     Game,
@@ -30,7 +29,9 @@ from engine.workers.executor import (
     WorkerReport,
     first_line,
 )
-from engine.workers.supervisor import Slot, Supervisor
+from engine.workers.playing import GameSupervisor
+from engine.workers.servant import GameWorker
+from engine.workers.supervisor import Slot
 
 PROBE_SECONDS = 5.0
 """How long the cluster's address may take to answer at all."""
@@ -47,7 +48,7 @@ async def ray_executor(job: GameJob[Game], log: Log, *, address: str) -> RayExec
     return RayExecutor(address, job, log)
 
 
-class RayExecutor(Supervisor[Game]):
+class RayExecutor(GameSupervisor[Game]):
     """The nodes of a Ray cluster: each is a slot."""
 
     games_per_task = 2

@@ -1,28 +1,19 @@
-"""Keeps workers in other processes running and hands them games.
+"""Keeps workers in other processes running.
 
-Each slot has one worker at a time. A game goes to the worker with the most room. When a worker is lost
-another one is started in its slot, and the games that were under way there are played again, wherever there
-is room: only what came back counts, so no game is there twice.
+Each slot has one worker at a time. When a worker is lost another one is started in its slot. What workers do
+is known to subclasses: games are handed out in playing.py.
 """
 
 from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Any
 
-from engine.workers.executor import (
-    ExecutorError,
-    Game,
-    Log,
-    WorkerHandle,
-    WorkerLostError,
-    WorkerReport,
-    first_line,
-)
+from engine.workers.executor import Log, WorkerHandle, WorkerLostError, WorkerReport, first_line
 
 if TYPE_CHECKING:
     from engine.pool.pool import PoolStatistics
@@ -32,10 +23,10 @@ OPEN_SECONDS = 600.0
 time."""
 
 MAX_FAILURES = 3
-"""Workers of one slot that may be lost without having finished a game, before the slot stays empty."""
+"""Workers of one slot that may be lost without having finished anything, before the slot stays empty."""
 
 CLOSE_SECONDS = 10.0
-"""How long workers may take to end their games."""
+"""How long workers may take to end what is under way."""
 
 
 @dataclass(eq=False, slots=True)
@@ -68,21 +59,20 @@ class Slot:
         return self.failures >= MAX_FAILURES
 
 
-class Supervisor(ABC, Generic[Game]):
-    """An executor whose games are played by workers. Subclasses know the slots and start workers in them.
+class Supervisor(ABC):
+    """Workers in slots. Subclasses know the slots and start workers in them. Belongs to the event loop.
 
     poll_seconds: time between two looks at the workers, for their messages and statistics.
     """
 
-    games_per_task = 1
     poll_seconds = 2.0
 
     def __init__(self, log: Log) -> None:
         self.log = log
         self.closing = False
-        self._slots: list[Slot] = []
-        self._all_workers: list[Worker] = []
-        self._changed = asyncio.Condition()
+        self.slots: list[Slot] = []
+        self.changed = asyncio.Condition()
+        """Of the workers and of what is known of them."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     # -- what subclasses know ----------------------------------------------------------------------------
@@ -91,6 +81,7 @@ class Supervisor(ABC, Generic[Game]):
     async def start_worker(self, slot: Slot) -> WorkerHandle:
         """Start a worker in a slot. Raises WorkerLostError."""
 
+    @abstractmethod
     async def poll(self) -> None:
         """Look every `poll_seconds` at what the workers depend on."""
 
@@ -98,42 +89,12 @@ class Supervisor(ABC, Generic[Game]):
     def exhausted(self) -> str:
         """The message when no slot is left that could have a worker."""
 
-    # -- an executor -------------------------------------------------------------------------------------
-
-    async def play(self, numbers: Sequence[int]) -> list[Game]:
-        """Play the games of these numbers. Raises ExecutorError when no slot is left."""
-        while True:
-            worker = await self._least_loaded()
-            worker.load += len(numbers)
-            try:
-                games: list[Game] = await worker.handle.play(numbers)
-                worker.slot.failures = 0
-                await self._ask_report(worker)  # What is shown with a game includes it.
-                return games
-            except WorkerLostError as error:
-                await self.worker_lost(worker, str(error))
-            finally:
-                worker.load -= len(numbers)
-
-    def statistics(self) -> PoolStatistics:
-        """The totals of all workers, those lost included, as far as they have reported."""
-        from engine.pool.pool import PoolStatistics
-
-        reports = [(worker, worker.statistics) for worker in self._all_workers if worker.statistics]
-        began = min((worker.reported_at - s.seconds for worker, s in reports if s.seconds), default=0.0)
-        latest = max((worker.reported_at for worker, s in reports if s.seconds), default=0.0)
-        evaluations = sum(s.evaluations for _, s in reports)
-        batches = sum(s.evaluations / s.mean_batch for _, s in reports if s.mean_batch)
-        return PoolStatistics(
-            searches=sum(s.searches for _, s in reports),
-            evaluations=evaluations,
-            seconds=latest - began,
-            mean_batch=evaluations / batches if batches else 0.0,
-            moves=sum(s.moves for _, s in reports),
-        )
+    def worker_ready(self, worker: Worker) -> None:
+        """Have a worker that has just become ready used."""
+        worker.slot.worker = worker
 
     async def close(self) -> None:
-        """End the games under way, and all workers."""
+        """End what is under way, and all workers."""
         self.closing = True
         for task in self._tasks:
             task.cancel()
@@ -144,27 +105,32 @@ class Supervisor(ABC, Generic[Game]):
 
     def workers(self) -> list[Worker]:
         """The workers that are ready."""
-        return [slot.worker for slot in self._slots if slot.worker is not None]
+        return [slot.worker for slot in self.slots if slot.worker is not None]
+
+    @property
+    def starting(self) -> bool:
+        """Whether any worker is being started."""
+        return any(slot.starting for slot in self.slots)
 
     def reasons(self) -> str:
         """Why the slots lost their last workers."""
-        return "; ".join(f"{slot.name}: {slot.reason}" for slot in self._slots if slot.reason)
+        return "; ".join(f"{slot.name}: {slot.reason}" for slot in self.slots if slot.reason)
 
     async def start(self, slots: Iterable[Slot]) -> None:
         """Start the first workers, and wait until each is ready or has failed."""
         for slot in slots:
             self.restart(slot, attempts=1)
-        async with self._changed:
-            await self._changed.wait_for(lambda: not any(slot.starting for slot in self._slots))
-        self._spawn(self._poll_for_ever())
+        async with self.changed:
+            await self.changed.wait_for(lambda: not self.starting)
+        self.spawn(self._poll_for_ever())
 
     def restart(self, slot: Slot, attempts: int = MAX_FAILURES) -> None:
         """Start a worker in a slot, unless it has one or is given up."""
-        if slot not in self._slots:
-            self._slots.append(slot)
+        if slot not in self.slots:
+            self.slots.append(slot)
         if slot.worker is None and not slot.starting and not slot.given_up and not self.closing:
             slot.starting = True
-            self._spawn(self._restart(slot, attempts))
+            self.spawn(self._restart(slot, attempts))
 
     async def worker_lost(self, worker: Worker, reason: str) -> None:
         """End a worker that is of no use any more, and start another one in its slot."""
@@ -174,9 +140,9 @@ class Supervisor(ABC, Generic[Game]):
             self._note_failure(slot, reason)
             self.restart(slot)
             await worker.handle.kill()
-        await self._notify()
+        await self.notify()
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a coroutine as a task, until it is done or the executor is closed."""
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
@@ -185,22 +151,21 @@ class Supervisor(ABC, Generic[Game]):
     async def _restart(self, slot: Slot, attempts: int) -> None:
         try:
             for _ in range(attempts):
-                slot.worker = await self._opened_worker(slot)
-                if slot.worker is not None or slot.given_up:
+                if await self._open_worker(slot) or slot.given_up:
                     break
         finally:
             slot.starting = False
-            await self._notify()
+            await self.notify()
 
-    async def _opened_worker(self, slot: Slot) -> Worker | None:
-        """A new worker that is ready; None if that failed."""
+    async def _open_worker(self, slot: Slot) -> bool:
+        """Start a worker and wait until it is ready; False if that failed."""
         handle: WorkerHandle | None = None
         worker: Worker | None = None
         try:
             handle = await self.start_worker(slot)
             async with asyncio.timeout(OPEN_SECONDS):
                 worker = Worker(slot, handle, await handle.open())
-            self._all_workers.append(worker)
+            self.worker_ready(worker)
         except TimeoutError:
             self._note_failure(slot, f"no worker was ready after {OPEN_SECONDS:.0f} s: is the machine busy?")
         except Exception as error:  # Whatever goes wrong in one slot, the others play on.
@@ -208,35 +173,25 @@ class Supervisor(ABC, Generic[Game]):
         finally:
             if worker is None and handle is not None:
                 await handle.kill()
-        return worker
+        return worker is not None
 
     def _note_failure(self, slot: Slot, reason: str) -> None:
         slot.failures += 1
         slot.reason = reason
         self.log(f"{slot.name} lost: {reason}")
 
-    async def _least_loaded(self) -> Worker:
-        """The worker with the most room; waits for one while any is being started. Raises ExecutorError."""
-        async with self._changed:
-            await self._changed.wait_for(
-                lambda: self.workers() or not any(slot.starting for slot in self._slots)
-            )
-        workers = self.workers()
-        if not workers:
-            raise ExecutorError(self.exhausted())
-        return min(workers, key=lambda worker: (worker.load + 1) / max(1, worker.capacity))
-
-    async def _notify(self) -> None:
-        async with self._changed:
-            self._changed.notify_all()
+    async def notify(self) -> None:
+        """Tell those who wait that something has changed."""
+        async with self.changed:
+            self.changed.notify_all()
 
     async def _poll_for_ever(self) -> None:
         while True:
             await asyncio.sleep(self.poll_seconds)
             await self.poll()
-            await asyncio.gather(*(self._ask_report(worker) for worker in self.workers()))
+            await asyncio.gather(*(self.ask_report(worker) for worker in self.workers()))
 
-    async def _ask_report(self, worker: Worker) -> None:
+    async def ask_report(self, worker: Worker) -> None:
         """Take over a worker's messages and statistics. Whether it is lost shows in its games."""
         try:
             async with asyncio.timeout(self.poll_seconds):

@@ -14,6 +14,7 @@ import pytest
 from engine.evaluation.process import evaluator_environment
 from engine.workers.child import WorkerProcess, inheritance, worker_arguments
 from engine.workers.executor import WorkerContext, WorkerLostError
+from engine.workers.servant import GameWorker
 from tests.engine.workers.scripted_job import ScriptedJob
 
 
@@ -28,7 +29,7 @@ def test_a_worker_whose_supervisor_is_gone_ends(tmp_path: Path, has_its_job: boo
             **inheritance(theirs),
         )
     if has_its_job:
-        ours.send((ScriptedJob(str(tmp_path)), WorkerContext()))
+        ours.send((GameWorker, ScriptedJob(str(tmp_path)), WorkerContext()))
         ours.send((1, "open", ()))
         assert ours.recv() == (1, True, 8)
     ours.close()
@@ -39,7 +40,7 @@ def test_what_a_worker_and_its_libraries_print_disturbs_no_answer(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     async def run() -> list[tuple[int, int]]:
-        worker = await WorkerProcess.start(ScriptedJob(str(tmp_path)), WorkerContext())
+        worker = await WorkerProcess.start(GameWorker, ScriptedJob(str(tmp_path)), WorkerContext())
         try:
             assert await worker.open() == 8  # Prints.
             games: list[tuple[int, int]] = await worker.play([5, 6])
@@ -56,7 +57,9 @@ def test_what_a_worker_and_its_libraries_print_disturbs_no_answer(
 
 def test_calls_to_a_worker_that_is_killed_fail_with_the_reason(tmp_path: Path) -> None:
     async def run() -> None:
-        worker = await WorkerProcess.start(ScriptedJob(str(tmp_path), waits=True), WorkerContext())
+        worker = await WorkerProcess.start(
+            GameWorker, ScriptedJob(str(tmp_path), waits=True), WorkerContext()
+        )
         await worker.open()
         game = asyncio.ensure_future(worker.play([0]))
         await worker.report()  # The game is under way.
@@ -76,7 +79,7 @@ def test_a_large_job_reaches_its_worker(tmp_path: Path) -> None:
 
     async def run() -> None:
         job = ScriptedJob(str(tmp_path), refuses_to_play="x" * 10_000_000)
-        worker = await WorkerProcess.start(job, WorkerContext())
+        worker = await WorkerProcess.start(GameWorker, job, WorkerContext())
         await worker.open()
         with pytest.raises(WorkerLostError, match=r"^x{10000000}$"):
             await worker.play([0])

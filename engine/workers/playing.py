@@ -1,0 +1,71 @@
+"""Hands games to workers.
+
+A game goes to the worker with the most room. The games that were under way at a worker that is lost are
+played again, wherever there is room: only what came back counts, so no game is there twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Generic
+
+from engine.workers.executor import ExecutorError, Game, Log, WorkerLostError
+from engine.workers.supervisor import Supervisor, Worker
+
+if TYPE_CHECKING:
+    from engine.pool.pool import PoolStatistics
+
+
+class GameSupervisor(Supervisor, Generic[Game]):
+    """An executor whose games are played by workers."""
+
+    games_per_task = 1
+
+    def __init__(self, log: Log) -> None:
+        super().__init__(log)
+        self._all_workers: list[Worker] = []
+
+    def worker_ready(self, worker: Worker) -> None:
+        super().worker_ready(worker)
+        self._all_workers.append(worker)
+
+    async def play(self, numbers: Sequence[int]) -> list[Game]:
+        """Play the games of these numbers. Raises ExecutorError when no slot is left."""
+        while True:
+            worker = await self._least_loaded()
+            worker.load += len(numbers)
+            try:
+                games: list[Game] = await worker.handle.play(numbers)
+                worker.slot.failures = 0
+                await self.ask_report(worker)  # What is shown with a game includes it.
+                return games
+            except WorkerLostError as error:
+                await self.worker_lost(worker, str(error))
+            finally:
+                worker.load -= len(numbers)
+
+    def statistics(self) -> PoolStatistics:
+        """The totals of all workers, those lost included, as far as they have reported."""
+        from engine.pool.pool import PoolStatistics
+
+        reports = [(worker, worker.statistics) for worker in self._all_workers if worker.statistics]
+        began = min((worker.reported_at - s.seconds for worker, s in reports if s.seconds), default=0.0)
+        latest = max((worker.reported_at for worker, s in reports if s.seconds), default=0.0)
+        evaluations = sum(s.evaluations for _, s in reports)
+        batches = sum(s.evaluations / s.mean_batch for _, s in reports if s.mean_batch)
+        return PoolStatistics(
+            searches=sum(s.searches for _, s in reports),
+            evaluations=evaluations,
+            seconds=latest - began,
+            mean_batch=evaluations / batches if batches else 0.0,
+            moves=sum(s.moves for _, s in reports),
+        )
+
+    async def _least_loaded(self) -> Worker:
+        """The worker with the most room; waits for one while any is being started. Raises ExecutorError."""
+        async with self.changed:
+            await self.changed.wait_for(lambda: self.workers() or not self.starting)
+        workers = self.workers()
+        if not workers:
+            raise ExecutorError(self.exhausted())
+        return min(workers, key=lambda worker: (worker.load + 1) / max(1, worker.capacity))
