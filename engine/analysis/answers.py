@@ -6,6 +6,7 @@ names.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
@@ -17,6 +18,8 @@ from engine.search.report import Line, MoveStatistics, Report
 if TYPE_CHECKING:
     from engine._core import ChildInfo, Game, RootInfo, Tree
     from engine.analysis.query import Query
+
+_encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 DIGITS = 5
 """After the point, in values and probabilities."""
@@ -33,6 +36,11 @@ class Seen:
     def of(cls, tree: Tree, query: Query) -> Seen:
         """The tree as it stands. For the thread that searches."""
         return cls(tree.root_info(), tree.children() if query.fields.include_policy else ())
+
+
+def encoded(answer: dict[str, Any]) -> bytes:
+    """An answer as it is sent: JSON in ASCII without line breaks."""
+    return _encode(answer).encode()
 
 
 def error(problem: QueryError, identity: str | None = None, turn: int | None = None) -> dict[str, Any]:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from engine.analysis.query import Query
-    from engine.pool.pool import PoolPlayer
 
 LEAST_TO_SORT_ANEW = 1000
 """So many withdrawn positions may be left in a heap, and as many as there are others."""
@@ -18,8 +17,8 @@ LEAST_TO_SORT_ANEW = 1000
 class Client(Protocol):
     """One end of a conversation. All but its constructor is called by the scheduler's thread."""
 
-    def send(self, answer: dict[str, Any]) -> None:
-        """Take an answer for delivery. Must not wait for whoever reads it."""
+    def send(self, answer: bytes) -> None:
+        """Take an answer, a JSON object in ASCII, for delivery. Must not wait for whoever reads it."""
 
     @property
     def congested(self) -> bool:
@@ -32,25 +31,26 @@ class Client(Protocol):
 
 @dataclass(eq=False, slots=True)
 class Asked:
-    """A query and how many of its positions wait. size: bytes of its message."""
+    """A query and how many of its positions wait. size: bytes of its message. number: no other has it."""
 
     query: Query
     size: int = 0
+    number: int = 0
     waiting: int = 0
 
 
 @dataclass(eq=False, slots=True)
 class Task:
-    """One position to analyse. number: grows with each that is asked for. player: what searches it, None
-    while it waits. terminated: a client has asked for its end."""
+    """One position to analyse. number: grows with each that is asked for. terminated: a client has asked for
+    its end while it was searched. losses: how often whoever searched it was lost."""
 
     account: Account
     asked: Asked
     turn: int
     priority: int
     number: int
-    player: PoolPlayer | None = None
     terminated: bool = False
+    losses: int = 0
 
     @property
     def query(self) -> Query:

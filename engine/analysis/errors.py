@@ -9,3 +9,8 @@ class QueryError(ValueError):
     def __init__(self, message: str, field: str = "") -> None:
         super().__init__(message)
         self.field = field
+
+
+def fault(error: Exception) -> QueryError:
+    """What a client is told of an error that should not be."""
+    return QueryError(f"fault: {type(error).__name__}: {error}")

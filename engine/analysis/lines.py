@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import queue
 import threading
 from collections.abc import Callable
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from engine.analysis.scheduler import Scheduler
 
@@ -33,8 +32,8 @@ class LineClient:
         self._unread = 0
         threading.Thread(target=self._write, name="analysis-output", daemon=True).start()
 
-    def send(self, answer: dict[str, Any]) -> None:
-        line = json.dumps(answer, separators=(",", ":")).encode() + b"\n"
+    def send(self, answer: bytes) -> None:
+        line = answer + b"\n"
         with self._lock:
             self._unread += len(line)
         self._lines.put(line)

@@ -1,8 +1,8 @@
-"""Which positions are searched when: queries of all clients over the searches of one pool.
+"""Which positions are searched when: queries of all clients over the searches that run at a time.
 
-    transport (lines.py, sockets.py)   any thread: receive, end, leave, resume
-    Scheduler                          its own thread: reads queries, begins searches, answers
-    SearchPool                         its own thread: searches; hands back reports
+    transport (lines.py, sockets.py)      any thread: receive, end, leave, resume
+    Scheduler                             its own thread: reads queries, has positions searched, answers
+    LocalSearches or SearchWorkers        the scheduler's thread: searching.py has what they are asked for
 
 All state belongs to the scheduler's thread. Whatever comes from outside is a piece of work in its inbox, and
 a piece that fails is told of and disturbs no other.
@@ -12,34 +12,34 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable
-from concurrent.futures import Future
-from dataclasses import replace
+from collections.abc import Callable, Collection
 from functools import partial
 from itertools import count
-from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from engine.analysis import answers
 from engine.analysis.actions import perform
+from engine.analysis.answers import encoded
 from engine.analysis.clients import Account, Asked, Client, Task, Waiting, next_account
-from engine.analysis.errors import QueryError
+from engine.analysis.errors import QueryError, fault
+from engine.analysis.local import LocalSearches
 from engine.analysis.messages import read_id, read_object
-from engine.analysis.pace import Reporter, ReportPace
 from engine.analysis.query import Query, read_query
-from engine.analysis.restrictions import core_rules, root_moves
+from engine.analysis.searching import Position, Searcher
 from engine.analysis.settings import AnalysisSettings
+from engine.analysis.worker import AnalysisJob
+from engine.analysis.workers import SearchWorkers
 from engine.evaluation.errors import NoEvaluatorError
 from engine.options import Options
-from engine.pool.pool import PoolPlayer, SearchPool
-from engine.pool.search import Observer
+from engine.pool.pool import SearchPool
+from engine.workers.local import cores, workers_for
 from protocol.settings.spec import shown
 
 if TYPE_CHECKING:
-    from engine._core import Game, Tree
-    from engine.search.driver import Search
-    from engine.search.report import Report
     from protocol.messages import NetworkInfo
+
+MOST_LOSSES = 3
+"""Workers that may be lost while they search a position, before it is answered with an error."""
 
 LEAST_TREE_MEGABYTES, LEAST_HASH_MEGABYTES = 16, 1
 """Of one search, however many there are."""
@@ -67,14 +67,13 @@ class Scheduler:
         self._inbox: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._accounts: dict[Client, Account] = {}
         self._numbers = count(1)
-        self._idle: list[PoolPlayer] = []
-        self._forget: set[PoolPlayer] = set()
+        self._tasks: dict[int, Task] = {}  # That are searched, by their numbers.
         self._searches = 0  # At a time; 0 while there is no evaluator.
-        self._last_options: tuple[tuple[Query, str, int, int], Options] | None = None
+        self._searcher: Searcher | None = None  # Made by the thread that finds the evaluator.
+        self._closing = threading.Lock()
+        self._closed = False
         self._hashes: dict[str, str] = {}  # Of the evaluator's networks, by name and hash.
-        self._pace = ReportPace()
         self._asking = False  # For the evaluator, in a thread of its own.
-        self._running = 0
         self._thread = threading.Thread(target=self._work, name="analysis", daemon=True)
         self._thread.start()
 
@@ -90,7 +89,7 @@ class Scheduler:
 
     def refuse(self, client: Client, reason: str) -> None:
         """Answer something of a client that cannot be read."""
-        self._inbox.put(lambda: client.send(answers.error(QueryError(reason))))
+        self._inbox.put(lambda: client.send(encoded(answers.error(QueryError(reason)))))
 
     def end(self, client: Client, *, at_once: bool = False) -> None:
         """A client asks for nothing more: it is told when all that it has asked for is answered. Searches
@@ -109,11 +108,19 @@ class Scheduler:
         """End all searches without answers, and the evaluator if it was started. Idempotent."""
         self._inbox.put(None)
         self._thread.join()
+        with self._closing:
+            self._closed = True
+        if self._searcher is not None:
+            self._searcher.close()
         self._pool.close()
 
     def evaluator_pids(self) -> list[int]:
         """Process ids of the evaluators that were started."""
         return self._pool.evaluator_pids()
+
+    @property
+    def _running(self) -> int:
+        return len(self._tasks)
 
     # -- for actions -------------------------------------------------------------------------------------
 
@@ -131,8 +138,8 @@ class Scheduler:
 
     def clear_cache(self) -> None:
         """Forget all evaluations: at once, but for the searches under way, which forget them at their end."""
-        self._idle.clear()
-        self._forget.update(task.player for task in self._all_running() if task.player is not None)
+        if self._searcher is not None:
+            self._searcher.clear_cache()
 
     # -- the scheduler's thread --------------------------------------------------------------------------
 
@@ -151,18 +158,19 @@ class Scheduler:
             identity = read_id(fields)
             if "action" in fields:
                 for answer in perform(self, client, identity, fields):
-                    client.send(answer)
+                    client.send(encoded(answer))
             else:
                 query, warnings = read_query(fields, identity, self.options, self.settings.nodes)
                 for problem in warnings:
-                    client.send(answers.warning(problem, identity))
-                self._enqueue(account, Asked(query, len(message)))
+                    client.send(encoded(answers.warning(problem, identity)))
+                self._enqueue(account, Asked(query, len(message), next(self._numbers)))
         except QueryError as problem:
-            client.send(answers.error(problem, identity))
+            client.send(encoded(answers.error(problem, identity)))
         except RecursionError:
-            client.send(answers.error(QueryError("the message is nested too deeply"), identity))
+            too_deep = QueryError("the message is nested too deeply")
+            client.send(encoded(answers.error(too_deep, identity)))
         except Exception as error:
-            client.send(answers.error(_fault(error), identity))
+            client.send(encoded(answers.error(fault(error), identity)))
             raise
         finally:
             if then is not None:
@@ -193,19 +201,22 @@ class Scheduler:
 
     def _terminate(self, account: Account, identity: str | None, is_meant: Callable[[Task], bool]) -> None:
         for task in account.waiting.withdraw(identity, is_meant):
-            account.client.send(answers.no_results(task.query.id, task.turn))
+            account.client.send(encoded(answers.no_results(task.query.id, task.turn)))
         for task in account.running:
-            if identity in (None, task.query.id) and is_meant(task) and task.player is not None:
-                task.terminated = True
-                task.player.stop()
+            if identity in (None, task.query.id) and is_meant(task):
+                self._stop(task)
 
     def _leave(self, client: Client) -> None:
         account = self._accounts.pop(client, None)
         if account is not None:
             account.waiting = Waiting()
             for task in account.running:
-                if task.player is not None:
-                    task.player.stop()
+                self._stop(task)
+
+    def _stop(self, task: Task) -> None:
+        assert self._searcher is not None
+        task.terminated = True
+        self._searcher.stop(task.number)
 
     def _look_if_done(self, account: Account) -> None:
         open_still = account.waiting or account.running or not account.ended
@@ -216,12 +227,12 @@ class Scheduler:
 
     def _fill(self) -> None:
         """Begin as many searches as there is room for."""
-        if not self._searches:
+        if not self._searches or self._searcher is None:
             if any(account.waiting for account in self._accounts.values()):
                 self._ask_for_evaluator()
             return
         most = self.settings.client_searches or self._searches
-        while True:
+        while self._searcher.ready:
             account = next_account(self._accounts.values(), self._running < self._searches, most)
             if account is None:
                 return
@@ -230,68 +241,32 @@ class Scheduler:
             try:
                 self._begin(task)
             except QueryError as problem:
-                self._answer(task, answers.error(problem, task.query.id, task.turn))
+                self._answer(task, encoded(answers.error(problem, task.query.id, task.turn)))
             except Exception as error:
-                self._answer(task, answers.error(_fault(error), task.query.id, task.turn))
+                self._answer(task, encoded(answers.error(fault(error), task.query.id, task.turn)))
                 raise
 
     def _begin(self, task: Task) -> None:
-        """Search a position, or answer at once if there is nothing to search. Raises QueryError."""
-        query = task.query
-        game = query.game(task.turn)
-        if not game.legal_moves():
-            self._answer(task, answers.game_over(query, task.turn, game))
-            return
-        network = self._network(query)
-        moves = root_moves(game, query.restrictions)
-        if not moves:
-            raise QueryError(
-                "avoid_moves and allow_moves leave no move in this position",
-                "allow_moves" if any(rule.only for rule in query.restrictions) else "avoid_moves",
-            )
-        options = self._options_for(query, network)
-        player = task.player = self._idle.pop() if self._idle else self._pool.player(options)
-        player.options = options
-        player.new_game()
-        rules = core_rules(game, query.restrictions)
-        seen: list[answers.Seen] = []
-        observer = None
-        if query.fields.report_every:
-            reporter = Reporter(self._pace, query.fields.report_every, partial(self._report, task, game))
-            observer = Observer(reporter.seconds, reporter.look)
-        future = player.search(
-            game,
-            replace(query.limits, search_moves=moves if query.restrictions else ()),
-            prepare=lambda tree: tree.set_move_rules(rules),
-            inspect=lambda tree: seen.append(answers.Seen.of(tree, query)),
-            observer=observer,
-        )
-        self._running += 1
-        task.account.running.add(task)
-        future.add_done_callback(
-            lambda done: self._inbox.put(partial(self._finished, task, game, done, seen))
-        )
-
-    def _options_for(self, query: Query, network: str) -> Options:
-        """The options of one of many searches, which share the memory that the options allow; one beyond
-        their number gets the least."""
+        """Have a position searched. Raises QueryError."""
+        assert self._searcher is not None
+        network = self._network(task.query)
         tree, cache = LEAST_TREE_MEGABYTES, LEAST_HASH_MEGABYTES
-        if self._running < self._searches:
+        if self._running < self._searches:  # One beyond their number gets the least.
             tree = max(tree, self.options.tree_memory // self._searches)
             cache = max(cache, self.options.hash // self._searches)
-        key = query, network, tree, cache
-        if self._last_options is None or self._last_options[0] != key:
-            options = replace(query.options, weights=network, tree_memory=tree, hash=cache)
-            self._last_options = key, options
-        return self._last_options[1]
+        self._tasks[task.number] = task
+        task.account.running.add(task)
+        asked = task.asked
+        self._searcher.begin(
+            Position(task.number, asked.number, asked.query, task.turn, network, tree, cache)
+        )
 
     def _network(self, query: Query) -> str:
-        """What the option WeightsFile is for a query: the hash of the network that it names. An evaluator
-        that does not have it must not look for a file of a name that a client has chosen. Raises
-        QueryError."""
+        """The hash of the network that a query names, if it names one. An evaluator that does not have it
+        must not look for a file of a name that a client has chosen. Raises QueryError."""
         wanted = query.fields.network
         if not wanted:
-            return self.options.weights
+            return ""
         for network in self.networks() or ():
             self._hashes[network.name] = self._hashes[network.content_hash] = network.content_hash
         if wanted not in self._hashes:
@@ -301,60 +276,62 @@ class Scheduler:
             )
         return self._hashes[wanted]
 
-    def _report(self, task: Task, game: Game, search: Search, tree: Tree) -> None:
-        """In the pool's thread: a search as it stands."""
-        began = perf_counter()
-        report, seen = search.report(), answers.Seen.of(tree, task.query)
-        self._inbox.put(partial(self._tell, task, game, report, seen, perf_counter() - began))
-
-    def _tell(self, task: Task, game: Game, report: Report, seen: answers.Seen, seconds: float) -> None:
-        """Answer during a search. seconds: spent on it so far."""
-        client, began = task.account.client, perf_counter()
-        if client in self._accounts and task in task.account.running and not client.congested:
-            client.send(answers.analysis(task.query, task.turn, game, report, seen, during_search=True))
-        self._pace.took(seconds + perf_counter() - began)
-
-    def _finished(self, task: Task, game: Game, future: Future[Report], seen: list[answers.Seen]) -> None:
-        self._running -= 1
-        task.account.running.discard(task)
-        player = task.player
-        assert player is not None
-        if player in self._forget:
-            self._forget.discard(player)
-        elif len(self._idle) < self._searches:
-            self._idle.append(player)
-        try:
-            answer = self._outcome(task, game, future, seen)
-        except Exception as error:
-            self._log(f"fault in an answer: {type(error).__name__}: {error}")
-            answer = answers.error(_fault(error), task.query.id, task.turn)
-        self._answer(task, answer)
-        self._fill()
-
-    def _outcome(
-        self, task: Task, game: Game, future: Future[Report], seen: list[answers.Seen]
-    ) -> dict[str, Any]:
-        query, turn = task.query, task.turn
-        error = future.exception()
-        if error is None and future.result().nodes and seen:
-            return answers.analysis(query, turn, game, future.result(), seen[0], terminated=task.terminated)
-        if task.terminated:
-            return answers.no_results(query.id, turn)
-        if isinstance(error, NoEvaluatorError):
-            self._searches = 0  # It is asked for anew before the next search.
-        elif error is not None:
-            self._log(f"fault in a search: {type(error).__name__}: {error}")
-        reason = future.result().ended_early if error is None else str(error)
-        return answers.error(QueryError(reason or "the search found nothing out"), query.id, turn)
-
-    def _answer(self, task: Task, answer: dict[str, Any]) -> None:
+    def _answer(self, task: Task, answer: bytes) -> None:
         account = task.account
         if account.client in self._accounts:
             account.client.send(answer)
             self._look_if_done(account)
 
-    def _all_running(self) -> list[Task]:
-        return [task for account in self._accounts.values() for task in account.running]
+    # -- what the searcher tells -------------------------------------------------------------------------
+
+    def wants_report(self, number: int) -> bool:
+        """Whether a report on a position would be delivered now."""
+        task = self._tasks.get(number)
+        if task is None:
+            return False
+        client = task.account.client
+        return client in self._accounts and not client.congested
+
+    def reported(self, number: int, answer: bytes) -> None:
+        """A search as it stands."""
+        if self.wants_report(number):
+            self._tasks[number].account.client.send(answer)
+
+    def ended(self, number: int, answer: bytes, evaluator_lost: bool) -> None:
+        """A position has got its last answer. evaluator_lost: that says that no evaluator can be had."""
+        task = self._over(number)
+        if evaluator_lost:
+            self._searches = 0  # It is asked for anew before the next search.
+        self._answer(task, answer)
+        self._fill()
+
+    def lost(self, numbers: Collection[int], reason: str) -> None:
+        """Whoever searched these positions is gone: they are begun again, unless that was so too often."""
+        for task in [self._over(number) for number in numbers]:
+            task.losses += 1
+            if task.terminated:
+                self._answer(task, encoded(answers.no_results(task.query.id, task.turn)))
+            elif task.losses < MOST_LOSSES:
+                task.account.waiting.add(task)
+            else:
+                problem = QueryError(f"the process that searched it was lost {task.losses} times: {reason}")
+                self._answer(task, encoded(answers.error(problem, task.query.id, task.turn)))
+        self._fill()
+
+    def changed(self) -> None:
+        """The searcher may have become ready."""
+        self._fill()
+
+    def gave_up(self, reason: str) -> None:
+        """The searcher has to be opened again. What waits is answered; what comes later is a new attempt."""
+        self._searches = 0
+        self._has_no_evaluator(NoEvaluatorError(reason))
+
+    def _over(self, number: int) -> Task:
+        """Count a position as searched no more."""
+        task = self._tasks.pop(number)
+        task.account.running.discard(task)
+        return task
 
     # -- the evaluator -----------------------------------------------------------------------------------
 
@@ -368,13 +345,32 @@ class Scheduler:
         try:
             for link in self._pool.links(self.options):
                 link.start()
-            recommended = self._pool.recommended_games(self.options)
-            searches = self.settings.searches or recommended
+            searches = self.settings.searches or self._pool.recommended_games(self.options)
+            self._searcher_for(searches).open()
         except Exception as error:  # Whatever it is: it must not be waited for without end.
             reason = error if isinstance(error, NoEvaluatorError) else NoEvaluatorError(str(error))
             self._inbox.put(lambda: self._has_no_evaluator(reason))
         else:
             self._inbox.put(lambda: self._has_evaluator(searches))
+
+    def _searcher_for(self, searches: int) -> Searcher:
+        """Whoever searches so many positions at a time, made if need be. Raises NoEvaluatorError."""
+        if self._searcher is not None:
+            return self._searcher
+        curves = [client.curve for client in self._pool.connections(self.options)]
+        workers = min(self.settings.workers or workers_for(curves, searches, cores()), searches)
+        with self._closing:
+            if self._closed:
+                raise NoEvaluatorError("the analysis is over")
+            if workers > 1:
+                self._log(f"{searches} positions at a time are searched by {workers} processes")
+                job = AnalysisJob(self.options, searches)
+                self._searcher = SearchWorkers(workers, job, self._pool, self, self._inbox.put, self._log)
+            else:
+                self._searcher = LocalSearches(
+                    self._pool, self.options, self, self._inbox.put, most_idle=searches, log=self._log
+                )
+            return self._searcher
 
     def _has_evaluator(self, searches: int) -> None:
         self._asking, self._searches = False, searches
@@ -385,11 +381,6 @@ class Scheduler:
         self._asking = False
         for account in list(self._accounts.values()):
             for task in account.waiting.withdraw():
-                self._answer(task, answers.error(QueryError(str(error)), task.query.id, task.turn))
+                self._answer(task, encoded(answers.error(QueryError(str(error)), task.query.id, task.turn)))
         if not any(link.was_connected for link in self._pool.links(self.options)):
             self._on_failure(error)
-
-
-def _fault(error: Exception) -> QueryError:
-    """What a client is told of an error that should not be."""
-    return QueryError(f"fault: {type(error).__name__}: {error}")

@@ -14,6 +14,9 @@ class AnalysisSettings(SettingsGroup):
     searches: int = setting(
         0, "positions searched at a time; 0 takes as many as keep the evaluator busy", low=0, high=4096
     )
+    workers: int = setting(
+        0, "processes that search; 0 takes as many as the evaluator's speed asks for", low=0, high=256
+    )
     client_searches: int = setting(
         0, "of these, for one client at most; 0 lets one have all that no other wants", low=0, high=4096
     )

@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
 import signal
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
@@ -62,8 +61,8 @@ class SocketClient:
         self._unread = 0  # Bytes; changed in asyncio's thread alone.
         self._answers: asyncio.Queue[str] = asyncio.Queue()
 
-    def send(self, answer: dict[str, Any]) -> None:
-        text = json.dumps(answer, separators=(",", ":"))
+    def send(self, answer: bytes) -> None:
+        text = answer.decode("ascii")
         with contextlib.suppress(RuntimeError):  # The loop has ended, and with it the connection.
             self._loop.call_soon_threadsafe(self._put, text)
 

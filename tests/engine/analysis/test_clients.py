@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from engine.analysis.clients import LEAST_TO_SORT_ANEW, Account, Asked, Task, next_account
 from engine.analysis.query import read_query
 from engine.options import Options
@@ -15,7 +13,7 @@ class SilentClient:
     def __init__(self, congested: bool = False) -> None:
         self.congested = congested
 
-    def send(self, answer: dict[str, Any]) -> None: ...
+    def send(self, answer: bytes) -> None: ...
 
     def done(self) -> None: ...
 

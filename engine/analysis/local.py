@@ -1,0 +1,201 @@
+"""Positions searched in this process, on a search pool.
+
+owner's thread   LocalSearches: begins searches, makes answers
+pool's thread    searches, and what is seen of their trees
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+from functools import partial
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from engine.analysis import answers
+from engine.analysis.errors import QueryError, fault
+from engine.analysis.pace import Reporter, ReportPace
+from engine.analysis.restrictions import core_rules, root_moves
+from engine.evaluation.errors import NoEvaluatorError
+from engine.options import Options
+from engine.pool.pool import PoolPlayer, SearchPool
+from engine.pool.search import Observer
+
+if TYPE_CHECKING:
+    from engine._core import Game, Tree
+    from engine.analysis.query import Query
+    from engine.analysis.searching import Listener, Position, Post
+    from engine.search.driver import Search
+    from engine.search.report import Report
+
+
+@dataclass(eq=False, slots=True)
+class _Running:
+    """A search under way. terminated: somebody has asked for its end. forget: its evaluations are to be
+    forgotten. seen: the tree at its end, once it is over."""
+
+    position: Position
+    game: Game
+    player: PoolPlayer
+    terminated: bool = False
+    forget: bool = False
+    seen: list[answers.Seen] = field(default_factory=list)
+
+
+class LocalSearches:
+    """A Searcher in this process. Trees of searches that are over are used again, with their caches."""
+
+    def __init__(
+        self,
+        pool: SearchPool,
+        options: Options,
+        listener: Listener,
+        post: Post,
+        *,
+        most_idle: int,
+        log: Callable[[str], None],
+    ) -> None:
+        """options: those that say where the evaluator is, and which of its networks is the engine's own.
+        most_idle: trees that are kept while nothing is searched."""
+        self._pool = pool
+        self._base = options
+        self._listener = listener
+        self._post = post
+        self._most_idle = most_idle
+        self._log = log
+        self._idle: list[PoolPlayer] = []
+        self._running: dict[int, _Running] = {}
+        self._pace = ReportPace()
+        self._last_options: tuple[tuple[Query, str, int, int], Options] | None = None
+
+    @property
+    def ready(self) -> bool:
+        return True
+
+    def open(self) -> None:
+        """The pool has found the evaluator, and finds it anew when it is needed."""
+
+    def begin(self, position: Position) -> None:
+        query, answer = position.query, None
+        try:
+            answer = self._begin(position)
+        except QueryError as problem:
+            answer = answers.error(problem, query.id, position.turn)
+        except Exception as error:
+            self._log(f"fault in the analysis: {type(error).__name__}: {error}")
+            answer = answers.error(fault(error), query.id, position.turn)
+        if answer is not None:
+            self._post(partial(self._listener.ended, position.number, answers.encoded(answer), False))
+
+    def stop(self, number: int) -> None:
+        running = self._running.get(number)
+        if running is not None:
+            running.terminated = True
+            running.player.stop()
+
+    def clear_cache(self) -> None:
+        self._idle.clear()
+        for running in self._running.values():
+            running.forget = True
+
+    def close(self) -> None:
+        """Searches end with the pool, which belongs to whoever opened it."""
+
+    def _begin(self, position: Position) -> dict[str, Any] | None:
+        """Begin a search, or return the answer if there is nothing to search. Raises QueryError."""
+        query = position.query
+        game = query.game(position.turn)
+        if not game.legal_moves():
+            return answers.game_over(query, position.turn, game)
+        moves = root_moves(game, query.restrictions)
+        if not moves:
+            raise QueryError(
+                "avoid_moves and allow_moves leave no move in this position",
+                "allow_moves" if any(rule.only for rule in query.restrictions) else "avoid_moves",
+            )
+        options = self._options_for(position)
+        player = self._idle.pop() if self._idle else self._pool.player(options)
+        player.options = options
+        player.new_game()
+        rules = core_rules(game, query.restrictions)
+        running = self._running[position.number] = _Running(position, game, player)
+        observer = None
+        if query.fields.report_every:
+            reporter = Reporter(self._pace, query.fields.report_every, partial(self._report, running))
+            observer = Observer(reporter.seconds, reporter.look)
+        future = player.search(
+            game,
+            replace(query.limits, search_moves=moves if query.restrictions else ()),
+            prepare=lambda tree: tree.set_move_rules(rules),
+            inspect=lambda tree: running.seen.append(answers.Seen.of(tree, query)),
+            observer=observer,
+        )
+        future.add_done_callback(lambda done: self._post(partial(self._finished, running, done)))
+        return None
+
+    def _options_for(self, position: Position) -> Options:
+        """The options of one search."""
+        query, base = position.query, self._base
+        key = query, position.network, position.tree_memory, position.hash
+        if self._last_options is None or self._last_options[0] != key:
+            options = replace(
+                query.options,
+                evaluator=base.evaluator,
+                weights=base.weights,
+                policy_head=base.policy_head,
+                value_head=base.value_head,
+                tree_memory=position.tree_memory,
+                hash=position.hash,
+            )
+            if position.network:
+                heads = query.options.policy_head, query.options.value_head
+                options = replace(
+                    options, weights=position.network, policy_head=heads[0], value_head=heads[1]
+                )
+            self._last_options = key, options
+        return self._last_options[1]
+
+    def _report(self, running: _Running, search: Search, tree: Tree) -> None:
+        """In the pool's thread: a search as it stands."""
+        began = perf_counter()
+        report, seen = search.report(), answers.Seen.of(tree, running.position.query)
+        self._post(partial(self._tell, running, report, seen, perf_counter() - began))
+
+    def _tell(self, running: _Running, report: Report, seen: answers.Seen, seconds: float) -> None:
+        """Answer during a search. seconds: spent on it so far."""
+        position, began = running.position, perf_counter()
+        number = position.number
+        if number in self._running and self._listener.wants_report(number):
+            answer = answers.analysis(
+                position.query, position.turn, running.game, report, seen, during_search=True
+            )
+            self._listener.reported(number, answers.encoded(answer))
+        self._pace.took(seconds + perf_counter() - began)
+
+    def _finished(self, running: _Running, future: Future[Report]) -> None:
+        position = running.position
+        del self._running[position.number]
+        if not running.forget and len(self._idle) < self._most_idle:
+            self._idle.append(running.player)
+        lost = isinstance(future.exception(), NoEvaluatorError) and not running.terminated
+        try:
+            answer = answers.encoded(self._outcome(running, future))
+        except Exception as error:
+            self._log(f"fault in an answer: {type(error).__name__}: {error}")
+            answer = answers.encoded(answers.error(fault(error), position.query.id, position.turn))
+        self._listener.ended(position.number, answer, lost)
+
+    def _outcome(self, running: _Running, future: Future[Report]) -> dict[str, Any]:
+        query, turn, seen = running.position.query, running.position.turn, running.seen
+        error = future.exception()
+        if error is None and future.result().nodes and seen:
+            return answers.analysis(
+                query, turn, running.game, future.result(), seen[0], terminated=running.terminated
+            )
+        if running.terminated:
+            return answers.no_results(query.id, turn)
+        if error is not None and not isinstance(error, NoEvaluatorError):
+            self._log(f"fault in a search: {type(error).__name__}: {error}")
+        reason = future.result().ended_early if error is None else str(error)
+        return answers.error(QueryError(reason or "the search found nothing out"), query.id, turn)
