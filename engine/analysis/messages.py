@@ -40,12 +40,12 @@ def read_id(message: Mapping[str, Any]) -> str:
 
 def whole_numbers(field: str, value: object) -> tuple[int, ...]:
     """A list of whole numbers. Raises QueryError."""
-    wrong = QueryError(f"{field} is a list of whole numbers, not {shown(value)}", field)
-    if not isinstance(value, list):
-        raise wrong
-    for number in value:
-        if isinstance(number, bool) or not isinstance(number, int | float) or not abs(number) <= 10**9:
-            raise wrong
-        if number != int(number):
-            raise wrong
-    return tuple(int(number) for number in value)
+    if not isinstance(value, list) or not all(map(_is_whole, value)):
+        raise QueryError(f"{field} is a list of whole numbers, not {shown(value)}", field)
+    return tuple(map(int, value))
+
+
+def _is_whole(number: object) -> bool:
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        return False
+    return abs(number) <= 10**9 and number == int(number)

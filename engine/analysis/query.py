@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from sys import intern
 from typing import Any
 
@@ -112,12 +113,16 @@ def read_query(
 
 def _fields(message: Mapping[str, Any], options: Options) -> Fields:
     fields = Fields(multipv=options.multipv, chess960=options.chess960)
-    for name in settings_of(Fields):
-        if name in message:
+    given = {name: message[name] for name in settings_of(Fields) if name in message}
+    try:
+        fields = fields.changed(**given)
+    except SettingsError:
+        for name, value in given.items():  # Which of them is it?
             try:
-                fields = fields.changed(**{name: message[name]})
+                fields.changed(**{name: value})
             except SettingsError as error:
                 raise QueryError(str(error), name) from None
+        raise
     # The same few texts in all games: what waits takes up little more memory than its messages.
     return replace(fields, moves=tuple(map(intern, fields.moves)))
 
@@ -182,19 +187,25 @@ def _options(message: Mapping[str, Any], options: Options, fields: Fields) -> Op
                     "options",
                 )
             raise QueryError(str(unknown("option", name, QUERY_OPTIONS)), "options")
-    # All that was asked for is searched, unless the query says otherwise.
-    changed = options.changed(smart_pruning_factor=0.0)
-    if options.contempt_mode == "play":  # Here nobody plays.
-        changed = changed.changed(contempt_mode="disable")
+    usual = _usual_options(options, fields.chess960, fields.multipv, fields.include_statistics)
     try:
-        changed = changed.changed(**given)
+        return usual.changed(**given) if given else usual
     except SettingsError as error:
         raise QueryError(str(error), "options") from None
+
+
+@lru_cache(maxsize=64)
+def _usual_options(options: Options, chess960: bool, multipv: int, statistics: bool) -> Options:
+    """The options of queries that set none: one object for all, which takes long to make and much to keep."""
+    # All that was asked for is searched, unless the query says otherwise, and nobody plays.
+    mode = "disable" if options.contempt_mode == "play" else options.contempt_mode
     return replace(
-        changed,
-        chess960=fields.chess960,
-        multipv=fields.multipv,
-        log_live_stats=fields.include_statistics,
+        options,
+        smart_pruning_factor=0.0,
+        contempt_mode=mode,
+        chess960=chess960,
+        multipv=multipv,
+        log_live_stats=statistics,
     )
 
 
