@@ -32,7 +32,8 @@ from engine.analysis.workers import SearchWorkers
 from engine.evaluation.errors import NoEvaluatorError
 from engine.options import Options
 from engine.pool.pool import SearchPool
-from engine.workers.local import cores, workers_for
+from engine.workers.local import workers_for
+from protocol.host.processors import usable_processors
 from protocol.settings.spec import shown
 
 if TYPE_CHECKING:
@@ -358,7 +359,7 @@ class Scheduler:
         if self._searcher is not None:
             return self._searcher
         curves = [client.curve for client in self._pool.connections(self.options)]
-        workers = min(self.settings.workers or workers_for(curves, searches, cores()), searches)
+        workers = min(self.settings.workers or workers_for(curves, searches, usable_processors()), searches)
         with self._closing:
             if self._closed:
                 raise NoEvaluatorError("the analysis is over")
