@@ -1,8 +1,8 @@
 """A process that searches positions for the one that talks to the clients: the worker's end.
 
 It is told ("begin", query's number, packed query, position's number, turn, network, megabytes of tree and of
-hash), ("stop", position's number) and ("clear_cache",), and says ("reported", number, answer) and ("ended",
-number, answer, whether the evaluator is lost).
+hash), ("stop", position's number), ("clear_cache",) and, where an evaluator had been given up, ("reconnect",).
+It says ("reported", number, answer) and ("ended", number, answer, whether the evaluator is lost).
 """
 
 from __future__ import annotations
@@ -89,8 +89,11 @@ class PositionWorker:
             self._begin(*arguments)
         elif what == "stop":
             self._searches.stop(*arguments)
-        else:
+        elif what == "clear_cache":
             self._searches.clear_cache()
+        else:
+            for link in self._pool.links(self._options):
+                link.start()
 
     def _begin(
         self, query_number: int, packed: bytes, number: int, turn: int, network: str, tree: int, cache: int

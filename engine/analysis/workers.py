@@ -190,8 +190,10 @@ class WorkerSupervisor(WorkerProcesses):
         """Wait until there is a worker. Raises ExecutorError and NoEvaluatorError."""
         if not self.slots:
             await self.start([Slot(f"worker {number}") for number in range(1, self._count + 1)])
-        elif not self.workers():
+        else:
             await self.load_networks()
+            for worker in self.workers():
+                _process(worker).tell(("reconnect",))
             for slot in self.slots:
                 slot.failures = 0
                 self.restart(slot)
@@ -203,9 +205,8 @@ class WorkerSupervisor(WorkerProcesses):
 
     def worker_ready(self, worker: Worker) -> None:
         super().worker_ready(worker)
-        assert isinstance(worker.handle, WorkerProcess)
-        self._owner.came(worker, worker.handle)
-        self.spawn(self._watch(worker, worker.handle))
+        self._owner.came(worker, _process(worker))
+        self.spawn(self._watch(worker))
 
     async def worker_lost(self, worker: Worker, reason: str) -> None:
         first = worker.slot.worker is worker
@@ -231,6 +232,11 @@ class WorkerSupervisor(WorkerProcesses):
                 slot.failures = 0
                 self.restart(slot)
 
-    async def _watch(self, worker: Worker, process: WorkerProcess) -> None:
+    async def _watch(self, worker: Worker) -> None:
         """Replace a worker when its process has ended, whether or not it was asked for something."""
-        await self.worker_lost(worker, await process.gone())
+        await self.worker_lost(worker, await _process(worker).gone())
+
+
+def _process(worker: Worker) -> WorkerProcess:
+    assert isinstance(worker.handle, WorkerProcess)
+    return worker.handle

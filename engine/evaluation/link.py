@@ -174,6 +174,13 @@ class EvaluatorLink:
             return
         if pulse.has_stopped(time.monotonic()):
             self._pulse = None
+            self.end_silent(client)
+
+    def end_silent(self, client: EvaluatorClient) -> None:
+        """End an evaluator of the engine's own that `client` is connected to and that does not even say that
+        it is there, and so replace it."""
+        process = self._process
+        if client is self._client and not self._address and process is not None:
             self._log("the evaluator has been silent for a while and does not answer: it is ended")
             process.kill()
 

@@ -11,8 +11,10 @@ import asyncio
 import os
 from collections.abc import Sequence
 from itertools import chain
+from time import monotonic
 from typing import TYPE_CHECKING
 
+from engine.evaluation import pulse
 from engine.evaluation.connecting import served_network
 from engine.evaluation.errors import NoEvaluatorError
 from engine.evaluation.process import EvaluatorSettings
@@ -35,6 +37,9 @@ if TYPE_CHECKING:
     from engine.evaluation.link import EvaluatorLink
     from engine.pool.pool import SearchPool
     from protocol.client import EvaluatorClient
+
+KNOCK_SECONDS = 5.0
+"""Between two times that an evaluator of the engine's own is asked whether it is there."""
 
 CONNECT_ATTEMPTS = 3
 """Evaluators in a row that may be gone as soon as a worker is to be sent there."""
@@ -64,6 +69,8 @@ class WorkerProcesses(Supervisor):
         self._hear = hear
         self._loaded: dict[EvaluatorSettings, LoadedNetwork] = {}
         self._loading = asyncio.Lock()
+        self._next_knocks: dict[EvaluatorLink, float] = {}
+        """When (monotonic seconds)."""
         self._given: dict[Slot, set[str]] = {}
         """Addresses of the evaluators that the last worker of a slot was sent to."""
 
@@ -89,7 +96,8 @@ class WorkerProcesses(Supervisor):
         return await WorkerProcess.start(self._servant, self._job, context, self._hear)
 
     async def poll(self) -> None:
-        """Replace the workers when an evaluator has ended: the next one will be at another address."""
+        """Replace the workers when an evaluator has ended: the next one will be at another address. One that
+        hangs is ended: the workers cannot tell it from one of somebody else's, which is left alone."""
         for link in self._links():
             if link.settings.address:
                 continue
@@ -97,9 +105,25 @@ class WorkerProcesses(Supervisor):
             if client is not None and link.pid is None:
                 link.lost(client, "its process has ended")
                 client = None
+            elif client is not None:
+                self._feel_pulse(link, client)
             for worker in self.workers():
                 if client is None or client.address not in self._given[worker.slot]:
                     await self.worker_lost(worker, "its evaluator is gone; another one is being started")
+
+    def _feel_pulse(self, link: EvaluatorLink, client: EvaluatorClient) -> None:
+        """Ask an evaluator of the engine's own now and then whether it is there."""
+        now = monotonic()
+        if now >= self._next_knocks.setdefault(link, now + KNOCK_SECONDS):
+            self._next_knocks[link] = float("inf")
+            self.spawn(self._knock(link, client))
+
+    async def _knock(self, link: EvaluatorLink, client: EvaluatorClient) -> None:
+        try:
+            if not await asyncio.to_thread(_answers, client.address):
+                link.end_silent(client)
+        finally:
+            self._next_knocks[link] = monotonic() + KNOCK_SECONDS
 
     def exhausted(self) -> str:
         return f"no worker process is left ({self.reasons()})"
@@ -195,6 +219,20 @@ class ProcessExecutor(WorkerProcesses, GameSupervisor[Game]):
         await super().close()
         if self._evaluators is not None:
             await asyncio.to_thread(self._evaluators.close)
+
+
+def _answers(address: str) -> bool:
+    """Whether an evaluator says that it is there, for which it has as long as one that owes answers."""
+    from protocol.client import EvaluatorClient
+    from protocol.errors import EvaluatorError, RemoteError
+
+    try:
+        EvaluatorClient(address, timeout=pulse.PATIENCE_SECONDS, name="pulse").close()
+    except RemoteError:  # It refuses, so it is there.
+        return True
+    except EvaluatorError:
+        return False
+    return True
 
 
 def _serves(client: EvaluatorClient, name: str) -> bool:

@@ -42,9 +42,9 @@ MESSAGES = st.dictionaries(
 GAME = ["e2e4", "e7e5", "g1f3", "b8c6", "f1b5", "a7a6"]
 
 
-@pytest.fixture(scope="module")
-def shared_scheduler() -> Iterator[Scheduler]:
-    with scheduler() as made:
+@pytest.fixture(scope="module", params=[1, 2], ids=["one process", "two workers"])
+def shared_scheduler(request: pytest.FixtureRequest) -> Iterator[Scheduler]:
+    with scheduler(workers=request.param) as made:
         yield made
 
 
@@ -230,7 +230,7 @@ def test_a_bad_message_is_answered_and_disturbs_nobody(
     assert talk.ask(id="good", nodes=10)["root"]["visits"] == 10
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(MESSAGES)
 def test_no_message_whatever_causes_a_fault(shared_scheduler: Scheduler, message: dict[str, Any]) -> None:
     talk = Conversation(shared_scheduler)
@@ -338,8 +338,9 @@ def test_a_client_is_told_when_all_is_answered(shared_scheduler: Scheduler) -> N
     assert sorted(talk.client.next()["id"] for _ in range(4)) == ["0", "1", "2", "3"]
 
 
-def test_endless_queries_of_one_client_leave_another_its_turn() -> None:
-    with scheduler(searches=2) as made:
+@pytest.mark.parametrize("workers", [1, 2])
+def test_endless_queries_of_one_client_leave_another_its_turn(workers: int) -> None:
+    with scheduler(searches=2, workers=workers) as made:
         greedy, modest = Conversation(made), Conversation(made)
         for number in range(8):
             greedy.say(id=str(number), infinite=True, report_every=0.01, priority=10**9)
@@ -371,8 +372,9 @@ def test_actions_echo_their_id_and_name(talk: Conversation) -> None:
     assert talk.ask(id="c", action="clear_cache") == {"id": "c", "action": "clear_cache"}
 
 
-def test_a_cleared_cache_is_evaluated_anew() -> None:
-    with scheduler(SEQUENTIAL, searches=1) as made:
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_cleared_cache_is_evaluated_anew(workers: int) -> None:
+    with scheduler(SEQUENTIAL, searches=workers, workers=workers) as made:
         talk = Conversation(made)
         first = talk.ask(id="a", nodes=100)["search"]["evaluations"]
         assert talk.ask(id="b", nodes=100)["search"]["evaluations"] == 0
@@ -380,8 +382,9 @@ def test_a_cleared_cache_is_evaluated_anew() -> None:
         assert talk.ask(id="d", nodes=100)["search"]["evaluations"] == first > 0
 
 
-def test_positions_are_sent_again_when_the_evaluator_is_lost() -> None:
-    with scheduler() as made:
+@pytest.mark.parametrize("workers", [1, 2])
+def test_positions_are_sent_again_when_the_evaluator_is_lost(workers: int) -> None:
+    with scheduler(workers=workers) as made:
         talk = Conversation(made)
         talk.ask(id="first", nodes=10)
         for number in range(12):
