@@ -65,6 +65,16 @@ def test_positions_are_spread_over_the_workers() -> None:
     assert workers() == []
 
 
+@pytest.mark.parametrize(("processors", "expected"), [(1, 0), (2, 0), (8, 3)])
+def test_workers_follow_from_the_processors_and_the_evaluators_speed(
+    processors: int, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scheduling, "usable_processors", lambda: processors)
+    with scheduler(searches=6) as made:  # On an evaluator of a million positions a second.
+        assert Conversation(made).ask(id="a", nodes=10)["root"]["visits"] == 10
+        assert len(workers()) == expected
+
+
 def test_priorities_hold_for_all_workers_together() -> None:
     with scheduler(searches=2, workers=2) as made:
         talk = Conversation(made)
