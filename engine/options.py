@@ -139,15 +139,16 @@ class Options(SettingsGroup):
     )
     under_way_factor: float = _advanced(
         "UnderWayFactor",
-        0.0,
-        "positions under way at most, for each square root of the tree's visits; 0 sets no such limit",
-        (0.0, 1000.0),
+        -1.0,
+        "positions under way at most, for each square root of the tree's visits; 0 sets no such limit, -1 "
+        "chooses by what limits the search",
+        (-1.0, 1000.0),
     )
     second_batch: int = _advanced(
         "SecondBatch",
         0,
-        "positions that a batch has at least which is sent while another is under way; 0 is as many as the "
-        "evaluator is best at",
+        "positions that a batch has at least which is sent while another is under way; 0 chooses by the "
+        "evaluator's speed",
         (0, 1024),
     )
     look_ahead: int = _advanced(

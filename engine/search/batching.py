@@ -13,6 +13,7 @@ Many searches differ in what keeps the device busy. docs/batching.md has what al
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil, sqrt
@@ -29,6 +30,17 @@ SHARE, LEAST = 32, 2
 
 SHARE_BY_NODES = 64
 """The same where visits are limited and time is not: trees with fewer under way grow slowly, and better."""
+
+FACTOR, FACTOR_BY_NODES = 1.0, 0.5
+"""Positions under way at most, where batches are filled, for each square root of the tree's visits: the
+larger a tree, the smaller the part of it that may be. By time, and where visits are limited and time is
+not."""
+
+SECOND = 16
+"""Positions that a batch has at least which is sent while another is under way, where batches are filled."""
+
+CALL_MS = 0.4
+"""What a call takes besides the device (docs/latency.md), which works while the next call is on its way."""
 
 SHARE_UNFILLED, LEAST_UNFILLED = 4, 4
 """The same, for each batch, where they are not filled."""
@@ -121,6 +133,28 @@ class Device:
         """The largest batch that was measured to take no longer; 0 if there is none."""
         return max((size for size, ms in self.curve if ms <= milliseconds), default=0)
 
+    def milliseconds(self, size: int) -> float:
+        """What a batch takes, between the sizes that were measured; 0 if none was."""
+        if not self.curve:
+            return 0.0
+        at = bisect_left(self.curve, size, key=lambda point: point[0])
+        if at == 0:
+            return self.curve[0][1]
+        if at == len(self.curve):
+            largest, ms = self.curve[-1]
+            return ms * size / largest
+        (low, low_ms), (high, high_ms) = self.curve[at - 1 : at + 1]
+        return low_ms + (high_ms - low_ms) * (size - low) / (high - low)
+
+    @property
+    def second_batch(self) -> int:
+        """Positions from which on two batches, of which the device has one while the other is on its way, are
+        done sooner than one of twice the size."""
+        size = SECOND
+        while size < self.best and 2 * self.milliseconds(size) > self.milliseconds(2 * size) + CALL_MS:
+            size *= 2
+        return min(size, self.best)
+
     @property
     def flat_batch(self) -> int:
         """The batch that it can be filled to at hardly more time than a small batch takes; 0 if there is none
@@ -147,7 +181,7 @@ class BatchSizes:
     the tree, at least `least`: in all batches together if `together`, else in each. factor: no more than
     this times the square root of the visits is wanted in all; 0 sets no such limit. in_flight: batches sent
     before the first is awaited, at most. second: positions that one sent besides others has at least where
-    `share` holds for all together; best if 0.
+    `share` holds for all together.
     """
 
     best: int
@@ -237,8 +271,12 @@ class BatchSizes:
             sizes = replace(sizes, filled=min(options.look_ahead, device.most))
         if sizes.filled or options.visits_per_position:
             share = options.visits_per_position or (SHARE_BY_NODES if limits.by_nodes else SHARE)
-            sizes = replace(sizes, share=share, least=LEAST, together=True)
-        return replace(sizes, factor=options.under_way_factor, second=options.second_batch)
+            factor = options.under_way_factor
+            if factor < 0:
+                factor = FACTOR_BY_NODES if limits.by_nodes else FACTOR
+            second = options.second_batch or device.second_batch
+            sizes = replace(sizes, share=share, least=LEAST, together=True, factor=factor, second=second)
+        return sizes
 
 
 def _doubled(best: int, device: Device) -> int:

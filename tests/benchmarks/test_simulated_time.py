@@ -53,8 +53,8 @@ def test_positions_and_visits_take_their_time() -> None:
 
 def test_what_was_looked_ahead_to_is_found_in_the_cache() -> None:
     costs = Costs(each=0.0, position=0.0, visit=0.0)
-    visits, calls, hits = searched("LookAhead=16", costs, 40)
-    more_visits, as_many_calls, more_hits = searched("LookAhead=256", costs, 40)
+    visits, calls, hits = searched("LookAhead=16,BatchesInFlight=1", costs, 40)
+    more_visits, as_many_calls, more_hits = searched("LookAhead=256,BatchesInFlight=1", costs, 40)
     assert as_many_calls == calls
     assert more_visits > visits
     assert more_hits > hits

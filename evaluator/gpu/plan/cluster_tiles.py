@@ -17,14 +17,14 @@ PART_COLUMNS = 32
 _FEWEST_ROWS, _MOST_ROWS = 128, 2048
 """Fewer rows have one launch for all encoders; for more, kernels/gemm_hopper.hip has larger tiles."""
 
-_SHAPES = ((64, 64, 6), (64, 128, 4), (64, 192, 3), (128, 128, 3), (128, 128, 6))
+_SHAPES = ((64, 64, 6), (64, 128, 4), (128, 128, 6))
 """Rows, columns and stages. Two blocks fit on a multiprocessor, but for the last, so that the next kernel's
 weights are on their way while this one ends."""
 
 _CLUSTERS = ((1, 1), (2, 1), (4, 1), (1, 2), (1, 4), (2, 2), (2, 4), (4, 2))
 """Blocks that bring each other weights, and blocks that share the steps along k."""
 
-MOST_CANDIDATES = 6
+MOST_CANDIDATES = 4
 """How many are measured, the best by the model: each takes half a second to compile."""
 
 _FLOPS_PER_US, _BYTES_PER_US, _L2_BYTES_PER_US = 5.7e6, 1.1e5, 5.5e6

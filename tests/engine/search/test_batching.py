@@ -56,21 +56,22 @@ def test_a_flat_curve_is_filled_and_a_proportional_one_is_not() -> None:
 
 def test_on_a_flat_device_positions_under_way_are_a_small_part_of_the_tree() -> None:
     sizes = BatchSizes.alone(FAST, DEFAULTS, TIMED)
-    wanted = {0: 2, 63: 2, 96: 3, 1600: 50, 33_792: 1056, 60_000: 1056}
+    wanted = {0: 2, 63: 2, 96: 3, 1023: 31, 1024: 16, 10_000: 50, 40_000: 100, 10**8: 2112}
     assert {visits: sizes.wanted(visits, 0) for visits in wanted} == wanted
-    for visits in (0, 1600, 33_792):
-        assert sizes.wanted(visits, 50) == 0  # a second batch would be a crumb, or too much
-    assert sizes.wanted(32 * 1056 + 32 * 50, 50) == 1056
+    for visits in (0, 1600, 10_000):
+        assert sizes.wanted(visits, 90) == 0  # a second batch would be a crumb, or too much
+    assert sizes.wanted(10_000, 50) == 50
 
 
 @pytest.mark.parametrize("limits", [Limits(nodes=400), Limits(nodes=400, depth=5)])
 def test_where_visits_are_limited_and_time_is_not_fewer_are_under_way(limits: Limits) -> None:
     sizes = BatchSizes.alone(FAST, DEFAULTS, limits)
-    assert [sizes.wanted(visits, 0) for visits in (0, 128, 400, 6400)] == [2, 2, 6, 100]
+    assert [sizes.wanted(visits, 0) for visits in (0, 128, 400, 1024, 6400)] == [2, 2, 6, 16, 20]
+    assert sizes.wanted(6400, 20) == 20
 
 
 def test_no_more_are_under_way_than_so_many_square_roots_of_the_visits() -> None:
-    sizes = BatchSizes.alone(FAST, Options(under_way_factor=0.5), TIMED)
+    sizes = BatchSizes.alone(FAST, Options(under_way_factor=0.5, second_batch=64), TIMED)
     assert [sizes.wanted(visits, 0) for visits in (0, 128, 256, 400, 1600, 10_000)] == [2, 4, 8, 10, 20, 50]
     assert sizes.wanted(10_000, 20) == 0  # a second batch would be a crumb
     cut = BatchSizes.alone(FAST, Options(under_way_factor=0.5, second_batch=16), TIMED)
@@ -78,13 +79,28 @@ def test_no_more_are_under_way_than_so_many_square_roots_of_the_visits() -> None
 
 
 def test_a_second_batch_has_a_part_of_what_the_tree_bears() -> None:
-    sizes = BatchSizes.alone(FAST, Options(second_batch=64), TIMED)
+    sizes = BatchSizes.alone(FAST, Options(second_batch=64, under_way_factor=0), TIMED)
     assert [sizes.wanted(visits, 0) for visits in (400, 4095, 4096, 8000)] == [12, 127, 64, 125]
     assert [sizes.wanted(8000, under_way) for under_way in (125, 186, 187, 250)] == [125, 64, 0, 0]
     assert sizes.wanted(60_000, 900) == 975
     assert sizes.wanted(10**6, 3000) == 2112  # what a large tree has at most
-    alone = BatchSizes.alone(FAST, Options(second_batch=64, batches_in_flight=1), TIMED)
+    alone = BatchSizes.alone(FAST, Options(second_batch=64, under_way_factor=0, batches_in_flight=1), TIMED)
     assert alone.wanted(8000, 0) == 250  # there will be no second
+
+
+def test_a_batch_is_cut_where_that_hides_what_a_call_takes() -> None:
+    assert Device(1056, 4096, [(1, 0.15), (2048, 2.8)]).second_batch == 16  # 1.3 us a position
+    assert Device(1056, 4096, [(1, 0.7), (4096, 0.7)]).second_batch == 1056  # the second would take as long
+    curve = [(8, 0.5), (64, 0.5), (128, 0.7), (512, 2.8)]
+    assert Device(512, 4096, curve).second_batch == 64
+    assert [Device(512, 4096, curve).milliseconds(size) for size in (1, 96, 128, 1024)] == [
+        0.5,
+        0.6,
+        0.7,
+        5.6,
+    ]
+    assert Device(64, 64).second_batch == 16  # nothing was measured
+    assert Device(8, 64).second_batch == 8
 
 
 @pytest.mark.parametrize("under_way", [0, 8])
@@ -121,7 +137,8 @@ def test_one_of_many_searches_wants_no_larger_part_of_its_tree_than_one_alone(
 ) -> None:
     alone = BatchSizes.alone(device, DEFAULTS, limits)
     pooled = BatchSizes.pooled(device, DEFAULTS, limits, searches, 1)
-    assert pooled.wanted(visits, 0) <= alone.wanted(visits, 0)
+    first = alone.wanted(visits, 0)  # Of two batches, perhaps.
+    assert pooled.wanted(visits, 0) <= first + alone.wanted(visits, first)
     if searches > 1:
         assert pooled.in_flight == 1
 

@@ -60,10 +60,12 @@ def test_no_library_takes_part_and_norms_are_left() -> None:
             )
 
 
-def test_one_is_a_chain_and_one_has_branches() -> None:
-    chain, branches = plan_of().own_programs(8)
-    assert Branch.FORK not in chain.steps
+def test_smolgen_is_a_branch_unless_a_chain_is_asked_for() -> None:
+    (branches,) = plan_of().own_programs(8)
     assert Branch.FORK in branches.steps
+    chain = plan_of().own_program(8, chained=True)
+    assert chain is not None
+    assert Branch.FORK not in chain.steps
 
 
 def test_without_kernels_that_take_norms_they_are_passes() -> None:
