@@ -3,10 +3,13 @@
 #ifdef __linux__
 
 #include <sched.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
-#include <cstdint>
 #include <cstdlib>
+#include <fstream>
+#include <limits>
 
 namespace wavefront {
 namespace {
@@ -16,16 +19,28 @@ using Clock = std::chrono::steady_clock;
 constexpr int kEnough = 8;
 constexpr std::chrono::seconds kLookAgain{1};
 
-int processors() {
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  return sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : 1;
+// Of the container's processor time, in processors; without a limit infinite.
+double granted() {
+  std::ifstream file("/sys/fs/cgroup/cpu.max");  // "QUOTA PERIOD", or "max PERIOD"
+  double quota = 0;
+  double period = 0;
+  if (file >> quota >> period && period > 0) return quota / period;
+  return std::numeric_limits<double>::infinity();
 }
 
+// Processors that this process may use.
+double usable() {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  const int count = sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : 1;
+  return std::min<double>(count, granted());
+}
+
+// The load is that of the whole machine.
 bool are_idle() {
-  const int count = processors();
+  static const bool enough = usable() >= kEnough;
   double load = 0;
-  return count >= kEnough && getloadavg(&load, 1) == 1 && load < count / 2.0;
+  return enough && getloadavg(&load, 1) == 1 && load < sysconf(_SC_NPROCESSORS_ONLN) / 2.0;
 }
 
 }  // namespace
