@@ -36,6 +36,9 @@ FACTOR, FACTOR_BY_NODES = 1.0, 0.5
 larger a tree, the smaller the part of it that may be. By time, and where visits are limited and time is
 not."""
 
+HARMLESS_SHARE = 256
+"""So small a part of the tree may be under way whatever its size: large trees then keep a device busy."""
+
 SECOND = 16
 """Positions that a batch has at least which is sent while another is under way, where batches are filled."""
 
@@ -179,7 +182,8 @@ class BatchSizes:
     trees, which have `large_tree` visits for each of `best`; best if 0. filled: a batch that would have fewer
     looks ahead for the others (Tree.collect). share, least: one position is wanted for each `share` visits of
     the tree, at least `least`: in all batches together if `together`, else in each. factor: no more than
-    this times the square root of the visits is wanted in all; 0 sets no such limit. in_flight: batches sent
+    this times the square root of the visits is wanted in all, or one for each HARMLESS_SHARE; 0 sets no such
+    limit. in_flight: batches sent
     before the first is awaited, at most. second: positions that one sent besides others has at least where
     `share` holds for all together.
     """
@@ -215,7 +219,8 @@ class BatchSizes:
         best = self.in_tree(visits)
         borne = max(self.least, visits // self.share)
         if self.factor:
-            borne = max(self.least, min(borne, int(self.factor * sqrt(visits))))
+            most = max(int(self.factor * sqrt(visits)), visits // HARMLESS_SHARE)
+            borne = max(self.least, min(borne, most))
         if not self.together:
             return min(best, borne)
         if under_way:
