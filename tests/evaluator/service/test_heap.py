@@ -73,6 +73,6 @@ def test_what_is_free_between_blocks_in_use_is_given_back() -> None:
 
 @pytest.mark.skipif(heap._trim() is None, reason="the C library is not glibc")
 def test_threads_that_have_ended_leave_little_behind() -> None:
-    """24 threads have 3 MB each at the same time, as threads that load networks have one after the other; with
-    an arena for each, two to four times as much as is allowed stays."""
+    """24 threads have 3 MB each at the same time, as threads that load networks have one after the other.
+    With an arena for each, twice as much as is allowed stays."""
     run(BURSTS)
