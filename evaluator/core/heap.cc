@@ -8,9 +8,9 @@ namespace wavefront {
 
 namespace {
 
-// By itself glibc gives each thread an arena of its own, up to eight for each processor, and malloc_trim leaves
-// what is free at the end of all but the first, up to M_TRIM_THRESHOLD. Threads that come and go, as those that
-// load networks do, fill one after the other.
+// By itself glibc gives each thread an arena of its own, up to eight for each processor, and malloc_trim
+// leaves what is free at the end of all but the first, up to M_TRIM_THRESHOLD. Threads that come and go, as
+// those that load networks do, fill one after the other.
 constexpr int kArenas = 4;
 
 }  // namespace
