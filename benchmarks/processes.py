@@ -37,35 +37,58 @@ def started(
     After time_limit seconds it is ended too, which its reader sees as the end of its output. Raises
     CommandError if it cannot be started.
     """
+    made: list[subprocess.Popen[str]] = []
+    failures: list[OSError] = []
+
+    def start() -> None:
+        try:
+            made.append(
+                subprocess.Popen(
+                    command,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=stderr,
+                    text=True,
+                    encoding="utf-8",
+                    errors="replace",
+                    cwd=folder,
+                    env=dict(environment),
+                    start_new_session=True,
+                )
+            )
+        except OSError as error:
+            failures.append(error)
+
+    # On a thread of its own, which no signal interrupts between the start and our hearing of it.
+    starter = threading.Thread(target=start)
+    watchdog: threading.Timer | None = None
     try:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            text=True,
-            encoding="utf-8",
-            errors="replace",
-            cwd=folder,
-            env=dict(environment),
-            start_new_session=True,
-        )
-    except OSError as error:
-        raise CommandError(f"{' '.join(command)}\ncannot be started: {error}") from error
-    watchdog = threading.Timer(time_limit, end_family, [process])
-    watchdog.daemon = True
-    watchdog.start()
-    try:
-        yield process
+        starter.start()
+        starter.join()
+        for error in failures:
+            raise CommandError(f"{' '.join(command)}\ncannot be started: {error}") from error
+        watchdog = threading.Timer(time_limit, end_family, made)
+        watchdog.daemon = True
+        watchdog.start()
+        yield made[0]
     finally:
-        watchdog.cancel()
-        if process.poll() is None:
-            end_family(process)
-        for pipe in (process.stdin, process.stdout, process.stderr):
-            if pipe is not None:
-                with contextlib.suppress(OSError):
-                    pipe.close()
-        process.wait()
+        if starter.ident is not None:
+            starter.join()
+        if watchdog is not None:
+            watchdog.cancel()
+        for process in made:
+            _end(process)
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """End a process with its descendants, if it has not ended, and close its pipes."""
+    if process.poll() is None:
+        end_family(process)
+    for pipe in (process.stdin, process.stdout, process.stderr):
+        if pipe is not None:
+            with contextlib.suppress(OSError):
+                pipe.close()
+    process.wait()
 
 
 def end_family(process: subprocess.Popen[str]) -> None:
