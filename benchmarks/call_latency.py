@@ -1,11 +1,13 @@
 """What one call of the evaluator costs: wall time, and processor time of both processes, thread by thread.
 
     python benchmarks/call_latency.py [--device-ms 0.25] [--stages] [--json] [--address ADDRESS [--no-gate]]
+        [--no-bursts]
 
 The evaluator is a process of its own whose device sleeps (timed_evaluator.py). Rows "N x K" are calls of a
 bare client with N positions each, K under way; "nodes" are searches of 2,000 nodes in each of 12 positions,
-"time" of 70 ms, a new tree each, with batches filled as on a GPU. --stages adds the way of a call of the
-search through both processes, with what passes between two stages (threads that are woken, sockets).
+"time" of 70 ms, a new tree each, with batches filled as on a GPU. --no-bursts has the interpreter do what a
+search does with the evaluator, and not the core. --stages adds the way of such a call through both processes,
+with what passes between two stages (threads that are woken, sockets).
 --address has the evaluator listen elsewhere than an engine's own does, and behind the gate: tcp://127.0.0.1:0.
 """
 
@@ -151,10 +153,11 @@ def begin(session: Session, fen: str) -> None:
     session.set_position(None if fen == "startpos" else fen)
 
 
-def searches(address: str, limits: Limits, rounds: int) -> Generator[None]:
+def searches(address: str, limits: Limits, rounds: int, *, bursts: bool) -> Generator[None]:
     """Searches of each position, a new tree each. The share of the tree that is under way is that of a search
     on the clock."""
-    session = Session(Options(evaluator=address, visits_per_position=32, smart_pruning_factor=0.0))
+    options = Options(evaluator=address, visits_per_position=32, smart_pruning_factor=0.0)
+    session = Session(options, bursts=bursts)
     try:
         session.ready(60.0)
         for number in range(rounds + 1):
@@ -180,7 +183,7 @@ def evaluator(device_ms: float, timeline: Path | None, flags: Sequence[str]) -> 
         process.stdin.close()
 
 
-def measure(device_ms: float, calls: int, rounds: int, flags: Sequence[str]) -> list[Cost]:
+def measure(device_ms: float, calls: int, rounds: int, flags: Sequence[str], *, bursts: bool) -> list[Cost]:
     """All rows. calls: of a bare client in each. rounds: searches of all positions. flags: of the
     evaluator."""
     with evaluator(device_ms, None, flags) as (pid, address), EvaluatorClient(address) as client:
@@ -190,8 +193,8 @@ def measure(device_ms: float, calls: int, rounds: int, flags: Sequence[str]) -> 
             for size in SIZES
             for in_flight in IN_FLIGHT
         ]
-        costs.append(meter.measured("nodes", searches(address, Limits(nodes=NODES), rounds)))
-        costs.append(meter.measured("time", searches(address, Limits(movetime_ms=MOVETIME_MS), rounds)))
+        for what, limits in (("nodes", Limits(nodes=NODES)), ("time", Limits(movetime_ms=MOVETIME_MS))):
+            costs.append(meter.measured(what, searches(address, limits, rounds, bursts=bursts)))
         meter.close()
     return costs
 
@@ -203,7 +206,7 @@ def way(device_ms: float, flags: Sequence[str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "evaluator.json")
         with evaluator(device_ms, file, flags) as (_, address):
-            work = searches(address, Limits(nodes=NODES), 1)
+            work = searches(address, Limits(nodes=NODES), 1, bursts=False)
             next(work)
             timeline.entries.clear()
             next(work)
@@ -248,10 +251,12 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--address", help="where the evaluator listens, behind the gate; private without")
     parser.add_argument("--no-gate", action="store_true", help="clients come to the ROUTER socket itself")
+    parser.add_argument("--no-bursts", action="store_true", help="searches by the interpreter")
     arguments = parser.parse_args()
     flags = ["--address", arguments.address] if arguments.address else []
     flags += ["--no-gate"] if arguments.no_gate else []
-    costs = measure(arguments.device_ms, arguments.calls, arguments.rounds, flags)
+    bursts = not arguments.no_bursts
+    costs = measure(arguments.device_ms, arguments.calls, arguments.rounds, flags, bursts=bursts)
     if arguments.json:
         print(json.dumps([asdict(cost) for cost in costs]))
         return

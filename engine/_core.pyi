@@ -5,10 +5,12 @@ The native search core: chess rules, lc0 input encoding and the search tree.
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import numpy
 from numpy.typing import NDArray
+
+from protocol._core import Stream
 
 
 CORE_DIGEST: str = ...
@@ -296,6 +298,10 @@ class Batch:
         """Those of them that get a visit; the others are looked ahead to."""
 
     @property
+    def move_count(self) -> int:
+        """Legal moves of all its positions."""
+
+    @property
     def positions(self) -> NDArray[numpy.uint8]:
         """uint8 [size, 904], encoded positions; valid until the batch is applied or cancelled."""
 
@@ -576,3 +582,71 @@ def evaluate_randomly(
     batch: Batch,
 ) -> tuple[NDArray[numpy.float32], NDArray[numpy.float32], NDArray[numpy.float32]]:
     """What the `random` backend answers for a batch: (logits, wdl, moves_left)."""
+
+class BatchRule:
+    """How many positions a search asks for at a time: the arithmetic of BatchSizes, whose fields these are."""
+
+    def __init__(
+        self,
+        *,
+        best: int,
+        curve: Sequence[tuple[int, float]],
+        largest: int,
+        filled: int,
+        large_tree: int,
+        share: int,
+        least: int,
+        together: bool,
+        factor: float,
+        in_flight: int,
+        second: int,
+    ) -> None:
+        """Raises ValueError for a share below 1."""
+
+    @property
+    def in_flight(self) -> int: ...
+    def in_tree(self, visits: int) -> int: ...
+    def wanted(self, visits: int, under_way: int) -> int: ...
+    def fitting(self, milliseconds: float) -> int: ...
+    def next(self, visits: int, under_way: int, in_time: int) -> tuple[int, int]:
+        """Positions of the next batch that get a visit, 0 if there is to be none, and those besides that it looks
+        ahead to. in_time: the largest batch that comes back in time."""
+
+class Bursts:
+    """A search's calls without the interpreter, for some milliseconds at a time (engine/core/exchange); on Linux only.
+
+    The counts are those of the last run: next_id (of the next request), evaluations and batches (sent), answers.
+    """
+
+    def __init__(self, priority: str) -> None: ...
+    @property
+    def next_id(self) -> int: ...
+    @property
+    def evaluations(self) -> int: ...
+    @property
+    def batches(self) -> int: ...
+    @property
+    def answers(self) -> int: ...
+    def run(
+        self,
+        tree: Tree,
+        stream: Stream,
+        rule: BatchRule,
+        *,
+        network: str,
+        next_id: int,
+        sent: dict[int, Batch],
+        spare: list[Batch],
+        until: float,
+        patience: float,
+        hard: float | None,
+        nodes: int | None,
+        nodes_as_playouts: bool,
+        look_at: int,
+        depth: float,
+    ) -> Literal["time", "look", "idle", "silence", "other"]:
+        """Take answers, collect and send until there is a reason to end, and return it: see
+        engine/evaluation/bursts.py, which has the same limits. Times are seconds from now.
+
+        sent: batches under way, by the number of their request; changed in place, and `spare` with it.
+        """

@@ -43,7 +43,8 @@ class Session:
     """A player: its options, evaluator, position and tree. Used by one thread at a time.
 
     log takes messages for the user. in_process: evaluate at random inside the process, without an evaluator.
-    fallback: an evaluator given by address may be replaced by one of our own when it is out of reach.
+    fallback: an evaluator given by address may be replaced by one of our own when it is out of reach. bursts:
+    False for measurements, as of RemotePipeline.
     """
 
     def __init__(
@@ -54,12 +55,14 @@ class Session:
         in_process: bool = False,
         fallback: bool = False,
         priority: Priority = "play",
+        bursts: bool = True,
     ) -> None:
         self._options = options or Options()
         self._log = log
         self._in_process = in_process
         self._fallback = fallback
         self._priority: Priority = priority
+        self._bursts = bursts
         self._link: EvaluatorLink | None = None
         self._ending: list[threading.Thread] = []
         self._tree = SearchTree()
@@ -271,6 +274,7 @@ class Session:
             input_format=network.input_format,
             priority=self._priority,
             late=self._late,
+            bursts=self._bursts,
         )
         return tree, pipeline, sizes
 

@@ -12,11 +12,11 @@ A client belongs to one thread: none of its methods may be called from two threa
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import zmq
 
@@ -66,6 +66,9 @@ from protocol.messages import (
     Welcome,
 )
 from protocol.messages import Cancelled as CancelledMessage
+
+if TYPE_CHECKING:
+    from protocol._core import Stream
 
 ReplyType = TypeVar(
     "ReplyType",
@@ -244,6 +247,33 @@ class EvaluatorClient:
         """Have `receive` return when this file descriptor (a socket's) becomes readable, so that one thread
         can wait for answers and for other work."""
         self._interrupt = descriptor
+
+    @property
+    def stream(self) -> Stream | None:
+        """The connection's socket, for one who sends batches and receives their evaluations without this
+        client, and then tells it by `exchanged`; nothing of the client may be used meanwhile. None where that
+        is not possible: it is another kind of connection, compresses, or has something to `receive` already.
+        """
+        if self._connection is None or self._completed or self._compressor is not None or self.draining:
+            return None
+        return self._connection.stream if self._interrupt is None else None
+
+    @property
+    def next_id(self) -> int:
+        """The id of the next request."""
+        return self._next_id
+
+    def exchanged(
+        self, answered: Iterable[int], under_way: Mapping[int, tuple[int, int]], next_id: int, *, heard: bool
+    ) -> None:
+        """Tell what has been done through `stream`: which batches have been answered, and which are under
+        way, with their numbers of positions and moves. heard: something was received."""
+        for identity in answered:
+            self._in_flight.pop(identity, None)
+        self._in_flight.update(under_way)
+        self._next_id = max(self._next_id, next_id)
+        if heard:
+            self.heard_at = time.monotonic()
 
     def evaluate(
         self,

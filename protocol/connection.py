@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import zmq
 
@@ -14,6 +14,9 @@ from protocol.errors import EvaluatorLost
 from protocol.multipart import READABLE
 from protocol.unix_connection import UnixConnection
 from protocol.zeromq_connection import LONG_MS, ZeroMqConnection
+
+if TYPE_CHECKING:
+    from protocol._core import Stream
 
 
 class Connection(Protocol):
@@ -38,6 +41,11 @@ class Connection(Protocol):
     @property
     def watched(self) -> list[tuple[Any, int]]:
         """What to wait for until `receive` may have something to return or to raise."""
+
+    @property
+    def stream(self) -> Stream | None:
+        """The socket, if it is one that messages can be sent to and received from without the interpreter
+        while the connection is not used; None where it is not, or the connection is lost."""
 
     def close(self) -> None:
         """End it without waiting for what is on its way."""

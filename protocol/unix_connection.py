@@ -97,6 +97,11 @@ class UnixConnection:
         """The socket."""
         return [] if self._stream is None else [(self._stream.fileno(), READABLE)]
 
+    @property
+    def stream(self) -> Stream | None:
+        """See `Connection`."""
+        return self._stream if self._lost is None else None
+
     def close(self) -> None:
         """End it without waiting for what is on its way."""
         if self._stream is not None:

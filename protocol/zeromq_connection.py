@@ -128,6 +128,10 @@ class ZeroMqConnection:
         """The sockets that tell of messages, and of a loss."""
         return self._watched
 
+    @property
+    def stream(self) -> None:
+        """None: ZeroMQ has the socket."""
+
     def close(self) -> None:
         """Free the sockets without waiting for what is on its way."""
         self._socket.disable_monitor()

@@ -143,6 +143,7 @@ void bind_batch(nb::module_& m) {
       .def_prop_ro("capacity", &Batch::capacity)
       .def_prop_ro("size", &Batch::size)
       .def_prop_ro("wanted", &Batch::wanted)
+      .def_prop_ro("move_count", [](const Batch& batch) { return batch.policy_indices().size(); })
       .def("__len__", &Batch::size)
       .def_prop_ro(
           "positions",

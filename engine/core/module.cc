@@ -65,4 +65,5 @@ NB_MODULE(_core, module) {
   wavefront::bind_syzygy(module);
   wavefront::bind_training(module);
   wavefront::bind_tree(module);
+  wavefront::bind_exchange(module);
 }

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Protocol
 
 from engine._core import Batch, Tree
+from engine.evaluation.bursts import BurstRunner
 from engine.evaluation.encoding import position_batch
 from engine.evaluation.errors import PipelineError
 from engine.evaluation.late import LateAnswers, apply_evaluation
@@ -12,6 +14,9 @@ from engine.evaluation.link import EvaluatorLink
 from engine.evaluation.requests import Requests, refusal
 
 if TYPE_CHECKING:
+    from engine.evaluation.bursts import BurstEnd, BurstLimits
+    from protocol._core import Stream
+    from protocol.client import EvaluatorClient
     from protocol.messages import Priority
 
 
@@ -50,6 +55,11 @@ class Pipeline(Protocol):
         """Wait for a batch to come back and apply it; False if none did. Raises PipelineError."""
         ...
 
+    def burst(self, limits: BurstLimits) -> BurstEnd | None:
+        """Take answers and send further batches without the interpreter, for some milliseconds; returns why
+        that has ended, None where it is not possible. Raises PipelineError."""
+        ...
+
     def abandon(self) -> None:
         """Take back the visits of everything in flight, at once. What is evaluated nevertheless goes to the
         tree's cache."""
@@ -80,6 +90,9 @@ class InstantPipeline:
 
     def poll(self, timeout_ms: float) -> bool:
         return False
+
+    def burst(self, limits: BurstLimits) -> BurstEnd | None:
+        return None
 
     def abandon(self) -> None:
         pass
@@ -115,8 +128,10 @@ class RemotePipeline(SpareBatches):
         input_format: int,
         priority: Priority = "play",
         late: LateAnswers | None = None,
+        bursts: bool = True,
     ) -> None:
-        """late: what the searches before still await; nothing if None."""
+        """late: what the searches before still await; nothing if None. bursts: False for measurements, and to
+        compare."""
         super().__init__(capacity)
         self.evaluations = 0
         self.batches = 0
@@ -127,6 +142,8 @@ class RemotePipeline(SpareBatches):
         self._requests = Requests(link, priority, self._unsent.append)
         self._sent = self._requests.sent
         self._late = late or LateAnswers()
+        # Where there are no such sockets nobody asks for it.
+        self._bursts = BurstRunner(tree, priority) if bursts and sys.platform == "linux" else None
         self._take_late()
 
     @property
@@ -161,6 +178,24 @@ class RemotePipeline(SpareBatches):
         apply_evaluation(self._tree, batch, completed.evaluation)
         self.give_back(batch)
         return True
+
+    def burst(self, limits: BurstLimits) -> BurstEnd | None:
+        bursts = self._bursts
+        if bursts is None or self._unsent:
+            return None
+        while len(self._sent) + len(self._free) < limits.rule.in_flight:
+            self._free.append(Batch(self._capacity))
+
+        def talk(client: EvaluatorClient, stream: Stream, sent: dict[int, Batch]) -> BurstEnd | None:
+            # An evaluator found in the middle of a search may be another one: `submit` will say so.
+            if client.network.input_format != self._input_format or client.max_batch < self._capacity:
+                return None
+            end = bursts.run(client, stream, sent, self._free, limits)
+            self.evaluations += bursts.evaluations
+            self.batches += bursts.batches
+            return end
+
+        return self._requests.exchange(talk)
 
     def abandon(self) -> None:
         for batch in self._unsent:

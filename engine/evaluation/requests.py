@@ -23,6 +23,7 @@ from protocol.errors import (
 )
 
 if TYPE_CHECKING:
+    from protocol._core import Stream
     from protocol.batch import PositionBatch
     from protocol.client import Completed, EvaluatorClient
     from protocol.messages import Priority
@@ -31,6 +32,7 @@ OVERLOADED_SECONDS = 0.01
 """Pause when the evaluator's queue is full of others' work: there is nothing to wait on."""
 
 R = TypeVar("R")
+T = TypeVar("T")
 
 
 class Requests(Generic[R]):
@@ -120,6 +122,18 @@ class Requests(Generic[R]):
                 self.lost(str(completed.error), refused=True)
             return None, completed
         return request, completed
+
+    def exchange(self, talk: Callable[[EvaluatorClient, Stream, dict[int, R]], T]) -> T | None:
+        """Have somebody else send and receive on the connection's own socket: `talk` gets the connection, its
+        socket and the requests that are under way, by number, and changes these to what they are afterwards.
+
+        None, and nothing done, where no request is under way or the connection has no such socket.
+        """
+        client = self._client
+        if client is None or client is not self._link.client or not self._sent:
+            return None
+        stream = client.stream
+        return None if stream is None else talk(client, stream, self._sent)
 
     def lost(self, reason: str, *, refused: bool = False) -> None:
         """Have the link find or start another evaluator; what this one has not answered is sent again.

@@ -31,6 +31,7 @@ from protocol.batch import EvaluationBatch, PositionBatch
 from protocol.settings.spec import SettingsError
 
 if TYPE_CHECKING:
+    from engine.evaluation.bursts import BurstEnd, BurstLimits
     from protocol.client import Completed, EvaluatorClient
     from protocol.messages import Priority
 
@@ -82,6 +83,9 @@ class SharedPipeline(SpareBatches, Generic[S]):
 
     def poll(self, timeout_ms: float) -> bool:
         return False  # The pool waits for all searches at once.
+
+    def burst(self, limits: BurstLimits) -> BurstEnd | None:
+        return None
 
     def abandon(self) -> None:
         # The arrays may still be on their way out, so these batches are not filled again.

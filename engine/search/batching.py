@@ -16,9 +16,10 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import ceil, sqrt
+from math import ceil
 from typing import TYPE_CHECKING
 
+from engine._core import BatchRule
 from protocol.messages import best_rate
 
 if TYPE_CHECKING:
@@ -35,9 +36,6 @@ FACTOR, FACTOR_BY_NODES = 1.0, 0.5
 """Positions under way at most, where batches are filled, for each square root of the tree's visits: the
 larger a tree, the smaller the part of it that may be. By time, and where visits are limited and time is
 not."""
-
-HARMLESS_SHARE = 256
-"""So small a part of the tree may be under way whatever its size: large trees then keep a device busy."""
 
 SECOND = 16
 """Positions that a batch has at least which is sent while another is under way, where batches are filled."""
@@ -182,9 +180,8 @@ class BatchSizes:
     trees, which have `large_tree` visits for each of `best`; best if 0. filled: a batch that would have fewer
     looks ahead for the others (Tree.collect). share, least: one position is wanted for each `share` visits of
     the tree, at least `least`: in all batches together if `together`, else in each. factor: no more than
-    this times the square root of the visits is wanted in all, or one for each HARMLESS_SHARE; 0 sets no such
-    limit. in_flight: batches sent
-    before the first is awaited, at most. second: positions that one sent besides others has at least where
+    this times the square root of the visits is wanted in all, or one for each 256 of them; 0 sets no such
+    limit. in_flight: batches sent before the first is awaited, at most. second: positions that one sent besides others has at least where
     `share` holds for all together.
     """
 
@@ -205,39 +202,40 @@ class BatchSizes:
         """Positions that the largest batch has."""
         return max(self.best, self.largest, self.filled)
 
+    @property
+    def rule(self) -> BatchRule:
+        """These sizes as the core has them, which does the arithmetic: it asks without the interpreter, too
+        (engine/core/exchange)."""
+        return BatchRule(
+            best=self.best,
+            curve=self.curve,
+            largest=self.largest,
+            filled=self.filled,
+            large_tree=self.large_tree,
+            share=self.share,
+            least=self.least,
+            together=self.together,
+            factor=self.factor,
+            in_flight=self.in_flight,
+            second=self.second,
+        )
+
     def in_tree(self, visits: int) -> int:
         """The batch for a tree with so many visits. Where the positions in flight are few among them anyway,
         larger batches do the search no harm, and what a batch costs besides the device is paid more rarely.
         """
-        return max(self.best, self.largest) if visits >= self.large_tree * self.best else self.best
+        return self.rule.in_tree(visits)
 
     def wanted(self, visits: int, under_way: int) -> int:
         """Positions to ask for next in a tree with so many visits, besides those looked ahead to.
 
         under_way: visits whose evaluations are awaited.
         """
-        best = self.in_tree(visits)
-        borne = max(self.least, visits // self.share)
-        if self.factor:
-            most = max(int(self.factor * sqrt(visits)), visits // HARMLESS_SHARE)
-            borne = max(self.least, min(borne, most))
-        if not self.together:
-            return min(best, borne)
-        if under_way:
-            # Another batch is worth its cost only if it is no crumb.
-            left = borne - under_way
-            return min(best, left) if left >= (self.second or best) else 0
-        # What is borne is cut, so that one part is chosen while the device has the other.
-        cut = self.second and self.in_flight > 1 and borne >= 2 * self.second
-        return min(best, borne // 2 if cut else borne)
+        return self.rule.wanted(visits, under_way)
 
     def fitting(self, milliseconds: float) -> int:
         """The largest batch that is computed in that time; at least 1."""
-        capacity = self.capacity
-        if not self.curve or (self.curve[-1][0] >= capacity and self.curve[-1][1] <= milliseconds):
-            return capacity
-        sizes = [size for size, ms in self.curve if ms <= milliseconds]
-        return max(1, min(capacity, max(sizes, default=1)))
+        return self.rule.fitting(milliseconds)
 
     @classmethod
     def alone(cls, device: Device, options: Options, limits: Limits) -> BatchSizes:

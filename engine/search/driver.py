@@ -11,6 +11,7 @@ from time import perf_counter
 
 from engine._core import Line as TreeLine
 from engine._core import RootInfo, Tree, policy_index
+from engine.evaluation.bursts import BurstLimits
 from engine.evaluation.errors import NoEvaluatorError, PipelineError
 from engine.evaluation.pipeline import Pipeline
 from engine.search.batching import BatchSizes
@@ -23,6 +24,9 @@ from engine.search.task import SearchTask
 
 POLL_MS = 10.0
 """Longest wait for a batch before the limits and `stop` are looked at again."""
+
+BURST_SECONDS = 0.003
+"""How long a search goes on without the interpreter while answers come."""
 
 REPORT_SECONDS = 0.2
 """Least time between two reports when something has changed."""
@@ -53,11 +57,12 @@ class Search:
         self._pipeline = pipeline
         self._task = task
         self._options = task.options
-        self._sizes = sizes
+        self._rule = sizes.rule
         self._control = control
         self._watch = LimitWatch(tree, task, control)
         self._on_report = on_report
         self._log = log
+        self._info = tree.root_info()
         self._full_noted = False
         self._only_decided = False
         self._next_report = task.started + REPORT_SECONDS
@@ -89,7 +94,7 @@ class Search:
         called.
         """
         now = perf_counter()
-        info = self._tree.root_info()
+        self._info = info = self._tree.root_info()
         if not self._control.stopped:
             self._watch.set_deadlines(info)
             self._tell(now, info)
@@ -107,18 +112,15 @@ class Search:
         tree, pipeline = self._tree, self._pipeline
         answered = 0  # Visits since `info` that needed no evaluation.
         progressed = False
-        while pipeline.in_flight < self._sizes.in_flight:
+        while pipeline.in_flight < self._rule.in_flight:
             under_way = pipeline.in_flight_visits
-            target = self._sizes.wanted(info.visits, under_way)
+            target, ahead = self._rule.next(info.visits, under_way, self._in_time(now))
             if target <= 0:
                 break  # More under way would weaken the search.
             wanted = self._watch.visits_left(info, under_way) - answered
             if wanted <= 0:
                 break
-            in_time = self._in_time(now)
             batch = pipeline.take()
-            target = min(target, max(1, in_time), batch.capacity)
-            ahead = max(0, min(self._sizes.filled, in_time) - target)
             result = tree.collect(batch, target, wanted, ahead)
             answered += result.visits_done
             if not batch.size:
@@ -236,14 +238,33 @@ class Search:
         hard = self._watch.hard
         if hard is None:
             return UNLIMITED_VISITS
-        return self._sizes.fitting((hard - now) * 1000 / (self._pipeline.in_flight + 1))
+        return self._rule.fitting((hard - now) * 1000 / (self._pipeline.in_flight + 1))
 
     def _wait(self) -> None:
-        """Wait for an evaluation, and note by how much the wait was longer than it should have been."""
+        """Wait for an evaluation, go on without the interpreter for a while where that is possible, and note
+        by how much a wait was longer than it should have been."""
         patience = self._patience_ms()
         began = perf_counter()
-        if not self._pipeline.poll(patience):
+        end = self._pipeline.burst(self._burst_limits(began, patience))
+        if end in ("time", "look", "idle"):
+            return
+        if not self._pipeline.poll(patience if end is None else 0.0):
             self._task.keeper.lateness.overslept(1000 * (perf_counter() - began) - patience)
+
+    def _burst_limits(self, now: float, patience_ms: float) -> BurstLimits:
+        """How far the search goes until it must be looked at again."""
+        watch = self._watch
+        times = (self._next_report, watch.wakes_at, watch.hard)
+        return BurstLimits(
+            self._rule,
+            min([now + BURST_SECONDS, *(time for time in times if time is not None and time > now)]),
+            now + patience_ms / 1000,
+            watch.hard,
+            watch.nodes,
+            self._options.nodes_as_playouts,
+            watch.look_at(self._info),
+            watch.depth,
+        )
 
     def _patience_ms(self) -> float:
         """How long the next evaluation may be waited for before the limits must be looked at again."""

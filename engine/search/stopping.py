@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import log
+from math import inf, log
 
 from engine._core import ChildInfo, Proof, RootInfo, Tree
 from engine.search.control import SearchControl
@@ -86,12 +86,33 @@ class LimitWatch:
         self._next_check_visits = info.visits + info.visits // CHECK_VISITS_SHARE + 1
         return self._is_decided(now, info)
 
+    @property
+    def nodes(self) -> int | None:
+        """How many visits there may be (playouts, with the option NodesAsPlayouts); None: any number."""
+        limits = self._task.limits
+        return None if limits.infinite or self._control.pondering else limits.nodes
+
     def visits_left(self, info: RootInfo, in_flight: int) -> int:
         """Visits that the search may still make, the `in_flight` ones not among them."""
+        nodes = self.nodes
+        return UNLIMITED_VISITS if nodes is None else nodes - self._nodes(info) - in_flight
+
+    def look_at(self, info: RootInfo) -> int:
+        """With how many visits of the root the next look is due, whatever the time."""
         limits = self._task.limits
-        if limits.nodes is None or limits.infinite or self._control.pondering:
+        if info.visits == 0:
+            return 1
+        if limits.unbounded or self._control.pondering:
             return UNLIMITED_VISITS
-        return limits.nodes - self._nodes(info) - in_flight
+        if limits.nodes is None and limits.depth is None and limits.mate is None:
+            return UNLIMITED_VISITS  # Time decides: each look of some milliseconds will do.
+        return self._next_check_visits
+
+    @property
+    def depth(self) -> float:
+        """The mean depth that ends the search; infinite if none does."""
+        limits = self._task.limits
+        return inf if limits.depth is None or limits.infinite or self._control.pondering else limits.depth
 
     def set_deadlines(self, info: RootInfo) -> None:
         """Fix the times to stop at, once the clock runs: at the start, or with `ponderhit`. Does nothing

@@ -7,10 +7,10 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include <algorithm>
 #include <array>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -55,13 +55,13 @@ const char* name_of(Ending reason) {
 }
 
 nb::object receive(Stream& stream, int timeout_ms, int interrupt) {
-  using Clock = std::chrono::steady_clock;
-  const auto until = Clock::now() + milliseconds(timeout_ms);
+  std::optional<Stream::Time> until;
+  if (timeout_ms >= 0) until = std::chrono::steady_clock::now() + milliseconds(timeout_ms);
   while (true) {
     Stream::Found found;
     {
       const nb::gil_scoped_release released;
-      found = stream.wait(timeout_ms, interrupt);
+      found = stream.wait(until, interrupt);
     }
     switch (found) {
       case Stream::Found::kMessage:
@@ -73,9 +73,6 @@ nb::object receive(Stream& stream, int timeout_ms, int interrupt) {
       case Stream::Found::kSignal:
         if (PyErr_CheckSignals() != 0) throw nb::python_error();
     }
-    if (timeout_ms < 0) continue;
-    const auto left = std::chrono::ceil<milliseconds>(until - Clock::now()).count();
-    timeout_ms = static_cast<int>(std::max<std::int64_t>(left, 0));
   }
 }
 

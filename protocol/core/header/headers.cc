@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "header/flat_map.h"
+#include "header/flat_map_writer.h"
 
 namespace wavefront {
 
@@ -84,6 +85,18 @@ std::optional<ResultHeader> result_header(std::span<const unsigned char> data) {
     return std::nullopt;
   return ResultHeader{id.value().integer, queue.value().number, compute.value().number, batch.value().integer,
                       instance.value().text};
+}
+
+std::vector<unsigned char> written(const EvaluateHeader& header) {
+  const bool has_network = !header.network.empty(), has_deadline = header.deadline_ms.has_value();
+  FlatMapWriter map(4U + has_network + has_deadline);
+  map.add("type", "evaluate");
+  map.add("id", static_cast<std::uint64_t>(header.id));
+  map.add("count", static_cast<std::uint64_t>(header.count));
+  map.add("class", header.priority);
+  if (has_network) map.add("network", header.network);
+  if (has_deadline) map.add("deadline_ms", *header.deadline_ms);
+  return map.take();
 }
 
 }  // namespace wavefront

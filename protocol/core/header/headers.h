@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <vector>
 
 namespace wavefront {
 
@@ -27,5 +28,8 @@ struct ResultHeader {
 // Nothing for what is another message, not valid, or rare: protocol/codec.py says which.
 std::optional<EvaluateHeader> evaluate_header(std::span<const unsigned char> data);
 std::optional<ResultHeader> result_header(std::span<const unsigned char> data);
+
+// The header's bytes, the same that protocol/codec.py makes of it.
+std::vector<unsigned char> written(const EvaluateHeader& header);
 
 }  // namespace wavefront

@@ -47,6 +47,7 @@ class Channel {
 
   std::optional<Message> take() { return reader_.take(); }
   bool has_message() const { return reader_.has_message(); }
+  const Message& next() const { return reader_.next(); }
   bool is_ready() const { return reader_.is_ready(); }
   bool has_heartbeats() const { return reader_.has_heartbeats(); }
 

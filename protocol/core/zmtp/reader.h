@@ -37,6 +37,9 @@ class MessageReader {
   std::optional<Message> take();
   bool has_message() const { return !messages_.empty(); }
 
+  // The message that `take` would return, which stays; there has to be one.
+  const Message& next() const { return messages_.front(); }
+
   // Whether the command READY has come: messages may be sent from then on.
   bool is_ready() const { return ready_; }
 

@@ -7,10 +7,13 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
+#include <ctime>
 #include <limits>
 #include <system_error>
 
@@ -47,6 +50,15 @@ Descriptor connected(const std::string& path) {
   return socket;
 }
 
+// As poll, whose milliseconds are coarse beside the time of a call.
+int poll_until(pollfd* waited, nfds_t count, Stream::Time until) {
+  using std::chrono::nanoseconds;
+  const auto left = std::max(nanoseconds(until - std::chrono::steady_clock::now()), nanoseconds(0)).count();
+  constexpr std::int64_t kSecond = 1'000'000'000;
+  const timespec time{static_cast<time_t>(left / kSecond), static_cast<long>(left % kSecond)};
+  return ppoll(waited, count, &time, nullptr);
+}
+
 }  // namespace
 
 Stream::Stream(const std::string& path, const MessageLimits& limits)
@@ -65,25 +77,20 @@ bool Stream::send(std::span<const Bytes> frames) {
   return sent != Sent::kGone;
 }
 
-Stream::Found Stream::wait(int timeout_ms, int interrupt) {
+Stream::Found Stream::wait(std::optional<Time> until, int interrupt) {
   using Clock = std::chrono::steady_clock;
-  const auto until = Clock::now() + milliseconds(timeout_ms);
   while (true) {
     if (channel_.has_message()) return Found::kMessage;
     if (ended_) return Found::kEnd;
     std::array waited{pollfd{channel_.descriptor(), POLLIN, 0}, pollfd{interrupt, POLLIN, 0}};
-    int left = timeout_ms;
-    if (timeout_ms > 0) {
-      const auto exact = std::chrono::ceil<milliseconds>(until - Clock::now()).count();
-      left = static_cast<int>(exact < 0 ? 0 : exact);
-    }
     const nfds_t count = interrupt < 0 ? 1 : 2;
+    const Time now = Clock::now();
     int ready = 0;
-    if (timeout_ms != 0 && may_spin()) {
-      const auto spun = Clock::now() + kSpin;
+    if ((!until || now < *until) && may_spin()) {
+      const Time spun = until ? std::min(*until, now + kSpin) : now + kSpin;
       while (ready == 0 && Clock::now() < spun) ready = poll(waited.data(), count, 0);
     }
-    if (ready == 0) ready = poll(waited.data(), count, left);
+    if (ready == 0) ready = until ? poll_until(waited.data(), count, *until) : poll(waited.data(), count, -1);
     if (ready < 0 && errno == EINTR) return Found::kSignal;
     if (ready > 0 && waited[0].revents != 0) {
       ended_ = channel_.receive(scratch_);

@@ -3,6 +3,7 @@
 
 #ifdef __linux__
 
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <mutex>
@@ -35,15 +36,18 @@ class Stream {
 
   enum class Found { kMessage, kNothing, kEnd, kSignal };
 
-  // Waits for a message, at most so many milliseconds (negative: for ever) or until a descriptor (if it is
-  // not negative) is readable. kSignal: a signal came, which somebody may have to look at. Of a connection
-  // that has ended, what came before is found first.
-  Found wait(int timeout_ms, int interrupt);
+  using Time = std::chrono::steady_clock::time_point;
+
+  // Waits for a message, at most until then (nothing: for ever) or until a descriptor (if it is not negative)
+  // is readable. kSignal: a signal came, which somebody may have to look at. Of a connection that has ended,
+  // what came before is found first.
+  Found wait(std::optional<Time> until, int interrupt);
 
   // Whether a message is there that came together with another one.
   bool has_message() const { return channel_.has_message(); }
 
-  // The message that `wait` has found.
+  // The message that `wait` has found: a look at it, and the message itself.
+  const Message& next() const { return channel_.next(); }
   Message take() { return *channel_.take(); }
 
   // Why it has ended, and whether that was before the handshake was over.

@@ -1,0 +1,51 @@
+#include "exchange/batch_rule.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace wavefront {
+
+int BatchRule::capacity() const {
+  return std::max({best, largest, filled});
+}
+
+int BatchRule::in_tree(std::int64_t visits) const {
+  return visits >= std::int64_t{large_tree} * best ? std::max(best, largest) : best;
+}
+
+int BatchRule::wanted(std::int64_t visits, std::int64_t under_way) const {
+  const std::int64_t most = in_tree(visits);
+  std::int64_t borne = std::max<std::int64_t>(least, visits / share);
+  if (factor != 0) {
+    const auto root = static_cast<std::int64_t>(factor * std::sqrt(static_cast<double>(visits)));
+    borne = std::max<std::int64_t>(least, std::min(borne, std::max(root, visits / kHarmlessShare)));
+  }
+  if (!together) return static_cast<int>(std::min(most, borne));
+  if (under_way != 0) {
+    // Another batch is worth its cost only if it is no crumb.
+    const std::int64_t left = borne - under_way;
+    return left >= (second != 0 ? second : most) ? static_cast<int>(std::min(most, left)) : 0;
+  }
+  // What is borne is cut, so that one part is chosen while the device has the other.
+  const bool cut = second != 0 && in_flight > 1 && borne >= 2 * std::int64_t{second};
+  return static_cast<int>(std::min(most, cut ? borne / 2 : borne));
+}
+
+int BatchRule::fitting(double milliseconds) const {
+  const int most = capacity();
+  if (curve.empty() || (curve.back().first >= most && curve.back().second <= milliseconds)) return most;
+  int fits = 1;
+  for (const auto& [size, ms] : curve)
+    if (ms <= milliseconds) fits = std::max(fits, size);
+  return std::min(most, fits);
+}
+
+Asked BatchRule::next(std::int64_t visits, std::int64_t under_way, std::int64_t in_time) const {
+  const int target = wanted(visits, under_way);
+  if (target <= 0) return {};
+  const auto sent = std::min<std::int64_t>({target, std::max<std::int64_t>(1, in_time), capacity()});
+  const auto ahead = std::max<std::int64_t>(0, std::min<std::int64_t>(filled, in_time) - sent);
+  return {static_cast<int>(sent), static_cast<int>(ahead)};
+}
+
+}  // namespace wavefront

@@ -1,0 +1,150 @@
+#include "exchange/burst.h"
+
+#ifdef __linux__
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <span>
+#include <stdexcept>
+#include <utility>
+
+#include "header/headers.h"
+
+namespace wavefront {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t kFrames = 4;
+
+// The same that protocol/core reads of a header.
+constexpr std::size_t kMostOfHeader = 4096;
+
+constexpr std::int64_t kUnlimited = std::int64_t{1} << 40;
+
+template <typename T>
+Bytes bytes_of(std::span<const T> values) {
+  return {reinterpret_cast<const unsigned char*>(values.data()), values.size_bytes()};
+}
+
+// Frames have memory of their own, aligned for anything.
+std::span<const float> floats(const Frame& frame) {
+  return {reinterpret_cast<const float*>(frame.bytes.get()), frame.size / sizeof(float)};
+}
+
+// The id of a result with arrays of whole floats; 0 for anything else.
+std::int64_t id_of(const Message& message) {
+  if (message.size() != kFrames || message[0].size > kMostOfHeader) return 0;
+  for (std::size_t i = 1; i < kFrames; ++i)
+    if (message[i].size % sizeof(float) != 0) return 0;
+  const auto header = result_header({message[0].bytes.get(), message[0].size});
+  return header ? header->id : 0;
+}
+
+std::int64_t count_of(const std::vector<Slot>& slots) {
+  return std::count_if(slots.begin(), slots.end(), [](const Slot& slot) { return slot.id != 0; });
+}
+
+}  // namespace
+
+Burst::Burst(Tree& tree, Stream& stream, const BatchRule& rule, std::string_view priority,
+             std::string_view network, std::int64_t next_id, std::vector<Slot> slots)
+    : tree_(tree),
+      stream_(stream),
+      rule_(rule),
+      priority_(priority),
+      network_(network),
+      next_id_(next_id),
+      slots_(std::move(slots)) {}
+
+BurstEnd Burst::run(const BurstLimits& limits) {
+  while (true) {
+    if (count_of(slots_) == 0) return BurstEnd::kIdle;
+    const Stream::Found found = stream_.wait(limits.patience, -1);
+    if (found == Stream::Found::kNothing) return BurstEnd::kSilence;
+    if (found != Stream::Found::kMessage || !take_answer()) return BurstEnd::kOther;
+    const RootInfo root = tree_.root_info();
+    const auto nodes = static_cast<std::int64_t>(limits.nodes_as_playouts ? root.playouts : root.visits);
+    if ((limits.nodes && nodes >= *limits.nodes) || root.visits >= limits.look_at ||
+        root.mean_depth >= limits.depth)
+      return BurstEnd::kLook;
+    if (limits.hard && Clock::now() >= *limits.hard) return BurstEnd::kTime;
+    if (!fill(root, limits)) return BurstEnd::kOther;
+    if (Clock::now() >= limits.until) return BurstEnd::kTime;
+  }
+}
+
+// Applies the message that has been found, if it is the evaluation of a batch under way; else it stays.
+bool Burst::take_answer() {
+  const Message& message = stream_.next();
+  const std::int64_t id = id_of(message);
+  if (id == 0) return false;
+  const auto slot = std::find_if(slots_.begin(), slots_.end(), [&](const Slot& each) { return each.id == id; });
+  if (slot == slots_.end()) return false;
+  try {
+    tree_.apply(*slot->batch, floats(message[1]), floats(message[2]), floats(message[3]));
+  } catch (const std::invalid_argument&) {  // Of another size, or not finite; nothing has been changed.
+    return false;
+  }
+  slot->id = 0;
+  ++answers_;
+  stream_.take();
+  return true;
+}
+
+// Collects and sends batches until enough are under way, as Search of engine/search/driver.py does; false if
+// the connection has ended. root: of the tree as it is now.
+bool Burst::fill(const RootInfo& root, const BurstLimits& limits) {
+  std::int64_t answered = 0;  // visits since then that needed no evaluation
+  while (true) {
+    const auto spare =
+        std::find_if(slots_.begin(), slots_.end(), [](const Slot& each) { return each.id == 0; });
+    const std::int64_t in_flight = count_of(slots_);
+    if (spare == slots_.end() || in_flight >= rule_.in_flight) return true;
+    std::int64_t under_way = 0;
+    for (const Slot& each : slots_) under_way += each.id != 0 ? each.batch->wanted() : 0;
+    const auto nodes = static_cast<std::int64_t>(limits.nodes_as_playouts ? root.playouts : root.visits);
+    const std::int64_t left = limits.nodes ? *limits.nodes - nodes - under_way - answered : kUnlimited;
+    const Asked asked = rule_.next(root.visits, under_way, in_time(limits, static_cast<int>(in_flight)));
+    if (asked.target <= 0 || left <= 0) return true;
+    Batch& batch = *spare->batch;
+    const CollectResult result =
+        tree_.collect(batch, asked.target, static_cast<std::uint64_t>(left), asked.ahead);
+    answered += result.visits_done;
+    if (batch.size() == 0) {
+      tree_.cancel(batch);
+      return true;
+    }
+    if (!send(*spare)) return false;
+  }
+}
+
+// Where it fails the batch counts as under way all the same: whoever finds the end of the connection sends
+// again what has got no answer.
+bool Burst::send(Slot& slot) {
+  const Batch& batch = *slot.batch;
+  EvaluateHeader header;
+  header.id = slot.id = next_id_++;
+  header.count = batch.size();
+  header.priority = priority_;
+  header.network = network_;
+  ++batches_;
+  evaluations_ += batch.size();
+  const std::vector<unsigned char> first = written(header);
+  const std::array frames{Bytes(first), bytes_of(batch.positions()), bytes_of(batch.move_offsets()),
+                          bytes_of(batch.policy_indices())};
+  return stream_.send(frames);
+}
+
+// The largest batch that comes back before the search must end.
+std::int64_t Burst::in_time(const BurstLimits& limits, int in_flight) const {
+  if (!limits.hard) return kUnlimited;
+  const std::chrono::duration<double, std::milli> left = *limits.hard - Clock::now();
+  return rule_.fitting(left.count() / (in_flight + 1));
+}
+
+}  // namespace wavefront
+
+#endif

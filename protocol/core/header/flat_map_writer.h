@@ -1,0 +1,32 @@
+// Writes msgpack maps of text to plain values, as protocol/codec.py does.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace wavefront {
+
+class FlatMapWriter {
+ public:
+  // entries: how many will be added; at most 15.
+  explicit FlatMapWriter(unsigned entries);
+
+  // text: UTF-8 of less than 64 KiB. number: not negative.
+  void add(std::string_view key, std::string_view text);
+  void add(std::string_view key, std::uint64_t number);
+  void add(std::string_view key, double number);
+
+  // The whole map, once all entries are there.
+  std::vector<unsigned char> take() { return std::move(data_); }
+
+ private:
+  void put(unsigned char tag, std::uint64_t number, std::size_t bytes);
+  void text(std::string_view text);
+
+  std::vector<unsigned char> data_;
+};
+
+}  // namespace wavefront
