@@ -25,7 +25,7 @@ from engine.search.task import SearchTask
 POLL_MS = 10.0
 """Longest wait for a batch before the limits and `stop` are looked at again."""
 
-BURST_SECONDS = 0.003
+BURST_SECONDS = 0.004
 """How long a search goes on without the interpreter while answers come."""
 
 REPORT_SECONDS = 0.2

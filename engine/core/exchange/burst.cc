@@ -60,18 +60,23 @@ Burst::Burst(Tree& tree, Stream& stream, const BatchRule& rule, std::string_view
       slots_(std::move(slots)) {}
 
 BurstEnd Burst::run(const BurstLimits& limits) {
+  Filled filled = Filled::kSent;
   while (true) {
-    if (count_of(slots_) == 0) return BurstEnd::kIdle;
-    const Stream::Found found = stream_.wait(limits.patience, -1);
-    if (found == Stream::Found::kNothing) return BurstEnd::kSilence;
-    if (found != Stream::Found::kMessage || !take_answer()) return BurstEnd::kOther;
+    if (count_of(slots_) > 0) {
+      const Stream::Found found = stream_.wait(limits.patience, -1);
+      if (found == Stream::Found::kNothing) return BurstEnd::kSilence;
+      if (found != Stream::Found::kMessage || !take_answer()) return BurstEnd::kOther;
+    } else if (filled != Filled::kCached) {
+      return BurstEnd::kIdle;
+    }
     const RootInfo root = tree_.root_info();
     const auto nodes = static_cast<std::int64_t>(limits.nodes_as_playouts ? root.playouts : root.visits);
     if ((limits.nodes && nodes >= *limits.nodes) || root.visits >= limits.look_at ||
         root.mean_depth >= limits.depth)
       return BurstEnd::kLook;
     if (limits.hard && Clock::now() >= *limits.hard) return BurstEnd::kTime;
-    if (!fill(root, limits)) return BurstEnd::kOther;
+    filled = fill(root, limits);
+    if (filled == Filled::kLost) return BurstEnd::kOther;
     if (Clock::now() >= limits.until) return BurstEnd::kTime;
   }
 }
@@ -94,30 +99,30 @@ bool Burst::take_answer() {
   return true;
 }
 
-// Collects and sends batches until enough are under way, as Search of engine/search/driver.py does; false if
-// the connection has ended. root: of the tree as it is now.
-bool Burst::fill(const RootInfo& root, const BurstLimits& limits) {
+// Collects and sends batches until enough are under way, as Search of engine/search/driver.py does. root: of
+// the tree as it is now.
+Burst::Filled Burst::fill(const RootInfo& root, const BurstLimits& limits) {
   std::int64_t answered = 0;  // visits since then that needed no evaluation
   while (true) {
     const auto spare =
         std::find_if(slots_.begin(), slots_.end(), [](const Slot& each) { return each.id == 0; });
     const std::int64_t in_flight = count_of(slots_);
-    if (spare == slots_.end() || in_flight >= rule_.in_flight) return true;
+    if (spare == slots_.end() || in_flight >= rule_.in_flight) return Filled::kSent;
     std::int64_t under_way = 0;
     for (const Slot& each : slots_) under_way += each.id != 0 ? each.batch->wanted() : 0;
     const auto nodes = static_cast<std::int64_t>(limits.nodes_as_playouts ? root.playouts : root.visits);
     const std::int64_t left = limits.nodes ? *limits.nodes - nodes - under_way - answered : kUnlimited;
     const Asked asked = rule_.next(root.visits, under_way, in_time(limits, static_cast<int>(in_flight)));
-    if (asked.target <= 0 || left <= 0) return true;
+    if (asked.target <= 0 || left <= 0) return Filled::kSent;
     Batch& batch = *spare->batch;
     const CollectResult result =
         tree_.collect(batch, asked.target, static_cast<std::uint64_t>(left), asked.ahead);
     answered += result.visits_done;
-    if (batch.size() == 0) {
+    if (batch.size() == 0) {  // Collisions only, or all was answered on the spot.
       tree_.cancel(batch);
-      return true;
+      return result.cache_hits > 0 ? Filled::kCached : Filled::kSent;
     }
-    if (!send(*spare)) return false;
+    if (!send(*spare)) return Filled::kLost;
   }
 }
 

@@ -37,7 +37,7 @@ struct BurstLimits {
 enum class BurstEnd : std::uint8_t {
   kTime,     // `until` is over
   kLook,     // somebody has to look: at so many visits, or at such a depth
-  kIdle,     // nothing is under way any more
+  kIdle,     // nothing is under way any more, and nothing to be found but decided games
   kSilence,  // `patience` is over
   kOther,    // somebody else has to receive: what comes next is no plain result of a batch under way, or the
              // connection has ended; or a signal came
@@ -64,8 +64,12 @@ class Burst {
   std::int64_t answers() const { return answers_; }
 
  private:
+  // What came of collecting. kCached: in the end nothing was found that needs the evaluator, but some of it in
+  // the cache, so that the search goes on. kLost: the connection has ended.
+  enum class Filled : std::uint8_t { kSent, kCached, kLost };
+
   bool take_answer();
-  bool fill(const RootInfo& root, const BurstLimits& limits);
+  Filled fill(const RootInfo& root, const BurstLimits& limits);
   bool send(Slot& slot);
   std::int64_t in_time(const BurstLimits& limits, int in_flight) const;
 

@@ -1,0 +1,148 @@
+"""The other end of a search's connection, which answers well or badly, as a test wants."""
+
+from __future__ import annotations
+
+import math
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from engine._core import Batch, BatchRule, Bursts, Game, Tree
+from engine.evaluation.encoding import position_batch
+from protocol._core import Hub, Stream
+from protocol.codec import decode_request, encode, encode_evaluate
+from protocol.messages import Evaluate, Result
+from protocol.random_evaluation import random_evaluation
+from tests.engine.core.tree.search_helpers import MIDDLEGAME, new_tree
+
+WAIT_S = 60.0
+
+LIMITS = {"frame": 4_000_000, "message": 9_000_000, "parts": 8}
+
+Frames = Sequence[Any]
+
+Answer = Callable[[Evaluate], Sequence[Frames] | None]
+"""The messages that answer a request; None ends the connection."""
+
+
+def plain(request: Evaluate) -> list[Frames]:
+    """What an evaluator with the `random` backend answers."""
+    return [encode(Result(request.id, random_evaluation(request.batch), 0.1, 0.2, len(request.batch), "peer"))]
+
+
+class Peer:
+    """Listens at a path and answers in a thread of its own. Use it as a context manager.
+
+    headers: of the requests, as they came.
+    """
+
+    def __init__(self, path: Path, answer: Answer = plain) -> None:
+        self.headers: list[bytes] = []
+        self._answer = answer
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listener.bind(str(path))
+        listener.listen(8)
+        self._hub = Hub(**LIMITS, kept=20_000_000, connections=8)
+        self._hub.listen(listener.detach())
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._serve)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ending.set()
+        self._thread.join()
+        self._hub.close(linger_ms=0)
+
+    def _serve(self) -> None:
+        while not self._ending.is_set():
+            self._hub.wait(10)
+            while (found := self._hub.take()) is not None:
+                number, frames = found
+                self.headers.append(bytes(frames[0]))
+                request = decode_request(frames)
+                assert isinstance(request, Evaluate)
+                messages = self._answer(request)
+                if messages is None:
+                    self._hub.hang_up(number)
+                for message in messages or ():
+                    self._hub.send(number, message)
+
+
+class Player:
+    """A tree, its connection, and its batches: what a search's bursts work on."""
+
+    def __init__(self, path: Path, *, network: str = "net", in_flight: int = 2, fen: str = MIDDLEGAME) -> None:
+        self.tree: Tree = new_tree(Game(fen))
+        self.stream = Stream(str(path).encode(), **LIMITS)
+        self.bursts = Bursts("play")
+        self.rule = BatchRule(
+            best=16,
+            curve=[],
+            largest=32,
+            filled=24,
+            large_tree=64,
+            share=16,
+            least=2,
+            together=True,
+            factor=0.0,
+            in_flight=in_flight,
+            second=4,
+        )
+        self.network = network
+        self.sent: dict[int, Batch] = {}
+        self.spare = [Batch(32) for _ in range(in_flight)]
+        self._next_id = 1
+
+    def begin(self) -> None:
+        """Send the first batch, as the interpreter does."""
+        batch = self.spare.pop()
+        self.tree.collect(batch, 1)
+        frames = encode_evaluate(self._next_id, position_batch(batch), "play", None, self.network)
+        assert self.stream.send(frames)
+        self.sent[self._next_id] = batch
+        self._next_id += 1
+
+    def run(
+        self,
+        *,
+        until: float = WAIT_S,
+        patience: float = WAIT_S,
+        hard: float | None = None,
+        nodes: int | None = None,
+        look_at: int = 1 << 40,
+        depth: float = math.inf,
+    ) -> str:
+        """One burst; why it has ended."""
+        try:
+            return self.bursts.run(
+                self.tree,
+                self.stream,
+                self.rule,
+                network=self.network,
+                next_id=self._next_id,
+                sent=self.sent,
+                spare=self.spare,
+                until=until,
+                patience=patience,
+                hard=hard,
+                nodes=nodes,
+                nodes_as_playouts=False,
+                look_at=look_at,
+                depth=depth,
+            )
+        finally:
+            self._next_id = self.bursts.next_id
+
+    def visits(self) -> int:
+        return self.tree.root_info().visits
+
+    def close(self) -> None:
+        self.stream.close()

@@ -1,0 +1,188 @@
+"""Searches whose calls go without the interpreter, with a real evaluator process."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import Any
+
+import psutil
+import pytest
+
+from engine.evaluation.bursts import BurstRunner
+from engine.options import Options
+from engine.search.control import SearchControl
+from engine.search.limits import Limits
+from engine.search.report import Report
+from engine.session import Session
+from tests.engine.core.tree.search_helpers import MIDDLEGAME
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="there are such connections on Linux only")
+
+ENDGAME = "8/5k2/3p4/1p1Pp2p/pP2Pp1P/P4P1K/8/8 b - - 92 50"
+"""Whose lines soon end by the 50-move rule."""
+
+NODES = 3000
+
+
+@pytest.fixture(scope="module")
+def evaluator() -> Iterator[str]:
+    """The address of an engine's own evaluator."""
+    with closing(Session(Options(backend="random"))) as owner:
+        assert owner.ready(60.0)
+        client = owner.start_evaluator().client
+        assert client is not None
+        yield client.address
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many batches each burst has sent."""
+    counts: list[int] = []
+    run = BurstRunner.run
+
+    def counting(runner: BurstRunner, *arguments: Any) -> Any:
+        try:
+            return run(runner, *arguments)
+        finally:
+            counts.append(runner.batches)
+
+    monkeypatch.setattr(BurstRunner, "run", counting)
+    return counts
+
+
+def searched(evaluator: str, fen: str, limits: Limits, *, bursts: bool, **options: Any) -> Report:
+    made = Options(evaluator=evaluator, verbose_move_stats=True, **options)
+    with closing(Session(made, bursts=bursts)) as session:
+        assert session.ready(60.0)
+        session.set_position(fen)
+        return session.search(limits)
+
+
+def facts(report: Report) -> Any:
+    """All of a report that does not depend on the time it took."""
+    return (
+        report.best_move,
+        report.lines,
+        report.nodes,
+        report.playouts,
+        report.depth,
+        report.selective_depth,
+        report.cache_hits,
+        report.evaluations,
+        report.batches,
+        report.statistics,
+        report.root_statistics,
+    )
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"look_ahead": 0},
+        {"look_ahead": 32},
+        {"minibatch_size": 7},
+        {"look_ahead": 16, "nodes_as_playouts": True, "transposition_visits": 16, "value_choice_deviations": 2.0},
+    ],
+)
+@pytest.mark.parametrize("fen", [MIDDLEGAME, ENDGAME])
+def test_the_tree_is_the_one_that_the_interpreter_makes(
+    evaluator: str, counted: list[int], fen: str, options: dict[str, Any]
+) -> None:
+    # Pruning goes by the clock, and how far batches are filled by the times that were measured.
+    options = {"batches_in_flight": 1, "smart_pruning_factor": 0.0, **options}
+    with_them, without = (
+        searched(evaluator, fen, Limits(nodes=NODES), bursts=bursts, **options) for bursts in (True, False)
+    )
+    assert facts(with_them) == facts(without)
+    assert sum(counted) > 0
+
+
+@pytest.mark.parametrize("limits", [Limits(depth=4), Limits(depth=5, nodes=20_000)])
+def test_a_limit_of_depth_ends_it_where_the_interpreter_does(
+    evaluator: str, counted: list[int], limits: Limits
+) -> None:
+    with_them, without = (
+        searched(
+            evaluator,
+            MIDDLEGAME,
+            limits,
+            bursts=bursts,
+            batches_in_flight=1,
+            smart_pruning_factor=0.0,
+            look_ahead=16,
+        )
+        for bursts in (True, False)
+    )
+    assert facts(with_them) == facts(without)
+    assert sum(counted) > 0
+
+
+@pytest.mark.parametrize("in_flight", [1, 2, 4])
+@pytest.mark.parametrize("nodes", [1, 2, 77, 5000, 20_001])
+def test_limits_by_nodes_are_exact(evaluator: str, nodes: int, in_flight: int) -> None:
+    options = {"batches_in_flight": in_flight, "look_ahead": 16, "second_batch": 4}
+    report = searched(
+        evaluator, MIDDLEGAME, Limits(nodes=nodes), bursts=True, smart_pruning_factor=0.0, **options
+    )
+    assert report.nodes == nodes
+
+
+def test_stop_is_seen(evaluator: str, counted: list[int]) -> None:
+    control = SearchControl()
+    with closing(Session(Options(evaluator=evaluator))) as session:
+        assert session.ready(60.0)
+        report = session.search(
+            Limits(infinite=True), control=control, on_report=lambda report: control.stop()
+        )
+    assert report.nodes > 0
+    assert sum(counted) > 0
+
+
+def test_pondering_becomes_a_search_by_the_clock(evaluator: str) -> None:
+    control = SearchControl(pondering=True)
+    with closing(Session(Options(evaluator=evaluator))) as session:
+        assert session.ready(60.0)
+        hit = threading.Timer(0.3, control.ponder_hit)
+        hit.start()
+        report = session.search(Limits(movetime_ms=100, ponder=True), control=control)
+        hit.join()
+    assert report.nodes > 0
+
+
+def test_the_search_goes_on_when_the_evaluator_dies(counted: list[int]) -> None:
+    """What was under way is sent again to the next one: not a visit is lost or made twice."""
+    killed: list[int] = []
+
+    def kill(session: Session) -> Callable[[Report], None]:
+        def on_report(report: Report) -> None:
+            pid = session.evaluator_pid
+            if not killed and pid is not None:
+                killed.append(report.nodes)
+                psutil.Process(pid).kill()
+
+        return on_report
+
+    with closing(Session(Options(backend="random", smart_pruning_factor=0.0))) as session:
+        assert session.ready(60.0)
+        report = session.search(Limits(nodes=200_000), on_report=kill(session))
+    assert killed
+    assert report.nodes == 200_000
+    assert sum(counted) > 0
+
+
+def test_a_report_comes_in_time(evaluator: str) -> None:
+    """Searches without an end report as they go, from within."""
+    control, reports = SearchControl(), []
+
+    def on_report(report: Report) -> None:
+        reports.append(report.seconds)
+        if len(reports) == 3:
+            control.stop()
+
+    with closing(Session(Options(evaluator=evaluator))) as session:
+        assert session.ready(60.0)
+        session.search(Limits(infinite=True), control=control, on_report=on_report)
+    assert len(reports) == 3
