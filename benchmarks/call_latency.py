@@ -250,11 +250,14 @@ def main() -> None:
     parser.add_argument("--stages", action="store_true", help="also the way of a call through both processes")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--address", help="where the evaluator listens, behind the gate; private without")
+    parser.add_argument("--interpreted", action="store_true", help="an evaluator without its fast path")
     parser.add_argument("--no-gate", action="store_true", help="clients come to the ROUTER socket itself")
     parser.add_argument("--no-bursts", action="store_true", help="searches by the interpreter")
     arguments = parser.parse_args()
     flags = ["--address", arguments.address] if arguments.address else []
     flags += ["--no-gate"] if arguments.no_gate else []
+    # Its stages are those of the interpreter.
+    flags += ["--interpreted"] if arguments.interpreted or arguments.stages else []
     bursts = not arguments.no_bursts
     costs = measure(arguments.device_ms, arguments.calls, arguments.rounds, flags, bursts=bursts)
     if arguments.json:

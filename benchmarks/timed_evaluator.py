@@ -1,7 +1,7 @@
 """An evaluator for benchmarks: the service of this checkout on a device that takes a given time for a batch.
 
     python benchmarks/timed_evaluator.py --device-ms 0.25 [--each-us 0] [--timeline FILE]
-        [--address ADDRESS [--no-gate]]
+        [--address ADDRESS [--no-gate]] [--interpreted]
 
 It talks to the program that starts it as `python -m evaluator serve --embedded` does.
 """
@@ -17,10 +17,12 @@ from unittest.mock import patch
 
 import checkout  # noqa: F401 -- this checkout is measured, whatever is installed
 import numpy as np
+from timed_lending import TimedBatches
 from timeline import Timeline
 
 from evaluator import backends
 from evaluator.backends.base import Backend
+from evaluator.backends.lending import Lent
 from evaluator.cli import main as evaluator
 from evaluator.network.spec import NetworkSpec
 from evaluator.service import gate
@@ -39,6 +41,7 @@ STAGES = {
 """Functions of the evaluator that a call goes through, with the names of the stages."""
 
 _device_s = _each_s = 0.0
+_lends = True
 
 
 def unavailable() -> str | None:
@@ -68,23 +71,31 @@ class TimedBackend(Backend):
         self._noise = random.uniform(-2, 2, 2 * self.max_batch * MAX_LEGAL_MOVES).astype(np.float32)
         self._wdl = random.dirichlet((1, 1, 1), 2 * self.max_batch).astype(np.float32)
         self._at = 0
+        self._batches = TimedBatches(self._answer, self.max_batch)
 
     def evaluate(self, batch: PositionBatch) -> EvaluationBatch:
         return self.evaluate_parts([batch])
 
     def evaluate_parts(self, parts: Sequence[PositionBatch]) -> EvaluationBatch:
         """Different answers to each batch, at next to no cost."""
-        count, moves = sum(map(len, parts)), sum(len(part.moves) for part in parts)
+        evaluation, ready_s = self._answer(sum(map(len, parts)), sum(len(part.moves) for part in parts))
+        time.sleep(max(0.0, ready_s - time.perf_counter()))
+        return evaluation
+
+    def _answer(self, count: int, moves: int) -> tuple[EvaluationBatch, float]:
+        """What is said to a batch that begins now, and when it is ready, in seconds of perf_counter."""
         self._at = (self._at + 1) % self.max_batch
-        with self._lock:
-            self._free_at = max(time.perf_counter(), self._free_at) + self._seconds + self._each * count
-            left = self._free_at - time.perf_counter()
-        time.sleep(max(0.0, left))
-        return EvaluationBatch(
+        evaluation = EvaluationBatch(
             self._noise[self._at : self._at + moves],
             self._wdl[self._at : self._at + count],
             self._noise[:count],
         )
+        with self._lock:
+            self._free_at = max(time.perf_counter(), self._free_at) + self._seconds + self._each * count
+            return evaluation, self._free_at
+
+    def lend(self) -> Lent | None:
+        return self._batches if _lends else None
 
 
 def main() -> int:
@@ -96,12 +107,14 @@ def main() -> int:
     parser.add_argument("--each-us", type=float, default=0.0, help="of each position in it (default 0)")
     parser.add_argument("--timeline", type=Path, metavar="FILE", help="when each stage of each call began")
     parser.add_argument("--address", help="where to listen; by default a private address, without the gate")
+    parser.add_argument("--interpreted", action="store_true", help="without the fast path")
     parser.add_argument("--no-gate", action="store_true", help="clients come to the ROUTER socket itself")
     arguments = parser.parse_args()
     import timed_evaluator
 
     timed_evaluator._device_s = arguments.device_ms / 1000
     timed_evaluator._each_s = arguments.each_us / 1e6
+    timed_evaluator._lends = not arguments.interpreted
     if arguments.timeline:
         timeline = Timeline()
         timeline.wrap(STAGES)

@@ -1,11 +1,12 @@
 """What the evaluator does without the interpreter (evaluator/core)."""
 
 from collections.abc import Sequence, Sized
-from typing import Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from protocol._core import Frame, Hub
 from protocol.batch import PositionBatch
 
 CORE_DIGEST: str
@@ -53,6 +54,87 @@ def run_batch(
     Returns (the number of the call that failed or -1, its status, whether all outputs are finite). Raises
     ValueError when the parts do not fit into `input`.
     """
+
+class Program:
+    """How a device is told to run batches of up to `positions` positions with up to `most_moves` moves in one
+    of its batches in flight. All sizes and places are bytes, all memory is page-locked and given by its
+    address.
+
+    input: positions at 0, move offsets at offsets_at, moves at moves_at. output: W D L at 0, moves left and
+    logits. steps: the calls that queue a batch without waiting for it; each with the argument that depends on
+    the number of moves (-1: none), its value for none, and what each move adds. done: returns 0 when the
+    batch is over and `busy` before.
+    """
+
+    def __init__(
+        self,
+        *,
+        input: int,
+        offsets_at: int,
+        moves_at: int,
+        positions: int,
+        output: int,
+        moves_left_at: int,
+        logits_at: int,
+        most_moves: int,
+        steps: Sequence[tuple[Call, int, int, int]],
+        done: Call,
+        busy: int,
+    ) -> None: ...
+
+class DeviceLoop:
+    """Serves one connection of a hub without the interpreter: each plain `evaluate` goes to the device as
+    soon as it is there, while the device may have the ones before, and each answer to the client as soon as
+    the device has it. All else is left in the hub. Linux only: elsewhere the module has no such name.
+
+    names: by which requests name the network, "" for no name. classes: in the order of their ranks. instance:
+    names the run of the service. slots: batches that may be under way. activate: makes the device the calling
+    thread's. Times are milliseconds of the monotonic clock.
+
+    One thread is in `run`. A driver that does not return holds it up; another thread may then `take_over`,
+    and the hub is that one's.
+    """
+
+    def __init__(
+        self,
+        hub: Hub,
+        *,
+        names: Sequence[str],
+        classes: Sequence[str],
+        instance: str,
+        slots: int,
+        activate: Call,
+    ) -> None: ...
+    def prepare(self, slot: int, program: Program) -> None:
+        """Have batches that fit it run by this program in a slot. Not while `run` runs."""
+
+    def run(
+        self, connection: int, until_ms: float, late_ms: float
+    ) -> Literal["other", "woken", "time", "unprepared", "failed", "late", "not finite", "taken"]:
+        """Serve a connection until there is a reason to stop: the hub has something for somebody else, what
+        it watches is readable, it is `until_ms`, or there is no program for the next request. Then nothing is
+        under way. Otherwise a call of the driver has failed, a batch takes longer than late_ms or what came
+        out is no number, and what is under way is to be given up; or that has been taken by another
+        thread."""
+
+    @property
+    def unprepared(self) -> tuple[int, int]:
+        """Positions and moves of the request for which there is no program."""
+
+    def answered(self) -> bytes:
+        """The batches answered since the last call: for each the times at which it arrived, was launched and
+        ended, as float64, and its positions and rank, as uint32."""
+
+    def give_up(self) -> list[tuple[int, list[Frame]]]:
+        """The requests under way, oldest first, with their connections: nobody answers them now, and `run`
+        serves nothing any more. Not while `run` runs."""
+
+    def take_over(self, stuck_ms: float) -> list[tuple[int, list[Frame]]] | None:
+        """The same from another thread, if the one in `run` has been inside of the driver for so long; else
+        None."""
+
+    def settle(self) -> bool:
+        """Wait until the device has done with what was given up; False if it has failed."""
 
 class Link:
     """The account of one client's connection to the gate, in bytes. Any thread may use it, also after the

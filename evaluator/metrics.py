@@ -16,6 +16,9 @@ from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from protocol.messages import PRIORITIES
 
 BATCH_EDGES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
@@ -75,6 +78,13 @@ class Histogram:
         """Count an observation."""
         self.counts[bisect_left(self.edges, value)] += 1
         self.sum += value
+
+    def observe_all(self, values: NDArray[np.floating[Any] | np.integer[Any]]) -> None:
+        """Count many observations at once."""
+        places = np.searchsorted(self.edges, values, side="left")
+        found = np.bincount(places, minlength=len(self.counts)).tolist()
+        self.counts[:] = [mine + its for mine, its in zip(self.counts, found, strict=True)]
+        self.sum += float(values.sum())
 
     def copy(self) -> Histogram:
         """The histogram as it is now."""
@@ -229,31 +239,70 @@ class Metrics:
 
     def batch(self, network: str, device: str, positions: int, seconds: float) -> None:
         """A batch has been evaluated, in that many seconds."""
-        now = time.monotonic()
         with self._lock:
-            counted = self._batches.get((network, device))
-            if counted is None:
-                counted = self._batches[network, device] = Batches()
+            counted = self._batches_of(network, device)
             counted.batches += 1
             counted.positions += positions
             counted.sizes.observe(positions)
             counted.seconds.observe(seconds)
-            self._recent.append((now, positions))
-            while self._recent and self._recent[0][0] < now - RATE_WINDOW_S:
-                self._recent.popleft()
+            self._note_recent(positions)
+
+    def batches_ran(
+        self, network: str, device: str, positions: NDArray[np.integer[Any]], seconds: NDArray[np.float64]
+    ) -> None:
+        """Batches have been evaluated: for each its positions and seconds."""
+        with self._lock:
+            counted = self._batches_of(network, device)
+            counted.batches += len(positions)
+            counted.positions += int(positions.sum())
+            counted.sizes.observe_all(positions)
+            counted.seconds.observe_all(seconds)
+            self._note_recent(int(positions.sum()))
+
+    def _batches_of(self, network: str, device: str) -> Batches:
+        counted = self._batches.get((network, device))
+        if counted is None:
+            counted = self._batches[network, device] = Batches()
+        return counted
+
+    def _note_recent(self, positions: int) -> None:
+        now = time.monotonic()
+        self._recent.append((now, positions))
+        while self._recent and self._recent[0][0] < now - RATE_WINDOW_S:
+            self._recent.popleft()
 
     def answered(self, network: str, rank: int, positions: int, queue_seconds: float, seconds: float) -> None:
         """A request has its result. rank: the index of its class in PRIORITIES. queue_seconds: from its
         receipt to its launch; seconds: to its answer."""
-        key = PRIORITIES[rank], network
         with self._lock:
-            counted = self._requests.get(key)
-            if counted is None:
-                counted = self._requests[key] = Requests()
+            counted = self._requests_of(network, rank)
             counted.requests += 1
             counted.positions += positions
             counted.queue_seconds.observe(queue_seconds)
             counted.seconds.observe(seconds)
+
+    def all_answered(
+        self,
+        network: str,
+        rank: int,
+        positions: NDArray[np.integer[Any]],
+        queue_seconds: NDArray[np.float64],
+        seconds: NDArray[np.float64],
+    ) -> None:
+        """Requests of one class have their results: as of `answered`, for each."""
+        with self._lock:
+            counted = self._requests_of(network, rank)
+            counted.requests += len(positions)
+            counted.positions += int(positions.sum())
+            counted.queue_seconds.observe_all(queue_seconds)
+            counted.seconds.observe_all(seconds)
+
+    def _requests_of(self, network: str, rank: int) -> Requests:
+        key = PRIORITIES[rank], network
+        counted = self._requests.get(key)
+        if counted is None:
+            counted = self._requests[key] = Requests()
+        return counted
 
     @property
     def uptime_seconds(self) -> float:

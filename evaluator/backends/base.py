@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from evaluator.backends.agreement import FP32, Tolerance
+from evaluator.backends.lending import Lent
 from protocol.batch import EvaluationBatch, PositionBatch
 
 
@@ -60,6 +61,11 @@ class Backend(ABC):
         To be overridden by who copies its input anyway, and can put it together there.
         """
         return self.evaluate(PositionBatch.concatenate(parts))
+
+    def lend(self) -> Lent | None:
+        """All its batches in flight, for a loop without the interpreter. None if it has no such, or while one
+        is in use."""
+        return None
 
     def memory(self) -> tuple[int, int] | None:
         """Bytes of the device's memory that are in use, by whomever, and that it has; None for a device that

@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from functools import partial
 
 from evaluator.backends.base import Backend, BackendError, NotFiniteError
+from evaluator.backends.gpu_lending import lend
 from evaluator.backends.gpu_options import Formats, batch_sizes, formats, network_of_eight_bits, rounded
+from evaluator.backends.lending import Lent
 from evaluator.backends.probe import uneven_batch
 from evaluator.backends.reference import ReferenceBackend
 from evaluator.gpu.blas.discovery import open_libraries
@@ -221,6 +223,9 @@ class GpuBackend(Backend):
             raise NotFiniteError(f"{self.device}: {error}") from error
         except (DeviceError, ValueError) as error:
             raise BackendError(f"{self.device}: {error}") from error
+
+    def lend(self) -> Lent | None:
+        return None if self._executor is None else lend(self._executor, self.device)
 
     def memory(self) -> tuple[int, int] | None:
         if self._executor is None:

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "bind_call.h"
+#include "bind_device_loop.h"
 #include "bind_gate.h"
 #include "device_batch.h"
 #include "heap.h"
@@ -76,16 +78,7 @@ bool is_sound_batch(nb::handle batch) {
 
 std::vector<Call> calls_of(nb::sequence sequence) {
   std::vector<Call> calls;
-  for (nb::handle each : sequence) {
-    Call call{nb::cast<std::uintptr_t>(each.attr("function")), {}, 0};
-    for (nb::handle argument : each.attr("arguments")) {
-      if (call.argument_count == call.arguments.size())
-        throw std::invalid_argument("a call has at most 5 arguments");
-      call.arguments[call.argument_count++] = nb::cast<std::uintptr_t>(argument);
-    }
-    if (call.argument_count == 0) throw std::invalid_argument("a call has at least one argument");
-    calls.push_back(call);
-  }
+  for (nb::handle each : sequence) calls.push_back(call_of(each));
   return calls;
 }
 
@@ -140,4 +133,5 @@ NB_MODULE(_core, module) {
              "See evaluator/_core.pyi.");
   module.def("keep_heap_small", &wavefront::keep_heap_small, "See evaluator/_core.pyi.");
   wavefront::bind_gate(module);
+  wavefront::bind_device_loop(module);
 }

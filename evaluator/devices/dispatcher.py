@@ -12,9 +12,13 @@ import threading
 from collections.abc import Callable, Hashable, Sequence
 from typing import TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
+from evaluator.backends.lending import Lent
 from evaluator.devices.choosing import expected_wait_ms, next_job, sole_job, to_tell
 from evaluator.devices.failover import Attempt, Post, Trouble
-from evaluator.devices.runners import Device, now_ms
+from evaluator.devices.runners import Device, Runner, now_ms
 from evaluator.devices.served_network import ServedNetwork
 from evaluator.devices.watchdog import Patience
 from evaluator.devices.workers import Choice, Workers
@@ -28,6 +32,9 @@ from protocol.messages import PRIORITIES, NetworkInfo
 log = logging.getLogger("evaluator.dispatcher")
 
 Found = TypeVar("Found")
+
+TOLD = 16
+"""Of batches that a thread has run by itself, so many of the last are remembered and learned from."""
 
 HERE_MS = 2.0
 """The I/O thread runs no batch itself that is expected to take longer: what comes meanwhile waits for it."""
@@ -175,6 +182,56 @@ class Dispatcher:
             log.exception("%s: no batch could be chosen", runner.device.name)
             return None
         return None if job is None else self._workers.begin_here(job, runner)
+
+    # -- a thread that runs batches by itself ------------------------------------------------------------
+
+    def begin_directly(self, network: ServedNetwork) -> tuple[Runner, Lent] | None:
+        """The only device of a network with its batches in flight, if nothing is queued for any network,
+        nothing runs on the device and its backend lends them. Until `end_directly` the caller alone has
+        them."""
+        with self._lock:
+            if network.closing or any(each.scheduler.positions or each.retries for each in self._networks):
+                return None
+            runners = network.in_use
+            if len(runners) != 1 or runners[0].device.expected_end_ms or runners[0].device.stuck:
+                return None
+            lent = runners[0].backend.lend()
+            if lent is None:
+                return None
+            runners[0].running += 1
+            return runners[0], lent
+
+    def end_directly(self, network: ServedNetwork, runner: Runner) -> None:
+        """The caller has given its batches back."""
+        with self._lock:
+            runner.running -= 1
+            if network.closed and runner.free:
+                runner.backend.close()
+            self._workers.tell_idle()
+
+    def give_up_directly(self, runner: Runner) -> None:
+        """The caller has given up what is under way, and keeps its batches until `settled_directly`: the
+        device may still use their memory."""
+        with self._lock:
+            runner.running -= 1
+            runner.stuck += 1
+            runner.device.stuck += 1
+
+    def settled_directly(self, network: ServedNetwork, runner: Runner) -> None:
+        """The caller has given its batches back after all."""
+        with self._lock:
+            self._workers.failover.free_again(network, runner)
+
+    def ran_directly(
+        self, runner: Runner, positions: NDArray[np.uint32], milliseconds: NDArray[np.float64]
+    ) -> None:
+        """Note batches that were run so, with the time that the device spent on each."""
+        with self._lock:
+            runner.failures = 0
+            runner.device.was_busy(float(milliseconds.sum()))
+            for count, ms in zip(positions[-TOLD:].tolist(), milliseconds[-TOLD:].tolist(), strict=True):
+                runner.ran(count, ms)
+                runner.learn(count, ms)
 
     def cancel(self, network: ServedNetwork, request: Request) -> bool:
         """Drop a request; returns False when it is answered already. Positions of it that run already are

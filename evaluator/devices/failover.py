@@ -153,16 +153,21 @@ class Failover:
 
     def came_back(self, attempt: Attempt, took_ms: float) -> None:
         """A call that had been given up has returned. What it says is not wanted any more."""
-        runner, device = attempt.runner, attempt.runner.device
+        name = attempt.runner.device.name
+        log.warning("%s: a batch that was given up came back after %.1f s", name, took_ms / 1000)
+        self.free_again(attempt.job.network, attempt.runner)
+
+    def free_again(self, network: ServedNetwork, runner: Runner) -> None:
+        """What was stuck inside a device is not any more: it may be tried again. With the lock held."""
+        device = runner.device
         runner.stuck -= 1
         device.stuck -= 1
-        log.warning("%s: a batch that was given up came back after %.1f s", device.name, took_ms / 1000)
         now = now_ms()
-        for network in self._networks:
-            for each in network.all_runners:
+        for served in self._networks:
+            for each in served.all_runners:
                 if each.device is device and not device.stuck:
                     each.probe_at_ms = now
-        if attempt.job.network.closed and runner.free:
+        if network.closed and runner.free:
             runner.backend.close()
         self._tell_all()
 

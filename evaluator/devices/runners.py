@@ -61,6 +61,10 @@ class Device:
             self._shares_at_ms = now
         return self._shares_ms
 
+    def was_busy(self, milliseconds: float) -> None:
+        """Note work that was not counted while it went on."""
+        self._busy_ms += milliseconds
+
     def busy_ms(self, now: float) -> float:
         """For how long it has had a batch under way, in all."""
         return self._busy_ms + (max(0.0, now - self._shares_at_ms) if self.expected_end_ms else 0.0)

@@ -10,6 +10,7 @@ from typing import Any, get_args
 from evaluator._core import is_sound
 from evaluator.devices.dispatcher import Dispatcher
 from evaluator.devices.runners import now_ms
+from evaluator.devices.served_network import ServedNetwork
 from evaluator.metrics import Metrics, State
 from evaluator.scheduling.requests import Request
 from evaluator.service import administration
@@ -57,7 +58,9 @@ class Handlers:
         dispatcher: Dispatcher,
         answers: Answers,
         administration: Administration,
+        saw: Callable[[Session, ServedNetwork], None],
     ) -> None:
+        """saw: hears of every evaluation that is asked for."""
         self._described = described
         self._metrics = metrics
         self._life = life
@@ -68,6 +71,7 @@ class Handlers:
         self._dispatcher = dispatcher
         self._answers = answers
         self._administration = administration
+        self._saw = saw
         self._compression = offered()
 
     def handle(self, arrived: Arrived) -> None:
@@ -108,6 +112,7 @@ class Handlers:
             session.release(request)
             raise
         session.requests[message.id] = (request, network)
+        self._saw(session, network)
 
     def _cancel(self, session: Session, message: messages.Cancel) -> None:
         entry = session.requests.get(message.id)

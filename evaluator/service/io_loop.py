@@ -11,6 +11,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from evaluator.devices.dispatcher import Dispatcher
 from evaluator.devices.failover import Attempt, Post
@@ -19,6 +20,7 @@ from evaluator.metrics import Metrics
 from evaluator.scheduling.requests import Request
 from evaluator.service.answers import Answers
 from evaluator.service.draining import Drain
+from evaluator.service.fast_path import FastPath
 from evaluator.service.lifecycle import LifeCycle
 from evaluator.service.membership import Membership
 from evaluator.service.notify import ServiceManager
@@ -45,7 +47,7 @@ class IoLoop:
     """Goes round until the service's life is over.
 
     handle: does what a message asks for; raises RemoteError. post: takes finished requests when this thread
-    is the I/O thread no more. manager: hears that the loop goes round.
+    is the I/O thread no more. manager: hears that the loop goes round. fast: None if there is no such path.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class IoLoop:
         manager: ServiceManager,
         handle: Callable[[Arrived], None],
         post: Post,
+        fast: FastPath | None = None,
     ) -> None:
         self._life = life
         self._sockets = sockets
@@ -75,6 +78,10 @@ class IoLoop:
         self._overlap = Overlap()
         # Filled by other threads, emptied by the I/O thread: things to do there.
         self._tasks: deque[Callable[[], None]] = deque()
+        self._fast = fast
+        if fast is not None:
+            leave = partial(self._turns.leave, at_once=True)
+            fast.attach(self._take, self.call, leave, self._turns.come_back)
 
     def run(self) -> None:
         """Go round until the end."""
@@ -114,6 +121,8 @@ class IoLoop:
         self._membership.forget_the_gone()
         self._sockets.tell()
         self._sockets.authenticate()
+        if self._fast is not None and not self._fast.run():
+            return
         self._receive()
         if deadline is not None and deadline <= now_ms():
             self._answers.send_expired(self._dispatcher.expire())
@@ -170,17 +179,21 @@ class IoLoop:
             if arrived is None:
                 return
             self._overlap.received += 1
-            try:
-                self._handle(arrived)
-                continue
-            except RemoteError as refused:
-                # Its traceback holds this frame, which holds it: the message would stay until collected.
-                error = refused.with_traceback(None)
-                if isinstance(refused, BadRequest):
-                    self._metrics.bad_messages.add()
-            except Exception:  # a fault of ours with one message must not end the service for everybody
-                log.exception("a message could not be handled")
-                error = BadRequest("the evaluator could not handle this message; its log says more")
-            self._answers.send_error(arrived.client, peek_id(arrived.frames), error)
+            self._take(arrived)
         # More may be waiting: look again without polling.
         self._sockets.wakeup.wake()
+
+    def _take(self, arrived: Arrived) -> None:
+        """Do what a message asks for, or answer why not."""
+        try:
+            self._handle(arrived)
+            return
+        except RemoteError as refused:
+            # Its traceback holds this frame, which holds it: the message would stay until collected.
+            error = refused.with_traceback(None)
+            if isinstance(refused, BadRequest):
+                self._metrics.bad_messages.add()
+        except Exception:  # a fault of ours with one message must not end the service for everybody
+            log.exception("a message could not be handled")
+            error = BadRequest("the evaluator could not handle this message; its log says more")
+        self._answers.send_error(arrived.client, peek_id(arrived.frames), error)

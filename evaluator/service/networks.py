@@ -103,6 +103,11 @@ class ServedNetworks:
         """
         return self._entry(wanted, bound).served
 
+    def names_of(self, network: ServedNetwork, bound: str) -> tuple[str, ...]:
+        """All that `find` finds a network by, for who is bound to one."""
+        names = dict.fromkeys(("", network.info.name, network.info.content_hash, *self._aliases))
+        return tuple(name for name in names if self._is(network, name, bound))
+
     def infos(self) -> tuple[NetworkInfo, ...]:
         """The descriptions of the networks that clients are told, the default one first."""
         return tuple(self._dispatcher.info(served) for served in self.served())
@@ -112,6 +117,12 @@ class ServedNetworks:
         and `infos`."""
         networks = [entry.served for entry in list(self._entries)]
         return sorted(networks, key=lambda served: served.info.name != self.default)
+
+    def _is(self, network: ServedNetwork, wanted: str, bound: str) -> bool:
+        try:
+            return self.find(wanted, bound) is network
+        except (NotReady, UnknownNetwork):
+            return False
 
     def _entry(self, wanted: str, bound: str = "") -> _Entry:
         if not self._entries:

@@ -25,6 +25,7 @@ from evaluator.service.access import Access
 from evaluator.service.administration import Administration
 from evaluator.service.answers import Answers
 from evaluator.service.draining import Drain
+from evaluator.service.fast_path import FastPath
 from evaluator.service.gate import ConnectionLimits
 from evaluator.service.handlers import Described, Handlers
 from evaluator.service.io_loop import IoLoop
@@ -94,7 +95,8 @@ class EvaluatorService:
         self._overview = Overview(
             instance, self.metrics, loader, self._dispatcher, self._networks, self._sessions
         )
-        self._handlers = self._new_handlers(Described(instance, max_request, self.state))
+        fast = self._new_fast_path(instance)
+        self._handlers = self._new_handlers(Described(instance, max_request, self.state), fast)
         self._loop = IoLoop(
             self._life,
             self._sockets,
@@ -106,6 +108,7 @@ class EvaluatorService:
             self._manager,
             self._handlers.handle,
             self._post,
+            fast,
         )
 
     def _open_sockets(self, max_request: int, limits: ConnectionLimits, *, private: bool) -> Sockets:
@@ -117,7 +120,20 @@ class EvaluatorService:
 
         return ZeroMqSockets(max_request, limits, self._access, on_refused, gated=not private)
 
-    def _new_handlers(self, described: Described) -> Handlers:
+    def _new_fast_path(self, instance: str) -> FastPath | None:
+        if not isinstance(self._sockets, UnixSockets):
+            return None
+        return FastPath(
+            instance,
+            self._sockets,
+            self._sessions,
+            self._networks,
+            self._dispatcher,
+            self.metrics,
+            self._life,
+        )
+
+    def _new_handlers(self, described: Described, fast: FastPath | None) -> Handlers:
         administration = Administration(
             self._networks,
             self._sessions,
@@ -139,6 +155,7 @@ class EvaluatorService:
             self._dispatcher,
             self._answers,
             administration,
+            (lambda session, network: None) if fast is None else fast.saw,
         )
 
     # -- for the owner ---------------------------------------------------------------------------------

@@ -115,9 +115,26 @@ class UnixSockets:
     def receive(self) -> Arrived | None:
         """See `Sockets`."""
         found = self._hub.take()
-        if found is None:
-            return None
-        number, frames = found
+        return None if found is None else self.arrived(*found)
+
+    @property
+    def hub(self) -> Hub:
+        """What has the connections."""
+        return self._hub
+
+    @property
+    def has_message(self) -> bool:
+        """Whether `receive` has something to return, or the end of a connection to note."""
+        return self._hub.has_message
+
+    @staticmethod
+    def connection(client: bytes) -> int:
+        """What the hub calls a client."""
+        return int.from_bytes(client, "little")
+
+    @staticmethod
+    def arrived(number: int, frames: Sequence[Any]) -> Arrived:
+        """A message as the hub has given it."""
         return Arrived(number.to_bytes(_NUMBER_BYTES, "little"), frames, number)
 
     def origin(self, arrived: Arrived) -> Origin:
@@ -131,7 +148,7 @@ class UnixSockets:
 
     def send(self, client: bytes, frames: Sequence[Any]) -> Delivery:
         """See `Sockets`. Who leaves too much unread is cut off."""
-        sent = self._hub.send(int.from_bytes(client, "little"), frames)
+        sent = self._hub.send(self.connection(client), frames)
         return Delivery.SENT if sent else Delivery.GONE
 
     @property

@@ -293,6 +293,9 @@ class AmdCalls(Calls):
     def synchronize(self, event: Any) -> Call:
         return self.call("hipEventSynchronize", event)
 
+    def query(self, event: Any) -> Call:
+        return self.call("hipEventQuery", event)
+
     def launch_graph(self, graph: Any, stream: Any) -> Call:
         return self.call("hipGraphLaunch", graph, stream)
 

@@ -93,6 +93,10 @@ class Call(NamedTuple):
     arguments: tuple[int, ...]
 
 
+NOT_READY = 600
+"""What both vendors' drivers say of an event that has not happened."""
+
+
 class Calls(ABC):
     """The calls that run a captured batch, to be made where there is no interpreter (evaluator._core).
 
@@ -123,6 +127,10 @@ class Calls(ABC):
 
     @abstractmethod
     def synchronize(self, event: Any) -> Call: ...
+
+    @abstractmethod
+    def query(self, event: Any) -> Call:
+        """Whether an event has happened: returns 0 if so, NOT_READY if not."""
 
     @abstractmethod
     def launch_graph(self, graph: Any, stream: Any) -> Call: ...

@@ -319,6 +319,9 @@ class NvidiaCalls(Calls):
     def synchronize(self, event: Any) -> Call:
         return self.call("cuEventSynchronize", event)
 
+    def query(self, event: Any) -> Call:
+        return self.call("cuEventQuery", event)
+
     def launch_graph(self, graph: Any, stream: Any) -> Call:
         return self.call("cuGraphLaunch", graph, stream)
 

@@ -60,6 +60,8 @@ class Executor:
             raise
         self._free = list(self.in_flight)
         self._freed = threading.Condition()
+        self.version = 0
+        """Changes with what a batch size runs."""
 
     def _allocate(
         self, compiler: Compiler, plan: Plan, libraries: dict[str, Library], in_flight: int
@@ -102,11 +104,26 @@ class Executor:
             batch = self._free.pop()
         try:
             size = self.bucket(sum(map(len, parts)), moves)
-            return self.runner.run(batch, Layout(size), self._graph(batch, size), parts)
+            return self.runner.run(batch, Layout(size), self.graph(batch, size), parts)
         finally:
             with self._freed:
                 self._free.append(batch)
                 self._freed.notify()
+
+    def lend(self) -> bool:
+        """Take all batches in flight out of use, so that the caller may run them by what `runner` says;
+        False, and none, while one is in use."""
+        with self._freed:
+            lent = len(self._free) == len(self.in_flight)
+            if lent:
+                self._free.clear()
+            return lent
+
+    def give_back(self) -> None:
+        """Put all batches in flight to use again."""
+        with self._freed:
+            self._free[:] = self.in_flight
+            self._freed.notify_all()
 
     def _in_halves(self, batch: PositionBatch) -> EvaluationBatch:
         if len(batch) == 1:
@@ -124,7 +141,8 @@ class Executor:
             f"{positions} positions with {moves} moves are more than a batch of {self.buckets[-1]} holds"
         )
 
-    def _graph(self, batch: InFlight, size: int) -> Any:
+    def graph(self, batch: InFlight, size: int) -> Any:
+        """What a batch in flight runs at a batch size. Raises DeviceError."""
         graph = batch.graphs.get(size)
         if graph is None:
             with self._capturing:
@@ -140,6 +158,7 @@ class Executor:
     def select(self, size: int, program: Program) -> None:
         """Run a batch size by one of its alternatives from now on. Nothing may be in flight."""
         self._programs[size] = program
+        self.version += 1
         for batch in self.in_flight:
             batch.graphs.pop(size, None)
 
@@ -152,7 +171,7 @@ class Executor:
     def time(self, size: int, repeats: int = 10) -> float:
         """Milliseconds of the computation alone for a bucket, back to back, the best of three runs."""
         self.device.activate()
-        graph = self._graph(self._without_moves(), size)
+        graph = self.graph(self._without_moves(), size)
         start, end = (self.device.create_event(timing=True) for _ in range(2))
         best = float("inf")
         for _ in range(4):

@@ -49,7 +49,11 @@ class Layout:
 
     @property
     def input_bytes(self) -> int:
-        return self.moves_at + 2 * self.max_moves
+        return self.sent_bytes(self.max_moves)
+
+    def sent_bytes(self, moves: int) -> int:
+        """Of the inputs, with so many moves."""
+        return self.moves_at + 2 * moves
 
     @property
     def moves_left_at(self) -> int:
@@ -61,7 +65,11 @@ class Layout:
 
     @property
     def output_bytes(self) -> int:
-        return self.logits_at + 4 * self.max_moves
+        return self.answered_bytes(self.max_moves)
+
+    def answered_bytes(self, moves: int) -> int:
+        """Of the outputs, with so many moves."""
+        return self.logits_at + 4 * moves
 
 
 @dataclass(slots=True)
@@ -163,17 +171,25 @@ class BatchRunner:
         self, batch: InFlight, layout: Layout, graph: Any, moves: int
     ) -> tuple[list[Call], list[Call], list[Call]]:
         """What is done before a batch may queue its computation, what queues it, and what follows."""
+        before, in_turn, after = self.queueing(batch, layout, graph, moves)
+        activate, synchronize = self.calls.activate(), self.calls.synchronize(batch.downloaded)
+        return [activate, *before], in_turn, [*after, synchronize]
+
+    def queueing(
+        self, batch: InFlight, layout: Layout, graph: Any, moves: int
+    ) -> tuple[list[Call], list[Call], list[Call]]:
+        """The same but for what makes the device the thread's, and the wait: the batch is over when the event
+        `downloaded` has happened. Of moves only the lengths of copies depend."""
         calls, compute = self.calls, self._compute
         if layout.positions <= self._direct:
             return (
-                [calls.activate()],
+                [],
                 [calls.launch_graph(graph, compute), calls.record(batch.downloaded, compute)],
-                [calls.synchronize(batch.downloaded)],
+                [],
             )
-        sent, answered = layout.moves_at + 2 * moves, layout.logits_at + 4 * moves
+        sent, answered = layout.sent_bytes(moves), layout.answered_bytes(moves)
         return (
             [
-                calls.activate(),
                 calls.upload(batch.device_input, batch.host_input.host_address, sent, batch.stream),
                 calls.record(batch.uploaded, batch.stream),
             ],
@@ -186,6 +202,5 @@ class BatchRunner:
                 calls.wait_for(batch.stream, batch.computed),
                 calls.download(batch.host_output.host_address, batch.device_output, answered, batch.stream),
                 calls.record(batch.downloaded, batch.stream),
-                calls.synchronize(batch.downloaded),
             ],
         )

@@ -99,4 +99,16 @@ std::vector<unsigned char> written(const EvaluateHeader& header) {
   return map.take();
 }
 
+std::vector<unsigned char> written(const ResultHeader& header) {
+  const bool has_instance = !header.instance.empty();
+  FlatMapWriter map(5U + has_instance);
+  map.add("type", "result");
+  map.add("id", static_cast<std::uint64_t>(header.id));
+  map.add("queue_ms", header.queue_ms);
+  map.add("compute_ms", header.compute_ms);
+  map.add("batch", static_cast<std::uint64_t>(header.batch));
+  if (has_instance) map.add("instance", header.instance);
+  return map.take();
+}
+
 }  // namespace wavefront

@@ -29,7 +29,9 @@ struct ResultHeader {
 std::optional<EvaluateHeader> evaluate_header(std::span<const unsigned char> data);
 std::optional<ResultHeader> result_header(std::span<const unsigned char> data);
 
-// The header's bytes, the same that protocol/codec.py makes of it.
+// A header's bytes, the same that protocol/codec.py makes of it. A result's instance is left out if it is
+// empty.
 std::vector<unsigned char> written(const EvaluateHeader& header);
+std::vector<unsigned char> written(const ResultHeader& header);
 
 }  // namespace wavefront

@@ -109,11 +109,17 @@ std::optional<Arrived> Hub::take() {
       ended_.push_back(arrived.number);
       continue;
     }
-    const auto found = client(arrived.number);
     // Of who has been cut off, thousands may be left.
-    if (!found || !found->channel.cut()) return arrived;
+    if (!is_cut_off(arrived.number)) return arrived;
   }
   return std::nullopt;
+}
+
+const Arrived* Hub::next() {
+  while (!arrived_.empty() && !arrived_.front().message.empty() && is_cut_off(arrived_.front().number)) {
+    arrived_.pop_front();
+  }
+  return arrived_.empty() || arrived_.front().message.empty() ? nullptr : &arrived_.front();
 }
 
 std::vector<std::uint64_t> Hub::ended() {
@@ -162,6 +168,11 @@ void Hub::close(milliseconds linger) {
   }
   const std::lock_guard lock(mutex_);
   clients_.clear();
+}
+
+bool Hub::is_cut_off(std::uint64_t number) const {
+  const auto found = client(number);
+  return found && found->channel.cut().has_value();
 }
 
 void Hub::accept_all() {

@@ -59,6 +59,10 @@ class Hub {
   std::optional<Arrived> take();
   bool has_message() const { return !arrived_.empty(); }
 
+  // The message that `take` returns next, left where it is; null if there is none, or if the end of a
+  // connection comes first.
+  const Arrived* next();
+
   // The connections that have ended since the last call and whose messages have all been taken.
   std::vector<std::uint64_t> ended();
 
@@ -91,6 +95,7 @@ class Hub {
     bool has_come = false;    // its handshake is over
   };
 
+  bool is_cut_off(std::uint64_t number) const;
   void accept_all();
   void admit(Descriptor socket);
   void serve(std::uint64_t number, std::uint32_t events);

@@ -244,7 +244,8 @@ def test_a_process_that_serves_survives_a_failure_and_ends_cleanly(
             for _ in range(60):
                 assert len(client.evaluate(probe_batch(3))) == 3
             metrics = client.status().metrics
-            assert metrics["device_failures"] == metrics["fallback_batches"] == 1
+            assert metrics["device_failures"] == 1
+            assert metrics["fallback_batches"] == 0  # it works again at once, and runs the batch itself
             assert metrics["device_memory"]["0:gpu"]["total"] == 512 << 20
         process.stdin.close()
         process.stdin = None

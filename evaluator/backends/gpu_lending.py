@@ -1,0 +1,75 @@
+"""An executor's batches in flight, lent to the loop without the interpreter (evaluator/core/device_loop)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from evaluator._core import Program
+from evaluator.backends.base import BackendError
+from evaluator.gpu.driver.device import NOT_READY, Call, DeviceError
+from evaluator.gpu.run.executor import Executor
+from evaluator.gpu.run.in_flight import InFlight, Layout
+
+
+class LentBatches:
+    """See `evaluator.backends.lending.Lent`."""
+
+    def __init__(self, executor: Executor, device: str) -> None:
+        """executor: has lent its batches. device: in words, for errors."""
+        self._executor = executor
+        self._device = device
+        self.slots = len(executor.in_flight)
+        self.version = executor.version
+        self.activate = executor.runner.calls.activate()
+
+    def program(self, slot: int, positions: int, moves: int) -> Program | None:
+        """See `Lent`."""
+        executor, batch = self._executor, self._executor.in_flight[slot]
+        try:
+            size = executor.bucket(positions, moves)
+        except ValueError:
+            return None
+        try:
+            graph = executor.graph(batch, size)
+        except DeviceError as error:
+            raise BackendError(f"{self._device}: {error}") from error
+        layout = Layout(size)
+        # Of moves only the lengths of copies depend.
+        none, one = (_queueing(executor, batch, layout, graph, moves) for moves in (0, 1))
+        return Program(
+            input=batch.host_input.host_address,
+            offsets_at=layout.offsets_at,
+            moves_at=layout.moves_at,
+            positions=size,
+            output=batch.host_output.host_address,
+            moves_left_at=layout.moves_left_at,
+            logits_at=layout.logits_at,
+            most_moves=layout.max_moves,
+            steps=[_step(*calls) for calls in zip(none, one, strict=True)],
+            done=executor.runner.calls.query(batch.downloaded),
+            busy=NOT_READY,
+        )
+
+    def give_back(self) -> None:
+        """See `Lent`."""
+        self._executor.give_back()
+
+
+def lend(executor: Executor, device: str) -> LentBatches | None:
+    """All batches in flight of an executor; None while one is in use."""
+    return LentBatches(executor, device) if executor.lend() else None
+
+
+def _queueing(executor: Executor, batch: InFlight, layout: Layout, graph: Any, moves: int) -> list[Call]:
+    """All calls that queue a batch with so many moves."""
+    before, in_turn, after = executor.runner.queueing(batch, layout, graph, moves)
+    return [*before, *in_turn, *after]
+
+
+def _step(none: Call, one: Call) -> tuple[Call, int, int, int]:
+    """A call with the argument that depends on the number of moves, its value for none, and for each one
+    more; -1 if there is none. none, one: the call for so many."""
+    for index, (fixed, next_) in enumerate(zip(none.arguments, one.arguments, strict=True)):
+        if fixed != next_:
+            return none, index, fixed, next_ - fixed
+    return none, -1, 0, 0

@@ -1,0 +1,25 @@
+// Calls of a driver as Python hands them over.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <cstdint>
+#include <stdexcept>
+
+#include "device_batch.h"
+
+namespace wavefront {
+
+// See Call in evaluator/_core.pyi. Throws std::invalid_argument.
+inline Call call_of(nanobind::handle each) {
+  Call call{nanobind::cast<std::uintptr_t>(each.attr("function")), {}, 0};
+  for (nanobind::handle argument : each.attr("arguments")) {
+    if (call.argument_count == call.arguments.size())
+      throw std::invalid_argument("a call has at most 5 arguments");
+    call.arguments[call.argument_count++] = nanobind::cast<std::uintptr_t>(argument);
+  }
+  if (call.argument_count == 0) throw std::invalid_argument("a call has at least one argument");
+  return call;
+}
+
+}  // namespace wavefront

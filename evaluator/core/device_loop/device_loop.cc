@@ -1,0 +1,242 @@
+#include "device_loop/device_loop.h"
+
+#ifdef __linux__
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <span>
+#include <thread>
+#include <utility>
+
+#include "request.h"
+
+namespace wavefront {
+
+namespace {
+
+constexpr std::size_t kFrames = 4;
+constexpr std::size_t kMostOfHeader = 4096;
+constexpr std::size_t kMostMoves = 256;
+
+// Between two looks at a device that is to finish what nobody waits for.
+constexpr std::chrono::milliseconds kSettling{1};
+
+double now_ms() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration<double, std::milli>(now).count();
+}
+
+Bytes bytes_of(const Frame& frame) {
+  return {frame.bytes.get(), frame.size};
+}
+
+Bytes bytes_of(const std::byte* from, std::size_t size) {
+  return {reinterpret_cast<const unsigned char*>(from), size};
+}
+
+bool is_finite(Bytes floats) {
+  constexpr std::uint32_t kExponent = 0x7F800000;  // all of its bits set: infinite or not a number
+  std::uint32_t bad = 0;
+  for (std::size_t i = 0; i < floats.size(); i += sizeof(float)) {
+    std::uint32_t bits;
+    std::memcpy(&bits, floats.data() + i, sizeof bits);
+    bad |= static_cast<std::uint32_t>((bits & kExponent) == kExponent);
+  }
+  return bad == 0;
+}
+
+template <typename T>
+const T* as(const Frame& frame) {
+  return reinterpret_cast<const T*>(frame.bytes.get());
+}
+
+}  // namespace
+
+DeviceLoop::DeviceLoop(Hub& hub, std::vector<std::string> names, std::vector<std::string> classes,
+                       std::string instance, std::size_t slots, const Call& activate)
+    : hub_(hub),
+      names_(std::move(names)),
+      classes_(std::move(classes)),
+      instance_(std::move(instance)),
+      activate_(activate),
+      slots_(slots) {}
+
+void DeviceLoop::prepare(std::size_t slot, Program program) {
+  const std::size_t capacity = program.input.capacity;
+  slots_.at(slot).programs[capacity] = std::move(program);
+}
+
+Stop DeviceLoop::run(std::uint64_t connection, double until_ms, double late_ms) {
+  const std::lock_guard lock(mutex_);
+  connection_ = connection;
+  late_ms_ = late_ms;
+  woken_ = false;
+  if (taken_) return Stop::kTaken;
+  if (drive(activate_) != 0) return taken_ ? Stop::kTaken : Stop::kFailed;
+  std::optional<Stop> stop;
+  while (true) {
+    if (const auto trouble = finish()) return *trouble;
+    const double now = now_ms();
+    if (!stop && woken_) stop = Stop::kWoken;
+    if (!stop && now >= until_ms) stop = Stop::kTime;
+    if (flights_.empty() && stop) return *stop;
+    const bool room = std::any_of(slots_.begin(), slots_.end(), [](const Slot& slot) { return slot.free; });
+    if (stop || !room) continue;
+    if (!hub_.has_message()) {
+      const int timeout = flights_.empty() ? static_cast<int>(std::ceil(until_ms - now)) : 0;
+      woken_ = hub_.wait(timeout);
+    }
+    if (hub_.has_message()) stop = begin();
+    if (taken_) return Stop::kTaken;
+    if (stop == Stop::kFailed) return *stop;
+  }
+}
+
+// Hands the next message to the device if it is a plain request, else says why not.
+std::optional<Stop> DeviceLoop::begin() {
+  const Arrived* const next = hub_.next();
+  if (next == nullptr || next->number != connection_) return Stop::kOther;
+  const double arrived_ms = now_ms();
+  const auto request = plain(next->message);
+  if (!request || is_under_way(request->header.id)) return Stop::kOther;
+  const Part& part = request->part;
+  for (std::size_t index = 0; index < slots_.size(); ++index) {
+    Slot& slot = slots_[index];
+    if (!slot.free) continue;
+    auto found = slot.programs.lower_bound(part.position_count);
+    while (found != slot.programs.end() && part.move_count > found->second.most_moves) ++found;
+    if (found == slot.programs.end()) break;
+    const Program& program = found->second;
+    join({part}, program.input);
+    Answered times{arrived_ms, now_ms(), 0, static_cast<std::uint32_t>(part.position_count), request->rank};
+    slot.free = false;
+    flights_.push_back({*hub_.take(), request->header, index, &program, part.move_count, times});
+    for (Step step : program.steps) {
+      if (step.sized >= 0) {
+        step.call.arguments[static_cast<std::size_t>(step.sized)] =
+            step.fixed + step.per_move * part.move_count;
+      }
+      if (drive(step.call) != 0) return Stop::kFailed;
+    }
+    return std::nullopt;
+  }
+  unprepared_ = {part.position_count, part.move_count};
+  return Stop::kUnprepared;
+}
+
+// Answers what the device has done with.
+std::optional<Stop> DeviceLoop::finish() {
+  while (!flights_.empty()) {
+    const Program& program = *flights_.front().program;
+    const int status = drive(program.done);
+    if (taken_) return Stop::kTaken;
+    Flight& flight = flights_.front();
+    if (status == program.busy) {
+      if (now_ms() > flight.times.launched_ms + late_ms_) return Stop::kLate;
+      return std::nullopt;
+    }
+    if (status != 0) return Stop::kFailed;
+    flight.times.ended_ms = now_ms();
+    if (!answer(flight)) return Stop::kNotFinite;
+    slots_[flight.slot].free = true;
+    flights_.pop_front();
+  }
+  return std::nullopt;
+}
+
+bool DeviceLoop::answer(const Flight& flight) {
+  const OutputBlock& output = flight.program->output;
+  const std::size_t count = flight.times.positions;
+  const auto floats = [&](std::size_t at, std::size_t number) {
+    return bytes_of(output.memory + at, number * sizeof(float));
+  };
+  const Bytes logits = floats(output.logits_at, flight.moves);
+  const Bytes wdl = floats(0, 3 * count);
+  const Bytes moves_left = floats(output.moves_left_at, count);
+  if (!is_finite(logits) || !is_finite(wdl) || !is_finite(moves_left)) return false;
+  const Answered& times = flight.times;
+  const std::vector<unsigned char> header =
+      written(ResultHeader{flight.header.id, times.launched_ms - times.arrived_ms,
+                           times.ended_ms - times.launched_ms, static_cast<std::int64_t>(count), instance_});
+  hub_.send(flight.request.number, std::array{Bytes(header), logits, wdl, moves_left});
+  answered_.push_back(times);
+  return true;
+}
+
+std::optional<DeviceLoop::Request> DeviceLoop::plain(const Message& message) const {
+  if (message.size() != kFrames || message[0].size > kMostOfHeader) return std::nullopt;
+  const auto header = evaluate_header(bytes_of(message[0]));
+  if (!header || header->deadline_ms) return std::nullopt;
+  if (std::find(names_.begin(), names_.end(), header->network) == names_.end()) return std::nullopt;
+  const auto rank = std::find(classes_.begin(), classes_.end(), header->priority);
+  if (rank == classes_.end()) return std::nullopt;
+  const auto count = static_cast<std::size_t>(header->count);
+  const Frame &positions = message[1], &offsets = message[2], &moves = message[3];
+  if (positions.size / kPositionBytes != count || positions.size % kPositionBytes != 0 ||
+      offsets.size != (count + 1) * sizeof(std::uint32_t) || moves.size % sizeof(std::uint16_t) != 0 ||
+      moves.size > count * kMostMoves * sizeof(std::uint16_t))
+    return std::nullopt;
+  const Part part{as<std::byte>(positions), as<std::uint32_t>(offsets), as<std::uint16_t>(moves), count,
+                  moves.size / sizeof(std::uint16_t)};
+  if (!is_sound(part)) return std::nullopt;
+  return Request{*header, part, static_cast<std::uint32_t>(rank - classes_.begin())};
+}
+
+bool DeviceLoop::is_under_way(std::int64_t id) const {
+  return std::any_of(flights_.begin(), flights_.end(),
+                     [id](const Flight& flight) { return flight.header.id == id; });
+}
+
+// Makes a call, during which others may take over.
+int DeviceLoop::drive(const Call& call) {
+  inside_since_ms_ = now_ms();
+  mutex_.unlock();
+  const int status = make(call);
+  mutex_.lock();
+  inside_since_ms_ = 0;
+  return taken_ ? -1 : status;
+}
+
+std::vector<Answered> DeviceLoop::answered() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(answered_, {});
+}
+
+std::vector<Arrived> DeviceLoop::give_up() {
+  const std::lock_guard lock(mutex_);
+  return taken_flights();
+}
+
+std::optional<std::vector<Arrived>> DeviceLoop::take_over(double stuck_ms) {
+  const std::lock_guard lock(mutex_);
+  if (inside_since_ms_ == 0 || now_ms() - inside_since_ms_ < stuck_ms) return std::nullopt;
+  return taken_flights();
+}
+
+std::vector<Arrived> DeviceLoop::taken_flights() {
+  taken_ = true;
+  std::vector<Arrived> requests;
+  for (Flight& flight : flights_) {
+    given_up_.push_back(flight.program);
+    requests.push_back(std::move(flight.request));
+  }
+  flights_.clear();
+  return requests;
+}
+
+bool DeviceLoop::settle() {
+  if (make(activate_) != 0) return false;
+  for (const Program* program : given_up_) {
+    int status;
+    while ((status = make(program->done)) == program->busy) std::this_thread::sleep_for(kSettling);
+    if (status != 0) return false;
+  }
+  return true;
+}
+
+}  // namespace wavefront
+
+#endif

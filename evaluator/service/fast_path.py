@@ -1,0 +1,310 @@
+"""The way of evaluations that needs no interpreter: of one client of a private service, to one device.
+
+The I/O thread takes it where nothing else is to be done: one client asks for evaluations, nothing is queued
+or under way, and the device's backend lends its batches in flight. `evaluator/core/device_loop` then does
+what usually the handlers, the dispatcher and the answers do, until something else comes. Whatever goes wrong
+there goes the usual way from the beginning, where it is dealt with.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from evaluator.backends.lending import Lent
+from evaluator.devices.dispatcher import Dispatcher
+from evaluator.devices.runners import Runner, now_ms
+from evaluator.devices.served_network import ServedNetwork
+from evaluator.metrics import Metrics
+from evaluator.service.lifecycle import LifeCycle
+from evaluator.service.networks import ServedNetworks
+from evaluator.service.sessions import Session, Sessions
+from evaluator.service.transport import Arrived
+from evaluator.service.unix_sockets import UnixSockets
+from protocol.messages import PRIORITIES
+
+if sys.platform == "linux":
+    from evaluator._core import DeviceLoop
+
+log = logging.getLogger("evaluator.service")
+
+IN_A_ROW = 3
+"""Evaluations of one client alone after which the next are expected to be its own, too."""
+
+RUN_MS = 100.0
+"""After so long the I/O thread counts what has been answered, and looks after everything else."""
+
+LATE_MS = 500.0
+"""A device that takes so long for a batch, or in a call of its driver, is left to those who can wait."""
+
+PAUSE_S = 5.0
+"""How long the fast path is left alone after trouble."""
+
+TROUBLES = {
+    "failed": "a call of its driver has failed",
+    "late": "a batch takes too long",
+    "not finite": "it gave NaN or infinity",
+}
+"""What the loop stops for when a device does not do what it should, in words."""
+
+ANSWERED = np.dtype(
+    [("arrived", "f8"), ("launched", "f8"), ("ended", "f8"), ("positions", "u4"), ("rank", "u4")]
+)
+"""As of `DeviceLoop.answered`, in milliseconds of now_ms."""
+
+
+@dataclass(slots=True)
+class _Run:
+    """A turn at the fast path."""
+
+    session: Session
+    network: ServedNetwork
+    runner: Runner
+    lent: Lent
+    loop: DeviceLoop
+
+
+class FastPath:
+    """Belongs to the I/O thread.
+
+    instance: names the run of the service.
+    """
+
+    def __init__(
+        self,
+        instance: str,
+        sockets: UnixSockets,
+        sessions: Sessions,
+        networks: ServedNetworks,
+        dispatcher: Dispatcher,
+        metrics: Metrics,
+        life: LifeCycle,
+    ) -> None:
+        self._instance = instance
+        self._sockets = sockets
+        self._sessions = sessions
+        self._networks = networks
+        self._dispatcher = dispatcher
+        self._metrics = metrics
+        self._life = life
+        self._last: tuple[Session, ServedNetwork] | None = None
+        self._in_a_row = 0
+        self._not_before = 0.0
+        self._loop: tuple[tuple[object, ...], DeviceLoop] | None = None
+        self._guard = _Guard(self._taken_over)
+
+    def attach(
+        self,
+        handle: Callable[[Arrived], None],
+        call: Callable[[Callable[[], None]], None],
+        leave: Callable[[], None],
+        come_back: Callable[[], bool],
+    ) -> None:
+        """Tell what the I/O thread offers; before `run`. handle: does with a message what is usually done.
+        call: has something done there. leave: lets another thread be the I/O thread; come_back: as of Turns.
+        """
+        self._handle, self._call, self._leave, self._come_back = handle, call, leave, come_back
+
+    def saw(self, session: Session, network: ServedNetwork) -> None:
+        """An evaluation was asked for, and goes the usual way."""
+        self._in_a_row = self._in_a_row + 1 if self._last == (session, network) else 1
+        self._last = session, network
+
+    def run(self) -> bool:
+        """Serve the client that is likely to be the only one, if there is one and it has sent something.
+        False if another thread is the I/O thread now."""
+        run = self._begin()
+        if run is None:
+            return True
+        if not self._sockets.wakeup.falls_asleep():
+            self._end(run)
+            return True
+        stop = self._serve(run)
+        self._count(run)
+        if stop == "taken":
+            self._guard.wait_taken_over()
+            self._settle_later(run)
+            if not self._come_back():
+                return False
+        self._sockets.wakeup.awake()
+        if stop == "woken":
+            self._sockets.wakeup.clear()
+        if stop in TROUBLES:
+            self._give_up(run, stop)
+        elif stop != "taken":
+            self._end(run)
+        return True
+
+    # -- one turn --------------------------------------------------------------------------------------
+
+    def _begin(self) -> _Run | None:
+        """A turn, if nothing is against it."""
+        if self._in_a_row < IN_A_ROW or not self._sockets.has_message or time.monotonic() < self._not_before:
+            return None
+        assert self._last is not None
+        session, network = self._last
+        if self._life.draining or self._sessions.of(session.client) is not session or self._sessions.busy:
+            return None
+        begun = self._dispatcher.begin_directly(network)
+        if begun is None:
+            return None
+        runner, lent = begun
+        names = self._networks.names_of(network, session.network)
+        key = (session, runner, runner.backend, lent.version, names)
+        if self._loop is None or self._loop[0] != key:
+            loop = DeviceLoop(
+                self._sockets.hub,
+                names=names,
+                classes=PRIORITIES,
+                instance=self._instance,
+                slots=lent.slots,
+                activate=lent.activate,
+            )
+            self._loop = key, loop
+        return _Run(session, network, runner, lent, self._loop[1])
+
+    def _serve(self, run: _Run) -> str:
+        connection = self._sockets.connection(run.session.client)
+        until_ms = now_ms() + RUN_MS
+        self._guard.watch(run)
+        try:
+            while True:
+                stop = run.loop.run(connection, until_ms, LATE_MS)
+                if stop != "unprepared" or not _prepare(run):
+                    return stop
+        except Exception:  # a batch could not be prepared, or there is no memory: others will find out
+            log.exception("%s: no batch without the interpreter", run.runner.device.name)
+            return "late"
+        finally:
+            self._guard.rest()
+
+    def _end(self, run: _Run) -> None:
+        run.lent.give_back()
+        self._dispatcher.end_directly(run.network, run.runner)
+
+    def _give_up(self, run: _Run, trouble: str) -> None:
+        """Have what is under way run as usual. What is wrong with the device is found out there."""
+        name = run.runner.device.name
+        log.warning("%s: %s; what it was asked for goes the usual way", name, TROUBLES[trouble])
+        if trouble == "failed":
+            self._metrics.device_failed(name)
+        requests = run.loop.give_up()
+        self._dispatcher.give_up_directly(run.runner)
+        self._settle_later(run)
+        self._retry(_arrived(requests))
+
+    def _taken_over(self, run: _Run, requests: Sequence[Arrived]) -> None:
+        """A driver does not return: another thread goes on without the one that is inside."""
+        log.error("%s: its driver does not return from a batch", run.runner.device.name)
+        self._dispatcher.give_up_directly(run.runner)
+        self._call(lambda: self._retry(requests))
+        self._leave()
+
+    def _settle_later(self, run: _Run) -> None:
+        """Give the batches of a turn back once the device has done with them; one that has failed keeps
+        them."""
+
+        def work() -> None:
+            if run.loop.settle():
+                run.lent.give_back()
+                self._dispatcher.settled_directly(run.network, run.runner)
+
+        threading.Thread(target=work, name="settle", daemon=True).start()
+
+    def _retry(self, requests: Sequence[Arrived]) -> None:
+        """Have requests of which nothing came done as usual, and those of the next seconds, too."""
+        self._loop = None
+        self._not_before = time.monotonic() + PAUSE_S
+        for request in requests:
+            self._handle(request)
+
+    # -- what has been answered ------------------------------------------------------------------------
+
+    def _count(self, run: _Run) -> None:
+        answered = np.frombuffer(run.loop.answered(), ANSWERED)
+        if not len(answered):
+            return
+        ended, positions = answered["ended"], answered["positions"]
+        # Of batches that overlap the device has one after the other.
+        began = answered["launched"].copy()
+        began[1:] = np.maximum(began[1:], ended[:-1])
+        own_ms = ended - began
+        self._dispatcher.ran_directly(run.runner, positions, own_ms)
+        name = run.network.info.name
+        computed = (ended - answered["launched"]) / 1000
+        self._metrics.batches_ran(name, run.runner.device.name, positions, computed)
+        for rank in np.unique(answered["rank"]):
+            chosen = answered[answered["rank"] == rank]
+            self._metrics.all_answered(
+                name,
+                int(rank),
+                chosen["positions"],
+                (chosen["launched"] - chosen["arrived"]) / 1000,
+                (chosen["ended"] - chosen["arrived"]) / 1000,
+            )
+        run.session.answered += len(answered)
+        run.session.positions += int(positions.sum())
+        run.session.rank = int(answered["rank"][-1])
+
+
+class _Guard:
+    """Looks after the thread on the fast path, from one of its own.
+
+    taken_over: called with what was under way where a driver has not returned for LATE_MS.
+    """
+
+    def __init__(self, taken_over: Callable[[_Run, Sequence[Arrived]], None]) -> None:
+        self._taken_over = taken_over
+        self._watched: _Run | None = None
+        self._news = threading.Event()
+        self._over = threading.Semaphore(0)
+        self._thread: threading.Thread | None = None
+
+    def watch(self, run: _Run) -> None:
+        """A thread is about to enter."""
+        self._watched = run
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._look, name="fast-path-guard", daemon=True)
+            self._thread.start()
+        if not self._news.is_set():
+            self._news.set()
+
+    def rest(self) -> None:
+        """It has come back."""
+        self._watched = None
+
+    def wait_taken_over(self) -> None:
+        """For the thread that has come back and was not waited for: until its place has been left."""
+        self._over.acquire()
+
+    def _look(self) -> None:
+        while True:
+            self._news.wait()
+            self._news.clear()
+            while (run := self._watched) is not None:
+                time.sleep(LATE_MS / 1000)
+                requests = run.loop.take_over(LATE_MS)
+                if requests is not None:
+                    self._watched = None
+                    self._taken_over(run, _arrived(requests))
+                    self._over.release()
+
+
+def _prepare(run: _Run) -> bool:
+    """Have programs made for the request that lacks one; False if it is too large."""
+    for slot in range(run.lent.slots):
+        program = run.lent.program(slot, *run.loop.unprepared)
+        if program is None:
+            return False
+        run.loop.prepare(slot, program)
+    return True
+
+
+def _arrived(requests: Sequence[tuple[int, Sequence[object]]]) -> list[Arrived]:
+    return [UnixSockets.arrived(number, frames) for number, frames in requests]
