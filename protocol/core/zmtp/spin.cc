@@ -17,6 +17,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kEnough = 8;
+constexpr double kIdle = 4;  // Two spin, and each wakes another.
 constexpr std::chrono::seconds kLookAgain{1};
 
 // Of the container's processor time, in processors; without a limit infinite.
@@ -40,7 +41,7 @@ double usable() {
 bool are_idle() {
   static const bool enough = usable() >= kEnough;
   double load = 0;
-  return enough && getloadavg(&load, 1) == 1 && load < sysconf(_SC_NPROCESSORS_ONLN) / 2.0;
+  return enough && getloadavg(&load, 1) == 1 && load < sysconf(_SC_NPROCESSORS_ONLN) - kIdle;
 }
 
 }  // namespace

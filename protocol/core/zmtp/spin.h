@@ -11,8 +11,8 @@ namespace wavefront {
 // For so long it is worth it: a GPU answers small batches within it.
 inline constexpr std::chrono::microseconds kSpin{300};
 
-// Whether threads may spin: this process may use eight processors or more, and fewer than half of the
-// machine's were busy in the last minute. So programs that compete for processors soon stop spinning. Any
+// Whether threads may spin: this process may use eight processors or more, and more than four of the
+// machine's were idle in the last minute. So programs that compete for processors soon stop spinning. Any
 // thread.
 bool may_spin();
 
