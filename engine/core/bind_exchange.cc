@@ -31,8 +31,8 @@ void bind_rule(nb::module_& m) {
           [](R* rule, int best, std::vector<std::pair<int, double>> curve, int largest, int filled,
              int large_tree, int share, int least, bool together, double factor, int in_flight, int second) {
             if (share < 1) throw nb::value_error("the share must be at least 1");
-            new (rule) R{best,     std::move(curve), largest, filled,    large_tree, share, least,
-                         together, factor,           in_flight, second};
+            new (rule) R{best,  std::move(curve), largest, filled,    large_tree, share,
+                         least, together,         factor,  in_flight, second};
           },
           nb::kw_only(), "best"_a, "curve"_a, "largest"_a, "filled"_a, "large_tree"_a, "share"_a, "least"_a,
           "together"_a, "factor"_a, "in_flight"_a, "second"_a)
@@ -65,9 +65,8 @@ struct Bursts {
 };
 
 BurstLimits::Time in_seconds(double seconds) {
-  return std::chrono::steady_clock::now() +
-         std::chrono::duration_cast<std::chrono::steady_clock::duration>(
-             std::chrono::duration<double>(seconds));
+  return std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+                                                std::chrono::duration<double>(seconds));
 }
 
 // sent: batches by the number of their request; changed in place, as is the list of spare ones.

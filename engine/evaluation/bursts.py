@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from protocol.messages import Priority
 
 BurstEnd = Literal["time", "look", "idle", "silence", "other"]
-"""Why a burst has ended. time: its time is over. look: there are so many visits, or such a depth, that somebody
-has to look at the search. idle: nothing is under way any more. silence: nothing came for as long as it may wait.
-other: somebody has to receive what comes next."""
+"""Why a burst has ended. time: its time is over. look: there are so many visits, or such a depth, that
+somebody has to look at the search. idle: nothing is under way any more, and nothing was found to send.
+silence: nothing came for as long as it may wait. other: somebody has to receive what comes next."""
 
 
 @dataclass(frozen=True, slots=True)

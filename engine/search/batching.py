@@ -181,8 +181,8 @@ class BatchSizes:
     looks ahead for the others (Tree.collect). share, least: one position is wanted for each `share` visits of
     the tree, at least `least`: in all batches together if `together`, else in each. factor: no more than
     this times the square root of the visits is wanted in all, or one for each 256 of them; 0 sets no such
-    limit. in_flight: batches sent before the first is awaited, at most. second: positions that one sent besides others has at least where
-    `share` holds for all together.
+    limit. in_flight: batches sent before the first is awaited, at most. second: positions that one sent
+    besides others has at least where `share` holds for all together.
     """
 
     best: int

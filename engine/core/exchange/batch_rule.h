@@ -1,5 +1,5 @@
-// How many positions a search asks for at a time, from the size of its tree and what is under way. The reasons
-// and the figures are those of engine/search/batching.py, which makes the rules.
+// How many positions a search asks for at a time, from the size of its tree and what is under way. The
+// reasons and the figures are those of engine/search/batching.py, which makes the rules.
 #pragma once
 
 #include <cstdint>

@@ -86,7 +86,8 @@ bool Burst::take_answer() {
   const Message& message = stream_.next();
   const std::int64_t id = id_of(message);
   if (id == 0) return false;
-  const auto slot = std::find_if(slots_.begin(), slots_.end(), [&](const Slot& each) { return each.id == id; });
+  const auto slot =
+      std::find_if(slots_.begin(), slots_.end(), [&](const Slot& each) { return each.id == id; });
   if (slot == slots_.end()) return false;
   try {
     tree_.apply(*slot->batch, floats(message[1]), floats(message[2]), floats(message[3]));

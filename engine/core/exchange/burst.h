@@ -25,9 +25,9 @@ struct Slot {
 struct BurstLimits {
   using Time = std::chrono::steady_clock::time_point;
 
-  Time until;                // after an answer that comes then or later it ends
-  Time patience;             // so long at most an answer is waited for
-  std::optional<Time> hard;  // what is sent has to be back by then
+  Time until;                         // after an answer that comes then or later it ends
+  Time patience;                      // so long at most an answer is waited for
+  std::optional<Time> hard;           // what is sent has to be back by then
   std::optional<std::int64_t> nodes;  // as many visits, or playouts, may there be in all
   bool nodes_as_playouts = false;
   std::int64_t look_at = 0;  // with so many visits of the root somebody has to look at the search,
@@ -64,8 +64,8 @@ class Burst {
   std::int64_t answers() const { return answers_; }
 
  private:
-  // What came of collecting. kCached: in the end nothing was found that needs the evaluator, but some of it in
-  // the cache, so that the search goes on. kLost: the connection has ended.
+  // What came of collecting. kCached: in the end nothing was found that needs the evaluator, but some of it
+  // in the cache, so that the search goes on. kLost: the connection has ended.
   enum class Filled : std::uint8_t { kSent, kCached, kLost };
 
   bool take_answer();

@@ -84,7 +84,7 @@ def facts(report: Report) -> Any:
         {"look_ahead": 0},
         {"look_ahead": 32},
         {"minibatch_size": 7},
-        {"look_ahead": 16, "nodes_as_playouts": True, "transposition_visits": 16, "value_choice_deviations": 2.0},
+        {"look_ahead": 16, "nodes_as_playouts": True, "transposition_visits": 16},
     ],
 )
 @pytest.mark.parametrize("fen", [MIDDLEGAME, ENDGAME])

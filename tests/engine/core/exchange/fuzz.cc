@@ -157,8 +157,12 @@ BatchRule any_rule(Random& random) {
 
 BurstLimits any_limits(std::int64_t nodes, Random& random) {
   const auto now = Clock::now();
-  BurstLimits limits{now + milliseconds(below(random, 4)), now + milliseconds(1 + below(random, 4)), {}, nodes,
-                     below(random, 2) == 0, std::numeric_limits<std::int64_t>::max(),
+  BurstLimits limits{now + milliseconds(below(random, 4)),
+                     now + milliseconds(1 + below(random, 4)),
+                     {},
+                     nodes,
+                     below(random, 2) == 0,
+                     std::numeric_limits<std::int64_t>::max(),
                      std::numeric_limits<double>::infinity()};
   if (below(random, 4) == 0) limits.hard = now + milliseconds(below(random, 3));
   if (below(random, 4) == 0) limits.look_at = static_cast<std::int64_t>(below(random, 400));
@@ -218,7 +222,8 @@ class Driver {
 
   void check(std::int64_t nodes) {
     const RootInfo root = tree_.root_info();
-    const auto under_way = std::count_if(slots_.begin(), slots_.end(), [](const Slot& s) { return s.id != 0; });
+    const auto under_way =
+        std::count_if(slots_.begin(), slots_.end(), [](const Slot& s) { return s.id != 0; });
     require(root.batches_in_flight == under_way, "the books are right");
     require(root.visits <= nodes, "no visit is one too many");
     for (const Slot& slot : slots_) {
@@ -271,8 +276,8 @@ int run(std::size_t rounds, std::uint64_t seed) {
     const Peer peer(name, random());
     Driver(name, random, seen).search(1 + static_cast<std::int64_t>(below(random, 600)));
   }
-  std::printf("%zu visits %zu bursts %zu answers %zu others %zu silences %zu ends\n", seen.visits, seen.bursts,
-              seen.answers, seen.others, seen.silences, seen.ends);
+  std::printf("%zu visits %zu bursts %zu answers %zu others %zu silences %zu ends\n", seen.visits,
+              seen.bursts, seen.answers, seen.others, seen.silences, seen.ends);
   return 0;
 }
 

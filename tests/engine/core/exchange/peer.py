@@ -30,7 +30,8 @@ Answer = Callable[[Evaluate], Sequence[Frames] | None]
 
 def plain(request: Evaluate) -> list[Frames]:
     """What an evaluator with the `random` backend answers."""
-    return [encode(Result(request.id, random_evaluation(request.batch), 0.1, 0.2, len(request.batch), "peer"))]
+    evaluation = random_evaluation(request.batch)
+    return [encode(Result(request.id, evaluation, 0.1, 0.2, len(request.batch), "peer"))]
 
 
 class Peer:
@@ -79,7 +80,9 @@ class Peer:
 class Player:
     """A tree, its connection, and its batches: what a search's bursts work on."""
 
-    def __init__(self, path: Path, *, network: str = "net", in_flight: int = 2, fen: str = MIDDLEGAME) -> None:
+    def __init__(
+        self, path: Path, *, network: str = "net", in_flight: int = 2, fen: str = MIDDLEGAME
+    ) -> None:
         self.tree: Tree = new_tree(Game(fen))
         self.stream = Stream(str(path).encode(), **LIMITS)
         self.bursts = Bursts("play")
@@ -105,7 +108,7 @@ class Player:
         """Send the first batch, as the interpreter does."""
         batch = self.spare.pop()
         self.tree.collect(batch, 1)
-        frames = encode_evaluate(self._next_id, position_batch(batch), "play", None, self.network)
+        frames: list[Any] = encode_evaluate(self._next_id, position_batch(batch), "play", None, self.network)
         assert self.stream.send(frames)
         self.sent[self._next_id] = batch
         self._next_id += 1
