@@ -141,7 +141,8 @@ class State:
     each device is given work. device_memory: by device, bytes "used", by whomever, and "total"; of those that
     say it. state: loading, ready, degraded (a device is left out) or draining; since: when it began, in
     seconds of the Unix epoch; reason: why it is not ready, else empty. buffered_bytes: of unfinished requests
-    and unread answers. closed_connections: how many the service has closed or refused, by reason.
+    and unread answers. closed_connections: how many the service has closed or refused, by reason. tuning:
+    what is being measured on a device, in words, by device.
     """
 
     ready: bool
@@ -156,6 +157,7 @@ class State:
     reason: str = ""
     buffered_bytes: int = 0
     closed_connections: Mapping[str, int] = field(default_factory=dict)
+    tuning: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def queued_positions(self) -> int:

@@ -15,6 +15,7 @@ from protocol.settings.spec import Setting, SettingsGroup, setting, settings_of
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 LOG_FORMATS = ("text", "json")
+TUNINGS = ("before", "behind", "off")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +112,14 @@ class Settings(SettingsGroup):
     )
     calibration_s: float = setting(
         0.4, "seconds to measure a latency curve in, where none is cached", low=0.01, metavar="S"
+    )
+    tuning: str = setting(
+        "behind",
+        "when it is measured what is fastest on a GPU, where that is not known yet: before a network is "
+        "served, which takes half a minute for a large one; behind, while it is served already, more slowly, "
+        "and nobody waits; or off",
+        choices=TUNINGS,
+        metavar="|".join(TUNINGS),
     )
     latency_cache: bool = setting(True, "keep measured latency curves in the user's cache folder")
     keys: str = setting(

@@ -74,6 +74,12 @@ def for_each_device(name: str, options: dict[str, Any]) -> list[dict[str, Any]]:
     return [{**options, "device": each} for each in named(device)]
 
 
+def with_tuning(name: str, options: dict[str, Any], tuning: str) -> dict[str, Any]:
+    """A backend's options, with `tuning` where that is one of them and not said yet. Raises BackendError."""
+    takes = name == AUTO or "tuning" in inspect.signature(_module(name).open).parameters
+    return {"tuning": tuning, **options} if takes else options
+
+
 def prepare_backend(name: str) -> None:
     """Import what a backend needs and look for its devices, so that opening it later takes less time. What
     goes wrong is left to `open_backend`. From any thread."""

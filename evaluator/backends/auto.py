@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from evaluator.backends import available_backends, needs_network, open_backend
+from evaluator.backends import available_backends, needs_network, open_backend, with_tuning
 from evaluator.backends.base import Backend, BackendError
 from evaluator.backends.probe import probe_batch
 from evaluator.network.spec import NetworkSpec
@@ -24,13 +24,18 @@ _TOLERANCE = 0.1  # RMS over the spread of the logits: fp16 and int8 pass, a wro
 
 
 def open_fastest(
-    network: NetworkSpec | None, *, threads: int | None = None, int8: bool = False, **options: Any
+    network: NetworkSpec | None,
+    *,
+    threads: int | None = None,
+    int8: bool = False,
+    tuning: str = "before",
+    **options: Any,
 ) -> Backend:
     """The GPU if there is one that works; else open every candidate, check each against the reference,
     measure, keep the fastest.
 
-    With one candidate nothing is measured. int8 adds the quantised onnx to the candidates. options go to all
-    of them.
+    With one candidate nothing is measured. int8 adds the quantised onnx to the candidates. tuning goes to those
+    that have such an option, all other options to all of them.
     Raises BackendError with every candidate's reason if none opens.
     """
     if network is None:
@@ -46,7 +51,8 @@ def open_fastest(
         variants: list[dict[str, Any]] = [{}, {"int8": True}] if int8 and name == "onnx" else [{}]
         for variant in variants:
             try:
-                opened.append(open_backend(name, network, threads=threads, **options, **variant))
+                more = with_tuning(name, {**options, **variant}, tuning)
+                opened.append(open_backend(name, network, threads=threads, **more))
             except BackendError as error:
                 reasons.append(f"{name}: {error}")
         if name == _PREFERRED and opened:

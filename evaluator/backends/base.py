@@ -7,12 +7,13 @@ from at most `max_in_flight` threads at a time, and closed once.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self
 
 from evaluator.backends.agreement import FP32, Tolerance
 from evaluator.backends.lending import Lent
+from evaluator.slices import Slice
 from protocol.batch import EvaluationBatch, PositionBatch
 
 
@@ -32,9 +33,10 @@ class Backend(ABC):
     compute and downloads of several batches overlap). side_by_side: whether these compute at the same time,
     each with a part of the processor's `threads`, and not one after the other. buckets: the sizes the
     device really runs, a batch being padded to the next one; empty if any size runs as it is. finite:
-    `evaluate` returns finite numbers only, and raises NotFiniteError where others would come out. tolerance:
-    how far results may be from the float64 reference, which `verify` and the conformance suite hold the
-    backend to.
+    `evaluate` returns finite numbers only, and raises NotFiniteError where others would come out.
+    provisional: it is not as fast as it will be once it has been tuned (see `tuned`), so that its times are
+    not to be kept. tolerance: how far results may be from the float64 reference, which `verify` and the
+    conformance suite hold the backend to.
     """
 
     name: str
@@ -45,6 +47,7 @@ class Backend(ABC):
     threads: int = 1
     buckets: tuple[int, ...] = ()
     finite: bool = False
+    provisional: bool = False
     tolerance: Tolerance = FP32
 
     @abstractmethod
@@ -70,6 +73,15 @@ class Backend(ABC):
     def memory(self) -> tuple[int, int] | None:
         """Bytes of the device's memory that are in use, by whomever, and that it has; None for a device that
         does not say. Any thread, until closed."""
+        return None
+
+    def tuned(self, slices: Slice, progress: Callable[[str], None]) -> Backend | None:
+        """The same network on the same device by what is now measured to be fastest, beside this one, which
+        others may be using meanwhile; None where nothing is to be gained. Blocks, for minutes.
+
+        slices: for all that takes the device. progress: told how far it is, in words. Raises BackendError
+        where it fails, and Stopped.
+        """
         return None
 
     def close(self) -> None:  # noqa: B027 - most backends have nothing to free

@@ -4,24 +4,33 @@ evaluator/kernels."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 from evaluator.backends.base import Backend, BackendError, NotFiniteError
 from evaluator.backends.gpu_lending import lend
-from evaluator.backends.gpu_options import Formats, batch_sizes, formats, network_of_eight_bits, rounded
+from evaluator.backends.gpu_options import (
+    Formats,
+    batch_sizes,
+    formats,
+    network_of_eight_bits,
+    rounded,
+    tuning_of,
+)
 from evaluator.backends.lending import Lent
 from evaluator.backends.probe import uneven_batch
 from evaluator.backends.reference import ReferenceBackend
 from evaluator.gpu.blas.discovery import open_libraries
 from evaluator.gpu.blas.library import Library
 from evaluator.gpu.driver.compiler import Compiler
-from evaluator.gpu.driver.device import Device, DeviceError, NotFiniteOutput
+from evaluator.gpu.driver.device import Device, DeviceError, DeviceInfo, NotFiniteOutput
 from evaluator.gpu.driver.discovery import found_devices, open_device, select, select_all
 from evaluator.gpu.driver.target import Precision
-from evaluator.gpu.plan.needs import MeasuringChooser
+from evaluator.gpu.plan.needs import MeasuringChooser, needs_of
 from evaluator.gpu.plan.persistent_form import PersistentForm
 from evaluator.gpu.plan.plan import EIGHT_BIT_POSITIONS, Plan
+from evaluator.gpu.plan.program import PlanError
 from evaluator.gpu.plan.quantised import WeightFormat
 from evaluator.gpu.plan.tiles import model_chooser
 from evaluator.gpu.run.buckets import BUCKETS, usual_buckets
@@ -36,9 +45,14 @@ from evaluator.gpu.run.self_check import (
     limits,
     limits_of_eight_bits,
 )
-from evaluator.gpu.tuning.tune import Tuner
+from evaluator.gpu.tuning.child import Job, measure_in_child
+from evaluator.gpu.tuning.quick import QuickChooser
+from evaluator.gpu.tuning.tune import NotMeasured, Tuner
+from evaluator.gpu.tuning.when import Tuning
 from evaluator.network.eight_bits import EightBits
 from evaluator.network.spec import NetworkSpec
+from evaluator.progress import announce
+from evaluator.slices import Slice, unshared
 from protocol.batch import EvaluationBatch, PositionBatch
 
 log = logging.getLogger(__name__)
@@ -74,6 +88,7 @@ def open(
     deterministic: bool = False,
     max_batch: int | None = None,
     buckets: str = "",
+    tuning: str = "before",
 ) -> GpuBackend:
     """device: see `driver.discovery.select`. precision: fp16, bf16, fp32, or fp8 or int8 for the encoders'
     products of 8 bits and the rest in fp16. weights: int8 or int4 to round the encoders' weights to so few
@@ -81,8 +96,9 @@ def open(
     batch size.
     max_batch: less saves memory; 1024 or a little more if not given, 256 on a GPU that shares the CPU's
     memory. buckets: the batch sizes that are run, as in "1+8+64", in place of the usual ones up to
-    max_batch."""
-    chosen = formats(precision, weights)
+    max_batch. tuning: when what is fastest is measured where nobody knows it yet: before the backend opens;
+    behind, by whoever calls `tuned`; or off."""
+    chosen, when = formats(precision, weights), tuning_of(tuning)
     if chosen.eight is not None and deterministic:
         raise BackendError(
             f"deterministic=true and precision={chosen.eight.option} exclude each other: small batches are "
@@ -91,16 +107,34 @@ def open(
     if max_batch is not None and max_batch < 1:
         raise BackendError(f"max_batch must be at least 1, not {max_batch}")
     try:
-        taken = open_device(select(found_devices().devices, str(device)))
+        info = select(found_devices().devices, str(device))
+    except DeviceError as error:
+        raise BackendError(str(error)) from error
+    sizes = batch_sizes(str(buckets)) or usual_buckets(info, max_batch)
+    return _open_on(info, network, chosen, sizes, deterministic=deterministic, tuning=when)
+
+
+def _open_on(
+    info: DeviceInfo,
+    network: NetworkSpec,
+    chosen: Formats,
+    sizes: tuple[int, ...],
+    *,
+    deterministic: bool,
+    tuning: Tuning,
+    slices: Slice = unshared,
+) -> GpuBackend:
+    """Take a device and open the network on it. Raises BackendError."""
+    try:
+        taken = open_device(info)
     except DeviceError as error:
         raise BackendError(str(error)) from error
     libraries: tuple[Library, ...] = ()
     try:
-        sizes = batch_sizes(str(buckets)) or usual_buckets(taken.info, max_batch)
         if not deterministic:
-            libraries, problems = open_libraries(taken.info, chosen.stored)
+            libraries, problems = open_libraries(info, chosen.stored)
             for name, why in problems.items():
-                log.info("%s: without %s: %s", taken.info.name, name, why)
+                log.info("%s: without %s: %s", info.name, name, why)
         return GpuBackend(
             network,
             taken,
@@ -110,19 +144,26 @@ def open(
             deterministic=deterministic,
             buckets=sizes,
             libraries=libraries,
+            tuning=tuning,
+            slices=slices,
         )
     except BaseException as error:
         for library in libraries:
             library.close()
         taken.close()
         if isinstance(error, DeviceError):
-            raise BackendError(f"{taken.info.name}: {error}") from error
+            raise BackendError(f"{info.name}: {error}") from error
         raise
 
 
 def _start(checks: Sequence[Check]) -> None:
     for check in checks:
         check.expected.start()
+
+
+def _guessed(plan: Plan, quick: QuickChooser) -> Plan:
+    """The plan by guesses, with one program for each batch size. Shares what is packed."""
+    return replace(plan, choose=quick.choose, measurements=None, blocks=0, weights={})
 
 
 class GpuBackend(Backend):
@@ -148,14 +189,16 @@ class GpuBackend(Backend):
         tuner: MeasuringChooser | None = None,
         check: bool = True,
         form: PersistentForm | None = None,
+        tuning: Tuning = Tuning.BEFORE,
+        slices: Slice = unshared,
     ) -> None:
         """check: compare every bucket with the reference. form: of the one launch for all encoders;
-        None for those that may be the fastest. Raises
+        None for those that may be the fastest. slices: of the device, for the self-check. Raises
         BackendError."""
         info, target = device.info, device.info.target
         if not target.known:
             log.warning("%s (%s) is not a known target; it gets the generic kernels", info.name, target.name)
-        chosen = Formats(precision, weights, eight)
+        given, chosen = network, Formats(precision, weights, eight)
         self.device = f"{info.name} ({target.name}, {chosen}, {info.driver})"
         self.precision = precision
         self.tolerance = chosen.tolerance
@@ -163,7 +206,6 @@ class GpuBackend(Backend):
         of_eight_bits = network_of_eight_bits(network, eight, target)
         self._device = device
         self._libraries = libraries
-        self._executor: Executor | None = None
         compiler = compiler or Compiler(device)
         probe = uneven_batch(CHECKED_MOVES, seed=7)
         expected = Expected(probe, ReferenceBackend(network).evaluate)
@@ -172,7 +214,8 @@ class GpuBackend(Backend):
             wanted = Expected(probe, ReferenceBackend(of_eight_bits).evaluate)
             checks[EIGHT_BIT_POSITIONS] = Check(wanted, limits_of_eight_bits(eight), exact=expected)
         if tuner is None and not deterministic:
-            tuner = Tuner(device, compiler, precision, libraries, progress=log.info)
+            measures = tuning is Tuning.BEFORE
+            tuner = Tuner(device, compiler, precision, libraries, progress=log.info, measures=measures)
         model = model_chooser(target, precision, info.multiprocessors, deterministic=deterministic)
         choose = model if tuner is None else tuner.choose
         blocks = info.multiprocessors if info.cooperative and not deterministic else 0
@@ -188,28 +231,58 @@ class GpuBackend(Backend):
             form,
             None if tuner is None else tuner.measurements,
         )
-        try:
+        self._given, self._plan, self._formats, self._tuning = given, plan, chosen, tuning
+
+        def opened(plan: Plan, tuner: MeasuringChooser | None) -> Executor:
             planned = partial(_start, list(checks.values())) if check else lambda: None
-            self.executor = open_executor(
-                device, compiler, plan, buckets, libraries=libraries, tuner=tuner, planned=planned
+            executor = open_executor(
+                device,
+                compiler,
+                plan,
+                buckets,
+                libraries=libraries,
+                tuner=tuner,
+                planned=planned,
+                slices=slices,
             )
-        except OpeningError as error:
+            self.self_check = SelfCheck(executor, checks, self.device)
+            try:
+                if check:
+                    self.self_check.run()
+            except BaseException:
+                executor.close()
+                raise
+            return executor
+
+        try:
+            try:
+                self.executor = opened(plan, tuner)
+            except NotMeasured:
+                self.executor = self._open_by_guess(opened, tuner)
+        except (OpeningError, SelfCheckError) as error:
             raise BackendError(str(error)) from error
-        self._executor = self.executor
+        self._executor: Executor | None = self.executor
         self.buckets = self.executor.buckets
         self.max_batch = self.buckets[-1]
-        self.self_check = SelfCheck(self.executor, checks, self.device)
-        if check:
-            self._check()
+        self._plan = replace(plan, weights={}, _linears={})  # all is on the device, and a tuning packs anew
 
-    def _check(self) -> None:
+    def _open_by_guess(
+        self, opened: Callable[[Plan, MeasuringChooser | None], Executor], tuner: MeasuringChooser | None
+    ) -> Executor:
+        """By guesses where nothing was measured yet; by measurements, after all, where those do not work.
+        Raises OpeningError and SelfCheckError."""
+        assert isinstance(tuner, Tuner)
+        info = self._device.info
+        quick = QuickChooser(info, self.precision, self._libraries, tuner.known)
+        announce(f"{info.name}: it begins by guesses; what is fastest is measured while nobody waits for it")
         try:
-            self.self_check.run()
-        except BaseException as error:
-            self.executor.close()
-            if isinstance(error, SelfCheckError):
-                raise BackendError(str(error)) from error
-            raise
+            executor = opened(_guessed(self._plan, quick), None)
+        except (OpeningError, SelfCheckError) as error:
+            log.warning("%s; measuring how it is to be computed", error)
+            tuner.measures = True
+            return opened(self._plan, tuner)
+        self.provisional = True
+        return executor
 
     def evaluate(self, batch: PositionBatch) -> EvaluationBatch:
         return self.evaluate_parts([batch])
@@ -226,6 +299,31 @@ class GpuBackend(Backend):
 
     def lend(self) -> Lent | None:
         return None if self._executor is None else lend(self._executor, self.device)
+
+    def tuned(self, slices: Slice, progress: Callable[[str], None]) -> Backend | None:
+        info = self._device.info
+        if not self.provisional or self._tuning is not Tuning.BEHIND:
+            return None
+        try:
+            needs = needs_of(self._plan, self.buckets, info.multiprocessors)
+            self._plan.forget()
+            measure_in_child(Job(info, self.precision, needs), slices, progress)
+        except (DeviceError, PlanError) as error:
+            raise BackendError(f"{info.name}: {error}") from error
+        found = _open_on(
+            info,
+            self._given,
+            self._formats,
+            self.buckets,
+            deterministic=False,
+            tuning=Tuning.OFF,
+            slices=slices,
+        )
+        if found.provisional or found.buckets != self.buckets:
+            found.close()
+            why = "not all could be measured" if found.provisional else "there is no memory to open it twice"
+            raise BackendError(f"{info.name}: {why}; the next start has what was measured")
+        return found
 
     def memory(self) -> tuple[int, int] | None:
         if self._executor is None:

@@ -10,6 +10,7 @@ from evaluator.backends.base import BackendError
 from evaluator.gpu.driver.target import Precision, Target
 from evaluator.gpu.plan import eight_bits
 from evaluator.gpu.plan.quantised import WeightFormat, rounded_network
+from evaluator.gpu.tuning.when import Tuning
 from evaluator.network.eight_bits import EightBits
 from evaluator.network.spec import AttentionBody, NetworkSpec
 
@@ -75,6 +76,14 @@ def formats(precision: str, weights: str) -> Formats:
     if stored is not Precision.FP16:
         raise BackendError(f"weights={weights} goes with precision=fp16, not with {precision}")
     return Formats(stored, form)
+
+
+def tuning_of(text: str) -> Tuning:
+    """What the option `tuning` says. Raises BackendError."""
+    try:
+        return Tuning(text)
+    except ValueError as error:
+        raise BackendError(f"tuning {text!r} is not one of {', '.join(Tuning)}") from error
 
 
 def network_of_eight_bits(network: NetworkSpec, form: EightBits | None, target: Target) -> NetworkSpec | None:

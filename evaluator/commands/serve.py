@@ -136,6 +136,7 @@ def _service(settings: Settings, embedded: bool, on_failed: Callable[[Exception]
         threads=settings.threads or None,
         calibration_s=settings.calibration_s,
         cache=settings.latency_cache,
+        tuning=settings.tuning,
         targets=latency_targets(settings),
     )
     # The program that started it is the only client there, and need not pay for the gate.

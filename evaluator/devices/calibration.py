@@ -23,6 +23,7 @@ import psutil
 from evaluator.backends.base import Backend
 from evaluator.backends.probe import probe_batch
 from evaluator.scheduling.latency import LADDER, LAUNCH_MS, LAUNCH_ON_CPU_MS, LatencyModel
+from evaluator.slices import Slice, unshared
 from protocol.batch import PositionBatch
 from protocol.host.files import write_atomically
 
@@ -60,6 +61,7 @@ def time_batches(
     repeats: int = 3,
     stop_when_flat: bool = True,
     clock: Callable[[], float] = time.perf_counter,
+    slices: Slice = unshared,
 ) -> dict[int, float]:
     """Milliseconds of one batch of each size, as far as the budget goes (the first size always).
 
@@ -67,7 +69,7 @@ def time_batches(
     share of the processor's time, which other programs do not lengthen. Each size is run once to warm up
     and then `repeats` times, fewer when the budget gets short, and the best run counts: whatever else the
     machine did can only have made it slower. With stop_when_flat, larger sizes are left out once the
-    throughput has stopped growing. clock: seconds.
+    throughput has stopped growing. clock: seconds. slices: of the device; a batch is run in each.
     """
     side_by_side = backend.side_by_side
     at_once = backend.max_in_flight if side_by_side else 1
@@ -88,9 +90,10 @@ def time_batches(
 
         def run_ms(batch: PositionBatch) -> float:
             if not side_by_side:
-                begin = clock()
-                backend.evaluate(batch)
-                return (clock() - begin) * 1000
+                with slices():
+                    begin = clock()
+                    backend.evaluate(batch)
+                    return (clock() - begin) * 1000
             begin = time.process_time()
             list(threads.map(backend.evaluate, [batch] * at_once))
             return max(1e-3, (time.process_time() - begin) * 1000 / backend.threads / at_once)
@@ -126,11 +129,12 @@ def latency_model(
     budget_s: float,
     use_cache: bool,
     clock: Callable[[], float] = time.perf_counter,
+    slices: Slice = unshared,
 ) -> tuple[LatencyModel, Callable[[], None]]:
     """The latency model of an opened backend, from the cache or measured now, and what to call at the end to
     cache what it has learnt: times shorter than measured. Longer ones say more about what else ran.
 
-    clock: seconds, to measure by.
+    clock: seconds, to measure by. slices: as of time_batches.
     """
     path = _cache_path(backend, content_hash, threads) if use_cache else None
     points = _read(path) if path is not None else None
@@ -138,7 +142,7 @@ def latency_model(
         # A size between the buckets takes as long as the next one, and would look like a step without gain.
         sizes = backend.buckets or [size for size in LADDER if size <= backend.max_batch]
         before = _processor_seconds()
-        points = time_batches(backend, sizes, budget_s, clock=clock)
+        points = time_batches(backend, sizes, budget_s, clock=clock, slices=slices)
         if path is not None and others_share(before, _processor_seconds()) > MAX_OTHERS_SHARE:
             log.info("other programs keep the machine busy: the latency curve holds for this run only")
             path = None

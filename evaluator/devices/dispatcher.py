@@ -20,6 +20,7 @@ from evaluator.devices.choosing import expected_wait_ms, next_job, sole_job, to_
 from evaluator.devices.failover import Attempt, Post, Trouble
 from evaluator.devices.runners import Device, Runner, now_ms
 from evaluator.devices.served_network import ServedNetwork
+from evaluator.devices.tuning import BackgroundTuning
 from evaluator.devices.watchdog import Patience
 from evaluator.devices.workers import Choice, Workers
 from evaluator.metrics import Metrics
@@ -59,6 +60,7 @@ class Dispatcher:
         self._workers = Workers(
             self._lock, self._networks, self._choose, self._closed, post, metrics, patience
         )
+        self._tuning = BackgroundTuning(self._lock, self._networks, self._workers.idle, self._workers.tell)
         self._unannounced = False
 
     # -- networks --------------------------------------------------------------------------------------
@@ -71,6 +73,7 @@ class Dispatcher:
             self._networks.append(network)
             for runner in network.runners:
                 self._workers.start(runner)
+            self._tuning.add(network)
 
     def retire(self, network: ServedNetwork) -> None:
         """Stop serving a network: what is queued is still run, then its devices are freed. Blocks."""
@@ -86,6 +89,7 @@ class Dispatcher:
     def stop(self) -> None:
         """End the threads after the batches under way, those that hang being given up, drop the rest and free
         the devices."""
+        self._tuning.stop()
         self._workers.stop()
         with self._lock:
             backends = [backend for network in self._networks for backend in network.give_up()]
@@ -171,6 +175,8 @@ class Dispatcher:
         if len(runners) != 1:
             return None
         runner, now = runners[0], now_ms()
+        if runner.device.lent:
+            return None
         ends_ms = max(runner.device.expected_end_ms, default=now)
         if runner.device.expected_end_ms and not runner.takes_next_at_once:
             return None
@@ -291,6 +297,12 @@ class Dispatcher:
                     running, in_use = found.get(runner.device.name, (0, True))
                     found[runner.device.name] = (running + runner.running, in_use and runner.in_use)
         return found
+
+    def tuning(self) -> dict[str, str]:
+        """What is being measured on which device, in words."""
+        with self._lock:
+            devices = {runner.device for network in self._networks for runner in network.runners}
+        return {device.name: device.tuning for device in devices if device.tuning}
 
     def device_memory(self) -> dict[str, dict[str, int]]:
         """The "used" and "total" bytes of each device that reports its memory."""

@@ -16,6 +16,7 @@ from evaluator.devices.runners import Device, Runner, new_runner
 from evaluator.devices.served_network import ServedNetwork
 from evaluator.scheduling.batching import LatencyTargets
 from evaluator.scheduling.latency import LatencyModel
+from evaluator.slices import Slice, unshared
 from protocol.messages import NetworkInfo
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ class Loader:
 
     backends: names, with options as "name:key=value,key=value". Each runs on a device of its own, on several
     where its option `device` names several ("gpu:device=0+1", "gpu:device=all").
+    tuning: when backends that are tuned are, where they do not say it: before they open, behind, or off.
     threads: CPU threads of a backend, None for its own choice. calibration_s: time to measure a curve in.
     Thread-safe.
     """
@@ -62,6 +64,7 @@ class Loader:
     threads: int | None = None
     calibration_s: float = 0.4
     cache: bool = True
+    tuning: str = "before"
     targets: LatencyTargets = field(default_factory=LatencyTargets)
     open_backend: OpenBackend = default_open_backend
     progress: Callable[[str], None] = log.info
@@ -183,9 +186,11 @@ class Loader:
 
     def _named_backends(self) -> list[tuple[str, dict[str, Any]]]:
         """Name and options for each device, where an entry names several. Raises BackendError."""
-        from evaluator.backends import for_each_device
+        from evaluator.backends import for_each_device, with_tuning
 
         parsed = [parse_backend(spec) for spec in self.backends]
+        if self.tuning != "before":
+            parsed = [(name, with_tuning(name, options, self.tuning)) for name, options in parsed]
         return [(name, each) for name, options in parsed for each in for_each_device(name, options)]
 
     def _open(self, index: int, name: str, options: dict[str, Any], network: NetworkSpec | None) -> Runner:
@@ -204,16 +209,26 @@ class Loader:
         reopen: Callable[[], Backend] | None = None,
     ) -> Runner:
         """An opened backend with its latency curve. Closes it if that cannot be had."""
-        content_hash = "" if network is None else network.content_hash
+        calibrate = partial(self._curve, "" if network is None else network.content_hash)
         try:
             self.progress(f"latency curve of {backend.device}: from the cache, or measured now")
-            model, save = latency_model(
-                backend, content_hash, self.threads, budget_s=self.calibration_s, use_cache=self.cache
-            )
+            model, save = calibrate(backend, unshared)
         except BaseException:
             backend.close()
             raise
-        return new_runner(device, backend, model, self.targets, save, reopen)
+        return new_runner(device, backend, model, self.targets, save, reopen, calibrate)
+
+    def _curve(
+        self, content_hash: str, backend: Backend, slices: Slice
+    ) -> tuple[LatencyModel, Callable[[], None]]:
+        return latency_model(
+            backend,
+            content_hash,
+            self.threads,
+            budget_s=self.calibration_s,
+            use_cache=self.cache and not backend.provisional,
+            slices=slices,
+        )
 
     def _free_name(self, base: str, taken: Collection[str]) -> str:
         names = {served.info.name for served in self._served} | {*taken}

@@ -10,12 +10,14 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
 
 from evaluator.backends.base import Backend, BackendError, NotFiniteError
 from evaluator.scheduling.batching import BatchPolicy, LatencyTargets
 from evaluator.scheduling.latency import LatencyModel
+from evaluator.slices import Slice
 from protocol.batch import EvaluationBatch, PositionBatch
 
 RECENT_BATCHES = 256
@@ -23,6 +25,9 @@ RECENT_BATCHES = 256
 
 EARLY_ENOUGH = 0.1
 """A thread is not woken to launch a batch earlier by less than this share of the batch's time."""
+
+
+Calibrate: TypeAlias = Callable[[Backend, Slice], tuple[LatencyModel, Callable[[], None]]]
 
 
 def now_ms() -> float:
@@ -36,7 +41,9 @@ class Device:
 
     expected_end_ms: when the batches now running should end. last_end_ms: when the last one did. looks_at_ms:
     when a thread that waits will look at the queue again by itself. stuck: calls that were given up and have
-    not returned, of all networks. last_batch: positions and milliseconds of the last one.
+    not returned, of all networks. last_batch: positions and milliseconds of the last one. lent: no batch may
+    begin, as the device is measured (tuning.py); lent_again_ms: when it may be again although it is busy;
+    tuning: what is being measured, in words.
     """
 
     name: str
@@ -46,6 +53,9 @@ class Device:
     looks_at_ms: float | None = None
     stuck: int = 0
     last_batch: tuple[int, float] | None = None
+    lent: bool = False
+    lent_again_ms: float = 0.0
+    tuning: str = ""
     _shares_ms: float = 0.0
     _shares_at_ms: float = 0.0
     _busy_ms: float = 0.0
@@ -75,10 +85,11 @@ class Runner:
     """One network on one device.
 
     save_curve: keeps its latency curve for the next start. reopen: opens the backend anew, None where that is
-    not possible. running: batches under way. stuck: calls that were given up and have not returned. failures:
-    in a row. out_reason: why it is left out, empty while it is in use; out_since: since when, in seconds of
-    the Unix epoch. probe_at_ms: when it is tried again. recent: positions and milliseconds of the last
-    batches.
+    not possible. calibrate: measures the curve of another backend for the same network, in slices of the
+    device's time; it comes with what keeps it. running: batches under way. stuck: calls that were given up
+    and have not returned. failures: in a row. out_reason: why it is left out, empty while it is in use;
+    out_since: since when, in seconds of the Unix epoch. probe_at_ms: when it is tried again. recent:
+    positions and milliseconds of the last batches.
     """
 
     device: Device
@@ -86,6 +97,7 @@ class Runner:
     policy: BatchPolicy
     save_curve: Callable[[], None]
     reopen: Callable[[], Backend] | None = None
+    calibrate: Calibrate | None = None
     running: int = 0
     stuck: int = 0
     failures: int = 0
@@ -190,7 +202,9 @@ def new_runner(
     targets: LatencyTargets,
     save_curve: Callable[[], None],
     reopen: Callable[[], Backend] | None = None,
+    calibrate: Calibrate | None = None,
 ) -> Runner:
     """A network's backend on a device, with a policy of its own."""
     device.threads = max(device.threads, backend.max_in_flight)
-    return Runner(device, backend, BatchPolicy(model, targets, backend.side_by_side), save_curve, reopen)
+    policy = BatchPolicy(model, targets, backend.side_by_side)
+    return Runner(device, backend, policy, save_curve, reopen, calibrate)

@@ -97,7 +97,7 @@ class ServedNetwork:
         as corrected since it was measured. The recommended batch does not follow other work on the machine:
         see LatencyModel.knee."""
         runners = self.in_use or self.runners[:1]
-        state = tuple((id(runner), runner.model.version) for runner in runners)
+        state = tuple((id(runner), runner.model, runner.model.version) for runner in runners)
         if self._described is None or self._described[0] != state:
             self._described = (state, together([runner.model for runner in runners]))
         batch, curve = self._described[1]

@@ -69,8 +69,8 @@ class Workers:
             tell_all=self._tell_all,
             end=self._end,
         )
-        self._idle = threading.Condition(lock)
-        """Waited on by who retires a network, or ends the threads."""
+        self.idle = threading.Condition(lock)
+        """Waited on by who retires a network, measures on a device, or ends the threads."""
         self._news: dict[Device, threading.Condition] = {}
         """Waited on by each device's threads."""
         self._inside: dict[threading.Thread, Attempt | None] = {}
@@ -121,21 +121,22 @@ class Workers:
 
     def tell_idle(self) -> None:
         """Something was taken off a queue or ended: who waits for that looks again. With the lock held."""
-        if self._stopping or any(network.closing for network in self._networks):
-            self._idle.notify_all()
+        waited_for = any(network.closing for network in self._networks)
+        if self._stopping or waited_for or any(device.lent for device in self._news):
+            self.idle.notify_all()
 
     def wait_until_idle(self, network: ServedNetwork) -> None:
         """Until nothing of a network is queued or running, or `stop` is called. With the lock held."""
-        self._idle.wait_for(lambda: self._stopping or network.idle)
+        self.idle.wait_for(lambda: self._stopping or network.idle)
 
     def stop(self) -> None:
         """End the threads once the batches under way are done or given up, or at once after `hurry`."""
         with self._lock:
             self._stopping = self.failover.stopping = True
             self._tell_all()
-            self._idle.notify_all()
+            self.idle.notify_all()
             while self._batches and not self._at_once:
-                self._idle.wait(HURRY_S)
+                self.idle.wait(HURRY_S)
             self.failover.watchdog.stop()
             # A call that hangs keeps its thread, and a probe takes its time: neither is waited for.
             free = [thread for thread, attempt in self._inside.items() if attempt is None]
@@ -197,6 +198,8 @@ class Workers:
 
     def _look(self, device: Device) -> Choice:
         """What a device is to do: what others failed on, a probe if it is left out, else from the queues."""
+        if device.lent:
+            return None, None, None
         now = now_ms()
         probe_at_ms: float | None = None
         for network in self._networks:

@@ -121,6 +121,10 @@ class BatchPolicy:
     _habits: dict[Hashable, _Habit] = field(default_factory=dict)
     _last_arrival: list[float] = field(default_factory=lambda: [-1e18, -1e18, -1e18])
 
+    def last_arrival_ms(self, rank: int) -> float:
+        """When the last request of a class came."""
+        return self._last_arrival[rank]
+
     @property
     def largest_batch(self) -> int:
         """The most positions that the policy will ever run at once."""

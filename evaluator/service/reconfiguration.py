@@ -79,5 +79,6 @@ def reconfigure(
     loader.targets = targets
     loader.calibration_s = settings.calibration_s
     loader.cache = settings.latency_cache
+    loader.tuning = settings.tuning
     access.plain_admin = settings.plain_admin
     logging.getLogger().setLevel(settings.log_level.upper())

@@ -259,6 +259,7 @@ class EvaluatorService:
             device_memory=self._dispatcher.device_memory(),
             buffered_bytes=self._sockets.buffered_bytes,
             closed_connections=self._sockets.closed_connections,
+            tuning=self._dispatcher.tuning(),
         )
 
     def watched(self) -> AbstractContextManager[None]:

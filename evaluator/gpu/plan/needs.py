@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
+
+from numpy.typing import NDArray
 
 from evaluator.gpu.blas.product import Product
 from evaluator.gpu.driver.compiler import KernelKey
@@ -57,13 +59,20 @@ class Collector:
         return estimates(product, *self._of)
 
 
+class _Unmade(dict[str, NDArray[Any]]):
+    """Arrays of weights that count as made: what a program needs does not depend on what is in them."""
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+
 def needs_of(plan: Plan, buckets: tuple[int, ...], multiprocessors: int) -> Needs:
     """The matrix products of all batch sizes, and the kernels of everything but them. Packs the plan's
     layers, which later programs share. Raises PlanError."""
     collector = Collector(plan.target, plan.precision, multiprocessors)
     measurements = None if plan.measurements is None else collector.measurements
     # Shares the packed layers.
-    plan = replace(plan, choose=collector, measurements=measurements, weights={})
+    plan = replace(plan, choose=collector, measurements=measurements, weights=_Unmade())
     kernels: dict[tuple[KernelKey, int], None] = {}
     for size in buckets:
         for program in (plan.program(size), *plan.persistent_programs(size), *plan.own_programs(size)):

@@ -19,6 +19,7 @@ from evaluator.gpu.plan.program import Branch, Launch, LibraryStep, Program
 from evaluator.gpu.run.in_flight import DIRECT_POSITIONS, BatchRunner, InFlight, Layout, allocate_in_flight
 from evaluator.gpu.run.memory import Buffers, Memory
 from evaluator.gpu.run.recording import Recorder
+from evaluator.slices import Slice, unshared
 from protocol.batch import EvaluationBatch, PositionBatch
 
 
@@ -36,19 +37,28 @@ class Executor:
         libraries: Sequence[Library] = (),
         in_flight: int = 2,
         planned: Callable[[], None] = lambda: None,
+        slices: Slice = unshared,
     ) -> None:
         """buckets: ascending batch sizes; a batch is padded to the next one. planned: called when the weights
-        are packed, for which all of the CPU was needed. Raises DeviceError (among them OutOfDeviceMemory,
-        with nothing left allocated) and PlanError."""
+        are packed, for which all of the CPU was needed. slices: of the device, to time batches in. Raises
+        DeviceError (among them OutOfDeviceMemory, with nothing left allocated) and PlanError."""
         self.device = device
         self.buckets = buckets
-        self._programs = {size: plan.program(size) for size in buckets}
+        self.slices = slices
+        self._programs: dict[int, Program] = {}
         self.alternatives: dict[int, tuple[Program, ...]] = {}
         """The programs of each batch size that has more than one."""
-        for size in buckets:
-            others = [*plan.persistent_programs(size), *plan.own_programs(size)]
-            if others:
-                self.alternatives[size] = (self._programs[size], *others)
+        try:
+            for size in buckets:
+                program = self._programs[size] = plan.program(size)
+                compiler.start(key for key, _ in program.kernels())  # while the rest is planned
+            for size in buckets:
+                others = [*plan.persistent_programs(size), *plan.own_programs(size)]
+                if others:
+                    self.alternatives[size] = (self._programs[size], *others)
+        except BaseException:
+            compiler.finish()
+            raise
         planned()
         self._capturing = threading.Lock()
         self._direct = buckets[-1] if device.info.integrated else DIRECT_POSITIONS
@@ -175,11 +185,12 @@ class Executor:
         start, end = (self.device.create_event(timing=True) for _ in range(2))
         best = float("inf")
         for _ in range(4):
-            self.device.record(start, self.compute)
-            for _ in range(repeats):
-                self.device.launch_graph(graph, self.compute)
-            self.device.record(end, self.compute)
-            self.device.synchronize(end)
+            with self.slices():
+                self.device.record(start, self.compute)
+                for _ in range(repeats):
+                    self.device.launch_graph(graph, self.compute)
+                self.device.record(end, self.compute)
+                self.device.synchronize(end)
             best = min(best, self.device.milliseconds(start, end) / repeats)
         return best
 

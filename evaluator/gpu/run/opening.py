@@ -14,6 +14,7 @@ from evaluator.gpu.plan.needs import MeasuringChooser, needs_of
 from evaluator.gpu.plan.plan import Plan
 from evaluator.gpu.plan.program import PlanError
 from evaluator.gpu.run.executor import Executor
+from evaluator.slices import Slice, unshared
 
 log = logging.getLogger(__name__)
 
@@ -31,17 +32,21 @@ def open_executor(
     libraries: Sequence[Library] = (),
     tuner: MeasuringChooser | None = None,
     planned: Callable[[], None] = lambda: None,
+    slices: Slice = unshared,
 ) -> Executor:
     """An executor of the plan, with as many of the batch sizes as there is memory for.
 
-    tuner: the plan's chooser, if that measures. planned: as of Executor. Raises OpeningError.
+    tuner: the plan's chooser, if that measures. planned, slices: as of Executor. Raises OpeningError, and
+    what else the plan's chooser raises.
     """
     info = device.info
     while True:
         try:
             if tuner is not None:
                 tuner.expect(partial(needs_of, plan, buckets, info.multiprocessors))
-            executor = Executor(device, compiler, plan, buckets, libraries=libraries, planned=planned)
+            executor = Executor(
+                device, compiler, plan, buckets, libraries=libraries, planned=planned, slices=slices
+            )
             break
         except OutOfDeviceMemory as error:
             if len(buckets) == 1:

@@ -196,7 +196,9 @@ class SelfCheck:
         check = self._checks[max(smallest for smallest in self._checks if smallest <= size)]
         expected = check.expected
         try:
-            result = self._executor.evaluate([expected.batch(size)])
+            batch = expected.batch(size)
+            with self._executor.slices():
+                result = self._executor.evaluate([batch])
         except NotFiniteOutput:
             return "infinite or not a number"
         except (DeviceError, ValueError) as error:

@@ -33,6 +33,7 @@ from evaluator.gpu.tuning.samples import DEVIATIONS, RESIDUAL_AT, Copies, Sample
 from evaluator.network.arithmetic import activate, layer_norm
 from evaluator.network.eight_bits import EightBits
 from evaluator.network.spec import FloatArray, LayerNorm
+from evaluator.slices import Slice, unshared
 
 T = TypeVar("T")
 
@@ -99,13 +100,15 @@ class Bench:
         libraries: Sequence[Library],
         product: Product,
         samples: Samples,
+        slices: Slice = unshared,
     ) -> None:
         """samples: the operands, in the precision of the product. A bench that is abandoned takes them
-        along."""
+        along. slices: in which everything is timed."""
         self._device, self._compiler, self._precision = device, compiler, samples.precision
         self._libraries = {library.name: library for library in libraries}
         self._product = product
         self._samples = samples
+        self._slices = slices
         self._allocated: list[int] = []
         self._buffers: dict[str, int] = {}
         self._sizes: dict[str, int] = {}
@@ -208,7 +211,7 @@ class Bench:
         power lowers its clock while it is measured, which would favour what comes first. about_us: of a
         run."""
         graphs = [self._graph(self._program(each), _runs(about_us, _TURN_US, _MOST_RUNS)) for each in choices]
-        turns = [[self._run_graph(graph) for graph in graphs] for _ in range(1 + _TURNS)]
+        turns = [[self._run_in_slice(graph) for graph in graphs] for _ in range(1 + _TURNS)]
         for graph, _ in graphs:
             self._device.release(graph)
         return [sum(times) / _TURNS for times in zip(*turns[1:], strict=True)]
@@ -248,7 +251,8 @@ class Bench:
         """Microseconds of a run: a graph of so many is launched once to warm up, then the better of two
         measurements counts."""
         graph = self._graph(program, runs)
-        times = [self._run_graph(graph) for _ in range(3)]
+        with self._slices():
+            times = [self._run_graph(graph) for _ in range(3)]
         self._device.release(graph[0])
         return max(min(times[1:]), _LEAST_US)
 
@@ -273,6 +277,10 @@ class Bench:
         device.record(self._end, stream)
         device.synchronize(self._end)
         return device.milliseconds(self._start, self._end) * 1000 / graph[1]
+
+    def _run_in_slice(self, graph: tuple[Any, int]) -> float:
+        with self._slices():
+            return self._run_graph(graph)
 
     def _launches(self, program: Program) -> list[LibraryStep | RepeatedLaunch]:
         """The steps of a program, to be queued again and again."""

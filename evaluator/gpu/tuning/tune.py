@@ -31,6 +31,7 @@ from evaluator.gpu.tuning.bench import Bench, TooSlow, trial
 from evaluator.gpu.tuning.samples import Samples
 from evaluator.gpu.tuning.shortlist import in_full, neighbours, shortlist
 from evaluator.progress import announce
+from evaluator.slices import Slice, unshared
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +60,10 @@ _SAVE_S = 5.0
 """Between writes of the cache while much is measured."""
 
 
+class NotMeasured(Exception):  # noqa: N818 - named for what is missing
+    """A choice was asked for that only measuring tells, of a Tuner that may not."""
+
+
 class Tuner:
     """The choices for one device and precision. `choose` is a Chooser that measures what it does not know."""
 
@@ -72,9 +77,12 @@ class Tuner:
         use_cache: bool = True,
         progress: Callable[[str], None] = log.debug,
         shortlists: bool = True,
+        measures: bool = True,
+        slices: Slice = unshared,
     ) -> None:
         """use_cache: read and write what was measured. progress: told of each product. shortlists: at most
-        batch sizes only those candidates are measured that are fast at its neighbours."""
+        batch sizes only those candidates are measured that are fast at its neighbours. measures: else what is
+        not known raises NotMeasured. slices: of the device, to time candidates in."""
         self._device = device
         self._compiler = compiler
         self._precision = precision
@@ -88,6 +96,8 @@ class Tuner:
         self._failures: dict[str, int] = {}
         self._given_up: set[str] = set()
         self._shortlists = shortlists
+        self.measures = measures
+        self._slices = slices
         self._needs: Callable[[], Needs] = lambda: Needs(())
 
     def expect(self, needs: Callable[[], Needs]) -> None:
@@ -96,13 +106,16 @@ class Tuner:
 
     def choose(self, product: Product) -> Choice:
         """The fastest correct way, measured now if it is not known. Raises DeviceError if there is none, and
-        LibraryGivenUp once when earlier answers no longer hold."""
+        LibraryGivenUp once when earlier answers no longer hold. Raises NotMeasured where it may not
+        measure."""
         choice = self.measurements(product)[0].choice
         self._chosen.add(choice.library)
         return choice
 
     def measurements(self, product: Product) -> list[Measured]:
         """Every correct way, the fastest first, measured now if it is not known. Raises as `choose` does."""
+        if product not in self.known and not self.measures:
+            raise NotMeasured(str(product))
         if product not in self.known:
             needs = self._needs()
             self.measure_all(Needs({product: None, **dict.fromkeys(needs.products)}, needs.kernels))
@@ -223,7 +236,7 @@ class Tuner:
             with Samples(self._device, self._precision) as samples:
                 return self.measure(product, samples, beside)
         start = time.perf_counter()
-        with Bench(self._device, self._compiler, self._libraries, product, samples) as bench:
+        with Bench(self._device, self._compiler, self._libraries, product, samples, self._slices) as bench:
             measured: list[Measured] = []
             if beside is not None:
                 likely = shortlist(self._all_own(product), [self.known[each] for each in beside])

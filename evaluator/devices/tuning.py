@@ -1,0 +1,175 @@
+"""Tuning behind the requests: a backend that was opened by guesses is measured and opened anew while it
+serves.
+
+One thread does it, for one network on one device after the other. It takes the device for slices of some
+milliseconds, in which no batch begins: while nobody asks for anything, and where nobody plays also for SHARE
+of the time. The backend that comes of it takes the place of the other between two batches.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+
+from evaluator.backends.base import BackendError
+from evaluator.devices.runners import Device, Runner, now_ms
+from evaluator.devices.served_network import ServedNetwork
+from evaluator.progress import announce
+from evaluator.slices import Stopped
+
+log = logging.getLogger("evaluator.tuning")
+
+QUIET_MS = 30.0
+"""A device that has had nothing to do for so long is free: between the batches of a search it is not."""
+
+PLAYING_MS = 2000.0
+"""Requests of class play are expected for so long after the last one."""
+
+SHARE = 0.1
+"""Of a device that is busy with analysis or self-play, the waits for batches under way to end included."""
+
+LOOK_S = 0.01
+"""How often is looked whether a device is free."""
+
+JOIN_S = 1.0
+"""What goes on after that, opening a network, ends by itself and changes nothing."""
+
+
+class BackgroundTuning:
+    """Tunes what is served by guesses.
+
+    lock: the dispatcher's. networks: those served, its list. news: of the same lock, notified when a batch
+    ends on a device that is lent. tell: has a device look at the queues, called with the lock held.
+    """
+
+    def __init__(
+        self,
+        lock: threading.RLock,
+        networks: Sequence[ServedNetwork],
+        news: threading.Condition,
+        tell: Callable[[Device], None],
+    ) -> None:
+        self._lock = lock
+        self._networks = networks
+        self._news = news
+        self._tell = tell
+        self._waiting: deque[tuple[ServedNetwork, Runner]] = deque()
+        self._thread: threading.Thread | None = None
+        self._stopping = False
+
+    def add(self, network: ServedNetwork) -> None:
+        """Tune a network where it is served by guesses, as soon as those before it are done. With the lock
+        held."""
+        found = [(network, runner) for runner in network.runners if runner.backend.provisional]
+        self._waiting += found
+        if found and self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="tuning", daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        """End what is under way, and begin nothing. Without the lock."""
+        with self._lock:
+            self._stopping = True
+            self._news.notify_all()
+            thread = self._thread
+        if thread is not None:
+            thread.join(JOIN_S)
+
+    # -- its thread --------------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        while True:
+            with self._lock:
+                if self._stopping or not self._waiting:
+                    self._thread = None
+                    return
+                network, runner = self._waiting.popleft()
+            name = runner.device.name
+            try:
+                self._tune(network, runner)
+            except Stopped:
+                log.debug("%s: not tuned for network %s to the end", name, network.info.name)
+            except BackendError as error:
+                log.warning("%s: network %s stays as it is: %s", name, network.info.name, error)
+            except Exception:  # what is served is served on
+                log.exception("%s: network %s stays as it is", name, network.info.name)
+            finally:
+                runner.device.tuning = ""
+
+    def _tune(self, network: ServedNetwork, runner: Runner) -> None:
+        """Raises BackendError and Stopped."""
+
+        def progress(text: str) -> None:
+            runner.device.tuning = f"measuring matrix products for network {network.info.name}, {text}"
+
+        progress("none so far")
+        slices = partial(self._slice, network, runner)
+        backend = runner.backend.tuned(slices, progress)
+        if backend is None:
+            return
+        try:
+            assert runner.calibrate is not None
+            model, save_curve = runner.calibrate(backend, slices)
+            with slices(), self._lock:
+                self._check(network)
+                if runner.device.stuck or not runner.in_use:
+                    raise BackendError("it has failed meanwhile; the next start has what was measured")
+                before, policy = runner.model, runner.policy
+                backend, runner.backend = runner.backend, backend
+                policy.model, runner.save_curve = model, save_curve
+        finally:
+            backend.close()  # of the two the one that is not used
+        rates = [round(each.throughput(model.knee)) for each in (before, model)]
+        announce(
+            f"{runner.backend.device}: measured; batches of {model.knee} are evaluated at {rates[1]} "
+            f"positions/s now, by guesses it was {rates[0]}"
+        )
+
+    @contextmanager
+    def _slice(self, network: ServedNetwork, runner: Runner) -> Iterator[None]:
+        """See evaluator.slices.Slice."""
+        device = runner.device
+        with self._lock:
+            self._check(network)
+            while not self._is_free(device, now_ms()):
+                self._wait(network)
+            began = now_ms()
+            device.lent = True
+            try:
+                while device.expected_end_ms:
+                    self._wait(network)
+            except Stopped:
+                self._take_back(device, began)
+                raise
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._take_back(device, began)
+
+    def _wait(self, network: ServedNetwork) -> None:
+        self._news.wait(LOOK_S)
+        self._check(network)
+
+    def _check(self, network: ServedNetwork) -> None:
+        if self._stopping or network.closing or network.closed:
+            raise Stopped
+
+    def _take_back(self, device: Device, began: float) -> None:
+        device.lent = False
+        now = now_ms()
+        device.lent_again_ms = now + (now - began) * (1 / SHARE - 1)
+        self._tell(device)
+
+    def _is_free(self, device: Device, now: float) -> bool:
+        served = [network for network in self._networks if network.runner_on(device) is not None]
+        idle = not device.expected_end_ms and not any(network.scheduler.positions for network in served)
+        if idle and now - device.last_end_ms >= QUIET_MS:
+            return True
+        runners = [runner for network in served for runner in network.runners]
+        playing = any(runner.policy.last_arrival_ms(0) > now - PLAYING_MS for runner in runners)
+        return not playing and now >= device.lent_again_ms

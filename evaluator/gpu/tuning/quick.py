@@ -1,0 +1,73 @@
+"""The choice of matrix products for a start that does not wait for measurements.
+
+What was measured before on this device is taken from there. For the rest: the wgmma kernels where many rows
+fill the chip and a library would need a further pass, else a trusted library's own first guess, else what the
+model of plan/tiles.py likes best. As few kernels are compiled as that takes. The whole is held to the
+self-check as any other plan is, and replaced as soon as there are measurements (devices/tuning.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from evaluator.gpu.blas.library import EPILOGUES, Library
+from evaluator.gpu.blas.product import Product
+from evaluator.gpu.driver.device import DeviceError, DeviceInfo
+from evaluator.gpu.driver.target import Precision
+from evaluator.gpu.plan import hopper
+from evaluator.gpu.plan.tiles import Choice, Measured, model_chooser
+from evaluator.gpu.tuning.tune import offers
+
+TRUSTED = ("cuBLASLt",)
+"""Libraries whose first guess needs no comparison: AMD's compile for minutes at some shapes, or are wrong."""
+
+
+class QuickChooser:
+    """A Chooser that measures nothing. guessed: the products that nothing was known of."""
+
+    def __init__(
+        self,
+        info: DeviceInfo,
+        precision: Precision,
+        libraries: Sequence[Library],
+        known: Mapping[Product, Sequence[Measured]],
+    ) -> None:
+        """known: what was measured, the fastest first. The device is the calling thread's."""
+        self._info, self._precision = info, precision
+        self._libraries = [library for library in libraries if library.name in TRUSTED]
+        self._known = known
+        self._model = model_chooser(info.target, precision, info.multiprocessors)
+        self.guessed: dict[Product, Choice] = {}
+
+    def choose(self, product: Product) -> Choice:
+        """How to compute a product."""
+        if product in self._known:
+            return self._known[product][0].choice
+        if product not in self.guessed:
+            self.guessed[product] = self._guess(product)
+        return self.guessed[product]
+
+    def _guess(self, product: Product) -> Choice:
+        library = self._of_library(product)
+        fused = library is not None and product.activation in EPILOGUES[library.library].activations
+        needs_pass = product.followed or not fused
+        if needs_pass and (tile := self._wgmma(product)) is not None:
+            return Choice(None, hopper=tile)
+        return library or self._model(product)
+
+    def _wgmma(self, product: Product) -> hopper.HopperTile | None:
+        """The tile that was the fastest of most products on an H200; None where its blocks would leave
+        processors idle."""
+        tiles = hopper.candidates(product, self._info.target, self._precision)
+        full = [each for each in tiles if each.blocks(product.m, product.n) >= self._info.multiprocessors]
+        return max(
+            full, key=lambda each: (each.normalise, each.row_blocks, each.block_n, each.cluster), default=None
+        )
+
+    def _of_library(self, product: Product) -> Choice | None:
+        for library in self._libraries:
+            try:
+                return next(iter(offers(library, product)), None)
+            except DeviceError:
+                continue
+        return None

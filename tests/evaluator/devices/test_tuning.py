@@ -1,0 +1,175 @@
+"""A backend that serves by guesses is replaced by what measuring finds, beside the requests."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from evaluator.backends.base import Backend, BackendError
+from evaluator.devices.runners import Device, Runner, new_runner
+from evaluator.devices.served_network import ServedNetwork
+from evaluator.devices.tuning import PLAYING_MS, QUIET_MS, BackgroundTuning
+from evaluator.scheduling.batching import LatencyTargets
+from evaluator.scheduling.latency import LatencyModel
+from evaluator.slices import Slice
+from protocol import EvaluatorClient
+from protocol.batch import EvaluationBatch
+from protocol.messages import NetworkInfo
+from tests.evaluator.service.harness import WAIT_S, EchoBackend, expected, numbered_batch, running, same
+
+
+class GuessedBackend(EchoBackend):
+    """Is tuned once `go` is set: then has the device for a slice, which ends when `enough` is set."""
+
+    provisional = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.successor = EchoBackend()
+        self.began, self.go = threading.Event(), threading.Event()
+        self.lent, self.enough = threading.Event(), threading.Event()
+        self.failure: Exception | None = None
+
+    def tuned(self, slices: Slice, progress: Callable[[str], None]) -> Backend | None:
+        progress("3 of 7")
+        self.began.set()
+        assert self.go.wait(WAIT_S)
+        with slices():
+            self.lent.set()
+            assert self.enough.wait(WAIT_S)
+        if self.failure is not None:
+            self.successor.close()
+            raise self.failure
+        return self.successor
+
+
+@pytest.fixture
+def guessed() -> GuessedBackend:
+    return GuessedBackend()
+
+
+def answer_to(client: EvaluatorClient) -> EvaluationBatch:
+    """What comes next."""
+    completed = client.receive(WAIT_S * 1000)
+    assert completed is not None
+    return completed.result()
+
+
+def test_it_serves_at_once_and_what_was_measured_takes_its_place(
+    tmp_path: Path, guessed: GuessedBackend
+) -> None:
+    guessed.enough.set()
+    batch = numbered_batch(5)
+    with running(tmp_path, make=lambda name: guessed) as harness:
+        client = harness.client()
+        assert same(client.evaluate(batch), expected(batch))
+        assert guessed.began.wait(WAIT_S)
+        tuning = client.status().metrics["tuning"]
+        assert tuning["0:echo"].startswith("measuring matrix products")
+        assert "3 of 7" in tuning["0:echo"]
+        guessed.go.set()
+        assert guessed.was_closed.wait(WAIT_S)
+        for first in range(3):
+            batch = numbered_batch(5, first)
+            assert same(client.evaluate(batch), expected(batch))
+        assert len(guessed.successor.sizes) >= 3
+    assert guessed.successor.closed
+
+
+def test_no_batch_begins_while_it_is_measured_and_none_is_lost(
+    tmp_path: Path, guessed: GuessedBackend
+) -> None:
+    guessed.go.set()
+    batch = numbered_batch(7)
+    with running(tmp_path, make=lambda name: guessed) as harness:
+        client, other = harness.client(), harness.client()
+        assert guessed.lent.wait(WAIT_S)
+        client.submit(batch)
+        while not other.status().metrics["queued_positions"]:
+            pass
+        assert guessed.sizes == []
+        guessed.enough.set()
+        assert same(answer_to(client), expected(batch))
+    assert guessed.successor.closed
+
+
+def test_a_batch_under_way_ends_first(tmp_path: Path, guessed: GuessedBackend) -> None:
+    guessed.enough.set()
+    batch = numbered_batch(4)
+    with running(tmp_path, make=lambda name: guessed) as harness:
+        client = harness.client()
+        guessed.hold()
+        client.submit(batch, priority="analysis")
+        guessed.wait_entered()
+        guessed.go.set()
+        assert not guessed.lent.wait(0.1)
+        guessed.gate.set()
+        assert same(answer_to(client), expected(batch))
+        assert guessed.lent.wait(WAIT_S)
+    assert guessed.successor.closed
+
+
+def test_what_fails_leaves_it_as_it_is(
+    tmp_path: Path, guessed: GuessedBackend, caplog: pytest.LogCaptureFixture
+) -> None:
+    guessed.failure = BackendError("a kernel was wrong")
+    guessed.go.set()
+    guessed.enough.set()
+    batch = numbered_batch(4)
+    with caplog.at_level(logging.WARNING), running(tmp_path, make=lambda name: guessed) as harness:
+        assert guessed.successor.was_closed.wait(WAIT_S)
+        client = harness.client()
+        while client.status().metrics["tuning"]:
+            pass
+        assert same(client.evaluate(batch), expected(batch))
+        assert not guessed.closed
+    assert "stays as it is: a kernel was wrong" in caplog.text
+
+
+def test_a_service_that_ends_does_not_wait_for_it(tmp_path: Path, guessed: GuessedBackend) -> None:
+    with running(tmp_path, make=lambda name: guessed):
+        assert guessed.began.wait(WAIT_S)
+    guessed.go.set()  # it asks for the device of a service that has ended
+    assert not guessed.lent.wait(0.1)
+
+
+# -- when the device may be had --------------------------------------------------------------------------
+
+
+def runner_of(tuned: list[Device]) -> tuple[Runner, BackgroundTuning]:
+    model = LatencyModel({1: 1.0, 64: 8.0}, 64)
+    runner = new_runner(Device("0:echo"), EchoBackend(), model, LatencyTargets(), lambda: None)
+    network = ServedNetwork(NetworkInfo("a", "hash", 1), [runner])
+    lock = threading.RLock()
+    return runner, BackgroundTuning(lock, [network], threading.Condition(lock), tuned.append)
+
+
+def test_an_idle_device_is_free_and_one_between_two_batches_of_a_game_is_not() -> None:
+    runner, tuning = runner_of([])
+    runner.policy.arrived("a", 1, 0, 1000.0)
+    runner.device.last_end_ms = 1010.0
+    assert not tuning._is_free(runner.device, 1011.0)
+    assert tuning._is_free(runner.device, 1010.0 + QUIET_MS)
+    runner.device.expected_end_ms.append(1020.0)
+    assert not tuning._is_free(runner.device, 1010.0 + QUIET_MS)
+    assert tuning._is_free(runner.device, 1001.0 + PLAYING_MS)  # whatever runs there, nobody plays
+
+
+def test_analysis_leaves_a_share() -> None:
+    told: list[Device] = []
+    runner, tuning = runner_of(told)
+    device = runner.device
+    runner.policy.arrived("a", 64, 1, 1000.0)
+    device.expected_end_ms.append(1e9)
+    assert tuning._is_free(device, 1001.0)
+    device.lent = True
+    tuning._take_back(device, 0.0)
+    assert told == [device]
+    assert not device.lent
+    again_ms = device.lent_again_ms
+    assert not tuning._is_free(device, again_ms - 1.0)
+    assert tuning._is_free(device, again_ms)

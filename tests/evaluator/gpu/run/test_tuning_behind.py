@@ -1,0 +1,132 @@
+"""tuning=behind: a network is served by guesses at once, and by what was measured afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from evaluator.backends import gpu
+from evaluator.backends.base import Backend, BackendError
+from evaluator.backends.probe import probe_batch
+from evaluator.backends.reference import ReferenceBackend
+from evaluator.gpu.run.self_check import SelfCheck, SelfCheckError
+from evaluator.network.random_network import NetworkShape, random_network
+from evaluator.slices import Stopped, unshared
+from tests.hip_runtime.standin import Runtime
+
+pytestmark = pytest.mark.kernels
+
+SHAPE = NetworkShape(
+    16, layers=1, heads=2, ffn=16, smolgen=(2, 8, 4), policy_width=16, value_channels=2, value_hidden=8
+)
+NETWORK = random_network(SHAPE, seed=3)
+
+
+@pytest.fixture
+def first_start(
+    machine: Runtime, rocm: Path, kernel_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Runtime:
+    """A machine on which nothing has been measured; processes that are started see it as well. Kernels that
+    other tests have compiled are not compiled again."""
+    kernel_cache.mkdir(exist_ok=True)
+    (tmp_path / "wavefront").mkdir()
+    (tmp_path / "wavefront" / "kernels").symlink_to(kernel_cache)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("ROCM_PATH", str(rocm))
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(rocm / "lib"))
+    monkeypatch.setenv("STANDIN_DEVICES", "gfx1100")
+    return machine
+
+
+def open_network(tuning: str) -> gpu.GpuBackend:
+    return gpu.open(NETWORK, precision="fp32", buckets="1+2", tuning=tuning)
+
+
+def assert_right(backend: Backend) -> None:
+    batch = probe_batch(2, seed=1)
+    expected = ReferenceBackend(NETWORK).evaluate(batch)
+    assert np.allclose(backend.evaluate(batch).logits, expected.logits, atol=1e-4)
+
+
+def test_it_is_used_by_guesses_then_by_measurements_and_the_next_start_has_them(
+    first_start: Runtime, tmp_path: Path
+) -> None:
+    lent: list[bool] = []
+    told: list[str] = []
+
+    @contextmanager
+    def slices() -> Iterator[None]:
+        lent.append(True)
+        yield
+
+    with open_network("behind") as guessed:
+        assert guessed.provisional
+        assert_right(guessed)
+        assert not list(tmp_path.rglob("gemm/*.json"))
+        found = guessed.tuned(slices, told.append)
+        assert found is not None
+        with found:
+            assert not found.provisional
+            assert found.buckets == guessed.buckets
+            assert_right(found)
+            assert_right(guessed)  # may still have batches under way
+    assert len(lent) > len(told) > 2
+    assert told[-1].split(" of ")[0] == told[-1].split(" of ")[1]
+    with open_network("behind") as again:
+        assert not again.provisional
+        assert again.tuned(unshared, told.append) is None
+    assert first_start.report().alive == {}
+
+
+def test_off_stays_with_guesses(first_start: Runtime) -> None:
+    with open_network("off") as backend:
+        assert backend.provisional
+        assert_right(backend)
+        assert backend.tuned(unshared, lambda text: None) is None
+
+
+def test_guesses_that_are_wrong_are_measured_before(
+    first_start: Runtime, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    honest, checks = SelfCheck.run, iter([True])
+
+    def run(check: SelfCheck) -> None:
+        if next(checks, False):
+            raise SelfCheckError("the first is wrong")
+        honest(check)
+
+    monkeypatch.setattr(SelfCheck, "run", run)
+    with open_network("behind") as backend:
+        assert not backend.provisional
+        assert_right(backend)
+    assert "the first is wrong; measuring" in caplog.text
+    assert first_start.report().alive == {}
+
+
+def test_a_service_that_ends_ends_it(first_start: Runtime) -> None:
+    @contextmanager
+    def slices() -> Iterator[None]:
+        raise Stopped
+        yield
+
+    with open_network("behind") as backend, pytest.raises(Stopped):
+        backend.tuned(slices, lambda text: None)
+
+
+def test_what_fails_there_leaves_the_network_as_it_is(
+    first_start: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_network("behind") as backend:
+        monkeypatch.setenv("STANDIN_FAIL", "hipModuleLoadData:1:1:209")
+        with pytest.raises(BackendError, match="hipErrorNoBinaryForGpu"):
+            backend.tuned(unshared, lambda text: None)
+        assert_right(backend)
+
+
+def test_another_value_is_refused() -> None:
+    with pytest.raises(BackendError, match="tuning 'later' is not one of before, behind, off"):
+        gpu.open(NETWORK, tuning="later")
