@@ -41,6 +41,7 @@ import sleeping_devices
 from figures import Figure, print_figures
 from installation import REPOSITORY
 from plain_backend import best_rate, best_sizes
+from tuned import tuned
 
 from engine import Engine
 from engine.games.openings import OpeningSettings, read_openings
@@ -201,7 +202,7 @@ def main() -> None:
     ratios: dict[int, list[float]] = {}
     with (
         _plugins(),
-        Engine(weights=arguments.weights, backend=arguments.backend) as engine,
+        Engine(weights=arguments.weights, backend=tuned(arguments.backend)) as engine,
         EvaluatorClient(engine.evaluator_address) as client,
         open_backend(kind, load_network(arguments.weights), **options) as backend,
         ExitStack() as stack,

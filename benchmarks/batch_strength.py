@@ -30,6 +30,7 @@ from typing import Any
 
 import checkout  # noqa: F401 -- this checkout is measured, whatever is installed
 from installation import REPOSITORY
+from tuned import tuned
 
 from engine import Engine
 from engine.commands.bench import POSITIONS
@@ -203,7 +204,7 @@ def main() -> None:
             print(f"{name:18} {options or 'the defaults'}")
         return
     with Engine(
-        weights=arguments.weights, backend=arguments.backend, evaluator=arguments.evaluator
+        weights=arguments.weights, backend=tuned(arguments.backend), evaluator=arguments.evaluator
     ) as engine:
         engine.analyse(nodes=1)
         address = engine.evaluator_address

@@ -4,7 +4,7 @@
 
 The median of several runs, each a new process; the files are in the system's cache. `readyok` answers an
 `isready` sent at once, and comes when the evaluator process holds the network. One more run starts without
-the evaluator's own caches, as on the first day.
+the evaluator's own caches, as on the first day; `--backend gpu:tuning=before` has it wait for measurements.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import psutil
 from figures import Figure, print_figures
 from installation import CHECKOUT, Installation
 from processes import CommandError, failure, started
+from tuned import tuned
 
 TIME_LIMIT = 300.0
 """Seconds after which a start counts as hung; a large network without caches takes 45."""
@@ -98,7 +99,8 @@ def main() -> None:
     options = {"--weights": arguments.weights, "--backend": arguments.backend}
     flags = [f"{name}={value}" for name, value in options.items() if value]
     try:
-        start(flags)  # whatever the caches lack is there afterwards
+        # Whatever the caches lack is there afterwards.
+        start([*flags, f"--backend={tuned(arguments.backend or 'auto')}"])
         runs = [start(flags) for _ in range(arguments.runs)]
         with tempfile.TemporaryDirectory() as empty:
             first = start(flags, cache_folder=empty)

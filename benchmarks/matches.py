@@ -32,6 +32,7 @@ import checkout  # noqa: F401 -- this checkout is measured, whatever is installe
 import psutil
 from figures import Figure, print_figures
 from plain_backend import best_rate, best_sizes
+from tuned import tuned
 
 from engine._core import Game
 from engine.games.display import QuietDisplay
@@ -247,7 +248,7 @@ def memory(seconds: float) -> list[Figure]:
 
 def evaluator(weights: str, name: str, nodes: int, seconds: float, rounds: int) -> list[Figure]:
     """Positions per second of many games over the bare backend's best."""
-    options = Options(backend=name, weights=weights)
+    options = Options(backend=tuned(name), weights=weights)
     players = [PlayerConfig(name, TimeControl(nodes=nodes), options=options) for name in ("a", "b")]
     ratios = []
     with open_backend(name, load_network(weights or SHIPPED_NETWORK)) as backend:

@@ -15,6 +15,7 @@ import statistics
 import checkout  # noqa: F401 -- this checkout is measured, whatever is installed
 from figures import Figure, print_figures
 from plain_backend import backend_rate
+from tuned import tuned
 
 from engine import Engine
 from evaluator.backends import open_backend
@@ -51,7 +52,7 @@ def main() -> None:
 
     ratios = []
     with (
-        Engine(weights=arguments.weights, backend=arguments.backend) as engine,
+        Engine(weights=arguments.weights, backend=tuned(arguments.backend)) as engine,
         EvaluatorClient(engine.evaluator_address) as client,
         open_backend(arguments.backend, load_network(arguments.weights)) as backend,
     ):

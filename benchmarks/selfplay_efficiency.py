@@ -22,6 +22,7 @@ import checkout  # noqa: F401 -- this checkout is measured, whatever is installe
 import psutil
 from figures import Figure, print_figures
 from plain_backend import best_rate, best_sizes
+from tuned import tuned
 
 from engine import Engine
 from engine.games.openings import OpeningSettings, read_openings
@@ -127,7 +128,7 @@ def main() -> None:
 
     ratios: dict[tuple[int, int], list[float]] = {}
     with (
-        Engine(weights=arguments.weights, backend=arguments.backend) as engine,
+        Engine(weights=arguments.weights, backend=tuned(arguments.backend)) as engine,
         open_backend(arguments.backend, load_network(arguments.weights)) as backend,
     ):
         sizes = best_sizes(backend, 0.8)

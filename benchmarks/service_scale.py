@@ -26,6 +26,7 @@ import checkout  # noqa: F401 - this checkout is what is imported below
 import sleeping_devices
 from installation import CHECKOUT
 from processes import CommandError
+from tuned import tuned
 
 from evaluator.backends.probe import probe_batch
 from protocol import EvaluatorClient
@@ -52,7 +53,7 @@ def service(backends: Sequence[str], folder: Path, network: str = "") -> Iterato
         "warning",
     ]
     for backend in backends:
-        command += ["--backend", backend]
+        command += ["--backend", tuned(backend)]
     if network:
         command += ["--network", network]
     paths = f"{CHECKOUT.variables['PYTHONPATH']}{os.pathsep}{folder / 'plugins'}"

@@ -30,6 +30,7 @@ from queue import Empty
 import checkout  # noqa: F401 -- this checkout is measured, whatever is installed
 import numpy as np
 from simulated_time import Costs, TimedSearch, add_cost_arguments, costs_of
+from tuned import tuned
 
 from engine import Engine
 from engine._core import Batch, Game
@@ -290,7 +291,7 @@ def parsed() -> argparse.Namespace:
 
 def main() -> None:
     arguments = parsed()
-    with Engine(weights=arguments.weights, backend=arguments.backend) as engine:
+    with Engine(weights=arguments.weights, backend=tuned(arguments.backend)) as engine:
         addresses = [address for address in arguments.evaluator.split(",") if address]
         if not addresses:
             engine.analyse(nodes=1)

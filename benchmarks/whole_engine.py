@@ -26,6 +26,7 @@ import checkout  # noqa: F401 -- this checkout is measured, whatever is installe
 from cold_start import start
 from figures import Figure, print_figures
 from installation import REPOSITORY
+from tuned import tuned
 
 from engine import Engine
 from engine._core import Game
@@ -149,7 +150,7 @@ def main() -> None:
         for size, rate in bare.items():
             print(f"bare, batch {size}: {rate:,.0f} positions/s", flush=True)
         best_size = max(bare, key=lambda size: bare[size])
-        with Engine(weights=weights, backend=backend, tree_memory=8192) as engine:
+        with Engine(weights=weights, backend=tuned(backend), tree_memory=8192) as engine:
             served = service_rate(engine.evaluator_address, best_size, arguments.clients, seconds)
             figures.append(
                 Figure("service over ZeroMQ, % of the bare backend", 100 * served / bare[best_size], 95)
@@ -171,7 +172,7 @@ def main() -> None:
             figures.append(
                 Figure("search, nodes/s", report.nodes_per_second, 45_000, peer="lc0 35,000-37,500 (T82)")
             )
-        options = Options(weights=weights, backend=backend, smart_pruning_factor=0.0)
+        options = Options(weights=weights, backend=tuned(backend), smart_pruning_factor=0.0)
         rate, mean_batch = games_rate(options, arguments.games, arguments.nodes, 2 * seconds)
         print(f"{arguments.games} games: {rate:,.0f} positions/s, mean batch {mean_batch:.0f}", flush=True)
         figures.append(

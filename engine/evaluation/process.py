@@ -134,8 +134,9 @@ class EvaluatorProcess:
         status when the process ends after that, from another thread.
 
         It prints JSON lines: the address it is bound to, what it is doing (which goes to `log`), and that it
-        is ready. Raises EvaluatorRefusalError with the reason it gave, EvaluatorKilledError if it was killed,
-        NoEvaluatorError if it ended otherwise without a reason.
+        is ready; what it does later goes to `log`, too, from another thread. Raises EvaluatorRefusalError
+        with the reason it gave, EvaluatorKilledError if it was killed, NoEvaluatorError if it ended otherwise
+        without a reason.
         """
         assert self._process.stdout is not None
         address = ""
@@ -156,7 +157,7 @@ class EvaluatorProcess:
                 self._bound = True
             if event == "ready" and address:
                 threading.Thread(
-                    target=self._watch, args=(on_end,), name="evaluator-output", daemon=True
+                    target=self._watch, args=(log, on_end), name="evaluator-output", daemon=True
                 ).start()
                 return address
         code = self._process.wait()
@@ -191,10 +192,13 @@ class EvaluatorProcess:
                 give_up()
         return self._process.wait()
 
-    def _watch(self, on_end: Callable[[int], None]) -> None:
+    def _watch(self, log: Callable[[str], None], on_end: Callable[[int], None]) -> None:
         """Read what the process prints, which must not fill the pipe, until it ends."""
         assert self._process.stdout is not None
         with contextlib.suppress(OSError, ValueError), self._process.stdout:
-            for _line in self._process.stdout:
-                pass
+            for line in self._process.stdout:
+                with contextlib.suppress(ValueError):
+                    message = json.loads(line)
+                    if isinstance(message, dict) and message.get("event") == "progress":
+                        log(f"evaluator: {message.get('message', '')}")
         on_end(self._process.wait())

@@ -34,8 +34,8 @@ def open_fastest(
     """The GPU if there is one that works; else open every candidate, check each against the reference,
     measure, keep the fastest.
 
-    With one candidate nothing is measured. int8 adds the quantised onnx to the candidates. tuning goes to those
-    that have such an option, all other options to all of them.
+    With one candidate nothing is measured. int8 adds the quantised onnx to the candidates. tuning goes to
+    those that have such an option, all other options to all of them.
     Raises BackendError with every candidate's reason if none opens.
     """
     if network is None:

@@ -227,6 +227,34 @@ def test_nan_never_leaves_the_evaluator(
         assert metrics["device_failures"] == 0
 
 
+def test_a_first_start_serves_at_once_and_is_tuned_behind(
+    environment: dict[str, str], network_file: Path, kernel_cache: Path, tmp_path: Path
+) -> None:
+    kernel_cache.mkdir(exist_ok=True)
+    (tmp_path / "wavefront").mkdir()
+    (tmp_path / "wavefront" / "kernels").symlink_to(kernel_cache)
+    environment["XDG_CACHE_HOME"] = str(tmp_path)
+    flags = ("--embedded", "--backend", "gpu:precision=fp32,buckets=1+2", "--network", str(network_file))
+    program = ("-m", "tests.hip_runtime.command")
+    with processes.serving(environment, *flags, program=program) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        told = map(json.loads, process.stdout)
+        address = next(each["address"] for each in told if each["event"] == "bound")
+        assert any(each["event"] == "ready" for each in told)
+        with EvaluatorClient(address, timeout=WAIT_S) as client:
+            assert_right(client, network_file, 1)
+            assert list(client.status().metrics["tuning"]) == ["0:gpu"]
+            assert any("measured; batches of" in each.get("message", "") for each in told)
+            assert_right(client, network_file, 2)
+            assert client.status().metrics["tuning"] == {}
+        process.stdin.close()
+        process.stdin = None
+        assert process.wait(WAIT_S) == 0
+    assert len(list(tmp_path.rglob("gemm/*.json"))) == 1
+    assert len(list(tmp_path.rglob("latency/*.json"))) <= 1  # not that of guesses
+
+
 def test_a_process_that_serves_survives_a_failure_and_ends_cleanly(
     environment: dict[str, str], network_file: Path
 ) -> None:
