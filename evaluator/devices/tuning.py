@@ -94,7 +94,12 @@ class BackgroundTuning:
             except Stopped:
                 log.debug("%s: not tuned for network %s to the end", name, network.info.name)
             except BackendError as error:
-                log.warning("%s: network %s stays as it is: %s", name, network.info.name, error)
+                log.warning(
+                    "%s: network %s stays as it is: %s (tuning=before measures at the next start)",
+                    name,
+                    network.info.name,
+                    error,
+                )
             except Exception:  # what is served is served on
                 log.exception("%s: network %s stays as it is", name, network.info.name)
             finally:

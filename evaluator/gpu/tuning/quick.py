@@ -17,9 +17,13 @@ from evaluator.gpu.driver.target import Precision
 from evaluator.gpu.plan import hopper
 from evaluator.gpu.plan.tiles import Choice, Measured, model_chooser
 from evaluator.gpu.tuning.tune import offers
+from evaluator.network.spec import Activation
 
 TRUSTED = ("cuBLASLt",)
 """Libraries whose first guess needs no comparison: AMD's compile for minutes at some shapes, or are wrong."""
+
+_MOST_ROW_BLOCKS = 4
+"""Blocks that own a row together and exchange the sums of its norm: more wait for each other too long."""
 
 
 class QuickChooser:
@@ -49,9 +53,11 @@ class QuickChooser:
 
     def _guess(self, product: Product) -> Choice:
         library = self._of_library(product)
-        fused = library is not None and product.activation in EPILOGUES[library.library].activations
-        needs_pass = product.followed or not fused
-        if needs_pass and (tile := self._wgmma(product)) is not None:
+        activations = {Activation.NONE}
+        if library is not None:
+            activations |= EPILOGUES[library.library].activations
+        needs_pass = product.followed or product.activation not in activations
+        if (library is None or needs_pass) and (tile := self._wgmma(product)) is not None:
             return Choice(None, hopper=tile)
         return library or self._model(product)
 
@@ -59,9 +65,14 @@ class QuickChooser:
         """The tile that was the fastest of most products on an H200; None where its blocks would leave
         processors idle."""
         tiles = hopper.candidates(product, self._info.target, self._precision)
-        full = [each for each in tiles if each.blocks(product.m, product.n) >= self._info.multiprocessors]
+        full = [
+            tile
+            for tile in tiles
+            if tile.blocks(product.m, product.n) >= self._info.multiprocessors
+            and tile.row_blocks <= _MOST_ROW_BLOCKS
+        ]
         return max(
-            full, key=lambda each: (each.normalise, each.row_blocks, each.block_n, each.cluster), default=None
+            full, key=lambda tile: (tile.normalise, tile.row_blocks, tile.block_n, tile.cluster), default=None
         )
 
     def _of_library(self, product: Product) -> Choice | None:
