@@ -9,11 +9,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TypeVar
-
-import numpy as np
-from numpy.typing import NDArray
 
 from evaluator.backends.lending import Lent
 from evaluator.devices.choosing import expected_wait_ms, next_job, sole_job, to_tell
@@ -175,7 +172,7 @@ class Dispatcher:
         if len(runners) != 1:
             return None
         runner, now = runners[0], now_ms()
-        if runner.device.lent:
+        if runner.device.reserved:
             return None
         ends_ms = max(runner.device.expected_end_ms, default=now)
         if runner.device.expected_end_ms and not runner.takes_next_at_once:
@@ -199,18 +196,23 @@ class Dispatcher:
             if network.closing or any(each.scheduler.positions or each.retries for each in self._networks):
                 return None
             runners = network.in_use
-            if len(runners) != 1 or runners[0].device.expected_end_ms or runners[0].device.stuck:
+            if len(runners) != 1:
                 return None
-            lent = runners[0].backend.lend()
+            runner, device = runners[0], runners[0].device
+            if device.busy or device.stuck or device.reserved:
+                return None
+            lent = runner.backend.lend()
             if lent is None:
                 return None
-            runners[0].running += 1
-            return runners[0], lent
+            runner.running += 1
+            device.direct = True
+            return runner, lent
 
     def end_directly(self, network: ServedNetwork, runner: Runner) -> None:
         """The caller has given its batches back."""
         with self._lock:
             runner.running -= 1
+            runner.device.direct = False
             if network.closed and runner.free:
                 runner.backend.close()
             self._workers.tell_idle()
@@ -220,6 +222,7 @@ class Dispatcher:
         device may still use their memory."""
         with self._lock:
             runner.running -= 1
+            runner.device.direct = False
             runner.stuck += 1
             runner.device.stuck += 1
 
@@ -229,13 +232,18 @@ class Dispatcher:
             self._workers.failover.free_again(network, runner)
 
     def ran_directly(
-        self, runner: Runner, positions: NDArray[np.uint32], milliseconds: NDArray[np.float64]
+        self, runner: Runner, positions: Sequence[int], ranks: Iterable[int], milliseconds: Sequence[float]
     ) -> None:
-        """Note batches that were run so, with the time that the device spent on each."""
+        """Note batches that were run so, the last of them just now. milliseconds: that the device spent on
+        each. ranks: of all of them."""
+        now = now_ms()
         with self._lock:
             runner.failures = 0
-            runner.device.was_busy(float(milliseconds.sum()))
-            for count, ms in zip(positions[-TOLD:].tolist(), milliseconds[-TOLD:].tolist(), strict=True):
+            runner.device.was_busy(sum(milliseconds))
+            runner.device.last_end_ms = now
+            for rank in ranks:
+                runner.policy.expect(rank, now)
+            for count, ms in zip(positions[-TOLD:], milliseconds[-TOLD:], strict=True):
                 runner.ran(count, ms)
                 runner.learn(count, ms)
 

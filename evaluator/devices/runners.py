@@ -41,8 +41,9 @@ class Device:
 
     expected_end_ms: when the batches now running should end. last_end_ms: when the last one did. looks_at_ms:
     when a thread that waits will look at the queue again by itself. stuck: calls that were given up and have
-    not returned, of all networks. last_batch: positions and milliseconds of the last one. lent: no batch may
-    begin, as the device is measured (tuning.py); lent_again_ms: when it may be again although it is busy;
+    not returned, of all networks. last_batch: positions and milliseconds of the last one. direct: a thread
+    runs batches by itself, which are not among the others (Dispatcher.begin_directly). reserved: no batch may
+    begin, as the device is measured (tuning.py); reserved_again_ms: when it may be again although it is busy;
     tuning: what is being measured, in words.
     """
 
@@ -53,12 +54,18 @@ class Device:
     looks_at_ms: float | None = None
     stuck: int = 0
     last_batch: tuple[int, float] | None = None
-    lent: bool = False
-    lent_again_ms: float = 0.0
+    direct: bool = False
+    reserved: bool = False
+    reserved_again_ms: float = 0.0
     tuning: str = ""
     _shares_ms: float = 0.0
     _shares_at_ms: float = 0.0
     _busy_ms: float = 0.0
+
+    @property
+    def busy(self) -> bool:
+        """Whether batches run, or may begin at any time without being announced."""
+        return bool(self.expected_end_ms) or self.direct
 
     def share_ms(self, now: float) -> float:
         """The time that has passed for each of the batches that compute side by side: half as fast as the

@@ -43,7 +43,7 @@ class BackgroundTuning:
     """Tunes what is served by guesses.
 
     lock: the dispatcher's. networks: those served, its list. news: of the same lock, notified when a batch
-    ends on a device that is lent. tell: has a device look at the queues, called with the lock held.
+    ends on a device that is reserved. tell: has a device look at the queues, called with the lock held.
     """
 
     def __init__(
@@ -143,9 +143,9 @@ class BackgroundTuning:
             while not self._is_free(device, now_ms()):
                 self._wait(network)
             began = now_ms()
-            device.lent = True
+            device.reserved = True
             try:
-                while device.expected_end_ms:
+                while device.busy:
                     self._wait(network)
             except Stopped:
                 self._take_back(device, began)
@@ -165,16 +165,16 @@ class BackgroundTuning:
             raise Stopped
 
     def _take_back(self, device: Device, began: float) -> None:
-        device.lent = False
+        device.reserved = False
         now = now_ms()
-        device.lent_again_ms = now + (now - began) * (1 / SHARE - 1)
+        device.reserved_again_ms = now + (now - began) * (1 / SHARE - 1)
         self._tell(device)
 
     def _is_free(self, device: Device, now: float) -> bool:
         served = [network for network in self._networks if network.runner_on(device) is not None]
-        idle = not device.expected_end_ms and not any(network.scheduler.positions for network in served)
+        idle = not device.busy and not any(network.scheduler.positions for network in served)
         if idle and now - device.last_end_ms >= QUIET_MS:
             return True
         runners = [runner for network in served for runner in network.runners]
         playing = any(runner.policy.last_arrival_ms(0) > now - PLAYING_MS for runner in runners)
-        return not playing and now >= device.lent_again_ms
+        return not playing and now >= device.reserved_again_ms

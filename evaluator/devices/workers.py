@@ -122,7 +122,7 @@ class Workers:
     def tell_idle(self) -> None:
         """Something was taken off a queue or ended: who waits for that looks again. With the lock held."""
         waited_for = any(network.closing for network in self._networks)
-        if self._stopping or waited_for or any(device.lent for device in self._news):
+        if self._stopping or waited_for or any(device.reserved for device in self._news):
             self.idle.notify_all()
 
     def wait_until_idle(self, network: ServedNetwork) -> None:
@@ -198,7 +198,7 @@ class Workers:
 
     def _look(self, device: Device) -> Choice:
         """What a device is to do: what others failed on, a probe if it is left out, else from the queues."""
-        if device.lent:
+        if device.reserved:
             return None, None, None
         now = now_ms()
         probe_at_ms: float | None = None

@@ -137,7 +137,7 @@ class BatchPolicy:
 
     def arrived(self, client: Hashable, positions: int, rank: int, now_ms: float) -> None:
         """Learn from a request that a client has sent."""
-        self._last_arrival[rank] = now_ms
+        self.expect(rank, now_ms)
         habit = self._habits.get(client)
         if habit is None:
             if len(self._habits) >= MAX_CLIENTS:
@@ -151,6 +151,10 @@ class BatchPolicy:
                 habit.return_ms = gap
             else:
                 habit.return_ms += RETURN_MEMORY * (gap - habit.return_ms)
+
+    def expect(self, rank: int, now_ms: float) -> None:
+        """Requests of a class have come, and more may come."""
+        self._last_arrival[rank] = now_ms
 
     def replied(self, client: Hashable, now_ms: float) -> None:
         """Learn from an answer that a client was sent."""

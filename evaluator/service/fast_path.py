@@ -235,15 +235,16 @@ class FastPath:
         began = answered["launched"].copy()
         began[1:] = np.maximum(began[1:], ended[:-1])
         own_ms = ended - began
-        self._dispatcher.ran_directly(run.runner, positions, own_ms)
+        ranks = np.unique(answered["rank"]).tolist()
+        self._dispatcher.ran_directly(run.runner, positions.tolist(), ranks, own_ms.tolist())
         name = run.network.info.name
         computed = (ended - answered["launched"]) / 1000
         self._metrics.batches_ran(name, run.runner.device.name, positions, computed)
-        for rank in np.unique(answered["rank"]):
+        for rank in ranks:
             chosen = answered[answered["rank"] == rank]
             self._metrics.all_answered(
                 name,
-                int(rank),
+                rank,
                 chosen["positions"],
                 (chosen["launched"] - chosen["arrived"]) / 1000,
                 (chosen["ended"] - chosen["arrived"]) / 1000,

@@ -166,10 +166,10 @@ def test_analysis_leaves_a_share() -> None:
     runner.policy.arrived("a", 64, 1, 1000.0)
     device.expected_end_ms.append(1e9)
     assert tuning._is_free(device, 1001.0)
-    device.lent = True
+    device.reserved = True
     tuning._take_back(device, 0.0)
     assert told == [device]
-    assert not device.lent
-    again_ms = device.lent_again_ms
+    assert not device.reserved
+    again_ms = device.reserved_again_ms
     assert not tuning._is_free(device, again_ms - 1.0)
     assert tuning._is_free(device, again_ms)
