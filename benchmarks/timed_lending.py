@@ -1,4 +1,4 @@
-"""Batches in flight of a device that is a clock, lent as a GPU backend does (evaluator/backends/lending.py)."""
+"""Batches in flight of a device that is a clock, lent as by a GPU backend (evaluator/backends/lending.py)."""
 
 from __future__ import annotations
 
