@@ -7,6 +7,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgpack
 import pytest
@@ -65,6 +66,42 @@ def test_no_thread_stands_between(tmp_path: Path) -> None:
         names = {Path(task, "comm").read_text().strip() for task in since}
         assert not [name for name in names if name.startswith(("ZMQbg", "gate"))]
         assert "stream" in names
+
+
+def test_batches_can_be_sent_and_received_by_the_clients_socket(harness: Harness) -> None:
+    """Somebody else does that, and the client goes on with what he has left."""
+    client, batch = harness.client(), numbered_batch(3)
+    first = client.submit(batch)
+    stream = client.stream
+    assert stream is not None
+    second, third = client.next_id, client.next_id + 1
+    for identity in (second, third):
+        frames: list[Any] = encode_evaluate(identity, batch, "play", None, client.network.name)
+        assert stream.send(frames)
+    answers = [stream.receive(int(1000 * WAIT_S)) for _ in (first, second)]
+    done = [decode_reply(answer).id for answer in answers if answer is not None]
+    (left,) = {first, second, third} - set(done)
+    heard_at = client.heard_at
+    under_way = {identity: (3, len(batch.moves)) for identity in {left} - {first}}
+    client.exchanged(done, under_way, third + 1, heard=True)
+    assert (client.in_flight, client.next_id) == (1, third + 1)
+    assert client.heard_at > heard_at
+    completed = client.receive(1000 * WAIT_S)
+    assert completed is not None and completed.id == left
+    assert same(completed.result(), expected(batch))
+    assert same(client.evaluate(batch), expected(batch))
+
+
+def test_a_socket_is_not_given_away_with_answers_that_were_received_before(harness: Harness) -> None:
+    client = harness.client()
+    client.submit(numbered_batch(1))
+    assert client.stream is not None
+    client.evaluate(numbered_batch(2))  # The first one's answer came before.
+    assert client.stream is None
+    client.receive()
+    assert client.stream is not None
+    client.close()
+    assert client.stream is None
 
 
 def test_many_in_flight_of_many_clients_are_answered(harness: Harness) -> None:
