@@ -6,6 +6,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <exception>
@@ -64,9 +65,12 @@ struct Bursts {
   std::int64_t answers = 0;
 };
 
+// Times beyond some years are cut, which nanoseconds cannot count.
 BurstLimits::Time in_seconds(double seconds) {
-  return std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::steady_clock::duration>(
-                                                std::chrono::duration<double>(seconds));
+  using Clock = std::chrono::steady_clock;
+  constexpr double kLong = 1e8;
+  const std::chrono::duration<double> time(std::clamp(seconds, -kLong, kLong));
+  return Clock::now() + std::chrono::duration_cast<Clock::duration>(time);
 }
 
 // sent: batches by the number of their request; changed in place, as is the list of spare ones.

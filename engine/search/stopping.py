@@ -90,7 +90,9 @@ class LimitWatch:
     def nodes(self) -> int | None:
         """How many visits there may be (playouts, with the option NodesAsPlayouts); None: any number."""
         limits = self._task.limits
-        return None if limits.infinite or self._control.pondering else limits.nodes
+        if limits.nodes is None or limits.nodes >= UNLIMITED_VISITS or limits.infinite:
+            return None
+        return None if self._control.pondering else limits.nodes
 
     def visits_left(self, info: RootInfo, in_flight: int) -> int:
         """Visits that the search may still make, the `in_flight` ones not among them."""

@@ -186,3 +186,13 @@ def test_a_report_comes_in_time(evaluator: str) -> None:
         assert session.ready(60.0)
         session.search(Limits(infinite=True), control=control, on_report=on_report)
     assert len(reports) == 3
+
+
+def test_limits_of_any_size_are_kept(evaluator: str) -> None:
+    """A clock of millions of years, and more visits than 32 bits count."""
+    control = SearchControl()
+    with closing(Session(Options(evaluator=evaluator))) as session:
+        assert session.ready(60.0)
+        limits = Limits(movetime_ms=10**17, nodes=10**30)
+        report = session.search(limits, control=control, on_report=lambda report: control.stop())
+    assert report.nodes > 0
