@@ -264,7 +264,7 @@ class GpuBackend(Backend):
         self._executor: Executor | None = self.executor
         self.buckets = self.executor.buckets
         self.max_batch = self.buckets[-1]
-        self._plan = replace(plan, weights={}, _linears={})  # all is on the device, and a tuning packs anew
+        plan.forget()  # all is on the device
 
     def _open_by_guess(
         self, opened: Callable[[Plan, MeasuringChooser | None], Executor], tuner: MeasuringChooser | None
@@ -274,10 +274,13 @@ class GpuBackend(Backend):
         assert isinstance(tuner, Tuner)
         info = self._device.info
         quick = QuickChooser(info, self.precision, self._libraries, tuner.known)
-        announce(f"{info.name}: it begins by guesses; what is fastest is measured while nobody waits for it")
+        then = "what is fastest is measured while nobody waits for it"
+        announce(
+            f"{info.name}: it begins by guesses; {then if self._tuning is Tuning.BEHIND else 'tuning=off'}"
+        )
         try:
             executor = opened(_guessed(self._plan, quick), None)
-        except (OpeningError, SelfCheckError) as error:
+        except (OpeningError, SelfCheckError, DeviceError) as error:
             log.warning("%s; measuring how it is to be computed", error)
             tuner.measures = True
             return opened(self._plan, tuner)

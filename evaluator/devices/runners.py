@@ -43,8 +43,8 @@ class Device:
     when a thread that waits will look at the queue again by itself. stuck: calls that were given up and have
     not returned, of all networks. last_batch: positions and milliseconds of the last one. direct: a thread
     runs batches by itself, which are not among the others (Dispatcher.begin_directly). reserved: no batch may
-    begin, as the device is measured (tuning.py); reserved_again_ms: when it may be again although it is busy;
-    tuning: what is being measured, in words.
+    begin, as the device is measured (tuning.py); reserved_ms: for how long it was so last, until
+    reserved_end_ms. tuning: what is being measured, in words.
     """
 
     name: str
@@ -56,7 +56,8 @@ class Device:
     last_batch: tuple[int, float] | None = None
     direct: bool = False
     reserved: bool = False
-    reserved_again_ms: float = 0.0
+    reserved_ms: float = 0.0
+    reserved_end_ms: float = 0.0
     tuning: str = ""
     _shares_ms: float = 0.0
     _shares_at_ms: float = 0.0

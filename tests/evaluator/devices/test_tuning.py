@@ -12,7 +12,7 @@ import pytest
 from evaluator.backends.base import Backend, BackendError
 from evaluator.devices.runners import Device, Runner, new_runner
 from evaluator.devices.served_network import ServedNetwork
-from evaluator.devices.tuning import PLAYING_MS, QUIET_MS, BackgroundTuning
+from evaluator.devices.tuning import PLAYING_MS, QUIET_MS, SHARE, SHARE_OF_PLAY, BackgroundTuning
 from evaluator.scheduling.batching import LatencyTargets
 from evaluator.scheduling.latency import LatencyModel
 from evaluator.slices import Slice
@@ -148,28 +148,36 @@ def runner_of(tuned: list[Device]) -> tuple[Runner, BackgroundTuning]:
     return runner, BackgroundTuning(lock, [network], threading.Condition(lock), tuned.append)
 
 
-def test_an_idle_device_is_free_and_one_between_two_batches_of_a_game_is_not() -> None:
+def test_an_idle_device_is_free_and_one_between_two_batches_is_only_for_a_share_of_the_time() -> None:
     runner, tuning = runner_of([])
+    device = runner.device
+    device.reserved_ms, device.reserved_end_ms = 2.0, 1000.0
+    runner.policy.arrived("a", 1, 2, 1000.0)
+    device.last_end_ms = 1001.0
+    assert not tuning._is_free(device, 1002.0)
+    assert tuning._is_free(device, 1001.0 + QUIET_MS)
+    device.expected_end_ms.append(1e9)
+    assert not tuning._is_free(device, 999.0 + 2.0 / SHARE)
+    assert tuning._is_free(device, 1001.0 + 2.0 / SHARE)
+
+
+def test_while_somebody_plays_the_share_is_smaller() -> None:
+    runner, tuning = runner_of([])
+    device = runner.device
+    device.expected_end_ms.append(1e9)
+    device.reserved_ms, device.reserved_end_ms = 2.0, 1000.0
     runner.policy.arrived("a", 1, 0, 1000.0)
-    runner.device.last_end_ms = 1010.0
-    assert not tuning._is_free(runner.device, 1011.0)
-    assert tuning._is_free(runner.device, 1010.0 + QUIET_MS)
-    runner.device.expected_end_ms.append(1020.0)
-    assert not tuning._is_free(runner.device, 1010.0 + QUIET_MS)
-    assert tuning._is_free(runner.device, 1001.0 + PLAYING_MS)  # whatever runs there, nobody plays
+    assert not tuning._is_free(device, 1001.0 + 2.0 / SHARE)
+    assert tuning._is_free(device, 1001.0 + 2.0 / SHARE_OF_PLAY)
+    runner.policy.arrived("a", 1, 0, 1000.0 - PLAYING_MS)  # the game is over
+    assert tuning._is_free(device, 1001.0 + 2.0 / SHARE)
 
 
-def test_analysis_leaves_a_share() -> None:
+def test_a_device_that_comes_back_looks_at_the_queues() -> None:
     told: list[Device] = []
     runner, tuning = runner_of(told)
-    device = runner.device
-    runner.policy.arrived("a", 64, 1, 1000.0)
-    device.expected_end_ms.append(1e9)
-    assert tuning._is_free(device, 1001.0)
-    device.reserved = True
-    tuning._take_back(device, 0.0)
-    assert told == [device]
-    assert not device.reserved
-    again_ms = device.reserved_again_ms
-    assert not tuning._is_free(device, again_ms - 1.0)
-    assert tuning._is_free(device, again_ms)
+    runner.device.reserved = True
+    tuning._take_back(runner.device, 0.0)
+    assert told == [runner.device]
+    assert not runner.device.reserved
+    assert runner.device.reserved_ms == runner.device.reserved_end_ms > 0.0
