@@ -21,7 +21,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -77,7 +79,7 @@ def measure_in_child(job: Job, slices: Slice, progress: Callable[[str], None]) -
         with contextlib.suppress(BrokenPipeError):
             child.stdin.write(pickle.dumps(job))
             child.stdin.flush()
-        last = _answer(child.stdin, child.stdout, slices, progress, limit)
+        last = answer(child.stdin, child.stdout, slices, progress, limit)
     finally:
         limit.stop()
         with contextlib.suppress(OSError):
@@ -88,7 +90,7 @@ def measure_in_child(job: Job, slices: Slice, progress: Callable[[str], None]) -
         raise DeviceError(last or f"the process that measured {how_it_ended(status)}")
 
 
-class _Limit:
+class _Limit(AbstractContextManager[None]):
     """Ends a child that does not give the device back: a context for each slice."""
 
     def __init__(self, child: subprocess.Popen[bytes]) -> None:
@@ -114,11 +116,15 @@ class _Limit:
                 return
 
 
-def _answer(
-    answers: IO[bytes], lines: IO[bytes], slices: Slice, progress: Callable[[str], None], limit: _Limit
+def answer(
+    answers: IO[bytes],
+    lines: IO[bytes],
+    slices: Slice,
+    progress: Callable[[str], None],
+    limit: AbstractContextManager[None],
 ) -> str:
     """Grant slices until the child says how it ended, which is returned: "done", or what failed; empty if it
-    did not say."""
+    did not say. limit: entered with each slice."""
     while line := lines.readline().decode(errors="replace").strip():
         word, _, rest = line.partition(" ")
         if word == "ask":
@@ -170,22 +176,29 @@ def main() -> None:
         except OSError:
             os._exit(1)  # compilers and measurements may be under way, and are for nobody
 
-    @contextlib.contextmanager
-    def slices() -> Iterator[None]:
-        tell("ask")
+    def granted() -> None:
         if not sys.stdin.buffer.readline():
             os._exit(1)
-        yield
-        tell("over")
 
     try:
-        _measure(job, slices, tell)
+        _measure(job, partial(asked_for, tell, granted), tell)
     except DeviceError as error:
         tell("failed " + " ".join(str(error).split()))
     else:
         tell("done")
     sys.stderr.flush()
     os._exit(0)  # nothing waits for a library that does not return
+
+
+@contextlib.contextmanager
+def asked_for(tell: Callable[[str], None], granted: Callable[[], None]) -> Iterator[None]:
+    """A slice. tell: writes a line to the parent; granted: waits for its answer."""
+    tell("ask")
+    granted()
+    try:
+        yield
+    finally:  # what is measured may fail, and others are measured afterwards
+        tell("over")
 
 
 def _measure(job: Job, slices: Slice, tell: Callable[[str], None]) -> None:

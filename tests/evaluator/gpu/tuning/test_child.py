@@ -1,0 +1,55 @@
+"""What a process that measures and its parent say to each other."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from functools import partial
+
+import pytest
+
+from evaluator.gpu.driver.device import DeviceError, DeviceInfo
+from evaluator.gpu.driver.target import Precision, amd_target
+from evaluator.gpu.plan.needs import Needs
+from evaluator.gpu.tuning.child import Job, answer, asked_for, measure_in_child
+from evaluator.slices import unshared
+
+
+def answered(lines: bytes) -> tuple[str, bytes, int, list[str]]:
+    """How the child ended, what it was written, how many slices it had, what it told."""
+    grants, progress, had = io.BytesIO(), list[str](), list[bool]()
+
+    @contextmanager
+    def slices() -> Iterator[None]:
+        had.append(True)
+        yield
+
+    last = answer(grants, io.BytesIO(lines), slices, progress.append, nullcontext())
+    return last, grants.getvalue(), len(had), progress
+
+
+def test_each_slice_is_granted_until_the_child_is_done() -> None:
+    lines = b"ask\nover\nask\nover\ndid 1 of 2\nask\nover\ndone\n"
+    assert answered(lines) == ("done", 3 * b"granted\n", 3, ["1 of 2"])
+
+
+def test_a_child_that_fails_says_why_and_one_that_is_killed_does_not() -> None:
+    assert answered(b"ask\nover\nfailed nothing computes it\n")[0] == "nothing computes it"
+    assert answered(b"ask\n")[0] == ""
+
+
+def test_a_slice_is_given_back_whatever_happens_in_it() -> None:
+    said: list[str] = []
+    slices = partial(asked_for, said.append, lambda: said.append("granted"))
+    with pytest.raises(DeviceError), slices():
+        raise DeviceError("clusters do not fit")
+    with slices():
+        pass
+    assert said == 2 * ["ask", "granted", "over"]
+
+
+def test_a_device_that_is_not_there_is_an_error() -> None:
+    nowhere = DeviceInfo("amd", 77, "a GPU", amd_target("gfx1100"), 1, 1, "driver", integrated=False)
+    with pytest.raises(DeviceError):
+        measure_in_child(Job(nowhere, Precision.FP32, Needs(())), unshared, lambda text: None)
