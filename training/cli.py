@@ -15,6 +15,7 @@ COMMANDS = (
     "annotate",
     "stats",
     "init",
+    "enlarge",
     "train",
     "export",
     "gate",

@@ -1,0 +1,52 @@
+"""`python -m training enlarge`: a larger network to begin with, which says what a smaller one says."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from training.errors import TrainingError, require_torch
+
+HELP = "write a larger network that says what a smaller one says, to begin training with"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("network", metavar="NET.pb.gz", help="an attention network, or shipped")
+    parser.add_argument("--output", required=True, metavar="FILE", help="where the larger one goes (.pb.gz)")
+    parser.add_argument(
+        "--times",
+        type=int,
+        default=2,
+        metavar="N",
+        help="so many times the channels, the heads of attention and the width of smolgen (default 2)",
+    )
+    parser.add_argument("--layers", type=int, default=0, metavar="N", help="encoders (default: as it has)")
+    parser.add_argument(
+        "--policy-scale",
+        type=float,
+        default=1.0,
+        metavar="X",
+        help="multiplies the policy's logits: 1 over what `export --policy-temperature` did (default 1)",
+    )
+    parser.add_argument("--seed", type=int, default=1, help="of how the copies differ (default 1)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    require_torch()
+    if arguments.times < 1 or arguments.policy_scale <= 0:
+        raise TrainingError("--times must be at least 1, and --policy-scale above 0")
+    from training.export import export_network
+    from training.model.enlarge import enlarged
+    from training.model.initial import count_parameters, network_of
+    from training.model.network import AttentionNetwork
+
+    spec = enlarged(
+        network_of(arguments.network),
+        times=arguments.times,
+        layers=arguments.layers,
+        seed=arguments.seed,
+    )
+    network = AttentionNetwork(spec)
+    print(export_network(network, Path(arguments.output), policy_temperature=arguments.policy_scale))
+    print(f"{count_parameters(network):,} parameters")
+    return 0

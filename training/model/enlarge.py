@@ -1,0 +1,165 @@
+"""A larger network that says what a smaller one says: a start that need not learn again what that one knows.
+
+Net2Net (Chen, Goodfellow and Shlens 2016): every channel of a square is there several times, and whoever
+reads the copies divides its weights among them, unevenly and at random, so that the copies learn different
+things. A norm over copies is the norm over one, so answers stay the same but for rounding. Layers that are
+put in between add nothing at first; their norms make them nearly nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from evaluator.network.spec import (
+    AttentionBody,
+    AttentionPolicyHead,
+    Dense,
+    EncoderLayer,
+    FeedForward,
+    FloatArray,
+    Gating,
+    LayerNorm,
+    NetworkSpec,
+    Smolgen,
+)
+from training.errors import TrainingError
+
+
+def enlarged(network: NetworkSpec, *, times: int = 2, layers: int = 0, seed: int = 1) -> NetworkSpec:
+    """The network with `times` as many channels, attention heads and outputs of smolgen's layers, and with
+    `layers` encoders, 0 for as many as it has. Feed-forward layers, what embeds the whole board, and the
+    hidden layers of the value and moves-left heads keep their widths.
+
+    Raises TrainingError for a network without attention, and for fewer layers than it has.
+    """
+    body, policy = network.body, network.policy
+    if not isinstance(body, AttentionBody) or body.tower or not isinstance(policy, AttentionPolicyHead):
+        raise TrainingError(f"{network.name}: only attention networks can be enlarged")
+    if policy.encoders:
+        raise TrainingError(f"{network.name}: its policy head has encoders, which cannot be enlarged")
+    have, layers = len(body.encoders), layers or len(body.encoders)
+    if layers < have:
+        raise TrainingError(f"{network.name} has {have} layers, more than {layers}")
+    larger = _Larger(times, (2 * layers) ** -0.25, np.random.default_rng(seed))
+    encoders = list(map(larger.encoder, body.encoders))
+    for number in range(layers - have, 0, -1):  # from behind, evenly
+        place = have * number // (layers - have + 1)
+        encoders.insert(place, _idle(encoders[max(0, place - 1)]))
+    tail, gating = body.tail, body.gating
+    if tail is not None:
+        tail = replace(
+            tail,
+            norm1=larger.norm(tail.norm1),
+            ffn=larger.feed_forward(tail.ffn, tail.alpha),
+            norm2=larger.norm(tail.norm2),
+            alpha=larger.alpha,
+        )
+    if gating is not None:
+        gating = Gating(larger.copies(gating.multiply, 1), larger.copies(gating.add, 1))
+    value, moves_left = network.value, network.moves_left
+    assert isinstance(value.embedding, Dense)
+    if moves_left is not None:
+        assert isinstance(moves_left.embedding, Dense)
+        moves_left = replace(moves_left, embedding=larger.reader(moves_left.embedding))
+    # The product of copies counts `times` times, under a root of as many times the channels.
+    q, k = larger.both(policy.q, times**-0.5), larger.both(policy.k)
+    return replace(
+        network,
+        body=replace(
+            body,
+            embedding=larger.writer(body.embedding),
+            tail=tail,
+            gating=gating,
+            encoders=tuple(encoders),
+        ),
+        policy=AttentionPolicyHead(larger.both(policy.embedding), (), q, k, larger.divided(policy.promotion)),
+        value=replace(value, embedding=larger.reader(value.embedding)),
+        moves_left=moves_left,
+    )
+
+
+class _Larger:
+    """Makes layers larger. alpha: of the encoders, which lc0 derives from their number; what they add is
+    scaled so that it stays as it was."""
+
+    def __init__(self, times: int, alpha: float, rng: np.random.Generator) -> None:
+        self.times, self.alpha, self._rng = times, alpha, rng
+
+    def copies(self, values: FloatArray, axis: int = 0) -> FloatArray:
+        return np.ascontiguousarray(np.concatenate([values] * self.times, axis))
+
+    def divided(self, weights: FloatArray) -> FloatArray:
+        """Weights [out, in] for inputs that are there `times` times: their sum is as it was, and each as
+        large as weights of so many inputs usually are."""
+        times = self.times
+        noise = self._rng.standard_normal((times, *weights.shape), np.float32)
+        noise = (noise - noise.mean(0)) * np.float32(weights.std() * times**-0.5)
+        return np.concatenate([weights / np.float32(times) + part for part in noise], axis=1)
+
+    def writer(self, layer: Dense) -> Dense:
+        """Its outputs become copies."""
+        return replace(layer, weights=self.copies(layer.weights), biases=self.copies(layer.biases))
+
+    def reader(self, layer: Dense) -> Dense:
+        """Its inputs have become copies."""
+        return replace(layer, weights=self.divided(layer.weights))
+
+    def both(self, layer: Dense, scale: float = 1.0) -> Dense:
+        """Outputs, times scale, and inputs."""
+        return _scaled(self.reader(self.writer(layer)), scale)
+
+    def norm(self, layer: LayerNorm) -> LayerNorm:
+        return replace(layer, gammas=self.copies(layer.gammas), betas=self.copies(layer.betas))
+
+    def feed_forward(self, layer: FeedForward, alpha: float) -> FeedForward:
+        """alpha: what it was multiplied by."""
+        return FeedForward(self.reader(layer.dense1), _scaled(self.writer(layer.dense2), alpha / self.alpha))
+
+    def smolgen(self, layer: Smolgen) -> Smolgen:
+        return Smolgen(
+            self.divided(layer.compress),
+            self.writer(layer.dense1),
+            self.norm(layer.norm1),
+            self.both(layer.dense2),
+            self.norm(layer.norm2),
+            layer.position_weights,
+        )
+
+    def encoder(self, layer: EncoderLayer) -> EncoderLayer:
+        attention = layer.attention
+        return EncoderLayer(
+            replace(
+                attention,
+                heads=attention.heads * self.times,
+                q=self.both(attention.q),
+                k=self.both(attention.k),
+                v=self.both(attention.v),
+                output=self.both(attention.output, layer.alpha / self.alpha),
+                smolgen=None if attention.smolgen is None else self.smolgen(attention.smolgen),
+            ),
+            self.norm(layer.norm1),
+            self.feed_forward(layer.ffn, layer.alpha),
+            self.norm(layer.norm2),
+            self.alpha,
+        )
+
+
+def _scaled(layer: Dense, scale: float) -> Dense:
+    return replace(layer, weights=layer.weights * np.float32(scale), biases=layer.biases * np.float32(scale))
+
+
+def _idle(before: EncoderLayer) -> EncoderLayer:
+    """A layer like the one before it that adds nothing. Its norms give back the mean and deviation which a
+    square's channels have on average behind that layer."""
+    gammas, betas = before.norm2.gammas, before.norm2.betas
+    deviation = np.full_like(gammas, np.sqrt(np.square(gammas).mean() + betas.var()))
+    mean = np.full_like(betas, betas.mean())
+    return replace(
+        before,
+        attention=replace(before.attention, output=_scaled(before.attention.output, 0)),
+        norm1=replace(before.norm1, gammas=deviation, betas=mean),
+        ffn=replace(before.ffn, dense2=_scaled(before.ffn.dense2, 0)),
+        norm2=replace(before.norm2, gammas=deviation.copy(), betas=mean.copy()),
+    )
