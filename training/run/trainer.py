@@ -182,7 +182,7 @@ class Trainer:
     @torch.no_grad()
     def validate(self) -> dict[str, float]:
         """Means of NAMES over the games held out, of the mean of the weights; empty if none are."""
-        rows = self.table.held_out.nonzero().squeeze(1)
+        rows = self._held_out()
         if not len(rows):
             return {}
         total = torch.zeros(len(NAMES), device=self.group.device)
@@ -191,11 +191,16 @@ class Trainer:
                 total += self.heads(self.table.batch(piece, None))[1] * len(piece)
         return dict(zip(NAMES, (total / len(rows)).tolist(), strict=True))
 
+    def _held_out(self) -> Tensor:
+        """Rows held out. None of lesser labels: when these leave the run, what is measured would get worse
+        though the network gets better."""
+        return (self.table.held_out & ~self.table.early).nonzero().squeeze(1)
+
     @torch.no_grad()
     def dead_shares(self) -> dict[str, float]:
         """The share of the units of each feed-forward layer that are 0 for every position held out, of the
         mean of the weights; empty if none are held out."""
-        rows = self.table.held_out.nonzero().squeeze(1)[:WATCHED]
+        rows = self._held_out()[:WATCHED]
         if not len(rows):
             return {}
         with self.optimiser.averaged():
