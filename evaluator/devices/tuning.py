@@ -131,6 +131,7 @@ class BackgroundTuning:
                 policy.model, runner.save_curve = model, save_curve
         finally:
             backend.close()  # of the two the one that is not used
+        runner.device.tuning = ""
         rates = [round(each.throughput(model.knee)) for each in (before, model)]
         announce(
             f"{runner.backend.device}: measured; batches of {model.knee} are evaluated at {rates[1]} "
