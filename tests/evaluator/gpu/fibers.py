@@ -45,6 +45,14 @@ class ModelTuner:
         pass
 
 
+def cache_with_kernels(folder: Path, kernel_cache: Path) -> Path:
+    """A cache folder in which nothing is measured, but whose kernels are those that other tests compile."""
+    kernel_cache.mkdir(exist_ok=True)
+    (folder / "wavefront").mkdir(parents=True)
+    (folder / "wavefront" / "kernels").symlink_to(kernel_cache)
+    return folder
+
+
 def open_amd(index: int = 0) -> Device:
     """A device of the stand-in runtime, through hip-python."""
     from evaluator.gpu.driver.amd import describe

