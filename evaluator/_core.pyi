@@ -110,12 +110,12 @@ class DeviceLoop:
 
     def run(
         self, connection: int, until_ms: float, late_ms: float
-    ) -> Literal["other", "woken", "time", "unprepared", "failed", "late", "not finite", "taken"]:
+    ) -> Literal["other", "woken", "time", "unprepared", "crowded", "failed", "late", "not finite", "taken"]:
         """Serve a connection until there is a reason to stop: the hub has something for somebody else, what
-        it watches is readable, it is `until_ms`, or there is no program for the next request. Then nothing is
-        under way. Otherwise a call of the driver has failed, a batch takes longer than late_ms or what came
-        out is no number, and what is under way is to be given up; or that has been taken by another
-        thread."""
+        it watches is readable, it is `until_ms`, there is no program for the next request, or more requests
+        wait than may be under way. Then nothing is under way. Otherwise a call of the driver has failed, a
+        batch takes longer than late_ms or what came out is no number, and what is under way is to be given
+        up; or that has been taken by another thread."""
 
     @property
     def unprepared(self) -> tuple[int, int]:

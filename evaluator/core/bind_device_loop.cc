@@ -28,7 +28,7 @@ namespace wavefront {
 
 namespace {
 
-constexpr std::array kStops = {"other",  "woken", "time",       "unprepared",
+constexpr std::array kStops = {"other",  "woken", "time",       "unprepared", "crowded",
                                "failed", "late",  "not finite", "taken"};
 
 std::vector<Step> steps_of(nb::sequence sequence) {

@@ -46,6 +46,9 @@ LATE_MS = 500.0
 PAUSE_S = 5.0
 """How long the fast path is left alone after trouble."""
 
+CROWDED_S = 0.2
+"""The same after a client has asked for so much at a time that its requests had better be merged."""
+
 TROUBLES = {
     "failed": "a call of its driver has failed",
     "late": "a batch takes too long",
@@ -135,6 +138,8 @@ class FastPath:
         self._sockets.wakeup.awake()
         if stop == "woken":
             self._sockets.wakeup.clear()
+        if stop == "crowded":
+            self._not_before = time.monotonic() + CROWDED_S
         if stop in TROUBLES:
             self._give_up(run, stop)
         elif stop != "taken":

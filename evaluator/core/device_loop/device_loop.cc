@@ -84,12 +84,12 @@ Stop DeviceLoop::run(std::uint64_t connection, double until_ms, double late_ms) 
     if (!stop && now >= until_ms) stop = Stop::kTime;
     if (flights_.empty() && stop) return *stop;
     const bool room = std::any_of(slots_.begin(), slots_.end(), [](const Slot& slot) { return slot.free; });
-    if (stop || !room) continue;
+    if (stop) continue;
     if (!hub_.has_message()) {
       const int timeout = flights_.empty() ? static_cast<int>(std::ceil(until_ms - now)) : 0;
       woken_ = hub_.wait(timeout);
     }
-    if (hub_.has_message()) stop = begin();
+    if (hub_.has_message()) stop = room ? begin() : Stop::kCrowded;
     if (taken_) return Stop::kTaken;
     if (stop == Stop::kFailed) return *stop;
   }

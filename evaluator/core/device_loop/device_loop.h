@@ -25,6 +25,7 @@ enum class Stop : std::uint8_t {
   kWoken,       // what the hub watches is readable
   kTime,        // it is time
   kUnprepared,  // there is no program for the request that comes next
+  kCrowded,     // more requests are waiting than may be under way: they had better be merged
   kFailed,      // a call of the driver has failed
   kLate,        // the device takes too long
   kNotFinite,   // the device has given what is no number

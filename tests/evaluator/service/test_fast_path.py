@@ -72,7 +72,21 @@ def test_a_client_that_is_alone_is_served_without_the_interpreter(harness: Harne
     assert backend.direct == [1, 2, 7, 32]
 
 
-def test_two_batches_are_on_the_device_and_the_others_wait(harness: Harness) -> None:
+def test_two_batches_are_on_the_device_at_a_time(harness: Harness) -> None:
+    client, backend = harness.client(), backend_of(harness)
+    accustom(client)
+    held = backend.done = Held()
+    sent = submitted(client, [3, 4])
+    held.wait_asked()
+    held.over.set()
+    receive(client, sent)
+    assert backend.direct == [3, 4]
+
+
+def test_more_requests_at_a_time_are_merged_as_usual(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fast_path, "CROWDED_S", WAIT_S)
     client, backend = harness.client(), backend_of(harness)
     accustom(client)
     held = backend.done = Held()
@@ -80,14 +94,18 @@ def test_two_batches_are_on_the_device_and_the_others_wait(harness: Harness) -> 
     held.wait_asked()
     held.over.set()
     receive(client, sent)
-    assert backend.direct == [3, 4, 5, 6, 7]
+    assert backend.direct == [3, 4]
+    assert sum(backend.sizes) == IN_A_ROW + 18
+    receive(client, submitted(client, [2]))  # and so are the next ones
+    assert backend.direct == [3, 4]
 
 
 def test_what_was_answered_is_counted(harness: Harness) -> None:
     client = harness.client()
     accustom(client)
     sizes = [2] * 20
-    receive(client, submitted(client, sizes))
+    for size in sizes:
+        receive(client, submitted(client, [size]))
     status = client.status()
     metrics = status.metrics
     assert metrics["batches"] == IN_A_ROW + len(sizes)
@@ -114,7 +132,7 @@ def test_another_client_is_served_in_the_middle(harness: Harness) -> None:
     client, other, backend = harness.client(), harness.client(), backend_of(harness)
     accustom(client)
     held = backend.done = Held()
-    sent = submitted(client, [3, 4, 5])
+    sent = submitted(client, [3, 4])
     held.wait_asked()
     others = submitted(other, [6, 7])
     held.over.set()
@@ -219,11 +237,9 @@ def test_programs_of_another_version_are_made_anew(harness: Harness) -> None:
     accustom(client)
     receive(client, submitted(client, [3]))
     backend.version += 1
-    receive(client, submitted(client, [4, 5, 6]))
-    client.status()  # whatever run it was is over
-    before = threading.active_count()
-    receive(client, submitted(client, [4, 5, 6]))
-    assert threading.active_count() <= before
+    client.status()  # the run is over
+    receive(client, submitted(client, [4, 5]))
+    assert backend.direct == [3, 4, 5]
 
 
 def nan(batch: PositionBatch) -> EvaluationBatch:

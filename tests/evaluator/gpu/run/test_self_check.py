@@ -27,6 +27,7 @@ from evaluator.gpu.run.self_check import (
     rows,
 )
 from evaluator.network.eight_bits import EightBits
+from evaluator.slices import Slice, unshared
 from protocol.batch import EvaluationBatch, PositionBatch
 
 PROBE = uneven_batch(CHECKED_MOVES, seed=7)
@@ -45,6 +46,7 @@ class Off:
     seed: int
     buckets: tuple[int, ...] = (1, 2, 16)
     alternatives: dict[int, Any] = field(default_factory=dict)
+    slices: Slice = unshared
 
     def evaluate(self, batches: list[PositionBatch]) -> EvaluationBatch:
         return self.of(evaluate(batches[0]))
@@ -63,6 +65,7 @@ class MixedUp:
     move: Callable[[NDArray[np.int64]], NDArray[np.int64]]
     buckets: tuple[int, ...]
     alternatives: dict[int, Any] = field(default_factory=dict)
+    slices: Slice = unshared
 
     def evaluate(self, batches: list[PositionBatch]) -> EvaluationBatch:
         right = batches[0]
