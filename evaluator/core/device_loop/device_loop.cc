@@ -83,13 +83,12 @@ Stop DeviceLoop::run(std::uint64_t connection, double until_ms, double late_ms) 
     if (!stop && woken_) stop = Stop::kWoken;
     if (!stop && now >= until_ms) stop = Stop::kTime;
     if (flights_.empty() && stop) return *stop;
-    const bool room = std::any_of(slots_.begin(), slots_.end(), [](const Slot& slot) { return slot.free; });
     if (stop) continue;
     if (!hub_.has_message()) {
       const int timeout = flights_.empty() ? static_cast<int>(std::ceil(until_ms - now)) : 0;
       woken_ = hub_.wait(timeout);
     }
-    if (hub_.has_message()) stop = room ? begin() : Stop::kCrowded;
+    if (hub_.has_message()) stop = begin();
     if (taken_) return Stop::kTaken;
     if (stop == Stop::kFailed) return *stop;
   }
@@ -103,6 +102,7 @@ std::optional<Stop> DeviceLoop::begin() {
   const auto request = plain(next->message);
   if (!request || is_under_way(request->header.id)) return Stop::kOther;
   const Part& part = request->part;
+  if (flights_.size() == slots_.size()) return Stop::kCrowded;
   for (std::size_t index = 0; index < slots_.size(); ++index) {
     Slot& slot = slots_[index];
     if (!slot.free) continue;
