@@ -6,8 +6,6 @@
 // A round is a search of some hundred visits from a new tree. Prints what it has seen; the exit status is 1,
 // with what is wrong on standard error, if something does not hold.
 
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -28,8 +26,8 @@
 #include "chess/attacks.h"
 #include "exchange/burst.h"
 #include "fuzzing.h"
-#include "header/flat_map_writer.h"
 #include "header/headers.h"
+#include "listening.h"
 #include "zmtp/hub.h"
 
 namespace wavefront {
@@ -50,13 +48,7 @@ Body floats(std::size_t count, float value) {
 }
 
 Body result_header_of(std::int64_t id) {
-  FlatMapWriter map(5);
-  map.add("type", "result");
-  map.add("id", static_cast<std::uint64_t>(id));
-  map.add("queue_ms", 0.5);
-  map.add("compute_ms", 0.25);
-  map.add("batch", std::uint64_t{1});
-  return map.take();
+  return written(ResultHeader{id, 0.5, 0.25, 1, ""});
 }
 
 // What an evaluator sends, spoilt in some way if `bad`.
@@ -98,14 +90,7 @@ std::vector<Body> answer_to(const Message& request, Random& random, bool bad) {
 class Peer {
  public:
   Peer(const std::string& name, std::uint64_t seed) : hub_(kLimits, 1 << 24, 8), random_(seed) {
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    name.copy(address.sun_path, name.size());
-    Descriptor listener(socket(AF_UNIX, SOCK_STREAM, 0));
-    const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + name.size());
-    require(bind(listener.get(), reinterpret_cast<sockaddr*>(&address), size) == 0, "an address is free");
-    require(listen(listener.get(), 8) == 0, "it can be listened at");
-    hub_.listen(std::move(listener));
+    hub_.listen(listening_at(name));
     thread_ = std::thread([this] { serve(); });
   }
   ~Peer() {

@@ -7,8 +7,6 @@
 // or by whoever does what the loop has left. Prints what it has seen; the exit status is 1, with what is
 // wrong on standard error, if something does not hold.
 
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <array>
@@ -31,6 +29,7 @@
 #include "device_loop/device_loop.h"
 #include "fuzzing.h"
 #include "header/headers.h"
+#include "listening.h"
 #include "zmtp/stream.h"
 
 namespace wavefront {
@@ -188,14 +187,7 @@ class Service {
  public:
   Service(const std::string& name, std::uint64_t seed, Seen& seen)
       : hub_(kLimits, 1 << 24, 8), random_(seed), seen_(seen), device_(fresh()) {
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    name.copy(address.sun_path, name.size());
-    Descriptor listener(socket(AF_UNIX, SOCK_STREAM, 0));
-    const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + name.size());
-    require(bind(listener.get(), reinterpret_cast<sockaddr*>(&address), size) == 0, "an address is free");
-    require(listen(listener.get(), 8) == 0, "it can be listened at");
-    hub_.listen(std::move(listener));
+    hub_.listen(listening_at(name));
     thread_ = std::thread([this] { serve(); });
     guard_ = std::thread([this] { watch(); });
   }
