@@ -22,11 +22,10 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import checkout  # noqa: F401 -- this checkout is measured, whatever is installed
-from persistent_forms import FORMS, PRECISION, network_of
+from persistent_forms import FORMS, PRECISION, Result, network_of
 
 from evaluator.backends.probe import probe_batch
 from evaluator.backends.reference import ReferenceBackend
@@ -41,7 +40,7 @@ from evaluator.gpu.plan.plan import OWN_POSITIONS, Plan
 from evaluator.gpu.plan.program import Program
 from evaluator.gpu.plan.tiles import Choice
 from evaluator.gpu.run.executor import Executor
-from evaluator.gpu.run.self_check import errors, limits
+from evaluator.gpu.run.self_check import errors
 from evaluator.gpu.tuning.tune import Tuner
 from evaluator.network.spec import NetworkSpec
 from protocol.batch import EvaluationBatch, PositionBatch
@@ -96,24 +95,6 @@ class EveryWay(Plan):
             self.names[id(program)] = name
             self.kept.append(program)  # so that no other has its id
         return [program for _, program in found]
-
-
-@dataclass(slots=True)
-class Result:
-    """Of a way at a batch size. times: milliseconds, turn by turn. logits, wdl: errors."""
-
-    logits: float
-    wdl: float
-    times: list[float] = field(default_factory=list)
-
-    @property
-    def ms(self) -> float:
-        return median(self.times)
-
-    @property
-    def right(self) -> bool:
-        most_logits, most_wdl = limits(PRECISION)
-        return self.logits <= most_logits and self.wdl <= most_wdl
 
 
 def measured(

@@ -18,7 +18,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -78,14 +78,14 @@ _OTHERS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Result:
-    """Of a form at a batch size. times: milliseconds on the device, turn by turn. logits: root mean square
-    error over their deviation. wdl: largest error."""
+    """Of a form at a batch size. logits: root mean square error over their deviation. wdl: largest error.
+    times: milliseconds on the device, turn by turn."""
 
-    times: tuple[float, ...]
     logits: float
     wdl: float
+    times: list[float] = field(default_factory=list)
 
     @property
     def ms(self) -> float:
@@ -184,12 +184,11 @@ class Comparison:
     ) -> None:
         executor.select(size, program)
         milliseconds = executor.time(size, RUNS)
-        if size in found:
-            found[size] = replace(found[size], times=(*found[size].times, milliseconds))
-            return
-        result = executor.evaluate([batch.slice(0, size)])
-        wanted = next(expected.split([(size, len(result.logits))]))
-        found[size] = Result((milliseconds,), *errors(result, wanted))
+        if size not in found:
+            result = executor.evaluate([batch.slice(0, size)])
+            wanted = next(expected.split([(size, len(result.logits))]))
+            found[size] = Result(*errors(result, wanted))
+        found[size].times.append(milliseconds)
 
     def close(self) -> None:
         """Free the device's memory."""

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import few_positions
 import pytest
-from few_positions import MANY, PERSISTENT, EveryWay, Result, measured, print_layer, print_results
+from few_positions import MANY, PERSISTENT, EveryWay, measured, print_layer, print_results
+from persistent_forms import Result
 
 from evaluator.gpu.driver.compiler import Compiler
 from evaluator.gpu.driver.target import Precision

@@ -47,7 +47,7 @@ def test_forms_are_compared_and_their_phases_noted(
 
 
 def test_what_is_wrong_is_named_and_what_is_missing_is_a_dash(capsys: pytest.CaptureFixture[str]) -> None:
-    assert not print_results("shape", {"form": {1: Result((0.4, 0.5, 3.0), 1.0, 0.0)}}, [1, 2])
+    assert not print_results("shape", {"form": {1: Result(1.0, 0.0, [0.4, 0.5, 3.0])}}, [1, 2])
     line = capsys.readouterr().out.splitlines()[-1]
     assert "0.500 (1.0000) WRONG" in line and line.endswith("-")
 
