@@ -21,6 +21,10 @@ constexpr std::size_t kFrames = 4;
 constexpr std::size_t kMostOfHeader = 4096;
 constexpr std::size_t kMostMoves = 256;
 
+// A device that takes longer than this for a batch is looked at every kPause only, instead of all the time.
+constexpr double kSpinMs = 4;
+constexpr std::chrono::microseconds kPause{50};
+
 // Between two looks at a device that is to finish what nobody waits for.
 constexpr std::chrono::milliseconds kSettling{1};
 
@@ -83,6 +87,8 @@ Stop DeviceLoop::run(std::uint64_t connection, double until_ms, double late_ms) 
     if (!stop && woken_) stop = Stop::kWoken;
     if (!stop && now >= until_ms) stop = Stop::kTime;
     if (flights_.empty() && stop) return *stop;
+    if (!flights_.empty() && now > flights_.front().times.launched_ms + kSpinMs)
+      std::this_thread::sleep_for(kPause);
     if (stop) continue;
     if (!hub_.has_message()) {
       const int timeout = flights_.empty() ? static_cast<int>(std::ceil(until_ms - now)) : 0;
