@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
-from evaluator._core import Program
 from evaluator.backends.base import BackendError
 from evaluator.gpu.driver.device import NOT_READY, Call, DeviceError
 from evaluator.gpu.run.executor import Executor
 from evaluator.gpu.run.in_flight import InFlight, Layout
+
+if sys.platform == "linux":
+    from evaluator._core import Program
 
 
 class LentBatches:
@@ -56,7 +59,9 @@ class LentBatches:
 
 
 def lend(executor: Executor, device: str) -> LentBatches | None:
-    """All batches in flight of an executor; None while one is in use."""
+    """All batches in flight of an executor; None while one is in use, and where there is no such loop."""
+    if sys.platform != "linux":
+        return None
     return LentBatches(executor, device) if executor.lend() else None
 
 
