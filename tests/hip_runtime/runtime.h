@@ -79,6 +79,7 @@ struct Event {
   bool timing;
   bool alive = true;
   MarkerRef recorded{};
+  bool asked = false;  // whether it has happened, since it was recorded
   Capture* capture = nullptr;
   std::set<int> captured_after{};
 };

@@ -276,6 +276,7 @@ EXPORT int hipEventRecord(void* event_handle, void* stream_handle) {
   if (event->device != stream->device) return call.misuse(INVALID_HANDLE, "event and stream of two devices");
   event->capture = stream->capture;
   event->recorded = nullptr;
+  event->asked = false;
   if (stream->capture) {
     event->captured_after = stream->capture->ends[stream];
     return SUCCESS;
@@ -303,7 +304,14 @@ EXPORT int hipEventQuery(void* handle) {
   int error = SUCCESS;
   Event* event = find_event(call, handle, error);
   if (!event) return error;
-  return !event->recorded || event->recorded->done ? SUCCESS : NOT_READY;
+  if (!event->recorded || event->recorded->done) return SUCCESS;
+  // Nothing goes on by itself here: who asks once more has waited.
+  if (!event->asked) {
+    event->asked = true;
+    return NOT_READY;
+  }
+  const MarkerRef marker = event->recorded;
+  return finish(call.lock(), marker->stream, marker->ticket);
 }
 
 EXPORT int hipEventElapsedTime(float* milliseconds, void* start_handle, void* end_handle) {
