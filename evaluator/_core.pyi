@@ -105,8 +105,9 @@ class DeviceLoop:
         slots: int,
         activate: Call,
     ) -> None: ...
-    def prepare(self, slot: int, program: Program) -> None:
-        """Have batches that fit it run by this program in a slot. Not while `run` runs."""
+    def prepare(self, slot: int, positions: int, program: Program) -> None:
+        """Have batches of so many positions run by this program in a slot, if their moves fit it. Not while
+        `run` runs."""
 
     def run(
         self, connection: int, until_ms: float, late_ms: float

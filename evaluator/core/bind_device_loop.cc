@@ -99,7 +99,7 @@ void bind_device_loop(nb::module_& module) {
           },
           nb::arg("hub"), nb::kw_only(), nb::arg("names"), nb::arg("classes"), nb::arg("instance"),
           nb::arg("slots"), nb::arg("activate"), nb::keep_alive<1, 2>())
-      .def("prepare", &DeviceLoop::prepare, nb::arg("slot"), nb::arg("program"))
+      .def("prepare", &DeviceLoop::prepare, nb::arg("slot"), nb::arg("positions"), nb::arg("program"))
       .def(
           "run",
           [](DeviceLoop& loop, std::uint64_t connection, double until_ms, double late_ms) {

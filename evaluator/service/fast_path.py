@@ -304,11 +304,12 @@ class _Guard:
 
 def _prepare(run: _Run) -> bool:
     """Have programs made for the request that lacks one; False if it is too large."""
+    positions, moves = run.loop.unprepared
     for slot in range(run.lent.slots):
-        program = run.lent.program(slot, *run.loop.unprepared)
+        program = run.lent.program(slot, positions, moves)
         if program is None:
             return False
-        run.loop.prepare(slot, program)
+        run.loop.prepare(slot, positions, program)
     return True
 
 

@@ -68,9 +68,8 @@ DeviceLoop::DeviceLoop(Hub& hub, std::vector<std::string> names, std::vector<std
       activate_(activate),
       slots_(slots) {}
 
-void DeviceLoop::prepare(std::size_t slot, Program program) {
-  const std::size_t capacity = program.input.capacity;
-  slots_.at(slot).programs[capacity] = std::move(program);
+void DeviceLoop::prepare(std::size_t slot, std::size_t positions, Program program) {
+  slots_.at(slot).programs[positions] = std::move(program);
 }
 
 Stop DeviceLoop::run(std::uint64_t connection, double until_ms, double late_ms) {
@@ -112,9 +111,8 @@ std::optional<Stop> DeviceLoop::begin() {
   for (std::size_t index = 0; index < slots_.size(); ++index) {
     Slot& slot = slots_[index];
     if (!slot.free) continue;
-    auto found = slot.programs.lower_bound(part.position_count);
-    while (found != slot.programs.end() && part.move_count > found->second.most_moves) ++found;
-    if (found == slot.programs.end()) break;
+    const auto found = slot.programs.find(part.position_count);
+    if (found == slot.programs.end() || part.move_count > found->second.most_moves) break;
     const Program& program = found->second;
     join({part}, program.input);
     Answered times{arrived_ms, now_ms(), 0, static_cast<std::uint32_t>(part.position_count), request->rank};

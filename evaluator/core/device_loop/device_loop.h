@@ -57,8 +57,9 @@ class DeviceLoop {
   DeviceLoop(const DeviceLoop&) = delete;
   DeviceLoop& operator=(const DeviceLoop&) = delete;
 
-  // Has batches that fit it run by this program in a slot. Not while `run` runs.
-  void prepare(std::size_t slot, Program program);
+  // Has batches of so many positions run by this program in a slot, if their moves fit it. Not while `run`
+  // runs.
+  void prepare(std::size_t slot, std::size_t positions, Program program);
 
   // Serves a connection until `until_ms` of the steady clock or until there is a reason to stop. After
   // kFailed, kLate and kNotFinite what is under way is to be given up, after the others nothing is under way.
@@ -93,7 +94,7 @@ class DeviceLoop {
     Answered times;
   };
   struct Slot {
-    std::map<std::size_t, Program> programs;  // by capacity
+    std::map<std::size_t, Program> programs;  // by positions
     bool free = true;
   };
   struct Request {

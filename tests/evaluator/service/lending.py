@@ -56,8 +56,9 @@ class Room:
 class LendingBackend(EchoBackend):
     """An EchoBackend that lends its batches.
 
-    direct: sizes of the batches that were run so. computed: does what the device does. done: what the driver
-    says of a batch that was queued. queue: what it says when one is queued.
+    direct: sizes of the batches that were run so. asked: those for which programs were asked for. computed:
+    does what the device does. done: what the driver says of a batch that was queued. queue: what it says when
+    one is queued.
     """
 
     finite = True
@@ -65,6 +66,7 @@ class LendingBackend(EchoBackend):
     def __init__(self, max_batch: int = 32) -> None:
         super().__init__(max_batch)
         self.direct: list[int] = []
+        self.asked: list[int] = []
         self.computed: Callable[[PositionBatch], EvaluationBatch] = expected
         self.done: Callable[[], int] = lambda: 0
         self.queue: Callable[[], int] = lambda: 0
@@ -100,6 +102,7 @@ class LendingBackend(EchoBackend):
         layout = room.layout
         if positions > layout.positions:
             return None
+        self.asked.append(positions)
         return Program(
             input=room.input.ctypes.data,
             offsets_at=layout.offsets_at,
@@ -148,5 +151,8 @@ class Held:
         self.asked.set()
         return 0 if self.over.is_set() else NOT_READY
 
-    def wait_asked(self) -> None:
-        assert self.asked.wait(WAIT_S)
+    def wait_asked(self, times: int = 1) -> None:
+        """Until it was asked so many times more."""
+        for _ in range(times):
+            self.asked.clear()
+            assert self.asked.wait(WAIT_S)

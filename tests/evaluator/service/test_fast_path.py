@@ -72,6 +72,15 @@ def test_a_client_that_is_alone_is_served_without_the_interpreter(harness: Harne
     assert backend.direct == [1, 2, 7, 32]
 
 
+def test_each_size_has_a_program_of_its_own(harness: Harness) -> None:
+    """A small batch is not run by the program of a larger one, which takes longer."""
+    client, backend = harness.client(), backend_of(harness)
+    accustom(client)
+    for size in (32, 2, 32, 7, 2):
+        receive(client, submitted(client, [size]))
+    assert backend.asked == [32, 32, 2, 2, 7, 7]
+
+
 def test_two_batches_are_on_the_device_at_a_time(harness: Harness) -> None:
     client, backend = harness.client(), backend_of(harness)
     accustom(client)
@@ -89,15 +98,16 @@ def test_more_requests_at_a_time_are_merged_as_usual(
     monkeypatch.setattr(fast_path, "CROWDED_S", WAIT_S)
     client, backend = harness.client(), backend_of(harness)
     accustom(client)
+    receive(client, submitted(client, [3]))
     held = backend.done = Held()
-    sent = submitted(client, [3, 4, 5, 6, 7])
-    held.wait_asked()
+    sent = submitted(client, [3] * 5)
+    held.wait_asked(20)  # the loop looks at the socket as often
     held.over.set()
     receive(client, sent)
-    assert backend.direct == [3, 4]
-    assert sum(backend.sizes) == IN_A_ROW + 18
-    receive(client, submitted(client, [2]))  # and so are the next ones
-    assert backend.direct == [3, 4]
+    assert backend.direct == [3] * 3
+    assert sum(backend.sizes) == IN_A_ROW + 9
+    receive(client, submitted(client, [3]))  # and so are the next ones
+    assert backend.direct == [3] * 3
 
 
 def test_what_was_answered_is_counted(harness: Harness) -> None:

@@ -176,7 +176,8 @@ struct Device {
     for (std::size_t slot = 0; slot < kSlots; ++slot) {
       rooms[slot].random.seed(random());
       rooms[slot].stuck = &stuck;
-      loop->prepare(slot, program_of(rooms[slot]));
+      for (std::size_t positions = 1; positions <= kCapacity; ++positions)
+        loop->prepare(slot, positions, program_of(rooms[slot]));
     }
   }
 };
