@@ -60,18 +60,24 @@ Failure submit(const Submission& submission, std::mutex& turn) {
   return good ? Failure{-1, 0} : Failure{number, status};
 }
 
-bool take(const std::vector<Output>& outputs) {
+bool is_finite(const float* values, std::size_t count) {
   constexpr std::uint32_t kExponent = 0x7F800000;  // all of its bits set: infinite or not a number
   std::uint32_t bad = 0;
-  for (const Output& output : outputs) {
-    std::memcpy(output.to, output.from, output.count * sizeof(float));
-    for (std::size_t i = 0; i < output.count; ++i) {
-      std::uint32_t bits;
-      std::memcpy(&bits, output.to + i, sizeof bits);
-      bad |= static_cast<std::uint32_t>((bits & kExponent) == kExponent);
-    }
+  for (std::size_t i = 0; i < count; ++i) {
+    std::uint32_t bits;
+    std::memcpy(&bits, values + i, sizeof bits);
+    bad |= static_cast<std::uint32_t>((bits & kExponent) == kExponent);
   }
   return bad == 0;
+}
+
+bool take(const std::vector<Output>& outputs) {
+  bool good = true;
+  for (const Output& output : outputs) {
+    std::memcpy(output.to, output.from, output.count * sizeof(float));
+    good &= is_finite(output.to, output.count);
+  }
+  return good;
 }
 
 }  // namespace wavefront

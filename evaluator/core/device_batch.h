@@ -60,6 +60,9 @@ struct Failure {
 // Makes the calls until one fails. The last one usually waits for the device.
 Failure submit(const Submission& submission, std::mutex& turn);
 
+// Whether no value is infinite or not a number.
+bool is_finite(const float* values, std::size_t count);
+
 // float32 values to be copied out of page-locked memory.
 struct Output {
   float* to;

@@ -37,19 +37,8 @@ Bytes bytes_of(const Frame& frame) {
   return {frame.bytes.get(), frame.size};
 }
 
-Bytes bytes_of(const std::byte* from, std::size_t size) {
-  return {reinterpret_cast<const unsigned char*>(from), size};
-}
-
-bool is_finite(Bytes floats) {
-  constexpr std::uint32_t kExponent = 0x7F800000;  // all of its bits set: infinite or not a number
-  std::uint32_t bad = 0;
-  for (std::size_t i = 0; i < floats.size(); i += sizeof(float)) {
-    std::uint32_t bits;
-    std::memcpy(&bits, floats.data() + i, sizeof bits);
-    bad |= static_cast<std::uint32_t>((bits & kExponent) == kExponent);
-  }
-  return bad == 0;
+Bytes bytes_of(std::span<const float> floats) {
+  return {reinterpret_cast<const unsigned char*>(floats.data()), floats.size_bytes()};
 }
 
 template <typename T>
@@ -155,17 +144,18 @@ bool DeviceLoop::answer(const Flight& flight) {
   const OutputBlock& output = flight.program->output;
   const std::size_t count = flight.times.positions;
   const auto floats = [&](std::size_t at, std::size_t number) {
-    return bytes_of(output.memory + at, number * sizeof(float));
+    return std::span(reinterpret_cast<const float*>(output.memory + at), number);
   };
-  const Bytes logits = floats(output.logits_at, flight.moves);
-  const Bytes wdl = floats(0, 3 * count);
-  const Bytes moves_left = floats(output.moves_left_at, count);
-  if (!is_finite(logits) || !is_finite(wdl) || !is_finite(moves_left)) return false;
+  const std::array arrays{floats(output.logits_at, flight.moves), floats(0, 3 * count),
+                          floats(output.moves_left_at, count)};
+  for (const auto& each : arrays)
+    if (!is_finite(each.data(), each.size())) return false;
   const Answered& times = flight.times;
   const std::vector<unsigned char> header =
       written(ResultHeader{flight.header.id, times.launched_ms - times.arrived_ms,
                            times.ended_ms - times.launched_ms, static_cast<std::int64_t>(count), instance_});
-  hub_.send(flight.request.number, std::array{Bytes(header), logits, wdl, moves_left});
+  hub_.send(flight.request.number,
+            std::array{Bytes(header), bytes_of(arrays[0]), bytes_of(arrays[1]), bytes_of(arrays[2])});
   answered_.push_back(times);
   return true;
 }
