@@ -330,6 +330,10 @@ class CollectResult:
     @property
     def cache_hits(self) -> int: ...
     @property
+    def promoted(self) -> int:
+        """Visits that wait for what a batch under way looks ahead to."""
+
+    @property
     def collision_visits(self) -> int: ...
     @property
     def full(self) -> bool:
@@ -493,6 +497,10 @@ class RootInfo:
 
     @property
     def batches_in_flight(self) -> int: ...
+    @property
+    def promoted(self) -> int:
+        """Visits under way that wait for what a batch looks ahead to."""
+
     @property
     def full(self) -> bool: ...
 

@@ -182,6 +182,8 @@ void bind_reports(nb::module_& m) {
       .def_ro("evaluations", &CollectResult::evaluations, "Positions in the batch.")
       .def_ro("visits_done", &CollectResult::visits_done, "Visits finished without the evaluator.")
       .def_ro("cache_hits", &CollectResult::cache_hits)
+      .def_ro("promoted", &CollectResult::promoted,
+              "Visits that wait for what a batch under way looks ahead to.")
       .def_ro("collision_visits", &CollectResult::collision_visits)
       .def_ro("full", &CollectResult::full, "The tree's memory is used up, and is being pruned.");
   nb::class_<Evaluation>(m, "Evaluation", "For the side to move at the root.")
@@ -244,6 +246,7 @@ void bind_reports(nb::module_& m) {
       .def_ro("memory_bytes", &RootInfo::memory_bytes)
       .def_ro("hashfull", &RootInfo::hashfull, "Tree memory in use, in thousandths.")
       .def_ro("batches_in_flight", &RootInfo::batches_in_flight)
+      .def_ro("promoted", &RootInfo::promoted, "Visits under way that wait for what a batch looks ahead to.")
       .def_ro("full", &RootInfo::full);
 }
 

@@ -111,9 +111,10 @@ class Search:
         """Gather and submit batches until enough are in flight; False if nothing was found to search."""
         tree, pipeline = self._tree, self._pipeline
         answered = 0  # Visits since `info` that needed no evaluation.
+        promoted = info.promoted
         progressed = False
         while pipeline.in_flight < self._rule.in_flight:
-            under_way = pipeline.in_flight_visits
+            under_way = pipeline.in_flight_visits + promoted
             target, ahead = self._rule.next(info.visits, under_way, self._in_time(now))
             if target <= 0:
                 break  # More under way would weaken the search.
@@ -123,6 +124,7 @@ class Search:
             batch = pipeline.take()
             result = tree.collect(batch, target, wanted, ahead)
             answered += result.visits_done
+            promoted += result.promoted
             if not batch.size:
                 self._only_decided = result.visits_done > 0 and not result.cache_hits
                 tree.cancel(batch)  # Collisions only, or all was answered on the spot.

@@ -104,6 +104,7 @@ bool Burst::take_answer() {
 // the tree as it is now.
 Burst::Filled Burst::fill(const RootInfo& root, const BurstLimits& limits) {
   std::int64_t answered = 0;  // visits since then that needed no evaluation
+  std::int64_t promoted = root.promoted;
   while (true) {
     const auto spare =
         std::find_if(slots_.begin(), slots_.end(), [](const Slot& each) { return each.id == 0; });
@@ -111,6 +112,7 @@ Burst::Filled Burst::fill(const RootInfo& root, const BurstLimits& limits) {
     if (spare == slots_.end() || in_flight >= rule_.in_flight) return Filled::kSent;
     std::int64_t under_way = 0;
     for (const Slot& each : slots_) under_way += each.id != 0 ? each.batch->wanted() : 0;
+    under_way += promoted;
     const auto nodes = static_cast<std::int64_t>(limits.nodes_as_playouts ? root.playouts : root.visits);
     const std::int64_t left = limits.nodes ? *limits.nodes - nodes - under_way - answered : kUnlimited;
     const Asked asked = rule_.next(root.visits, under_way, in_time(limits, static_cast<int>(in_flight)));
@@ -119,6 +121,7 @@ Burst::Filled Burst::fill(const RootInfo& root, const BurstLimits& limits) {
     const CollectResult result =
         tree_.collect(batch, asked.target, static_cast<std::uint64_t>(left), asked.ahead);
     answered += result.visits_done;
+    promoted += result.promoted;
     if (batch.size() == 0) {  // Collisions only, or all was answered on the spot.
       tree_.cancel(batch);
       return result.cache_hits > 0 ? Filled::kCached : Filled::kSent;

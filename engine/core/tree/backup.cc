@@ -42,10 +42,7 @@ void Tree::apply(Batch& batch, std::span<const float> logits, std::span<const fl
       cache_.insert(leaf.cache_key, value, priors_);
     }
     if (batch.late_) continue;
-    if (i >= batch.wanted_) {
-      take_back(path);
-      continue;
-    }
+    if (i >= batch.wanted_ && !forget_ahead(path)) continue;
 
     Node& evaluated = *node(path.back());
     give_edges(evaluated, moves, priors_);
@@ -60,11 +57,7 @@ void Tree::apply(Batch& batch, std::span<const float> logits, std::span<const fl
 void Tree::cancel(Batch& batch) {
   std::lock_guard lock(mutex_);
   if (batch.tree_ != this) throw std::logic_error("the batch was not collected from this tree");
-  if (!batch.late_) {
-    for (const Batch::Leaf& leaf : batch.leaves_) {
-      take_back(batch.path(leaf.path_offset, leaf.path_length));
-    }
-  }
+  if (!batch.late_) take_back_all(batch);
   finish(batch);
 }
 
@@ -72,9 +65,7 @@ void Tree::abandon(Batch& batch) {
   std::lock_guard lock(mutex_);
   if (batch.tree_ != this) throw std::logic_error("the batch was not collected from this tree");
   if (batch.late_) return;
-  for (const Batch::Leaf& leaf : batch.leaves_) {
-    take_back(batch.path(leaf.path_offset, leaf.path_length));
-  }
+  take_back_all(batch);
   land(batch);
   batch.late_ = true;
   batch.cache_generation_ = cache_generation_;
@@ -86,14 +77,37 @@ void Tree::take_back(std::span<const ArenaIndex> path) {
   for (ArenaIndex index : path) --node(index)->in_flight;
 }
 
+void Tree::take_back_all(const Batch& batch) {
+  for (size_t i = 0; i < batch.leaves_.size(); ++i) {
+    const Batch::Leaf& leaf = batch.leaves_[i];
+    const auto path = batch.path(leaf.path_offset, leaf.path_length);
+    if (i < batch.wanted_ || forget_ahead(path)) take_back(path);
+  }
+}
+
+// The last node of a path is looked ahead to no more: its evaluation is there or will not come. True if a
+// visit has come to wait for it, and is still in flight; else it is as if nobody had come there.
+bool Tree::forget_ahead(std::span<const ArenaIndex> path) {
+  for (ArenaIndex index : path) --node(index)->ahead;
+  Node& leaf = *node(path.back());
+  if (leaf.state == NodeState::kPending) {
+    --promoted_;
+    return true;
+  }
+  leaf.state = NodeState::kNew;
+  return false;
+}
+
 // The batch is no longer under way: its collisions' visits are out of flight.
 void Tree::land(Batch& batch) {
-  for (const Batch::Collision& collision : batch.collisions_) {
-    for (ArenaIndex index : batch.path(collision.path_offset, collision.path_length)) {
-      node(index)->in_flight -= collision.visits;
-    }
-  }
+  for (const Batch::Collision& collision : batch.collisions_) withdraw(batch, collision);
   --batches_in_flight_;
+}
+
+void Tree::withdraw(const Batch& batch, const Batch::Collision& collision) {
+  for (ArenaIndex index : batch.path(collision.path_offset, collision.path_length)) {
+    node(index)->in_flight -= collision.visits;
+  }
 }
 
 // Empties the batch after its last use.

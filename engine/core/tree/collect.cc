@@ -6,7 +6,10 @@
 // visits elsewhere, and is then dropped.
 //
 // A batch may also look ahead: with the visits of the batch in flight the walks go on to positions that the
-// search is likely to want next. Their evaluations go to the cache and count for nothing until it does.
+// search is likely to want next. Nothing of these walks stays in flight, which would steer the visits of the
+// next batch away from just what is wanted most. Their evaluations go to the cache and count for nothing
+// until a visit comes: if it does so while the evaluation is under way, it waits for it there (it is
+// promoted).
 
 #include <algorithm>
 #include <bit>
@@ -52,19 +55,25 @@ CollectResult Tree::collect(Batch& batch, int target, uint64_t max_visits, int a
   // What was looked ahead to is found in the cache now.
   const auto out_of_order_limit =
       static_cast<uint64_t>(params_.max_out_of_order_factor * static_cast<float>(target + ahead));
-  const uint32_t collision_limit = collision_visits_limit();
-  max_visits = std::min<uint64_t>(max_visits, visits_to_give());
-  while (!out_of_memory_ && result_.evaluations < target && result_.visits_done <= out_of_order_limit &&
+  // A quarter of what may still be in flight for positions, one for collisions: the rest is to look ahead
+  // with.
+  const uint32_t room = (Node::kMostInFlight - node(root_)->in_flight) / 4;
+  const uint32_t collision_limit = std::min(collision_visits_limit(), room);
+  max_visits = std::min<uint64_t>({max_visits, visits_to_give(), room});
+  const auto positions = static_cast<uint32_t>(target);
+  uint32_t waiting = 0;  // visits of this batch whose evaluations are under way
+  while (!out_of_memory_ && waiting < positions && result_.visits_done <= out_of_order_limit &&
          result_.collision_visits < collision_limit && collision_events_ < params_.max_collision_events) {
-    uint64_t begun = result_.visits_done + static_cast<uint64_t>(result_.evaluations);
+    const uint64_t begun = result_.visits_done + static_cast<uint64_t>(waiting);
     if (begun >= max_visits) break;
-    uint64_t visits = std::min<uint64_t>({static_cast<uint64_t>(target - result_.evaluations),
-                                          collision_limit - result_.collision_visits, max_visits - begun});
+    const uint64_t visits = std::min<uint64_t>(
+        {positions - waiting, collision_limit - result_.collision_visits, max_visits - begun});
     visit(batch, root_, static_cast<uint32_t>(visits));
+    waiting = static_cast<uint32_t>(result_.evaluations) + result_.promoted;
   }
   batch.wanted_ = batch.leaves_.size();
-  if (ahead > 0 && result_.evaluations > 0) {
-    const uint64_t begun = result_.visits_done + static_cast<uint64_t>(result_.evaluations);
+  if (ahead > 0 && waiting > 0) {
+    const uint64_t begun = result_.visits_done + static_cast<uint64_t>(waiting);
     look_ahead(batch, static_cast<int>(std::min<uint64_t>(ahead, max_visits - begun)));
   }
   evaluations_ += result_.evaluations;
@@ -80,16 +89,27 @@ uint32_t Tree::visits_to_give() const {
   return root.state == NodeState::kTerminal || begun >= kMostVisits ? 0 : kMostVisits - begun;
 }
 
-// Gathers up to `ahead` positions that the search would come to if its batch told it nothing new. Nothing is
-// backed up, and a position that the cache knows needs no second evaluation: both are collisions here.
+// Gathers up to `ahead` positions that the search would come to if its batches told it nothing new. Nothing
+// is backed up, and a position that the cache knows needs no second evaluation: both are collisions here.
 void Tree::look_ahead(Batch& batch, int ahead) {
-  const int end = result_.evaluations + ahead;
+  const auto room = static_cast<int>(Node::kMostAhead - node(root_)->ahead);
+  const int end = result_.evaluations + std::min(ahead, room);
   const auto limit = result_.collision_visits + static_cast<uint32_t>(kCollisionsAhead * ahead);
+  const size_t kept = batch.collisions_.size();
   looking_ahead_ = true;
   while (!out_of_memory_ && result_.evaluations < end && result_.collision_visits < limit) {
     visit(batch, root_, static_cast<uint32_t>(end - result_.evaluations));
   }
   looking_ahead_ = false;
+  for (size_t i = kept; i < batch.collisions_.size(); ++i) withdraw(batch, batch.collisions_[i]);
+  batch.collisions_.resize(kept);
+  for (size_t i = batch.wanted_; i < batch.leaves_.size(); ++i) {
+    const Batch::Leaf& leaf = batch.leaves_[i];
+    for (ArenaIndex index : batch.path(leaf.path_offset, leaf.path_length)) {
+      --node(index)->in_flight;
+      ++node(index)->ahead;
+    }
+  }
 }
 
 // Brings `visits` visits to a node, with the history standing at its position and the path at its parent.
@@ -113,8 +133,13 @@ void Tree::visit(Batch& batch, ArenaIndex index, uint32_t visits) {
     }
     back_up(path_, value, visits);
     result_.visits_done += visits;
-  } else if (current.state == NodeState::kPending) {
+  } else if (current.state == NodeState::kPending || (current.state == NodeState::kAhead && looking_ahead_)) {
     collide(batch, visits);
+  } else if (current.state == NodeState::kAhead) {
+    current.state = NodeState::kPending;
+    ++promoted_;
+    ++result_.promoted;
+    if (visits > 1) collide(batch, visits - 1);
   } else if (current.state == NodeState::kExpanded) {
     descend(batch, current, visits);
   } else {
@@ -234,7 +259,7 @@ Tree::Expansion Tree::expand(Batch& batch, Node& leaf) {
     return Expansion::kCached;
   }
 
-  leaf.state = NodeState::kPending;
+  leaf.state = looking_ahead_ ? NodeState::kAhead : NodeState::kPending;
   const int transform =
       encode(history_, params_.input_format, params_.history_fill, batch.positions_[batch.leaves_.size()]);
   const Color side = history_.current().side_to_move();

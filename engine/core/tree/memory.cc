@@ -9,8 +9,8 @@
 // What matters least: nodes with few visits that the search has not come to for a long time. A node carries
 // the epoch of its last visit; an epoch lasts as long as an eighth of the memory is handed out. The hand
 // begins with leaves of one visit and collapses larger nodes as small ones become rare, so details go before
-// the skeleton of the tree. What is in flight is never touched: no visit, batch or reference of one that is
-// under way can meet a node that has gone.
+// the skeleton of the tree. What is in flight or looked ahead to is never touched: no visit, batch or
+// reference of one that is under way can meet a node that has gone.
 
 #include <algorithm>
 
@@ -163,7 +163,8 @@ bool Tree::begin_round() {
 }
 
 bool Tree::may_collapse(const Node& candidate) {
-  if (candidate.in_flight > 0 || (epoch_ - candidate.epoch) % kEpochs < old_) return false;
+  if (candidate.in_flight > 0 || candidate.ahead > 0 || (epoch_ - candidate.epoch) % kEpochs < old_)
+    return false;
   uint32_t most = uint32_t{1} << pressure_;
   if (old_ > 0) most = std::min(most, std::max(1u, node(root_)->visits / kSpared));
   const bool small = candidate.state == NodeState::kExpanded && candidate.visits <= most;

@@ -4,7 +4,9 @@
 //   +0  wl_sum      sum of W - L over its visits, from the view of the side that moved INTO the node
 //   +8  d           mean of D over its visits
 //   +12 m           mean of the expected plies to the end of the game, counted from the node
-//   +16 visits      finished visits           +20 in_flight   visits on their way through the node
+//   +16 visits      finished visits           +20 in_flight   visits on their way through the node (20 bits)
+//   and
+//                                             ahead       positions below that are looked ahead to (12 bits)
 //   +24 edges       legal moves and priors    +28 children    node of each edge, for a prefix of the edges
 //   +32 edge_count  +33 child_slots  +34 state and epoch  +35 bounds
 //   +36 own         16 bits: the network's W - L, from the view of the side to move; where values are derived
@@ -55,7 +57,8 @@ static_assert(sizeof(Edge) == 4);
 
 enum class NodeState : uint8_t {
   kNew,       // no edges: never visited, or collapsed for their memory; the next visit expands it
-  kPending,   // its evaluation is under way
+  kPending,   // its evaluation is under way, and a visit waits for it
+  kAhead,     // looked ahead to: its evaluation is under way, and no visit waits for it
   kExpanded,  // has edges
   kTerminal,  // the game is over here by the rules, or tablebases know how it ends
   kTwoFold,   // counted as a draw because it repeats a position of the searched line; may be undone
@@ -92,7 +95,8 @@ struct Node {
   float d;
   float m;
   uint32_t visits;
-  uint32_t in_flight;
+  uint32_t in_flight : 20;
+  uint32_t ahead : 12;
   union {
     ArenaIndex edges;
     uint32_t repeated_after;  // of a kTwoFold node, which has no edges: plies since the earlier occurrence
@@ -122,6 +126,8 @@ struct Node {
   bool ends_game() const { return state == NodeState::kTerminal || state == NodeState::kTwoFold; }
 
   static constexpr float kOwnUnit = 32767.0f;
+  static constexpr uint32_t kMostInFlight = (1u << 20) - 1;
+  static constexpr uint32_t kMostAhead = (1u << 12) - 1;
 };
 static_assert(sizeof(Node) == 40 && sizeof(Node) % Arena::kGranuleBytes == 0);
 

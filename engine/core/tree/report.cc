@@ -125,6 +125,7 @@ RootInfo Tree::root_info() const {
   info.memory_bytes = arena_.used_bytes();
   info.hashfull = static_cast<int>(arena_.used_bytes() * 1000 / arena_.capacity_bytes());
   info.batches_in_flight = batches_in_flight_;
+  info.promoted = promoted_;
   info.full = full_;
   return info;
 }

@@ -31,6 +31,7 @@ struct CollectResult {
   int evaluations = 0;            // positions in the batch
   uint32_t visits_done = 0;       // visits finished on the spot: cache hits, game ends, proven positions
   uint32_t cache_hits = 0;        // of these, evaluations found in the cache
+  uint32_t promoted = 0;          // visits that wait for what a batch under way looks ahead to
   uint32_t collision_visits = 0;  // visits that met positions under way and were not used
   bool full = false;              // the tree's memory is used up; what matters least has been pruned
 };
@@ -100,7 +101,8 @@ struct RootInfo {
   uint64_t memory_bytes = 0;  // of the tree
   int hashfull = 0;           // tree memory in use, in thousandths of what is allowed
   int batches_in_flight = 0;
-  bool full = false;  // memory is used up: since the position was set some of the tree has been pruned
+  uint32_t promoted = 0;  // visits under way that wait for what a batch looks ahead to
+  bool full = false;      // memory is used up: since the position was set some of the tree has been pruned
 };
 
 class Tree {
@@ -241,7 +243,10 @@ class Tree {
   void undo_two_fold(std::span<const ArenaIndex> path);
   void account_for_change(Node& parent, const Node& before, const Node& child) const;
   void take_back(std::span<const ArenaIndex> path);
+  bool forget_ahead(std::span<const ArenaIndex> path);
+  void take_back_all(const Batch& batch);
   void land(Batch& batch);
+  void withdraw(const Batch& batch, const Batch::Collision& collision);
   void finish(Batch& batch);
 
   // values.cc
@@ -314,6 +319,7 @@ class Tree {
   int hopeless_granules_ = Arena::kMaxRun + 1;  // runs of so many or more were looked for in vain
 
   int batches_in_flight_ = 0;
+  uint32_t promoted_ = 0;  // see RootInfo
   bool full_ = false;
 
   // of the current position's search

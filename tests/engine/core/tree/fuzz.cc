@@ -29,7 +29,7 @@ namespace wavefront {
 
 struct Seen {
   uint64_t nodes = 0, proven = 0, two_folds = 0, full_trees = 0, kept_above = 0, found_by_fen = 0;
-  uint64_t known_draws = 0, less_noise = 0, spreads = 0, searched_values = 0;
+  uint64_t known_draws = 0, less_noise = 0, spreads = 0, searched_values = 0, promoted = 0;
 };
 
 [[noreturn]] void fail(const std::string& what) {
@@ -50,6 +50,7 @@ struct TreeInvariants {
   // Of a tree without a batch under way.
   void check() {
     require(tree.batches_in_flight_ == 0, "no batch is under way");
+    require(tree.promoted_ == 0, "no visit waits for what is looked ahead to");
     walk(tree.top());
     for (ArenaIndex index : tree.to_free_) count(index);
     require(granules * Arena::kGranuleBytes == tree.arena_.used_bytes(),
@@ -64,7 +65,8 @@ struct TreeInvariants {
     const Node& node = *tree.node(index);
     ++seen.nodes;
     require(node.in_flight == 0, "nothing is in flight");
-    require(node.state != NodeState::kPending, "no evaluation is awaited");
+    require(node.ahead == 0, "nothing is looked ahead to");
+    require(node.state != NodeState::kPending && node.state != NodeState::kAhead, "no evaluation is awaited");
     check_values(node, index == tree.root_ || is_above(index));
     if (node.state == NodeState::kTwoFold) ++seen.two_folds;
     granules += kNodeGranules;
@@ -222,7 +224,7 @@ void finish(Tree& tree, Batch& batch, Random& random) {
 }
 
 // Collects batches and finishes them in any order. Returns whether the tree was pruned.
-bool search(Tree& tree, int steps, Random& random) {
+bool search(Tree& tree, int steps, Random& random, Seen& seen) {
   constexpr int kCapacity = 320;
   std::vector<std::unique_ptr<Batch>> under_way;
   bool full = false;
@@ -231,7 +233,9 @@ bool search(Tree& tree, int steps, Random& random) {
     const int ahead =
         random() % 3 == 0 ? static_cast<int>(random() % static_cast<uint64_t>(kCapacity - target)) : 0;
     under_way.push_back(std::make_unique<Batch>(kCapacity));
-    full |= tree.collect(*under_way.back(), target, 1 + random() % 2000, ahead).full;
+    const CollectResult result = tree.collect(*under_way.back(), target, 1 + random() % 2000, ahead);
+    full |= result.full;
+    seen.promoted += result.promoted;
     if (random() % 16 == 0) tree.lines(3);
     while (under_way.size() > (step + 1 < steps ? 2 : 0)) {
       const auto chosen = under_way.begin() + static_cast<std::ptrdiff_t>(random() % under_way.size());
@@ -264,7 +268,7 @@ void play_round(Random& random, Seen& seen) {
   for (int ply = 0; ply < 8; ++ply) {
     if (random() % 4 == 0) tree.set_root_moves({random_move(game, random)});
     if (random() % 6 == 0) tree.add_root_noise(0.25f, 0.3f, random());
-    pruned |= search(tree, 10 + static_cast<int>(random() % longest), random);
+    pruned |= search(tree, 10 + static_cast<int>(random() % longest), random, seen);
     TreeInvariants{tree, pruned, seen}.check();
 
     const Game before = game;
@@ -273,7 +277,7 @@ void play_round(Random& random, Seen& seen) {
     const int keep = static_cast<int>(random() % 3);
     tree.set_position(game, keep);
     seen.kept_above += keep > 0;
-    if (random() % 3 == 0) pruned |= search(tree, 5, random);
+    if (random() % 3 == 0) pruned |= search(tree, 5, random, seen);
     if (random() % 4 == 0) {  // The game has gone elsewhere.
       game = before;
       if (random() % 2 == 0) game.push_uci(random_move(game, random));
@@ -295,13 +299,13 @@ void play_round(Random& random, Seen& seen) {
   seen.full_trees += pruned;
 }
 
-void stops_at_the_most_visits() {
+void stops_at_the_most_visits(Seen& seen) {
   Tree tree{SearchParams()};
   tree.set_position(Game("7k/8/5K2/6Q1/8/8/8/8 w - - 0 1", false));
   Random random(1);
-  search(tree, 30, random);
+  search(tree, 30, random, seen);
   TreeInvariants::set_root_visits(tree, 3'999'999'000);
-  search(tree, 30, random);
+  search(tree, 30, random, seen);
   const RootInfo info = tree.root_info();
   require(info.visits == 4'000'000'000, "a root gets 4e9 visits and no more");
   require(std::abs(info.evaluation.q) <= 1 && std::isfinite(info.evaluation.m), "its value is one");
@@ -356,16 +360,17 @@ int main(int argc, char** argv) {
   if (argc != 3) fail("usage: fuzz ROUNDS SEED");
   initialise_attacks();
   Random random(std::strtoull(argv[2], nullptr, 10));
-  stops_at_the_most_visits();
-  keeps_what_is_written(random);
   Seen seen;
+  stops_at_the_most_visits(seen);
+  keeps_what_is_written(random);
   for (int round = 0; round < std::atoi(argv[1]); ++round) play_round(random, seen);
   std::printf(
       "nodes %llu proven %llu two-folds %llu full trees %llu kept above %llu found by FEN %llu "
-      "known draws %llu less noise %llu spreads %llu searched values %llu\n",
+      "known draws %llu less noise %llu spreads %llu searched values %llu promoted %llu\n",
       static_cast<unsigned long long>(seen.nodes), static_cast<unsigned long long>(seen.proven),
       static_cast<unsigned long long>(seen.two_folds), static_cast<unsigned long long>(seen.full_trees),
       static_cast<unsigned long long>(seen.kept_above), static_cast<unsigned long long>(seen.found_by_fen),
       static_cast<unsigned long long>(seen.known_draws), static_cast<unsigned long long>(seen.less_noise),
-      static_cast<unsigned long long>(seen.spreads), static_cast<unsigned long long>(seen.searched_values));
+      static_cast<unsigned long long>(seen.spreads), static_cast<unsigned long long>(seen.searched_values),
+      static_cast<unsigned long long>(seen.promoted));
 }

@@ -49,4 +49,4 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_nothing_that_is_done_to_a_tree_breaks_it(program: Path) -> None:
-    assert len(numbers_of(program, ROUNDS, SEED)) == 10
+    assert len(numbers_of(program, ROUNDS, SEED)) == 11

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+import pytest
+
 from engine._core import Batch, Tree
 from tests.engine.core.tree.search_helpers import MIDDLEGAME, game, new_tree, search
 
@@ -66,3 +68,74 @@ def test_a_batch_that_looked_ahead_can_be_cancelled() -> None:
     assert tree.collect(batch, 8, 1000, 56).evaluations > 16
     tree.cancel(batch)
     assert [(c.move, c.visits, c.evaluation.q, c.in_flight) for c in tree.children()] == before
+
+
+def seen_by_the_root(tree: Tree) -> list[tuple[str, int, float, int]]:
+    return [(c.move, c.visits, c.evaluation.q, c.in_flight) for c in tree.children()]
+
+
+def test_the_next_batch_wants_the_same_whether_the_one_under_way_looks_ahead_or_not() -> None:
+    found = []
+    for ahead in (0, 60):
+        tree = new_tree(game(MIDDLEGAME))
+        search(tree, 300)
+        first, second = Batch(64), Batch(64)
+        tree.collect(first, 4, 1000, ahead)
+        found.append([seen_by_the_root(tree)])
+        result = tree.collect(second, 16, 1000)
+        assert result.evaluations + result.promoted == 16
+        assert (result.promoted > 0) == (ahead > 0)
+        assert tree.root_info().promoted == result.promoted
+        found[-1].append(seen_by_the_root(tree))
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_a_visit_waits_for_the_batch_that_looked_ahead(order: tuple[int, int]) -> None:
+    tree = new_tree(game(MIDDLEGAME))
+    search(tree, 300)
+    batches = [Batch(64), Batch(64)]
+    tree.collect(batches[0], 4, 1000, 60)
+    promoted = tree.collect(batches[1], 16, 1000).promoted
+    own = batches[1].size
+    assert promoted > 0 and own + promoted == 16
+    for number in order:
+        tree.apply_random(batches[number])
+        if number != order[-1]:
+            assert tree.root_info().visits == 300 + (4 + promoted if number == 0 else own)
+    info = tree.root_info()
+    assert info.visits == 320 and info.promoted == 0 and info.batches_in_flight == 0
+    assert all(child.in_flight == 0 for child in tree.children())
+
+
+@pytest.mark.parametrize("end", ["cancel", "abandon"])
+def test_visits_that_wait_are_given_up_with_the_batch_that_looked_ahead(end: str) -> None:
+    tree = new_tree(game(MIDDLEGAME))
+    search(tree, 300)
+    before = seen_by_the_root(tree)
+    first, second = Batch(64), Batch(64)
+    tree.collect(first, 4, 1000, 60)
+    assert tree.collect(second, 16, 1000).promoted > 0
+    getattr(tree, end)(first)
+    assert tree.root_info().promoted == 0
+    tree.cancel(second)
+    assert seen_by_the_root(tree) == before
+    if end == "abandon":
+        tree.apply_random(first)  # For the cache alone.
+        assert tree.root_info().visits == 300
+        search(tree, 320)
+        assert tree.root_info().cache_hits > 0
+
+
+def test_what_is_looked_ahead_to_stays_in_a_tree_that_is_pruned() -> None:
+    tree = new_tree(game(MIDDLEGAME), tree_bytes=1 << 20, cache_bytes=0)
+    search(tree, 12000)
+    assert tree.root_info().full
+    ahead, others = Batch(400), Batch(64)
+    assert tree.collect(ahead, 8, 100_000, 392).evaluations > 100
+    for _ in range(200):
+        tree.collect(others, 64, 100_000)
+        tree.apply_random(others)
+    tree.apply_random(ahead)
+    assert tree.root_info().promoted == 0
+    assert all(child.in_flight == 0 for child in tree.children())
