@@ -9,10 +9,13 @@
 // the more visits are taken for exploration and count the less the worse they are. KataGo does so with its
 // `useNoisePruning` (github.com/lightvector/KataGo).
 //
-// Such a value follows from the children, not from the sum of what has come up, so it is derived anew at each
-// node of a path. What it differs by from the sum is what goes on to the nodes above.
+// Such a value follows from the children, not from the sum of what has come up, so it is derived anew at the
+// nodes of a path. What it differs by from the sum is what goes on to the nodes above. A limit holds at once.
+// Noise may wait: to look at all moves of all nodes for each visit would take as long as the rest of the search,
+// so a node is looked at as its visits grow by a sixteenth to an eighth, and those between count in full till then.
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "tree/tree.h"
@@ -22,6 +25,9 @@ namespace {
 
 // A move may have so many times its prior's share of the visits before any are taken for exploration.
 constexpr double kLeniency = 2.0;
+
+// Noise is looked at when one of so many leading bits of a node's visits changes.
+constexpr int kBitsLookedAt = 4;
 
 }  // namespace
 
@@ -35,6 +41,14 @@ bool Tree::has_known_draw(const Node& parent) const {
       return parent.bounds.lower == 0 || parent.bounds.upper == 0 || parent.bounds.can_repeat;
   }
   return false;
+}
+
+// Whether a node is to be looked at again after the last `added` of its visits.
+bool Tree::is_due(const Node& visited, uint32_t added) const {
+  if (has_known_draw(visited)) return true;
+  const uint32_t before = visited.visits - added;
+  const int unit = std::max(0, static_cast<int>(std::bit_width(before)) - kBitsLookedAt);
+  return before >> unit != visited.visits >> unit;
 }
 
 // Gives a node that is not proven the value that follows from its children, after its visits or theirs have
