@@ -265,6 +265,7 @@ class SearchParams:
     syzygy_fast_play: bool
     max_collision_events: int
     max_collision_visits: int
+    visits_per_collision: int
     wdl_ratio: float
     wdl_shift: float
     wdl_max_scale: float

@@ -161,6 +161,12 @@ class Options(SettingsGroup):
     max_collision_visits: int = _advanced(
         "MaxCollisionVisits", 80000, "visits a batch may lose to positions already on their way", (1, 1000000)
     )
+    visits_per_collision: int = _advanced(
+        "VisitsPerCollision",
+        512,
+        "visits that the tree has for each that a batch may lose so, at least; 0 sets no such limit",
+        (0, 1000000),
+    )
     max_collision_events: int = _advanced(
         "MaxCollisionEvents", 917, "times a batch may run into a position already on its way", (1, 65536)
     )

@@ -323,15 +323,19 @@ void Tree::collide(Batch& batch, uint32_t visits) {
   ++collision_events_;
 }
 
+// Where most visits meet the same position under way, the line that leads there is what the search wants.
+// More of them in flight only make other lines look better than they are, and those get visits that stay.
 uint32_t Tree::collision_visits_limit() const {
   const double start = params_.max_collision_visits_scaling_start;
   const double end = params_.max_collision_visits_scaling_end;
   const double visits = node(root_)->visits;
-  const double most = std::max(1, params_.max_collision_visits);
-  if (visits >= end) return static_cast<uint32_t>(most);
-  if (visits <= start || end <= start) return 1;
-  double share = std::pow((visits - start) / (end - start), params_.max_collision_visits_scaling_power);
-  return static_cast<uint32_t>(std::max(1.0, most * share));
+  double limit = std::max(1, params_.max_collision_visits);
+  if (visits < end) {
+    const double share = visits <= start ? 0.0 : (visits - start) / (end - start);
+    limit *= std::pow(share, params_.max_collision_visits_scaling_power);
+  }
+  if (params_.visits_per_collision > 0) limit = std::min(limit, visits / params_.visits_per_collision);
+  return static_cast<uint32_t>(std::max(1.0, limit));
 }
 
 // The current position, how often it occurred before, the clock in steps, and by option earlier positions.

@@ -88,6 +88,8 @@ struct SearchParams {
   int max_collision_visits_scaling_start = 28;
   int max_collision_visits_scaling_end = 145000;
   float max_collision_visits_scaling_power = 1.25f;
+  // Nor more than one for each so many visits of the tree, at least one; 0: no such limit.
+  int visits_per_collision = 512;
 
   // A batch is sent as it is once cache hits and game ends have taken this many times its size in visits.
   float max_out_of_order_factor = 2.4f;

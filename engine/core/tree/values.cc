@@ -11,8 +11,9 @@
 //
 // Such a value follows from the children, not from the sum of what has come up, so it is derived anew at the
 // nodes of a path. What it differs by from the sum is what goes on to the nodes above. A limit holds at once.
-// Noise may wait: to look at all moves of all nodes for each visit would take as long as the rest of the search,
-// so a node is looked at as its visits grow by a sixteenth to an eighth, and those between count in full till then.
+// Noise may wait: to look at all moves of all nodes for each visit would take as long as the rest of the
+// search, so a node is looked at as its visits grow by a sixteenth to an eighth, and those between count in
+// full till then.
 
 #include <algorithm>
 #include <bit>

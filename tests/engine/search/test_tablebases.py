@@ -114,7 +114,7 @@ def test_a_drawn_position_is_level() -> None:
 
 
 def test_a_win_that_the_tables_know_later_counts_the_plies_to_it() -> None:
-    line, _ = best_line("8/8/8/4k3/8/8/4P3/4KR1r w - - 0 1")
+    line, _ = best_line("8/8/8/4k3/8/8/4P3/4KR1r w - - 0 1", nodes=600)
     assert line.moves == ("f1h1",)
     assert (line.tablebase, line.mate, line.centipawns()) == (1, None, 19_999)
 

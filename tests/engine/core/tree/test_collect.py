@@ -30,7 +30,7 @@ def test_visits_of_a_collect_are_limited() -> None:
 
 
 def test_several_batches_hold_different_positions() -> None:
-    tree = new_tree(game(MIDDLEGAME))
+    tree = new_tree(game(MIDDLEGAME), visits_per_collision=0)
     search(tree, 2000)
     batches = [Batch(32) for _ in range(3)]
     for batch in batches:
@@ -107,6 +107,18 @@ def test_misuse_is_refused() -> None:
         Batch(0)
 
 
+def test_a_batch_loses_no_more_visits_to_positions_under_way_than_the_tree_bears() -> None:
+    lost = []
+    for visits_per_collision in (0, 512):
+        tree = new_tree(game(MIDDLEGAME), visits_per_collision=visits_per_collision)
+        search(tree, 3000)
+        batches = [Batch(256), Batch(256)]
+        lost.append([tree.collect(batch, 256).collision_visits for batch in batches])
+        for batch in batches:
+            tree.apply_random(batch)
+    assert max(lost[1]) <= 3000 // 512 < min(lost[0])
+
+
 def test_a_search_is_reproducible() -> None:
     visits = []
     for _ in range(2):
@@ -117,7 +129,7 @@ def test_a_search_is_reproducible() -> None:
 
 
 def test_an_abandoned_batch_is_not_under_way_and_its_answers_go_to_the_cache() -> None:
-    tree = new_tree(game(MIDDLEGAME))
+    tree = new_tree(game(MIDDLEGAME), visits_per_collision=0)
     search(tree, 500)
     batch = Batch(64)
     collected = tree.collect(batch, 64).evaluations
