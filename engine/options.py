@@ -245,14 +245,14 @@ class Options(SettingsGroup):
     )
     noise_pruning_scale: float = _advanced(
         "NoisePruningScale",
-        0.0,
+        0.3,
         "visits beyond its prior's share count for a third where a move is so much worse than others, for "
         "less where it is worse still; 0 counts all in full",
         (0, 10),
     )
     transposition_visits: int = _advanced(
         "TranspositionVisits",
-        0,
+        16,
         "a position that was searched elsewhere with so many visits has the value of that search; 0 never",
         (0, 32768),
     )
@@ -361,14 +361,14 @@ class Options(SettingsGroup):
 
     value_choice_share: float = _advanced(
         "ValueChoiceShare",
-        1.0,
+        0.2,
         "the best move is the one of best value among those with at least this share of the most visits",
         (0.01, 1),
         section="choice",
     )
     value_choice_deviations: float = _advanced(
         "ValueChoiceDeviations",
-        0.0,
+        2.0,
         "that value is taken to be lower by so many deviations of its mean: few visits are worth less",
         (0, 100),
     )

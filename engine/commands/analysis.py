@@ -48,7 +48,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="let in pages of this site without a token, besides those of this machine; may be repeated",
     )
     sources.add_flags(parser, settings_of(AnalysisSettings).values())
-    add_flags(parser)
+    add_flags(parser, defaults=default_options())
+
+
+def default_options() -> Options:
+    """The options where nobody says anything else. Queries know nothing of each other, so what one has
+    searched changes no values of another."""
+    from engine.options import Options
+
+    return Options(transposition_visits=0)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -61,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
 
         print(schema_text(), end="")
         return 0
-    options = options_of_arguments(arguments)
+    options = options_of_arguments(arguments, default_options())
     settings = from_arguments(argparse.Namespace(**vars(arguments) | {"config": None}), AnalysisSettings())
     if arguments.listen is not None:
         return _listen(arguments, options, settings)

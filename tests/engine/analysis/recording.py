@@ -15,9 +15,10 @@ import jsonschema
 from engine.analysis.scheduler import Scheduler
 from engine.analysis.schema import schema
 from engine.analysis.settings import AnalysisSettings
+from engine.commands.analysis import default_options
 from engine.options import Options
 
-RANDOM = Options(backend="random", hash=8, tree_memory=64)
+RANDOM = default_options().changed(backend="random", hash=8, tree_memory=64)
 
 ANSWER = jsonschema.Draft202012Validator({**schema(), "anyOf": [{"$ref": "#/$defs/answer"}]})
 

@@ -155,7 +155,7 @@ def test_a_full_tree_ends_no_search_and_is_told_of_once(clock: Clock | None) -> 
 
 
 def test_a_report_is_a_consistent_picture(session: Session) -> None:
-    set_options(session, multipv=3, verbose_move_stats=True, smart_pruning_factor=0.0)
+    set_options(session, multipv=3, verbose_move_stats=True, smart_pruning_factor=0.0, value_choice_share=1.0)
     report = session.search(Limits(nodes=3000))
     assert [line.visits for line in report.lines] == sorted(
         (line.visits for line in report.lines), reverse=True

@@ -41,7 +41,9 @@ def watched(
     game = Game(fen)
     tree = new_tree(game)
     search(tree, visits)
-    options = Options(move_overhead_ms=100, smart_pruning_factor=0.0).changed(**changed)
+    options = Options(move_overhead_ms=100, smart_pruning_factor=0.0, value_choice_share=1.0).changed(
+        **changed
+    )
     task = SearchTask(game, game.legal_moves(), limits, options, STARTED, Random(1), keeper or TimeKeeper())
     return LimitWatch(tree, task, control or SearchControl(pondering=limits.ponder)), tree
 
@@ -159,8 +161,8 @@ def test_a_search_for_a_mate_is_not_cut_short_by_what_cannot_change_the_move() -
 
 
 def pruned_at(visits_at: Callable[[float], float], **changed: Any) -> float | None:
-    """When a search of ten seconds ends that has so many visits after so many seconds; one move gets two thirds
-    of them. None: not before its time is over."""
+    """When a search of ten seconds ends that has so many visits after so many seconds; one move gets
+    two thirds of them. None: not before its time is over."""
     watch, tree = watched(
         Limits(movetime_ms=10_000), visits=1, fen=ONE_GOOD_MOVE, smart_pruning_factor=1.33, **changed
     )

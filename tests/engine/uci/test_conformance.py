@@ -242,7 +242,8 @@ def test_statistics_have_the_layout_that_guis_read() -> None:
 
 
 def test_counters_for_each_line_and_evaluations_per_second() -> None:
-    with UciProcess("MultiPV 3", "PerPVCounters true", "UCI_ShowEPS true", "SmartPruningFactor 0") as engine:
+    options = ("MultiPV 3", "PerPVCounters true", "UCI_ShowEPS true", "SmartPruningFactor 0")
+    with UciProcess(*options, "ValueChoiceShare 1") as engine:
         engine.send("position startpos")
         last = engine.ask("go nodes 500", "bestmove")[-4:-1]
         nodes = [int(word_after(line, "nodes")) for line in last]
