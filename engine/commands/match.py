@@ -139,7 +139,7 @@ def config_of_arguments(arguments: argparse.Namespace) -> MatchConfig:
     from pathlib import Path
 
     from engine.match.configfile import match_config
-    from engine.settings.tables import merge, parse_pairs, parse_settings
+    from engine.settings.tables import merge, parse_settings
     from protocol.settings.sources import read_document
 
     source = arguments.config_file or "match"
@@ -176,7 +176,7 @@ def config_of_arguments(arguments: argparse.Namespace) -> MatchConfig:
         for name in ("tc", "movetime", "nodes", "depth"):
             defaults.pop(name, None)
     merge(document, flags)
-    players = [_player(text, parse_pairs(text, "--player")) for text in arguments.player]
+    players = [player_table(text) for text in arguments.player]
     if players:
         given = document.get("player", [])
         document["player"] = [*(given if isinstance(given, list) else [given]), *players]
@@ -191,10 +191,13 @@ def _rule(text: str, flag: str) -> dict[str, Any]:
     return {"enabled": True, **parse_settings(text, flag)}
 
 
-def _player(text: str, entries: dict[str, str]) -> dict[str, Any]:
-    """A first part without a key is a network or a program."""
+def player_table(text: str) -> dict[str, Any]:
+    """A player written key=value,key=value as a table. A first part without a key is a network or a program.
+    Raises SettingsError."""
+    from engine.settings.tables import parse_pairs
     from protocol.settings.spec import SettingsError
 
+    entries = parse_pairs(text, "--player")
     short = entries.pop("", None)
     if short is not None:
         key = "weights" if short.endswith((".pb.gz", ".pb")) else "program"

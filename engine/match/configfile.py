@@ -101,14 +101,15 @@ def _players(
     time = _time(defaults) or DEFAULT_TIME
     options = defaults.rest_over(Options(chess960=chess960))
     players = [
-        _player(Table(f"{source}: player {number}", entries), time, options)
+        player_config(Table(f"{source}: player {number}", entries), time, options)
         for number, entries in enumerate(given, 1)
     ]
     with source_named(source):
         return named(players)
 
 
-def _player(table: Table, default_time: TimeControl, default_options: Options) -> PlayerConfig:
+def player_config(table: Table, default_time: TimeControl, default_options: Options) -> PlayerConfig:
+    """The player that a table stands for; its name is "" if it was given none. Raises SettingsError."""
     time = _time(table) or default_time
     player = _PlayerKeys(**table.settings(_PlayerKeys))
     own_table = table.table("options")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Mapping
 from pathlib import Path
 
 import chess
 
 from engine.games.record import Reason
-from engine.match.config import PlayerConfig
+from engine.match.config import PlayerConfig, UciValue
 from engine.match.players.player import (
     INTERRUPT_SECONDS,
     Clocks,
@@ -32,11 +33,18 @@ QUIT_SECONDS = 2.0
 
 
 class ProgramPlayer:
-    """A program that speaks UCI. chess960: it is told that it plays that, if it can."""
+    """A program that speaks UCI. chess960: it is told that it plays that, if it can. preferred: options that
+    are set where it has them and the configuration does not name them."""
 
-    def __init__(self, config: PlayerConfig, *, chess960: bool = False) -> None:
+    def __init__(
+        self, config: PlayerConfig, *, chess960: bool = False, preferred: Mapping[str, UciValue] | None = None
+    ) -> None:
         self.config = config
         self._chess960 = chess960
+        named = {name.lower() for name in config.uci_options}
+        self._preferred = {
+            name: value for name, value in (preferred or {}).items() if name.lower() not in named
+        }
         self._client: UciClient | None = None
 
     @property
@@ -65,6 +73,9 @@ class ProgramPlayer:
         try:
             async with asyncio.timeout(START_SECONDS):
                 await client.initialise()
+                client.configure(
+                    {name: value for name, value in self._preferred.items() if self.supports(name)}
+                )
                 client.configure(self.config.uci_options)
                 if self._chess960 and self.supports("UCI_Chess960"):
                     client.configure({"UCI_Chess960": True})
