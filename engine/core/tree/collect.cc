@@ -225,6 +225,8 @@ bool Tree::grow_children(Node& parent, int slots) {
 
 // One visit of a node without edges: the game's end, a cached evaluation, or a place in the batch.
 Tree::Expansion Tree::expand(Batch& batch, Node& leaf) {
+  const uint64_t key = cache_key();
+  cache_.prefetch(key);  // It is read when the moves have been made.
   MoveList moves;
   history_.current().legal_moves(moves);
   const uint32_t depth = static_cast<uint32_t>(path_.size() - 1);
@@ -244,7 +246,6 @@ Tree::Expansion Tree::expand(Batch& batch, Node& leaf) {
   }
 
   const std::span<const Move> legal(moves.begin(), moves.end());
-  const uint64_t key = cache_key();
   Value value;
   if (auto priors = cache_.find(key, legal.size(), value); !priors.empty()) {
     if (looking_ahead_) return Expansion::kKnown;

@@ -16,10 +16,11 @@ struct Candidates {
   float utility[256];
   float exploration[256];  // P * c * sqrt(N)
   float started[256];      // 1 + visits + in flight
+  float score[256];
   uint32_t given[256];
   int count = 0;
 
-  float score(int i) const { return utility[i] + exploration[i] / started[i]; }
+  void set_score(int i) { score[i] = utility[i] + exploration[i] / started[i]; }
 };
 
 // Visits that edge `best` takes until its score falls to that of the runner-up.
@@ -134,18 +135,20 @@ void add_next_unvisited(const Unvisited& unvisited, Candidates& candidates) {
     candidates.exploration[i] = unvisited.prior(i) * unvisited.scale;
     candidates.started[i] = 1.0f;
     candidates.given[i] = 0;
+    candidates.set_score(i);
     if (allowed) return;
   }
 }
 
 // Gives the visits to the candidates as PUCT would one by one.
 void hand_out(const Unvisited& unvisited, uint32_t visits, Candidates& candidates) {
+  for (int i = 0; i < candidates.count; ++i) candidates.set_score(i);
   for (uint32_t left = visits; left > 0;) {
     int best = 0;
-    float best_score = candidates.score(0);
+    float best_score = candidates.score[0];
     float runner_up = kNever;
     for (int i = 1; i < candidates.count; ++i) {
-      float score = candidates.score(i);
+      const float score = candidates.score[i];
       if (score > best_score) {
         runner_up = best_score;
         best_score = score;
@@ -160,8 +163,9 @@ void hand_out(const Unvisited& unvisited, uint32_t visits, Candidates& candidate
     if (left > 1 && !next_may_win) given = visits_until_overtaken(candidates, best, runner_up, left);
     candidates.given[best] += given;
     candidates.started[best] += static_cast<float>(given);
+    candidates.set_score(best);
     left -= given;
-    if (opens_next) add_next_unvisited(unvisited, candidates);
+    if (opens_next && left > 0) add_next_unvisited(unvisited, candidates);
   }
 }
 
