@@ -18,6 +18,7 @@ from move_losses import Place, Question, Searched
 from replayed_games import GamesError, ReplayedGame, Selection, read_games
 
 from engine.games.journal import Journal, JournalError
+from protocol.host.files import write_atomically
 
 
 class KeptError(Exception):
@@ -37,10 +38,8 @@ class Positions:
 
     def save(self, path: Path) -> None:
         """Write the file, whole or not at all. Raises OSError."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = path.with_suffix(".unfinished")
-        unfinished.write_text("".join(json.dumps(asdict(game)) + "\n" for game in self.games))
-        unfinished.replace(path)
+        lines = "".join(json.dumps(asdict(game)) + "\n" for game in self.games)
+        write_atomically(path, lines.encode())
 
     @classmethod
     def load(cls, path: Path) -> Positions:

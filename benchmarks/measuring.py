@@ -25,7 +25,7 @@ def add_measuring_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--figures", default="", metavar="A,B,…", help=f"some of {names} (default: all of them)"
     )
-    parser.add_argument("--rounds", type=_count, default=5, metavar="N", help="default 5")
+    parser.add_argument("--rounds", type=count, default=5, metavar="N", help="default 5")
     parser.add_argument(
         "--seconds", type=positive, default=3.0, help="of a measurement that can choose (default 3)"
     )
@@ -43,7 +43,8 @@ def positive(text: str) -> float:
     return value
 
 
-def _count(text: str) -> int:
+def count(text: str) -> int:
+    """A whole number above 0, for argparse."""
     value = int(text)
     if value < 1:
         raise argparse.ArgumentTypeError(f"{text} is not above 0")

@@ -43,7 +43,7 @@ from kept_moves import (
     open_searches,
     positions_of,
 )
-from measuring import FAILED, INTERRUPTED, positive
+from measuring import FAILED, INTERRUPTED, count, positive
 from move_losses import Question, differences, qualities, questions, table
 from replayed_games import GamesError, ReplayedGame, Selection
 
@@ -297,14 +297,6 @@ def show(arguments: argparse.Namespace) -> None:
 
 def log(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
-
-
-def count(text: str) -> int:
-    """A whole number above 0, for argparse."""
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not above 0")
-    return value
 
 
 def parsed(words: Sequence[str] | None = None) -> argparse.Namespace:

@@ -92,8 +92,8 @@ uint32_t Tree::visits_to_give() const {
 // Gathers up to `ahead` positions that the search would come to if its batches told it nothing new. Nothing
 // is backed up, and a position that the cache knows needs no second evaluation: both are collisions here.
 void Tree::look_ahead(Batch& batch, int ahead) {
-  const auto room = static_cast<int>(Node::kMostAhead - node(root_)->ahead);
-  const int end = result_.evaluations + std::min(ahead, room);
+  ahead = std::min(ahead, static_cast<int>(Node::kMostAhead - node(root_)->ahead));
+  const int end = result_.evaluations + ahead;
   const auto limit = result_.collision_visits + static_cast<uint32_t>(kCollisionsAhead * ahead);
   const size_t kept = batch.collisions_.size();
   looking_ahead_ = true;

@@ -4,9 +4,9 @@
 //   +0  wl_sum      sum of W - L over its visits, from the view of the side that moved INTO the node
 //   +8  d           mean of D over its visits
 //   +12 m           mean of the expected plies to the end of the game, counted from the node
-//   +16 visits      finished visits           +20 in_flight   visits on their way through the node (20 bits)
-//   and
-//                                             ahead       positions below that are looked ahead to (12 bits)
+//   +16 visits      finished visits
+//   +20 in_flight   20 bits: visits on their way through the node
+//       ahead       12 bits: positions below that are looked ahead to
 //   +24 edges       legal moves and priors    +28 children    node of each edge, for a prefix of the edges
 //   +32 edge_count  +33 child_slots  +34 state and epoch  +35 bounds
 //   +36 own         16 bits: the network's W - L, from the view of the side to move; where values are derived

@@ -123,6 +123,7 @@ Unvisited gather_visited(const Arena& arena, const Node& node, const SearchParam
     if (std::isnan(candidates.utility[i])) candidates.utility[i] = urgency;
     if (allowed && !allowed[i]) candidates.utility[i] = kNever;
   }
+  for (int i = 0; i < candidates.count; ++i) candidates.set_score(i);
   return {edges, node.edge_count, node.child_slots, allowed, priors, scale, urgency};
 }
 
@@ -142,7 +143,6 @@ void add_next_unvisited(const Unvisited& unvisited, Candidates& candidates) {
 
 // Gives the visits to the candidates as PUCT would one by one.
 void hand_out(const Unvisited& unvisited, uint32_t visits, Candidates& candidates) {
-  for (int i = 0; i < candidates.count; ++i) candidates.set_score(i);
   for (uint32_t left = visits; left > 0;) {
     int best = 0;
     float best_score = candidates.score[0];
