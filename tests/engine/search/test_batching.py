@@ -88,6 +88,12 @@ def test_a_second_batch_has_a_part_of_what_the_tree_bears() -> None:
     assert alone.wanted(8000, 0) == 250  # there will be no second
 
 
+def test_what_is_borne_is_cut_into_as_many_parts_as_may_be_under_way() -> None:
+    sizes = BatchSizes.alone(FAST, Options(batches_in_flight=3), TIMED)
+    assert [sizes.wanted(visits, 0) for visits in (1023, 1024, 2303, 2304, 10_000)] == [31, 16, 23, 16, 33]
+    assert [sizes.wanted(10_000, under_way) for under_way in (33, 66, 84, 85)] == [33, 33, 16, 0]
+
+
 def test_a_batch_is_cut_where_that_hides_what_a_call_takes() -> None:
     assert Device(1056, 4096, [(1, 0.15), (2048, 2.8)]).second_batch == 16  # 1.3 us a position
     assert Device(1056, 4096, [(1, 0.7), (4096, 0.7)]).second_batch == 1056  # the second would take as long
