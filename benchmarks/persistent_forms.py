@@ -216,7 +216,7 @@ def read_stamps(device: Device, executor: Executor, size: int) -> NDArray[np.uin
     program = executor.alternatives[size][1]
     launch = launch_of(program)
     stamps = np.zeros(program.work[STAMPS] // 8, np.uint64)
-    address = executor.buffers.address(Buffer(Space.WORK, STAMPS), {})
+    address = executor.lane.buffers.address(Buffer(Space.WORK, STAMPS), {})
     executor.select(size, program)
     executor.time(size, 1)  # warm
     device.write(address, stamps)

@@ -65,6 +65,11 @@ class Backend(ABC):
         """
         return self.evaluate(PositionBatch.concatenate(parts))
 
+    def computes_beside(self, positions: int) -> bool:
+        """Whether a batch of so many positions may compute at the same time as another one. What it takes
+        then says nothing of what it takes alone."""
+        return False
+
     def lend(self) -> Lent | None:
         """All its batches in flight, for a loop without the interpreter. None if it has no such, or while one
         is in use."""

@@ -249,6 +249,7 @@ class GpuBackend(Backend):
             try:
                 if check:
                     self.self_check.run()
+                    self.self_check.choose_lanes()
             except BaseException:
                 executor.close()
                 raise
@@ -299,6 +300,10 @@ class GpuBackend(Backend):
             raise NotFiniteError(f"{self.device}: {error}") from error
         except (DeviceError, ValueError) as error:
             raise BackendError(f"{self.device}: {error}") from error
+
+    def computes_beside(self, positions: int) -> bool:
+        executor = self._executor
+        return executor is not None and any(positions <= size for size in executor.beside)
 
     def lend(self) -> Lent | None:
         return None if self._executor is None else lend(self._executor, self.device)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
 
 from evaluator.backends.base import BackendError
 from evaluator.gpu.driver.device import NOT_READY, Call, DeviceError
 from evaluator.gpu.run.executor import Executor
-from evaluator.gpu.run.in_flight import InFlight, Layout
+from evaluator.gpu.run.in_flight import InFlight, Layout, Recorded
 
 if sys.platform == "linux":
     from evaluator._core import Program
@@ -33,12 +32,12 @@ class LentBatches:
         except ValueError:
             return None
         try:
-            graph = executor.graph(batch, size)
+            recorded = executor.recorded(batch, size)
         except DeviceError as error:
             raise BackendError(f"{self._device}: {error}") from error
         layout = Layout(size)
         # Of moves only the lengths of copies depend.
-        none, one = (_queueing(executor, batch, layout, graph, moves) for moves in (0, 1))
+        none, one = (_queueing(executor, batch, layout, recorded, moves) for moves in (0, 1))
         return Program(
             input=batch.host_input.host_address,
             offsets_at=layout.offsets_at,
@@ -65,9 +64,11 @@ def lend(executor: Executor, device: str) -> LentBatches | None:
     return LentBatches(executor, device) if executor.lend() else None
 
 
-def _queueing(executor: Executor, batch: InFlight, layout: Layout, graph: Any, moves: int) -> list[Call]:
+def _queueing(
+    executor: Executor, batch: InFlight, layout: Layout, recorded: Recorded, moves: int
+) -> list[Call]:
     """All calls that queue a batch with so many moves."""
-    before, in_turn, after = executor.runner.queueing(batch, layout, graph, moves)
+    before, in_turn, after = executor.runner.queueing(batch, layout, recorded, moves)
     return [*before, *in_turn, *after]
 
 

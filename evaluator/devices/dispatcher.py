@@ -232,10 +232,15 @@ class Dispatcher:
             self._workers.failover.free_again(network, runner)
 
     def ran_directly(
-        self, runner: Runner, positions: Sequence[int], ranks: Iterable[int], milliseconds: Sequence[float]
+        self,
+        runner: Runner,
+        positions: Sequence[int],
+        ranks: Iterable[int],
+        milliseconds: Sequence[float],
+        alone: Sequence[bool],
     ) -> None:
         """Note batches that were run so, the last of them just now. milliseconds: that the device spent on
-        each. ranks: of all of them."""
+        each. alone: no other one was under way meanwhile. ranks: of all of them."""
         now = now_ms()
         with self._lock:
             runner.failures = 0
@@ -243,9 +248,10 @@ class Dispatcher:
             runner.device.last_end_ms = now
             for rank in ranks:
                 runner.policy.expect(rank, now)
-            for count, ms in zip(positions[-TOLD:], milliseconds[-TOLD:], strict=True):
+            last = slice(-TOLD, None)
+            for count, ms, lonely in zip(positions[last], milliseconds[last], alone[last], strict=True):
                 runner.ran(count, ms)
-                runner.learn(count, ms)
+                runner.learn(count, ms, alone=lonely)
 
     def cancel(self, network: ServedNetwork, request: Request) -> bool:
         """Drop a request; returns False when it is answered already. Positions of it that run already are

@@ -139,9 +139,9 @@ class Runner:
         self.device.last_batch = positions, milliseconds
         self.recent.append(self.device.last_batch)
 
-    def learn(self, positions: int, milliseconds: float) -> None:
-        """Have the model learn from a batch."""
-        if positions <= self.backend.max_batch:
+    def learn(self, positions: int, milliseconds: float, *, alone: bool) -> None:
+        """Have the model learn from a batch. alone: no other one was under way meanwhile."""
+        if positions <= self.backend.max_batch and (alone or not self.backend.computes_beside(positions)):
             self.model.observe(positions, milliseconds)
 
     def leave_out(self, reason: str, probe_at_ms: float) -> None:

@@ -266,7 +266,7 @@ class Workers:
         except BaseException as error:  # whatever a device does, the service goes on
             failure = error
         finished: list[tuple[Request, RemoteError | None]] = []
-        elapsed_ms = 0.0
+        elapsed_ms, alone = 0.0, False
         with self._lock:
             if not self.failover.watchdog.done(attempt):
                 self.failover.came_back(attempt, now_ms() - start)
@@ -277,12 +277,13 @@ class Workers:
                 assert failure is not None
                 self.failover.failed(attempt, failure)
             else:
+                alone = runner.running == 1 and start >= runner.device.last_end_ms
                 elapsed_ms = self._complete(attempt, evaluation, start, now_ms(), finished)
         (post or self._post)(finished)
         # Nobody waits for the rest.
         with self._lock:
             if evaluation is not None:
-                runner.learn(job.positions, elapsed_ms)
+                runner.learn(job.positions, elapsed_ms, alone=alone)
             self._end(attempt)
 
     def _complete(

@@ -236,12 +236,17 @@ class FastPath:
         if not len(answered):
             return
         ended, positions = answered["ended"], answered["positions"]
-        # Of batches that overlap the device has one after the other.
+        # Of batches that overlap the device has one after the other, as a rule.
         began = answered["launched"].copy()
+        overlaps = began[1:] < ended[:-1]
         began[1:] = np.maximum(began[1:], ended[:-1])
         own_ms = ended - began
+        alone = np.ones(len(answered), bool)
+        alone[1:] &= ~overlaps
+        alone[:-1] &= ~overlaps
+        alone[[0, -1]] &= len(answered) == 1  # the one before, or the next, may have overlapped
         ranks = np.unique(answered["rank"]).tolist()
-        self._dispatcher.ran_directly(run.runner, positions.tolist(), ranks, own_ms.tolist())
+        self._dispatcher.ran_directly(run.runner, positions.tolist(), ranks, own_ms.tolist(), alone.tolist())
         name = run.network.info.name
         computed = (ended - answered["launched"]) / 1000
         self._metrics.batches_ran(name, run.runner.device.name, positions, computed)

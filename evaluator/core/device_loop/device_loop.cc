@@ -120,22 +120,23 @@ std::optional<Stop> DeviceLoop::begin() {
   return Stop::kUnprepared;
 }
 
-// Answers what the device has done with.
+// Answers what the device has done with. Batches may compute beside each other, so a later one may be first.
 std::optional<Stop> DeviceLoop::finish() {
-  while (!flights_.empty()) {
-    const Program& program = *flights_.front().program;
+  for (std::size_t index = 0; index < flights_.size();) {
+    const Program& program = *flights_[index].program;
     const int status = drive(program.done);
     if (taken_) return Stop::kTaken;
-    Flight& flight = flights_.front();
+    Flight& flight = flights_[index];
     if (status == program.busy) {
       if (now_ms() > flight.times.launched_ms + late_ms_) return Stop::kLate;
-      return std::nullopt;
+      ++index;
+      continue;
     }
     if (status != 0) return Stop::kFailed;
     flight.times.ended_ms = now_ms();
     if (!answer(flight)) return Stop::kNotFinite;
     slots_[flight.slot].free = true;
-    flights_.pop_front();
+    flights_.erase(flights_.begin() + static_cast<std::ptrdiff_t>(index));
   }
   return std::nullopt;
 }

@@ -1,24 +1,31 @@
 """Runs a Plan on a Device: weights uploaded once, one captured graph per batch size and batch in flight.
 
-All batches compute in one stream on one workspace, so that they do not slow each other down; the copies of
-one batch run beside the computation of another. Small batches are not copied at all: the kernels read and
-write the page-locked memory directly, as they always do on a device that shares the CPU's memory.
+Batches compute in one stream on one workspace, so that they do not slow each other down, but for small ones
+that compute beside each other where that is sooner (lanes.py); the copies of one batch run beside the
+computation of another. Small batches are not copied at all: the kernels read and write the page-locked
+memory directly, as they always do on a device that shares the CPU's memory.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Sequence
 
 from evaluator.gpu.blas.library import Library
 from evaluator.gpu.driver.compiler import Compiler
-from evaluator.gpu.driver.device import Device
+from evaluator.gpu.driver.device import Device, OutOfDeviceMemory
 from evaluator.gpu.plan.plan import Plan
 from evaluator.gpu.plan.program import Branch, Launch, LibraryStep, Program
-from evaluator.gpu.run.in_flight import DIRECT_POSITIONS, BatchRunner, InFlight, Layout, allocate_in_flight
-from evaluator.gpu.run.memory import Buffers, Memory
-from evaluator.gpu.run.recording import Recorder
+from evaluator.gpu.run.in_flight import (
+    DIRECT_POSITIONS,
+    BatchRunner,
+    InFlight,
+    Layout,
+    Recorded,
+    allocate_in_flight,
+)
+from evaluator.gpu.run.lanes import Lanes
+from evaluator.gpu.run.memory import Memory, upload
 from evaluator.slices import Slice, unshared
 from protocol.batch import EvaluationBatch, PositionBatch
 
@@ -62,7 +69,9 @@ class Executor:
         planned()
         self._capturing = threading.Lock()
         self._direct = buckets[-1] if device.info.integrated else DIRECT_POSITIONS
-        self._memory = Memory(device)
+        self._memory, self._memory_of_lanes = Memory(device), Memory(device)
+        self.beside: frozenset[int] = frozenset()
+        """The batch sizes that compute beside each other."""
         try:
             self._allocate(compiler, plan, {library.name: library for library in libraries}, in_flight)
         except BaseException:
@@ -83,21 +92,21 @@ class Executor:
         steps = (step for program in programs for step in program.steps)
         used = {step.library for step in steps if isinstance(step, LibraryStep)}
         workspace = max((libraries[name].workspace for name in used), default=0)
-        self.buffers = Buffers(self._memory, programs, plan.weights, workspace)
-        self.compute = device.create_stream()
-        self.runner = BatchRunner(device.calls(), self.compute, self._direct)
-        self.recorder = Recorder(device, kernels, self.buffers, libraries)
+        self._lanes = Lanes(device, kernels, libraries, upload(self._memory, plan.weights), workspace)
+        self.lane = self._lanes.open(self._memory, programs)
+        """Where batches compute that do so one after the other."""
+        self.runner = BatchRunner(device.calls(), self._direct)
         largest = Layout(self.buckets[-1])
         copied = largest.positions > self._direct
         self.in_flight = [
             allocate_in_flight(device, self._memory, largest, copied=copied) for _ in range(in_flight)
         ]
-        self.recorder.warm_up(
+        self.lane.recorder.warm_up(
             [
                 (program, self._exchange_addresses(self.in_flight[0], size))
                 for size, program in self._programs.items()
             ],
-            self.compute,
+            self.lane.stream,
         )
 
     # -- evaluating ------------------------------------------------------------------------------------
@@ -114,7 +123,7 @@ class Executor:
             batch = self._free.pop()
         try:
             size = self.bucket(sum(map(len, parts)), moves)
-            return self.runner.run(batch, Layout(size), self.graph(batch, size), parts)
+            return self.runner.run(batch, Layout(size), self.recorded(batch, size), parts)
         finally:
             with self._freed:
                 self._free.append(batch)
@@ -151,14 +160,15 @@ class Executor:
             f"{positions} positions with {moves} moves are more than a batch of {self.buckets[-1]} holds"
         )
 
-    def graph(self, batch: InFlight, size: int) -> Any:
+    def recorded(self, batch: InFlight, size: int) -> Recorded:
         """What a batch in flight runs at a batch size. Raises DeviceError."""
-        graph = batch.graphs.get(size)
-        if graph is None:
+        recorded = batch.graphs.get(size)
+        if recorded is None:
+            lane = batch.lane if batch.lane is not None and size in self.beside else self.lane
             with self._capturing:
-                addresses = self._exchange_addresses(batch, size)
-                graph = batch.graphs[size] = self.recorder.capture(self._programs[size], addresses)
-        return graph
+                graph = lane.recorder.capture(self._programs[size], self._exchange_addresses(batch, size))
+                recorded = batch.graphs[size] = Recorded(graph, lane.stream)
+        return recorded
 
     def _exchange_addresses(self, batch: InFlight, size: int) -> dict[str, int]:
         return batch.addresses(Layout(size), direct=size <= self._direct)
@@ -176,37 +186,84 @@ class Executor:
         """What a batch size runs."""
         return self._programs[size]
 
+    # -- lanes -----------------------------------------------------------------------------------------
+
+    def open_lanes(self, sizes: Collection[int]) -> bool:
+        """Give each batch in flight but the first a lane for these batch sizes, as their programs are now.
+        False, and nothing is allocated, where there is no memory for it. Raises DeviceError."""
+        programs = [self._programs[size] for size in sizes]
+        try:
+            lanes = [self._lanes.open(self._memory_of_lanes, programs) for _ in self.in_flight[1:]]
+        except OutOfDeviceMemory:
+            self._memory_of_lanes.free()
+            return False
+        for batch, lane in zip(self.in_flight[1:], lanes, strict=True):
+            batch.lane = lane
+        return True
+
+    def compute_beside(self, sizes: Collection[int]) -> None:
+        """Compute batches of these sizes, for which there are lanes, beside each other from now on, and all
+        others one after the other; without any the lanes are closed. Nothing may be in flight."""
+        changed, self.beside = self.beside.symmetric_difference(sizes), frozenset(sizes)
+        self.version += 1
+        for batch in self.in_flight[1:]:
+            for size in changed:
+                batch.graphs.pop(size, None)
+            if not sizes:
+                batch.lane = None
+        if not sizes:
+            self._memory_of_lanes.free()
+
     # -- measuring -------------------------------------------------------------------------------------
 
     def time(self, size: int, repeats: int = 10) -> float:
         """Milliseconds of the computation alone for a bucket, back to back, the best of three runs."""
-        self.device.activate()
-        graph = self.graph(self._without_moves(), size)
-        start, end = (self.device.create_event(timing=True) for _ in range(2))
+        return self._time(self.in_flight[:1], size, repeats)
+
+    def time_together(self, size: int, repeats: int = 10) -> float:
+        """The same for one batch in each of those in flight, from the beginning of the first to the end of
+        the last."""
+        return self._time(self.in_flight, size, repeats)
+
+    def _time(self, batches: Sequence[InFlight], size: int, repeats: int) -> float:
+        device = self.device
+        device.activate()
+        for batch in batches:
+            self._empty(batch)
+        all_recorded = [self.recorded(batch, size) for batch in batches]
+        first, *others = (recorded.stream for recorded in all_recorded)
+        start, end = (device.create_event(timing=True) for _ in range(2))
+        ended = device.create_event()
         best = float("inf")
         for _ in range(4):
             with self.slices():
-                self.device.record(start, self.compute)
+                device.record(start, first)
+                for other in others:
+                    device.wait_for(other, start)
                 for _ in range(repeats):
-                    self.device.launch_graph(graph, self.compute)
-                self.device.record(end, self.compute)
-                self.device.synchronize(end)
-            best = min(best, self.device.milliseconds(start, end) / repeats)
+                    for recorded in all_recorded:
+                        device.launch_graph(recorded.graph, recorded.stream)
+                for other in others:
+                    device.record(ended, other)
+                    device.wait_for(first, ended)
+                device.record(end, first)
+                device.synchronize(end)
+            best = min(best, device.milliseconds(start, end) / repeats)
         return best
 
-    def _without_moves(self) -> InFlight:
-        """A batch in flight whose input has no moves, at every bucket. Nothing may be in flight."""
-        batch = self.in_flight[0]
+    def _empty(self, batch: InFlight) -> None:
+        """Give a batch that is not in flight input without moves, at every batch size."""
         batch.host_input.array[:] = 0
         if batch.device_input:
             self.device.write(batch.device_input, batch.host_input.array)
-        return batch
 
     def profile(self, size: int, repeats: int = 20) -> list[tuple[Launch | LibraryStep, float]]:
         """Every launch of a bucket with its milliseconds, run alone `repeats` times back to back."""
         self.device.activate()
         device = self.device
-        addresses = self._exchange_addresses(self._without_moves(), size)
+        batch = self.in_flight[0]
+        self._empty(batch)
+        addresses = self._exchange_addresses(batch, size)
         start, end = (device.create_event(timing=True) for _ in range(2))
         stream = device.create_stream()
         times: list[tuple[Launch | LibraryStep, float]] = []
@@ -215,7 +272,7 @@ class Executor:
                 continue
             device.begin_capture(stream)
             for _ in range(repeats):
-                self.recorder.queue(step, addresses, stream, overlap=False)
+                self.lane.recorder.queue(step, addresses, stream, overlap=False)
             graph = device.end_capture(stream)
             for _ in range(2):  # the first warms up
                 device.record(start, stream)
@@ -227,4 +284,5 @@ class Executor:
 
     def close(self) -> None:
         """Free all memory. Idempotent."""
+        self._memory_of_lanes.free()
         self._memory.free()

@@ -15,12 +15,13 @@ import numpy as np
 from evaluator._core import Turn, run_batch
 from evaluator.gpu.driver.device import Call, Calls, Device, HostBuffer, NotFiniteOutput
 from evaluator.gpu.plan.weights import round_up
+from evaluator.gpu.run.lanes import Lane
 from evaluator.gpu.run.memory import Memory
 from protocol.batch import MAX_LEGAL_MOVES, POLICY_SIZE, POSITION_DTYPE, EvaluationBatch, PositionBatch
 
-DIRECT_POSITIONS = 16
-"""Batches up to this size are read and written in page-locked memory without copies: 15 KB over PCIe cost
-less than the two copies and their events."""
+DIRECT_POSITIONS = 64
+"""Batches up to this size are read and written in page-locked memory without copies: 58 KB over PCIe cost
+less than the two copies and their events (on an H200 15 to 40 us less)."""
 
 _ALIGNMENT = 256
 
@@ -72,10 +73,18 @@ class Layout:
         return self.logits_at + 4 * moves
 
 
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A graph, and the stream that it is launched in."""
+
+    graph: Any
+    stream: Any
+
+
 @dataclass(slots=True)
 class InFlight:
     """What one batch in flight has of its own. device_input and device_output are 0 where nothing is copied.
-    graphs: by batch size."""
+    graphs: by batch size. lane: where it computes beside the others; None if it cannot."""
 
     stream: Any
     uploaded: Any
@@ -85,7 +94,8 @@ class InFlight:
     host_output: HostBuffer
     device_input: int
     device_output: int
-    graphs: dict[int, Any] = field(default_factory=dict)
+    graphs: dict[int, Recorded] = field(default_factory=dict)
+    lane: Lane | None = None
 
     def addresses(self, layout: Layout, *, direct: bool) -> dict[str, int]:
         """Where the kernels find the inputs and outputs of a batch. direct: in page-locked memory."""
@@ -123,26 +133,24 @@ def allocate_in_flight(device: Device, memory: Memory, layout: Layout, *, copied
 
 
 class BatchRunner:
-    """Runs batches on a device, from as many threads at once as there are batches in flight. All compute in
-    one stream.
+    """Runs batches on a device, from as many threads at once as there are batches in flight.
 
     calls: the device's. direct: batches up to this size are read and written in page-locked memory.
     """
 
-    def __init__(self, calls: Calls, compute: Any, direct: int) -> None:
+    def __init__(self, calls: Calls, direct: int) -> None:
         self.calls = calls
-        self._compute = compute
         self._direct = direct
         # Held while a batch queues its computation: what it waits for and what waits for it belong together.
         self._queueing = Turn()
 
     def run(
-        self, batch: InFlight, layout: Layout, graph: Any, parts: Sequence[PositionBatch]
+        self, batch: InFlight, layout: Layout, recorded: Recorded, parts: Sequence[PositionBatch]
     ) -> EvaluationBatch:
-        """Run a graph, captured for this batch in flight and the layout, on positions that come in parts.
+        """Run what was recorded for this batch in flight and the layout, on positions that come in parts.
         Raises DeviceError, among them NotFiniteOutput."""
         count, moves = sum(map(len, parts)), sum(len(part.moves) for part in parts)
-        before, in_turn, after = self._submission(batch, layout, graph, moves)
+        before, in_turn, after = self._submission(batch, layout, recorded, moves)
         logits, moves_left = np.empty(moves, np.float32), np.empty(count, np.float32)
         wdl = np.empty((count, 3), np.float32)
         memory = batch.host_output.array
@@ -168,19 +176,19 @@ class BatchRunner:
         return EvaluationBatch(logits, wdl, moves_left)
 
     def _submission(
-        self, batch: InFlight, layout: Layout, graph: Any, moves: int
+        self, batch: InFlight, layout: Layout, recorded: Recorded, moves: int
     ) -> tuple[list[Call], list[Call], list[Call]]:
         """What is done before a batch may queue its computation, what queues it, and what follows."""
-        before, in_turn, after = self.queueing(batch, layout, graph, moves)
+        before, in_turn, after = self.queueing(batch, layout, recorded, moves)
         activate, synchronize = self.calls.activate(), self.calls.synchronize(batch.downloaded)
         return [activate, *before], in_turn, [*after, synchronize]
 
     def queueing(
-        self, batch: InFlight, layout: Layout, graph: Any, moves: int
+        self, batch: InFlight, layout: Layout, recorded: Recorded, moves: int
     ) -> tuple[list[Call], list[Call], list[Call]]:
         """The same but for what makes the device the thread's, and the wait: the batch is over when the event
         `downloaded` has happened. Of moves only the lengths of copies depend."""
-        calls, compute = self.calls, self._compute
+        calls, graph, compute = self.calls, recorded.graph, recorded.stream
         if layout.positions <= self._direct:
             return (
                 [],

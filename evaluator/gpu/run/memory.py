@@ -53,6 +53,30 @@ class Memory:
             log.warning("%s: %s while freeing memory", self.device.info.name, error)
 
 
+def upload(memory: Memory, weights: Mapping[str, NDArray[Any]]) -> dict[str, int]:
+    """The address of each array, by name. One block holds all weights; an array that several layers share is
+    there once. Where the device shares the CPU's memory, it reads them where they are put together. Raises
+    DeviceError."""
+    device = memory.device
+    addresses: dict[int, int] = {}
+    size = 0
+    for array in weights.values():
+        if id(array) not in addresses:
+            addresses[id(array)] = size
+            size += round_up(array.nbytes, _ALIGNMENT)
+    if not device.info.integrated:
+        block = memory.allocate(size)
+        for array in {id(each): each for each in weights.values()}.values():
+            device.write(block + addresses[id(array)], array)
+    else:
+        buffer = memory.allocate_host(size, cached=True)
+        block = buffer.address
+        for array in weights.values():
+            at = addresses[id(array)]
+            buffer.array[at : at + array.nbytes] = array.reshape(-1).view(np.uint8)
+    return {name: block + addresses[id(array)] for name, array in weights.items()}
+
+
 class Buffers:
     """Where the buffers of some programs lie on a device.
 
@@ -64,12 +88,12 @@ class Buffers:
         self,
         memory: Memory,
         programs: Sequence[Program],
-        weights: Mapping[str, NDArray[Any]],
+        weights: Mapping[str, int],
         workspace: int,
     ) -> None:
         """workspace: bytes that a library may want. Raises DeviceError."""
         self._memory = memory
-        self.weights: Mapping[str, int] = self._upload(weights)
+        self.weights = weights
         self._work = self._allocate_work(programs)
         self.tables: Mapping[str, int] = self._write_tables(programs)
         self.workspaces = [memory.allocate(workspace) for _ in range(2)]
@@ -83,28 +107,6 @@ class Buffers:
                 return self._work[buffer.name]
             case Space.EXCHANGE:
                 return exchange[buffer.name]
-
-    def _upload(self, weights: Mapping[str, NDArray[Any]]) -> dict[str, int]:
-        """One block holds all weights; an array that several layers share is there once. Where the device
-        shares the CPU's memory, it reads them where they are put together."""
-        device = self._memory.device
-        addresses: dict[int, int] = {}
-        size = 0
-        for array in weights.values():
-            if id(array) not in addresses:
-                addresses[id(array)] = size
-                size += round_up(array.nbytes, _ALIGNMENT)
-        if not device.info.integrated:
-            block = self._memory.allocate(size)
-            for array in {id(each): each for each in weights.values()}.values():
-                device.write(block + addresses[id(array)], array)
-        else:
-            buffer = self._memory.allocate_host(size, cached=True)
-            block = buffer.address
-            for array in weights.values():
-                at = addresses[id(array)]
-                buffer.array[at : at + array.nbytes] = array.reshape(-1).view(np.uint8)
-        return {name: block + addresses[id(array)] for name, array in weights.items()}
 
     def _allocate_work(self, programs: Iterable[Program]) -> dict[str, int]:
         sizes: dict[str, int] = {}

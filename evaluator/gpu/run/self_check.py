@@ -1,5 +1,6 @@
 """Trial runs of an executor against what the reference says: every batch size is checked before it is used,
-and where there are several programs for one the fastest right one is chosen."""
+where there are several programs for one the fastest right one is chosen, and small batches compute beside
+each other where that is sooner."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ from evaluator.gpu.driver.device import DeviceError, NotFiniteOutput
 from evaluator.gpu.driver.target import Precision
 from evaluator.gpu.plan.program import Launch, LibraryStep, Program
 from evaluator.gpu.run.executor import Executor
+from evaluator.gpu.run.lanes import FEWEST_MULTIPROCESSORS, MOST_POSITIONS, WORTHWHILE
 from evaluator.network.eight_bits import EightBits
 from protocol.batch import EvaluationBatch, PositionBatch
 
@@ -163,6 +165,38 @@ class SelfCheck:
                     f"{self._name} fails its self-check at batch {size}: {problem}; please report it with "
                     f"the output of `python -m evaluator devices`"
                 )
+
+    def choose_lanes(self) -> None:
+        """Have batches of the sizes for which that is sooner compute beside each other, if they are right
+        there. Measuring takes milliseconds. Raises SelfCheckError and DeviceError."""
+        executor, info = self._executor, self._executor.device.info
+        sizes = [size for size in executor.buckets if size <= MOST_POSITIONS]
+        fills = info.integrated or info.multiprocessors < FEWEST_MULTIPROCESSORS
+        if fills or len(executor.in_flight) < 2 or not sizes:
+            return
+        one_by_one = {size: executor.time_together(size) for size in sizes}
+        if not executor.open_lanes(sizes):
+            log.info("%s: no memory for batches that compute beside each other", self._name)
+            return
+        executor.compute_beside(sizes)
+        beside = {size: executor.time_together(size) for size in sizes}
+        chosen = []
+        for size in sizes:
+            if beside[size] > WORTHWHILE * one_by_one[size]:
+                continue
+            problem = self._problem(size)
+            if problem:
+                log.warning("%s: a batch of %d beside another is wrong: %s", self._name, size, problem)
+                continue
+            chosen.append(size)
+        executor.compute_beside(chosen)
+        for size in chosen:
+            log.info(
+                "two batches of %d: %.3f ms one after the other, %.3f ms beside each other",
+                size,
+                one_by_one[size],
+                beside[size],
+            )
 
     def choose_programs(self) -> None:
         """Run every bucket that has several programs by the fastest that computes the right thing. Measuring

@@ -96,11 +96,11 @@ def _computed(backend: GpuBackend, stream: Any, event: Any) -> bool:
 
 
 def _forked(backend: GpuBackend, stream: Any, event: Any) -> bool:
-    return event is backend.executor.recorder.forked
+    return event is backend.executor.lane.recorder.forked
 
 
 def _joined(backend: GpuBackend, stream: Any, event: Any) -> bool:
-    return event is backend.executor.recorder.joined
+    return event is backend.executor.lane.recorder.joined
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,57 @@
+"""Lanes: where batches of one network compute beside each other on a device.
+
+A small batch leaves most of a large device idle while its kernels start one after another, so two of them
+beside each other are done sooner than one after the other. Each then needs work buffers of its own. Larger
+ones would only delay each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from evaluator.gpu.blas.library import Library
+from evaluator.gpu.driver.compiler import KernelKey
+from evaluator.gpu.driver.device import Device
+from evaluator.gpu.plan.program import Program
+from evaluator.gpu.run.memory import Buffers, Memory
+from evaluator.gpu.run.recording import Recorder
+
+MOST_POSITIONS = 128
+"""Of a batch that may compute beside another."""
+
+FEWEST_MULTIPROCESSORS = 40
+"""Of a device on which that is tried: a small batch fills one of fewer."""
+
+WORTHWHILE = 0.9
+"""Batches beside each other are worth their lanes if they take at most this part of what they take one after
+the other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """A stream whose batches compute one after the other, the buffers that they do it in, and who records
+    programs for it."""
+
+    stream: Any
+    buffers: Buffers
+    recorder: Recorder
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """What all lanes of a network have in common. kernels, libraries: as of Recorder. weights: where each
+    array lies on the device, by name. workspace: bytes that a library may want."""
+
+    device: Device
+    kernels: Mapping[tuple[KernelKey, int], Any]
+    libraries: Mapping[str, Library]
+    weights: Mapping[str, int]
+    workspace: int
+
+    def open(self, memory: Memory, programs: Sequence[Program]) -> Lane:
+        """A lane for these programs. Raises DeviceError."""
+        buffers = Buffers(memory, programs, self.weights, self.workspace)
+        recorder = Recorder(self.device, self.kernels, buffers, self.libraries)
+        return Lane(self.device.create_stream(), buffers, recorder)

@@ -1,0 +1,162 @@
+"""Batches that compute beside each other: each in its lane, right in every order, only where it is sooner."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from evaluator.backends.gpu import GpuBackend
+from evaluator.backends.probe import probe_batch
+from evaluator.backends.reference import ReferenceBackend
+from evaluator.gpu.run.executor import Executor
+from evaluator.gpu.run.in_flight import DIRECT_POSITIONS
+from evaluator.gpu.run.lanes import FEWEST_MULTIPROCESSORS
+from evaluator.network.random_network import NetworkShape, random_network
+from tests.evaluator.gpu.fibers import open_on_fibers
+from tests.hip_runtime.standin import Runtime
+
+SHAPE = NetworkShape(
+    16, layers=1, heads=2, ffn=16, smolgen=(2, 8, 4), policy_width=16, value_channels=2, value_hidden=8
+)
+FEW, COPIED = 4, DIRECT_POSITIONS + 1
+SIZES = FEW, COPIED
+
+
+@pytest.fixture(scope="module")
+def network() -> Any:
+    return random_network(SHAPE, seed=3)
+
+
+@pytest.fixture
+def backend(runtime: Runtime, network: Any, kernel_cache: Path) -> Iterator[GpuBackend]:
+    with open_on_fibers(runtime, network, kernel_cache, buckets=SIZES) as backend:
+        yield backend
+    assert runtime.report().alive == {}
+
+
+def right(backend: GpuBackend, count: int, seed: int) -> bool:
+    expected = ReferenceBackend(backend.network).evaluate(probe_batch(count, seed=seed))
+    return bool(
+        np.allclose(backend.evaluate(probe_batch(count, seed=seed)).logits, expected.logits, atol=1e-4)
+    )
+
+
+def streams_of_two(runtime: Runtime, backend: GpuBackend, count: int) -> list[str]:
+    """The streams in which two batches compute that are in flight at once, and that both are right."""
+    for seed in (1, 2):
+        assert right(backend, count, seed)
+    queued = len(runtime.report().trace)
+    runtime.hold(True)
+    with ThreadPoolExecutor(2) as threads:
+        results = [threads.submit(right, backend, count, seed) for seed in (5, 6)]
+        assert runtime.await_waiting(2)
+        trace = [line.split() for line in runtime.report().trace[queued:]]
+        runtime.hold(False)
+        assert all(result.result() for result in results)
+    return [line[0] for line in trace if line[1] == "graph"]
+
+
+@pytest.mark.parametrize("count", SIZES)
+def test_two_batches_compute_in_streams_of_their_own(
+    runtime: Runtime, backend: GpuBackend, count: int
+) -> None:
+    assert len(set(streams_of_two(runtime, backend, count))) == 1
+    assert backend.executor.open_lanes([count])
+    backend.executor.compute_beside([count])
+    assert len(set(streams_of_two(runtime, backend, count))) == 2
+    (other,) = set(SIZES) - {count}
+    assert len(set(streams_of_two(runtime, backend, other))) == 1
+    used = runtime.report().used[0]
+    backend.executor.compute_beside([])
+    assert runtime.report().used[0] < used
+    assert len(set(streams_of_two(runtime, backend, count))) == 1
+
+
+@pytest.mark.parametrize("order", ["lazy", "eager", "1", "2", "3"])
+def test_results_are_right_in_every_order(runtime: Runtime, backend: GpuBackend, order: str) -> None:
+    runtime.set_order(order)
+    assert backend.executor.open_lanes(SIZES)
+    backend.executor.compute_beside(SIZES)
+    assert all(backend.executor.time_together(size, 1) > 0 for size in SIZES)
+    with ThreadPoolExecutor(2) as threads:
+        cases = [(count, seed) for seed in range(4) for count in (3, COPIED)]
+        assert all(threads.map(lambda case: right(backend, *case), cases))
+
+
+def test_where_there_is_no_memory_for_lanes_there_are_none(
+    runtime: Runtime, backend: GpuBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used = runtime.report().used[0]
+    allocate, given = backend.executor.device.allocate, []
+
+    def little(size: int) -> int:
+        given.append(size)
+        return allocate(size if len(given) < 4 else 1 << 60)
+
+    monkeypatch.setattr(backend.executor.device, "allocate", little)
+    assert not backend.executor.open_lanes(SIZES)
+    assert runtime.report().used[0] == used
+    assert len(set(streams_of_two(runtime, backend, FEW))) == 1
+
+
+class Times:
+    """What two batches take, one after the other and beside each other, in place of a clock."""
+
+    def __init__(self, serial: dict[int, float], beside: dict[int, float]) -> None:
+        self._serial, self._beside = serial, beside
+
+    def __call__(self, executor: Executor, size: int, repeats: int = 10) -> float:
+        return (self._beside if size in executor.beside else self._serial)[size]
+
+
+@pytest.mark.parametrize(
+    ("beside", "processors", "chosen"),
+    [
+        ({FEW: 1.2, COPIED: 6.0}, FEWEST_MULTIPROCESSORS, {FEW}),
+        ({FEW: 1.2, COPIED: 3.5}, FEWEST_MULTIPROCESSORS, {FEW, COPIED}),
+        ({FEW: 1.9, COPIED: 4.1}, FEWEST_MULTIPROCESSORS, set()),
+        ({FEW: 1.2, COPIED: 3.5}, FEWEST_MULTIPROCESSORS - 1, set()),
+    ],
+)
+def test_batches_compute_beside_each_other_where_that_is_sooner(
+    runtime: Runtime,
+    network: Any,
+    kernel_cache: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    beside: dict[int, float],
+    processors: int,
+    chosen: set[int],
+) -> None:
+    times = Times({FEW: 2.0, COPIED: 4.0}, beside)
+    monkeypatch.setattr(Executor, "time_together", lambda self, size, repeats=10: times(self, size, repeats))
+    devices = f"gfx1100,processors={processors}"
+    with open_on_fibers(runtime, network, kernel_cache, devices=devices, buckets=SIZES) as backend:
+        assert backend.executor.beside == chosen
+        for count in SIZES:
+            assert len(set(streams_of_two(runtime, backend, count))) == (2 if count in chosen else 1)
+    assert runtime.report().alive == {}
+
+
+def test_a_lane_that_computes_wrong_is_not_used(
+    runtime: Runtime, network: Any, kernel_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = Times({FEW: 2.0, COPIED: 4.0}, {FEW: 1.0, COPIED: 2.0})
+    monkeypatch.setattr(Executor, "time_together", lambda self, size, repeats=10: times(self, size, repeats))
+    evaluate = Executor.evaluate
+
+    def broken(self: Executor, parts: Any) -> Any:
+        found = evaluate(self, parts)
+        if self.beside and sum(map(len, parts)) == FEW:
+            found.logits[:] += np.linspace(0, 9, len(found.logits), dtype=np.float32)
+        return found
+
+    monkeypatch.setattr(Executor, "evaluate", broken)
+    devices = f"gfx1100,processors={FEWEST_MULTIPROCESSORS}"
+    with open_on_fibers(runtime, network, kernel_cache, devices=devices, buckets=SIZES) as backend:
+        assert backend.executor.beside == {COPIED}
+        assert backend.computes_beside(COPIED) and not backend.computes_beside(COPIED + 1)
