@@ -49,7 +49,7 @@ SHARE_UNFILLED, LEAST_UNFILLED = 4, 4
 SMALL_BATCH = 8
 """Positions of a small batch, whose time others are compared with."""
 
-FLAT = 1.3
+FLAT = 1.5
 """A batch is as good as free to fill while it takes at most this many times what a small one takes."""
 
 MOST_AHEAD = 64
