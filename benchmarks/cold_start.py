@@ -1,10 +1,12 @@
 """Time from starting the engine to `uciok` and to `readyok`, with the shipped network or another.
 
-    python benchmarks/cold_start.py [--runs N] [--weights FILE] [--backend gpu] [--reach SECONDS] [--json]
+    python benchmarks/cold_start.py [--runs N] [--weights FILE] [--backend gpu] [--reach SECONDS] [--first]
+                                    [--json]
 
 The median of several runs, each a new process; the files are in the system's cache. `readyok` answers an
 `isready` sent at once, and comes when the evaluator process holds the network. One more run starts without
 the evaluator's own caches, as on the first day; `--backend gpu:tuning=before` has it wait for measurements.
+With --first all runs are such starts, and nothing is measured for the others before.
 """
 
 from __future__ import annotations
@@ -94,30 +96,39 @@ def main() -> None:
     parser.add_argument("--weights", default="", metavar="FILE", help="the network (default: shipped)")
     parser.add_argument("--backend", default="", help="the evaluator's backend (default: the engine's)")
     parser.add_argument("--reach", type=float, default=2.0, metavar="SECONDS", help="to readyok (default 2)")
+    parser.add_argument("--first", action="store_true", help="only starts with empty caches")
     parser.add_argument("--json", action="store_true", help="print JSON")
     arguments = parser.parse_args()
     options = {"--weights": arguments.weights, "--backend": arguments.backend}
     flags = [f"{name}={value}" for name, value in options.items() if value]
     try:
-        # Whatever the caches lack is there afterwards.
-        start([*flags, f"--backend={tuned(arguments.backend or 'auto')}"])
-        runs = [start(flags) for _ in range(arguments.runs)]
-        with tempfile.TemporaryDirectory() as empty:
-            first = start(flags, cache_folder=empty)
+        figures = _figures("", _warm(flags, arguments), arguments.reach) if not arguments.first else []
+        firsts = [_first(flags) for _ in range(arguments.runs if arguments.first else 1)]
     except CommandError as error:
         raise SystemExit(str(error)) from None
-    uciok = statistics.median(run.uciok for run in runs)
-    readyok = statistics.median(run.readyok for run in runs)
-    reach, peer = arguments.reach, "lc0 11 s on big networks"
-    print_figures(
-        [
-            Figure("seconds to uciok", uciok, 0.3, at_least=False),
-            Figure("seconds to readyok", readyok, reach, at_least=False, peer=peer),
-            Figure("seconds to uciok, empty caches", first.uciok, 0.3, at_least=False),
-            Figure("seconds to readyok, empty caches", first.readyok, reach, at_least=False),
-        ],
-        as_json=arguments.json,
-    )
+    print_figures(figures + _figures(", empty caches", firsts, arguments.reach), as_json=arguments.json)
+
+
+def _warm(flags: Sequence[str], arguments: argparse.Namespace) -> list[Start]:
+    # Whatever the caches lack is there afterwards.
+    start([*flags, f"--backend={tuned(arguments.backend or 'auto')}"])
+    return [start(flags) for _ in range(arguments.runs)]
+
+
+def _first(flags: Sequence[str]) -> Start:
+    with tempfile.TemporaryDirectory() as empty:
+        return start(flags, cache_folder=empty)
+
+
+def _figures(what: str, starts: Sequence[Start], reach: float) -> list[Figure]:
+    """The medians of some starts."""
+    uciok = statistics.median(each.uciok for each in starts)
+    readyok = statistics.median(each.readyok for each in starts)
+    peer = "lc0 11 s on big networks"
+    return [
+        Figure(f"seconds to uciok{what}", uciok, 0.3, at_least=False),
+        Figure(f"seconds to readyok{what}", readyok, reach, at_least=False, peer=peer),
+    ]
 
 
 if __name__ == "__main__":
