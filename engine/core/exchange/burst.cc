@@ -9,18 +9,13 @@
 #include <stdexcept>
 #include <utility>
 
-#include "header/headers.h"
+#include "header/plain.h"
 
 namespace wavefront {
 
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-constexpr std::size_t kFrames = 4;
-
-// The same that protocol/core reads of a header.
-constexpr std::size_t kMostOfHeader = 4096;
 
 constexpr std::int64_t kUnlimited = std::int64_t{1} << 40;
 
@@ -29,17 +24,21 @@ Bytes bytes_of(std::span<const T> values) {
   return {reinterpret_cast<const unsigned char*>(values.data()), values.size_bytes()};
 }
 
+Bytes bytes_of(const Frame& frame) {
+  return {frame.bytes.get(), frame.size};
+}
+
 // Frames have memory of their own, aligned for anything.
 std::span<const float> floats(const Frame& frame) {
   return {reinterpret_cast<const float*>(frame.bytes.get()), frame.size / sizeof(float)};
 }
 
-// The id of a result with arrays of whole floats; 0 for anything else.
+// The id of a plain result; 0 for anything else.
 std::int64_t id_of(const Message& message) {
-  if (message.size() != kFrames || message[0].size > kMostOfHeader) return 0;
-  for (std::size_t i = 1; i < kFrames; ++i)
-    if (message[i].size % sizeof(float) != 0) return 0;
-  const auto header = result_header({message[0].bytes.get(), message[0].size});
+  if (message.size() != kPlainFrames) return 0;
+  std::array<Bytes, kPlainFrames> frames;
+  std::ranges::transform(message, frames.begin(), [](const Frame& frame) { return bytes_of(frame); });
+  const auto header = plain_result(frames);
   return header ? header->id : 0;
 }
 

@@ -11,15 +11,12 @@
 #include <thread>
 #include <utility>
 
+#include "header/plain.h"
 #include "request.h"
 
 namespace wavefront {
 
 namespace {
-
-constexpr std::size_t kFrames = 4;
-constexpr std::size_t kMostOfHeader = 4096;
-constexpr std::size_t kMostMoves = 256;
 
 // A device that takes longer than this for a batch is looked at every kPause only, instead of all the time.
 constexpr double kSpinMs = 4;
@@ -162,18 +159,16 @@ bool DeviceLoop::answer(const Flight& flight) {
 }
 
 std::optional<DeviceLoop::Request> DeviceLoop::plain(const Message& message) const {
-  if (message.size() != kFrames || message[0].size > kMostOfHeader) return std::nullopt;
-  const auto header = evaluate_header(bytes_of(message[0]));
+  if (message.size() != kPlainFrames) return std::nullopt;
+  std::array<Bytes, kPlainFrames> frames;
+  std::ranges::transform(message, frames.begin(), [](const Frame& frame) { return bytes_of(frame); });
+  const auto header = plain_evaluate(frames);
   if (!header || header->deadline_ms) return std::nullopt;
   if (std::find(names_.begin(), names_.end(), header->network) == names_.end()) return std::nullopt;
   const auto rank = std::find(classes_.begin(), classes_.end(), header->priority);
   if (rank == classes_.end()) return std::nullopt;
   const auto count = static_cast<std::size_t>(header->count);
   const Frame &positions = message[1], &offsets = message[2], &moves = message[3];
-  if (positions.size / kPositionBytes != count || positions.size % kPositionBytes != 0 ||
-      offsets.size != (count + 1) * sizeof(std::uint32_t) || moves.size % sizeof(std::uint16_t) != 0 ||
-      moves.size > count * kMostMoves * sizeof(std::uint16_t))
-    return std::nullopt;
   const Part part{as<std::byte>(positions), as<std::uint32_t>(offsets), as<std::uint16_t>(moves), count,
                   moves.size / sizeof(std::uint16_t)};
   if (!is_sound(part)) return std::nullopt;
