@@ -213,8 +213,7 @@ class Dispatcher:
         with self._lock:
             runner.running -= 1
             runner.device.direct = False
-            if network.closed and runner.free:
-                runner.backend.close()
+            network.close_left(runner)
             self._workers.tell_idle()
 
     def give_up_directly(self, runner: Runner) -> None:
@@ -223,8 +222,7 @@ class Dispatcher:
         with self._lock:
             runner.running -= 1
             runner.device.direct = False
-            runner.stuck += 1
-            runner.device.stuck += 1
+            runner.stuck_inside(1)
 
     def settled_directly(self, network: ServedNetwork, runner: Runner) -> None:
         """The caller has given its batches back after all."""

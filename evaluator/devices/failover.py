@@ -160,15 +160,13 @@ class Failover:
     def free_again(self, network: ServedNetwork, runner: Runner) -> None:
         """What was stuck inside a device is not any more: it may be tried again. With the lock held."""
         device = runner.device
-        runner.stuck -= 1
-        device.stuck -= 1
+        runner.stuck_inside(-1)
         now = now_ms()
         for served in self._networks:
             for each in served.all_runners:
                 if each.device is device and not device.stuck:
                     each.probe_at_ms = now
-        if network.closed and runner.free:
-            runner.backend.close()
+        network.close_left(runner)
         self._tell_all()
 
     def probed(self, attempt: Attempt, failure: BaseException | None) -> None:
@@ -199,8 +197,7 @@ class Failover:
             self._standby_opened(work, None, "it took too long to open")
             return
         runner, device = work.runner, work.runner.device
-        runner.stuck += 1
-        device.stuck += 1
+        runner.stuck_inside(1)
         self._metrics.device_hung(device.name)
         for network in self._networks:
             for each in network.all_runners:

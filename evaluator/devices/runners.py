@@ -128,6 +128,11 @@ class Runner:
         """Whether nothing is inside the backend."""
         return not self.running and not self.stuck
 
+    def stuck_inside(self, calls: int) -> None:
+        """So many more calls were given up inside the backend; fewer, if some have returned."""
+        self.stuck += calls
+        self.device.stuck += calls
+
     @property
     def takes_next_at_once(self) -> bool:
         """Whether it begins with a batch while it has another: there is room, and nobody but the client who

@@ -118,6 +118,12 @@ class ServedNetwork:
             runner.save_curve()
         return [runner.backend for runner in self.all_runners if runner.free]
 
+    def close_left(self, runner: Runner) -> None:
+        """Close a backend of a network that is served no more, if nobody is inside it. To be called whenever
+        somebody has come out."""
+        if self.closed and runner.free:
+            runner.backend.close()
+
     def close(self) -> None:
         """Free the devices of a network that no thread runs."""
         for backend in self.give_up():

@@ -247,8 +247,7 @@ class Workers:
         device.expected_end_ms.remove(attempt.expected_end_ms)
         if not attempt.job.is_probe:
             self._batches -= 1
-        if attempt.job.network.closed and attempt.runner.free:
-            attempt.runner.backend.close()
+        attempt.job.network.close_left(attempt.runner)
         self.tell_idle()
 
     # -- one batch -------------------------------------------------------------------------------------
