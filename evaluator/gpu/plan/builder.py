@@ -114,6 +114,11 @@ class ProgramBuilder:
 
     # -- memory ----------------------------------------------------------------------------------------
 
+    def counters(self, name: str, count: int) -> Buffer:
+        """32-bit zeros that kernels count in, and leave as zeros."""
+        self.program.written.add(name)
+        return self.weight(name, lambda: np.zeros(count, np.uint32))
+
     def weight(self, name: str, make: Callable[[], NDArray[Any]]) -> Buffer:
         """An array on the device, made when it is first asked for. Raises PlanError where a weight cannot be
         stored."""

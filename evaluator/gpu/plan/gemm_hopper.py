@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from evaluator.gpu.plan import hopper
 from evaluator.gpu.plan.builder import ACTIVATION_CODES, FORMAT_CODES, Geometry, ProgramBuilder
 from evaluator.gpu.plan.epilogue import After, Epilogue, finish_rows, norm_vectors
@@ -66,7 +64,7 @@ def by_hopper_kernel(b: ProgramBuilder, use: Use, tile: HopperTile) -> None:
             address(rounded),
             b.round_scale(rounded),
             b.work("row_parts", row_groups * 2 * 2 * tile.row_blocks * 64 * 8) if row_groups else None,
-            b.weight("row_counters", lambda: np.zeros(ROW_COUNTERS, np.uint32)) if row_groups else None,
+            b.counters("row_counters", ROW_COUNTERS) if row_groups else None,
             a.scales,
             column_scales(b, layer),
         ),

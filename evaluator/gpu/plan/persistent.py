@@ -170,11 +170,7 @@ class Encoders:
                     x.buffer,
                     out.buffer,
                     *self._between(constants, x),
-                    # Written to by the kernel, which leaves zeros as it finds them.
-                    b.weight(
-                        f"persistent.{b.positions}.counters",
-                        lambda: np.zeros(count * _PHASES + 1, np.uint32),
-                    ),
+                    b.counters(f"persistent.{b.positions}.counters", count * _PHASES + 1),
                     self._blocks,
                     self._stamps(count),
                 ),

@@ -154,13 +154,16 @@ Step: TypeAlias = Launch | LibraryStep | Branch
 class Program:
     """Everything for one batch size.
 
-    work: bytes of each buffer between launches. weights: arrays by name, as they go to the device.
+    work: bytes of each buffer between launches. weights: arrays by name, as they go to the device. written:
+    those of them that kernels write to, and leave as they found them: what computes at the same time needs
+    copies of its own.
     """
 
     positions: int
     steps: list[Step] = field(default_factory=list)
     work: dict[str, int] = field(default_factory=dict)
     weights: dict[str, NDArray[Any]] = field(default_factory=dict)
+    written: set[str] = field(default_factory=set)
 
     def kernels(self) -> dict[tuple[KernelKey, int], None]:
         """Every kernel with its dynamic shared memory, in order of first use."""

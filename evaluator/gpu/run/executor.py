@@ -92,7 +92,9 @@ class Executor:
         steps = (step for program in programs for step in program.steps)
         used = {step.library for step in steps if isinstance(step, LibraryStep)}
         workspace = max((libraries[name].workspace for name in used), default=0)
-        self._lanes = Lanes(device, kernels, libraries, upload(self._memory, plan.weights), workspace)
+        written = {name: plan.weights[name] for program in programs for name in program.written}
+        weights = {name: array for name, array in plan.weights.items() if name not in written}
+        self._lanes = Lanes(device, kernels, libraries, upload(self._memory, weights), written, workspace)
         self.lane = self._lanes.open(self._memory, programs)
         """Where batches compute that do so one after the other."""
         self.runner = BatchRunner(device.calls(), self._direct)

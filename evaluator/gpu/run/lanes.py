@@ -11,11 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from numpy.typing import NDArray
+
 from evaluator.gpu.blas.library import Library
 from evaluator.gpu.driver.compiler import KernelKey
 from evaluator.gpu.driver.device import Device
 from evaluator.gpu.plan.program import Program
-from evaluator.gpu.run.memory import Buffers, Memory
+from evaluator.gpu.run.memory import Buffers, Memory, upload
 from evaluator.gpu.run.recording import Recorder
 
 MOST_POSITIONS = 128
@@ -23,6 +25,9 @@ MOST_POSITIONS = 128
 
 FEWEST_MULTIPROCESSORS = 40
 """Of a device on which that is tried: a small batch fills one of fewer."""
+
+MOST_MS = 1.0
+"""A batch that takes longer fills the device, too, and to measure it would delay the start."""
 
 WORTHWHILE = 0.9
 """Batches beside each other are worth their lanes if they take at most this part of what they take one after
@@ -42,16 +47,19 @@ class Lane:
 @dataclass(frozen=True, slots=True)
 class Lanes:
     """What all lanes of a network have in common. kernels, libraries: as of Recorder. weights: where each
-    array lies on the device, by name. workspace: bytes that a library may want."""
+    array lies on the device, by name. written: those of them that kernels write to, of which each lane has a
+    copy. workspace: bytes that a library may want."""
 
     device: Device
     kernels: Mapping[tuple[KernelKey, int], Any]
     libraries: Mapping[str, Library]
     weights: Mapping[str, int]
+    written: Mapping[str, NDArray[Any]]
     workspace: int
 
     def open(self, memory: Memory, programs: Sequence[Program]) -> Lane:
         """A lane for these programs. Raises DeviceError."""
-        buffers = Buffers(memory, programs, self.weights, self.workspace)
+        own = upload(memory, self.written) if self.written else {}
+        buffers = Buffers(memory, programs, {**self.weights, **own}, self.workspace)
         recorder = Recorder(self.device, self.kernels, buffers, self.libraries)
         return Lane(self.device.create_stream(), buffers, recorder)

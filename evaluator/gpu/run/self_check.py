@@ -16,11 +16,14 @@ from evaluator.gpu.driver.device import DeviceError, NotFiniteOutput
 from evaluator.gpu.driver.target import Precision
 from evaluator.gpu.plan.program import Launch, LibraryStep, Program
 from evaluator.gpu.run.executor import Executor
-from evaluator.gpu.run.lanes import FEWEST_MULTIPROCESSORS, MOST_POSITIONS, WORTHWHILE
+from evaluator.gpu.run.lanes import FEWEST_MULTIPROCESSORS, MOST_MS, MOST_POSITIONS, WORTHWHILE
 from evaluator.network.eight_bits import EightBits
 from protocol.batch import EvaluationBatch, PositionBatch
 
 log = logging.getLogger(__name__)
+
+REPEATS = 3
+"""Of a batch whose time beside another one is measured, back to back."""
 
 Limits: TypeAlias = tuple[float, float]
 """Root mean square error of the logits over their spread (a wrong kernel is off by 1), and the largest error
@@ -170,16 +173,23 @@ class SelfCheck:
         """Have batches of the sizes for which that is sooner compute beside each other, if they are right
         there. Measuring takes milliseconds. Raises SelfCheckError and DeviceError."""
         executor, info = self._executor, self._executor.device.info
-        sizes = [size for size in executor.buckets if size <= MOST_POSITIONS]
-        fills = info.integrated or info.multiprocessors < FEWEST_MULTIPROCESSORS
-        if fills or len(executor.in_flight) < 2 or not sizes:
+        at_once = len(executor.in_flight)
+        if info.integrated or info.multiprocessors < FEWEST_MULTIPROCESSORS or at_once < 2:
             return
-        one_by_one = {size: executor.time_together(size) for size in sizes}
+        one_by_one: dict[int, float] = {}
+        for size in (size for size in executor.buckets if size <= MOST_POSITIONS):
+            milliseconds = executor.time_together(size, REPEATS)
+            if milliseconds > at_once * MOST_MS:
+                break
+            one_by_one[size] = milliseconds
+        sizes = list(one_by_one)
+        if not sizes:
+            return
         if not executor.open_lanes(sizes):
             log.info("%s: no memory for batches that compute beside each other", self._name)
             return
         executor.compute_beside(sizes)
-        beside = {size: executor.time_together(size) for size in sizes}
+        beside = {size: executor.time_together(size, REPEATS) for size in sizes}
         chosen = []
         for size in sizes:
             if beside[size] > WORTHWHILE * one_by_one[size]:

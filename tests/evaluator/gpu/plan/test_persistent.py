@@ -89,8 +89,12 @@ def test_agrees_with_the_reference(
     with open_backend(network, kernel_cache, size) as backend:
         _, persistent = backend.executor.alternatives[size]
         assert is_persistent(persistent)
+        assert persistent.written == {f"persistent.{size}.counters"}
         backend.executor.select(size, persistent)
-        for _ in range(2):  # the counters are left as they were found
+        for lanes in (False, False, True):  # the counters are left as they were found
+            if lanes:
+                assert backend.executor.open_lanes([size])
+                backend.executor.compute_beside([size])
             result = backend.evaluate(batch)
             assert np.abs(result.logits - expected.logits).max() <= 2e-2
             assert np.abs(result.wdl - expected.wdl).max() <= 5e-3

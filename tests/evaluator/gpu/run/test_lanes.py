@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,7 +16,8 @@ from evaluator.backends.probe import probe_batch
 from evaluator.backends.reference import ReferenceBackend
 from evaluator.gpu.run.executor import Executor
 from evaluator.gpu.run.in_flight import DIRECT_POSITIONS
-from evaluator.gpu.run.lanes import FEWEST_MULTIPROCESSORS
+from evaluator.gpu.run.lanes import FEWEST_MULTIPROCESSORS, Lanes
+from evaluator.gpu.run.memory import Memory
 from evaluator.network.random_network import NetworkShape, random_network
 from tests.evaluator.gpu.fibers import open_on_fibers
 from tests.hip_runtime.standin import Runtime
@@ -114,13 +116,18 @@ class Times:
         return (self._beside if size in executor.beside else self._serial)[size]
 
 
+SERIAL = {FEW: 1.0, COPIED: 2.0}
+LONG = {FEW: 1.0, COPIED: 2.5}
+
+
 @pytest.mark.parametrize(
-    ("beside", "processors", "chosen"),
+    ("serial", "beside", "processors", "chosen"),
     [
-        ({FEW: 1.2, COPIED: 6.0}, FEWEST_MULTIPROCESSORS, {FEW}),
-        ({FEW: 1.2, COPIED: 3.5}, FEWEST_MULTIPROCESSORS, {FEW, COPIED}),
-        ({FEW: 1.9, COPIED: 4.1}, FEWEST_MULTIPROCESSORS, set()),
-        ({FEW: 1.2, COPIED: 3.5}, FEWEST_MULTIPROCESSORS - 1, set()),
+        (SERIAL, {FEW: 0.6, COPIED: 3.0}, FEWEST_MULTIPROCESSORS, {FEW}),
+        (SERIAL, {FEW: 0.6, COPIED: 1.75}, FEWEST_MULTIPROCESSORS, {FEW, COPIED}),
+        (SERIAL, {FEW: 0.95, COPIED: 2.05}, FEWEST_MULTIPROCESSORS, set()),
+        (SERIAL, {FEW: 0.6, COPIED: 1.75}, FEWEST_MULTIPROCESSORS - 1, set()),
+        (LONG, {FEW: 0.6, COPIED: 1.75}, FEWEST_MULTIPROCESSORS, {FEW}),
     ],
 )
 def test_batches_compute_beside_each_other_where_that_is_sooner(
@@ -128,11 +135,12 @@ def test_batches_compute_beside_each_other_where_that_is_sooner(
     network: Any,
     kernel_cache: Path,
     monkeypatch: pytest.MonkeyPatch,
+    serial: dict[int, float],
     beside: dict[int, float],
     processors: int,
     chosen: set[int],
 ) -> None:
-    times = Times({FEW: 2.0, COPIED: 4.0}, beside)
+    times = Times(serial, beside)
     monkeypatch.setattr(Executor, "time_together", lambda self, size, repeats=10: times(self, size, repeats))
     devices = f"gfx1100,processors={processors}"
     with open_on_fibers(runtime, network, kernel_cache, devices=devices, buckets=SIZES) as backend:
@@ -145,7 +153,7 @@ def test_batches_compute_beside_each_other_where_that_is_sooner(
 def test_a_lane_that_computes_wrong_is_not_used(
     runtime: Runtime, network: Any, kernel_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    times = Times({FEW: 2.0, COPIED: 4.0}, {FEW: 1.0, COPIED: 2.0})
+    times = Times({FEW: 1.0, COPIED: 2.0}, {FEW: 0.5, COPIED: 1.0})
     monkeypatch.setattr(Executor, "time_together", lambda self, size, repeats=10: times(self, size, repeats))
     evaluate = Executor.evaluate
 
@@ -160,3 +168,16 @@ def test_a_lane_that_computes_wrong_is_not_used(
     with open_on_fibers(runtime, network, kernel_cache, devices=devices, buckets=SIZES) as backend:
         assert backend.executor.beside == {COPIED}
         assert backend.computes_beside(COPIED) and not backend.computes_beside(COPIED + 1)
+
+
+def test_each_lane_has_its_own_copy_of_what_kernels_write_to(runtime: Runtime, backend: GpuBackend) -> None:
+    device = backend.executor.device
+    memory = Memory(device)
+    zeros = np.zeros(16, np.uint32)
+    lanes = Lanes(device, {}, {}, {"weights": 1, "counters": 2}, {"counters": zeros}, 0)
+    first, second = (lanes.open(memory, []).buffers.weights for _ in range(2))
+    assert first["weights"] == second["weights"] == 1
+    assert len({first["counters"], second["counters"], 2}) == 3
+    for each in (first, second):
+        assert ctypes.string_at(each["counters"], zeros.nbytes) == zeros.tobytes()
+    memory.free()
