@@ -66,8 +66,8 @@ class Backend(ABC):
         return self.evaluate(PositionBatch.concatenate(parts))
 
     def computes_beside(self, positions: int) -> bool:
-        """Whether a batch of so many positions may compute at the same time as another one. What it takes
-        then says nothing of what it takes alone."""
+        """Whether a batch of so many positions may compute at the same time as another one, of any size,
+        though most of them do so one after the other."""
         return False
 
     def lend(self) -> Lent | None:

@@ -29,7 +29,7 @@ from protocol.host.files import write_atomically
 
 log = logging.getLogger("evaluator.calibration")
 
-CODE_VERSION = 3
+CODE_VERSION = 4
 """Raise when the meaning of a cached curve, or the speed of our own code in it, changes."""
 
 FLAT_STEPS = 3

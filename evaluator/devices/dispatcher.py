@@ -223,6 +223,7 @@ class Dispatcher:
             runner.running -= 1
             runner.device.direct = False
             runner.stuck_inside(1)
+            self._workers.tell_idle()
 
     def settled_directly(self, network: ServedNetwork, runner: Runner) -> None:
         """The caller has given its batches back after all."""
@@ -247,9 +248,11 @@ class Dispatcher:
             for rank in ranks:
                 runner.policy.expect(rank, now)
             last = slice(-TOLD, None)
+            may_share = runner.may_share(set(positions))
             for count, ms, lonely in zip(positions[last], milliseconds[last], alone[last], strict=True):
                 runner.ran(count, ms)
-                runner.learn(count, ms, alone=lonely)
+                if lonely or not may_share:
+                    runner.learn(count, ms)
 
     def cancel(self, network: ServedNetwork, request: Request) -> bool:
         """Drop a request; returns False when it is answered already. Positions of it that run already are

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -94,7 +94,8 @@ class Runner:
 
     save_curve: keeps its latency curve for the next start. reopen: opens the backend anew, None where that is
     not possible. calibrate: measures the curve of another backend for the same network, in slices of the
-    device's time; it comes with what keeps it. running: batches under way. stuck: calls that were given up
+    device's time; it comes with what keeps it. running: batches under way. under_way: positions of those of
+    the device's threads. stuck: calls that were given up
     and have not returned. failures: in a row. out_reason: why it is left out, empty while it is in use;
     out_since: since when, in seconds of the Unix epoch. probe_at_ms: when it is tried again. recent:
     positions and milliseconds of the last batches.
@@ -107,6 +108,7 @@ class Runner:
     reopen: Callable[[], Backend] | None = None
     calibrate: Calibrate | None = None
     running: int = 0
+    under_way: list[int] = field(default_factory=list)
     stuck: int = 0
     failures: int = 0
     out_reason: str = ""
@@ -144,9 +146,14 @@ class Runner:
         self.device.last_batch = positions, milliseconds
         self.recent.append(self.device.last_batch)
 
-    def learn(self, positions: int, milliseconds: float, *, alone: bool) -> None:
-        """Have the model learn from a batch. alone: no other one was under way meanwhile."""
-        if positions <= self.backend.max_batch and (alone or not self.backend.computes_beside(positions)):
+    def may_share(self, batches: Iterable[int]) -> bool:
+        """Whether one of some batches, of so many positions each, may have computed at the same time as the
+        others. What they took then says nothing of what each takes."""
+        return any(self.backend.computes_beside(positions) for positions in batches)
+
+    def learn(self, positions: int, milliseconds: float) -> None:
+        """Have the model learn from a batch."""
+        if positions <= self.backend.max_batch:
             self.model.observe(positions, milliseconds)
 
     def leave_out(self, reason: str, probe_at_ms: float) -> None:

@@ -223,6 +223,7 @@ class Workers:
     def _begin(self, job: Job, runner: Runner) -> Attempt:
         device, now = runner.device, now_ms()
         runner.running += 1
+        runner.under_way.append(job.positions)
         job.began_share_ms = device.share_ms(now)
         ms = runner.model.drain_ms(max(1, job.positions))
         # What runs already may have to end first.
@@ -243,6 +244,7 @@ class Workers:
         attempt.open = False
         device = attempt.runner.device
         attempt.runner.running -= 1
+        attempt.runner.under_way.remove(attempt.job.positions)
         device.share_ms(now_ms())
         device.expected_end_ms.remove(attempt.expected_end_ms)
         if not attempt.job.is_probe:
@@ -265,7 +267,7 @@ class Workers:
         except BaseException as error:  # whatever a device does, the service goes on
             failure = error
         finished: list[tuple[Request, RemoteError | None]] = []
-        elapsed_ms, alone = 0.0, False
+        elapsed_ms, shared = 0.0, False
         with self._lock:
             if not self.failover.watchdog.done(attempt):
                 self.failover.came_back(attempt, now_ms() - start)
@@ -276,14 +278,22 @@ class Workers:
                 assert failure is not None
                 self.failover.failed(attempt, failure)
             else:
-                alone = runner.running == 1 and start >= runner.device.last_end_ms
+                shared = self._shared(runner, start)
                 elapsed_ms = self._complete(attempt, evaluation, start, now_ms(), finished)
         (post or self._post)(finished)
         # Nobody waits for the rest.
         with self._lock:
-            if evaluation is not None:
-                runner.learn(job.positions, elapsed_ms, alone=alone)
+            if evaluation is not None and not shared:
+                runner.learn(job.positions, elapsed_ms)
             self._end(attempt)
+
+    def _shared(self, runner: Runner, start: float) -> bool:
+        """Whether a batch that began at `start`, and has just ended, may have had only a part of the device.
+        With the lock held."""
+        device = runner.device
+        last = [device.last_batch[0]] if device.last_batch is not None else []
+        overlapped = len(device.expected_end_ms) > 1 or device.stuck > 0 or start < device.last_end_ms
+        return overlapped and runner.may_share([*runner.under_way, *last])
 
     def _complete(
         self,

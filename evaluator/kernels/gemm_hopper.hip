@@ -20,8 +20,8 @@
 // blocks, one of b to a column. NORMALISE: CLUSTER_N * BLOCK_N is n, so that a cluster owns whole rows; its
 // blocks exchange the mean and the squared deviations of their part of each row. Or ROW_BLOCKS neighbouring
 // blocks of several clusters do, via global memory: an H200 holds 30 clusters of 4 blocks, but 33 times 4
-// blocks (n 1024: 75 and 68 us). They wait for each other, which ends because all of the grid is resident at
-// once: blocks start in their order, and others on the device end by themselves.
+// blocks (n 1024: 75 and 68 us). They wait for each other, which ends even beside another such kernel: blocks
+// start in their order, so that of each kernel at most one group is there in part, and whole groups end.
 //
 // The order of b's rows in shared memory is such that a thread's accumulators are 8 neighbouring columns, 16
 // bytes to load and store: row 32 J + 8 j + 2 q + e of the tile holds column 32 J + 8 q + 2 j + e. The tensor

@@ -129,7 +129,7 @@ class FastPath:
             self._end(run)
             return True
         stop = self._serve(run)
-        self._count(run)
+        self._count(run, stop)
         if stop == "taken":
             self._guard.wait_taken_over()
             self._settle_later(run)
@@ -231,20 +231,21 @@ class FastPath:
 
     # -- what has been answered ------------------------------------------------------------------------
 
-    def _count(self, run: _Run) -> None:
+    def _count(self, run: _Run, stop: str) -> None:
+        """Note what a turn has answered. stop: why it has ended; trouble leaves batches under way."""
         answered = np.frombuffer(run.loop.answered(), ANSWERED)
         if not len(answered):
             return
         ended, positions = answered["ended"], answered["positions"]
-        # Of batches that overlap the device has one after the other, as a rule.
-        began = answered["launched"].copy()
-        overlaps = began[1:] < ended[:-1]
+        # In the order of their ends. Of batches that overlap the device has one after the other, as a rule.
+        launched = answered["launched"]
+        first = np.minimum.accumulate(launched[::-1])[::-1]  # of this one and of those that ended later
+        began = first.copy()
         began[1:] = np.maximum(began[1:], ended[:-1])
         own_ms = ended - began
-        alone = np.ones(len(answered), bool)
-        alone[1:] &= ~overlaps
-        alone[:-1] &= ~overlaps
-        alone[[0, -1]] &= len(answered) == 1  # the one before, or the next, may have overlapped
+        alone = np.full(len(answered), stop not in TROUBLES and stop != "taken")
+        alone[1:] &= launched[1:] >= ended[:-1]
+        alone[:-1] &= first[1:] >= ended[:-1]
         ranks = np.unique(answered["rank"]).tolist()
         self._dispatcher.ran_directly(run.runner, positions.tolist(), ranks, own_ms.tolist(), alone.tolist())
         name = run.network.info.name

@@ -72,7 +72,7 @@ Stop DeviceLoop::run(std::uint64_t connection, double until_ms, double late_ms) 
     if (!stop && woken_) stop = Stop::kWoken;
     if (!stop && now >= until_ms) stop = Stop::kTime;
     if (flights_.empty() && stop) return *stop;
-    if (!flights_.empty() && now > flights_.front().times.launched_ms + kSpinMs)
+    if (!flights_.empty() && now > flights_.back().times.launched_ms + kSpinMs)
       std::this_thread::sleep_for(kPause);
     if (stop) continue;
     if (!hub_.has_message()) {

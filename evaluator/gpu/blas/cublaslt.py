@@ -50,6 +50,7 @@ class CublasLt(Library):
 
     name = "cuBLASLt"
     workspace = _WORKSPACE_BYTES
+    beside = True
 
     def __init__(self, precision: Precision) -> None:
         """Raises DeviceError when the library is missing or does not work; then our own kernels do it all."""

@@ -41,6 +41,8 @@ class HipBlasLt(Library):
 
     name = "hipBLASLt"
     workspace = _WORKSPACE_BYTES
+    # Stream-K kernels of all streams wait for flags in one buffer of the handle (ROCm/rocm-libraries #10951).
+    beside = False
     warms_up = True
 
     def __init__(self, precision: Precision) -> None:

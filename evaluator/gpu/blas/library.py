@@ -89,7 +89,8 @@ class Library(ABC):
 
     name: the key into EPILOGUES. version: in words. workspace: bytes that `multiply` may use, for each
     stream. warms_up: the first call of an algorithm loads code, which must not happen during a capture.
-    abandoned: a call of it does not return.
+    abandoned: a call of it does not return. beside: several of its products may compute at the same time;
+    False where they share memory of the library's own.
     """
 
     name: str
@@ -97,6 +98,7 @@ class Library(ABC):
     workspace: int
     warms_up: bool = False
     abandoned: bool = False
+    beside: bool = False
 
     @abstractmethod
     def algorithms(self, product: LibraryProduct) -> list[bytes]:

@@ -25,7 +25,7 @@ class PlanError(Exception):
 class Space(Enum):
     """Where a buffer lies."""
 
-    WEIGHTS = "weights"  # on the device, written once
+    WEIGHTS = "weights"  # on the device, written once; counters, too, which kernels leave as they were
     WORK = "work"  # on the device, between launches
     EXCHANGE = "exchange"  # the batch's own inputs and outputs, named and laid out as in protocol.batch
 

@@ -178,8 +178,10 @@ class Executor:
     # -- programs --------------------------------------------------------------------------------------
 
     def select(self, size: int, program: Program) -> None:
-        """Run a batch size by one of its alternatives from now on. Nothing may be in flight."""
+        """Run a batch size by one of its alternatives from now on, one after the other. Nothing may be in
+        flight."""
         self._programs[size] = program
+        self.beside -= {size}
         self.version += 1
         for batch in self.in_flight:
             batch.graphs.pop(size, None)
@@ -189,6 +191,12 @@ class Executor:
         return self._programs[size]
 
     # -- lanes -----------------------------------------------------------------------------------------
+
+    def may_compute_beside(self, size: int) -> bool:
+        """Whether what a batch size runs may run several times at once."""
+        steps = self._programs[size].steps
+        used = {step.library for step in steps if isinstance(step, LibraryStep)}
+        return all(self._lanes.libraries[name].beside for name in used)
 
     def open_lanes(self, sizes: Collection[int]) -> bool:
         """Give each batch in flight but the first a lane for these batch sizes, as their programs are now.

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from evaluator.gpu.driver.device import DeviceError, NotFiniteOutput
+from evaluator.gpu.driver.device import DeviceError, NotFiniteOutput, OutOfDeviceMemory
 from evaluator.gpu.driver.target import Precision
 from evaluator.gpu.plan.program import Launch, LibraryStep, Program
 from evaluator.gpu.run.executor import Executor
@@ -21,6 +21,9 @@ from evaluator.network.eight_bits import EightBits
 from protocol.batch import EvaluationBatch, PositionBatch
 
 log = logging.getLogger(__name__)
+
+TOGETHER = 2
+"""Batches that each thread evaluates where several are checked at once."""
 
 REPEATS = 3
 """Of a batch whose time beside another one is measured, back to back."""
@@ -171,42 +174,45 @@ class SelfCheck:
 
     def choose_lanes(self) -> None:
         """Have batches of the sizes for which that is sooner compute beside each other, if they are right
-        there. Measuring takes milliseconds. Raises SelfCheckError and DeviceError."""
+        when they do. Measuring takes milliseconds. Raises DeviceError."""
         executor, info = self._executor, self._executor.device.info
         at_once = len(executor.in_flight)
         if info.integrated or info.multiprocessors < FEWEST_MULTIPROCESSORS or at_once < 2:
             return
         one_by_one: dict[int, float] = {}
-        for size in (size for size in executor.buckets if size <= MOST_POSITIONS):
+        for size in executor.buckets:
+            if size > MOST_POSITIONS or not executor.may_compute_beside(size):
+                continue
             milliseconds = executor.time_together(size, REPEATS)
             if milliseconds > at_once * MOST_MS:
                 break
             one_by_one[size] = milliseconds
-        sizes = list(one_by_one)
-        if not sizes:
-            return
-        if not executor.open_lanes(sizes):
-            log.info("%s: no memory for batches that compute beside each other", self._name)
-            return
-        executor.compute_beside(sizes)
-        beside = {size: executor.time_together(size, REPEATS) for size in sizes}
-        chosen = []
-        for size in sizes:
-            if beside[size] > WORTHWHILE * one_by_one[size]:
-                continue
-            problem = self._problem(size)
-            if problem:
-                log.warning("%s: a batch of %d beside another is wrong: %s", self._name, size, problem)
-                continue
-            chosen.append(size)
+        try:
+            chosen = self._lanes_that_pay(one_by_one)
+        except (OutOfDeviceMemory, SelfCheckError) as error:  # it works without
+            log.warning("%s: batches compute one after the other: %s", self._name, error)
+            chosen = []
         executor.compute_beside(chosen)
-        for size in chosen:
-            log.info(
-                "two batches of %d: %.3f ms one after the other, %.3f ms beside each other",
-                size,
-                one_by_one[size],
-                beside[size],
-            )
+
+    def _lanes_that_pay(self, one_by_one: Mapping[int, float]) -> list[int]:
+        """Open lanes for some batch sizes; returns those that are sooner, and right, beside each other.
+        one_by_one: milliseconds of a batch in each of those in flight, one after the other."""
+        executor, chosen = self._executor, []
+        if not one_by_one or not executor.open_lanes(one_by_one):
+            return []
+        executor.compute_beside(one_by_one)
+        for size, serial_ms in one_by_one.items():
+            milliseconds = executor.time_together(size, REPEATS)
+            if milliseconds > WORTHWHILE * serial_ms:
+                continue
+            problem = self._problem(size, at_once=len(executor.in_flight))
+            if problem:
+                log.warning("%s: batches of %d beside each other: %s", self._name, size, problem)
+                continue
+            text = "batches of %d: %.3f ms one after the other, %.3f ms beside each other"
+            log.info(text, size, serial_ms, milliseconds)
+            chosen.append(size)
+        return chosen
 
     def choose_programs(self) -> None:
         """Run every bucket that has several programs by the fastest that computes the right thing. Measuring
@@ -234,22 +240,28 @@ class SelfCheck:
                 best, best_ms = program, milliseconds
         executor.select(size, best)
 
-    def _problem(self, size: int) -> str:
-        """What is wrong with a bucket's results; empty if they agree with the reference. Raises
-        SelfCheckError if there are none."""
+    def _problem(self, size: int, *, at_once: int = 1) -> str:
+        """What is wrong with a bucket's results; empty if they agree with the reference. at_once: so many
+        threads evaluate at the same time. Raises SelfCheckError if there are no results."""
         check = self._checks[max(smallest for smallest in self._checks if smallest <= size)]
         expected = check.expected
         try:
             batch = expected.batch(size)
             with self._executor.slices():
-                result = self._executor.evaluate([batch])
+                if at_once == 1:
+                    results = [self._executor.evaluate([batch])]
+                else:
+                    with ThreadPoolExecutor(at_once) as threads:
+                        batches = [[batch]] * (TOGETHER * at_once)
+                        results = list(threads.map(self._executor.evaluate, batches))
         except NotFiniteOutput:
             return "infinite or not a number"
         except (DeviceError, ValueError) as error:
             raise SelfCheckError(f"{self._name}: {error}") from error
         # The spread of all positions, whichever are in the batch: the limits are the same for all sizes.
         spread = float(expected.wait().logits.std())
-        logits_error, wdl_error = errors(result, expected.answers(size), spread)
+        off = [errors(result, expected.answers(size), spread) for result in results]
+        logits_error, wdl_error = max(each[0] for each in off), max(each[1] for each in off)
         log.debug("%s, batch %d: logits off by %.2g, wdl by %.2g", self._name, size, logits_error, wdl_error)
         logits_limit, wdl_limit = check.allowed()
         if logits_error <= logits_limit and wdl_error <= wdl_limit:

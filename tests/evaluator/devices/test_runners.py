@@ -1,4 +1,4 @@
-"""What a network on a device learns of its own speed."""
+"""From which batches a network on a device learns what they take."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from evaluator.scheduling.latency import LatencyModel
 
 
 class BesideEachOther(RandomBackend):
-    """Batches of up to 64 positions may compute at the same time."""
+    """Batches of up to 64 positions may compute at the same time as others."""
 
     def computes_beside(self, positions: int) -> bool:
         return positions <= 64
 
 
 @pytest.mark.parametrize(
-    ("positions", "alone", "learns"), [(64, True, True), (64, False, False), (65, False, True)]
+    ("batches", "shared"), [([64, 64], True), ([64, 1000], True), ([65, 1000], False), ([], False)]
 )
-def test_a_batch_that_had_to_share_the_device_says_nothing(positions: int, alone: bool, learns: bool) -> None:
+def test_batches_share_a_device_if_one_of_them_computes_beside_others(
+    batches: list[int], shared: bool
+) -> None:
     model = LatencyModel({1: 1.0, 256: 1.0}, 256)
     runner = new_runner(Device("a device"), BesideEachOther(), model, LatencyTargets(), lambda: None)
-    runner.learn(positions, 1.5, alone=alone)
-    assert model.observations == int(learns)
+    assert runner.may_share(batches) == shared

@@ -14,10 +14,12 @@ import pytest
 from evaluator.backends.gpu import GpuBackend
 from evaluator.backends.probe import probe_batch
 from evaluator.backends.reference import ReferenceBackend
+from evaluator.gpu.driver.device import OutOfDeviceMemory
 from evaluator.gpu.run.executor import Executor
 from evaluator.gpu.run.in_flight import DIRECT_POSITIONS
 from evaluator.gpu.run.lanes import FEWEST_MULTIPROCESSORS, Lanes
 from evaluator.gpu.run.memory import Memory
+from evaluator.gpu.run.self_check import SelfCheckError
 from evaluator.network.random_network import NetworkShape, random_network
 from tests.evaluator.gpu.fibers import open_on_fibers
 from tests.hip_runtime.standin import Runtime
@@ -116,6 +118,11 @@ class Times:
         return (self._beside if size in executor.beside else self._serial)[size]
 
 
+def times_of(monkeypatch: pytest.MonkeyPatch, serial: dict[int, float], beside: dict[int, float]) -> None:
+    times = Times(serial, beside)
+    monkeypatch.setattr(Executor, "time_together", lambda self, size, repeats=10: times(self, size, repeats))
+
+
 SERIAL = {FEW: 1.0, COPIED: 2.0}
 LONG = {FEW: 1.0, COPIED: 2.5}
 
@@ -140,8 +147,7 @@ def test_batches_compute_beside_each_other_where_that_is_sooner(
     processors: int,
     chosen: set[int],
 ) -> None:
-    times = Times(serial, beside)
-    monkeypatch.setattr(Executor, "time_together", lambda self, size, repeats=10: times(self, size, repeats))
+    times_of(monkeypatch, serial, beside)
     devices = f"gfx1100,processors={processors}"
     with open_on_fibers(runtime, network, kernel_cache, devices=devices, buckets=SIZES) as backend:
         assert backend.executor.beside == chosen
@@ -153,8 +159,7 @@ def test_batches_compute_beside_each_other_where_that_is_sooner(
 def test_a_lane_that_computes_wrong_is_not_used(
     runtime: Runtime, network: Any, kernel_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    times = Times({FEW: 1.0, COPIED: 2.0}, {FEW: 0.5, COPIED: 1.0})
-    monkeypatch.setattr(Executor, "time_together", lambda self, size, repeats=10: times(self, size, repeats))
+    times_of(monkeypatch, SERIAL, {FEW: 0.5, COPIED: 1.0})
     evaluate = Executor.evaluate
 
     def broken(self: Executor, parts: Any) -> Any:
@@ -168,6 +173,38 @@ def test_a_lane_that_computes_wrong_is_not_used(
     with open_on_fibers(runtime, network, kernel_cache, devices=devices, buckets=SIZES) as backend:
         assert backend.executor.beside == {COPIED}
         assert backend.computes_beside(COPIED) and not backend.computes_beside(COPIED + 1)
+
+
+def test_what_a_library_computes_in_memory_of_its_own_has_no_lanes(
+    runtime: Runtime, network: Any, kernel_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times_of(monkeypatch, SERIAL, {FEW: 0.5, COPIED: 1.0})
+    monkeypatch.setattr(Executor, "may_compute_beside", lambda self, size: size != FEW)
+    devices = f"gfx1100,processors={FEWEST_MULTIPROCESSORS}"
+    with open_on_fibers(runtime, network, kernel_cache, devices=devices, buckets=SIZES) as backend:
+        assert backend.executor.beside == {COPIED}
+
+
+@pytest.mark.parametrize("error", [OutOfDeviceMemory("no memory"), SelfCheckError("no answer")])
+def test_what_fails_beside_each_other_goes_one_after_the_other(
+    runtime: Runtime,
+    network: Any,
+    kernel_cache: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+) -> None:
+    def fails(self: Executor, size: int, repeats: int = 10) -> float:
+        if self.beside:
+            raise error
+        return 1.0
+
+    monkeypatch.setattr(Executor, "time_together", fails)
+    devices = f"gfx1100,processors={FEWEST_MULTIPROCESSORS}"
+    with open_on_fibers(runtime, network, kernel_cache, devices=devices, buckets=SIZES) as backend:
+        assert not backend.executor.beside
+        assert all(batch.lane is None for batch in backend.executor.in_flight)
+        assert right(backend, FEW, 1)
+    assert runtime.report().alive == {}
 
 
 def test_each_lane_has_its_own_copy_of_what_kernels_write_to(runtime: Runtime, backend: GpuBackend) -> None:
