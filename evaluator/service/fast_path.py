@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from evaluator.backends.lending import Lent
 from evaluator.devices.dispatcher import Dispatcher
@@ -237,15 +238,8 @@ class FastPath:
         if not len(answered):
             return
         ended, positions = answered["ended"], answered["positions"]
-        # In the order of their ends. Of batches that overlap the device has one after the other, as a rule.
-        launched = answered["launched"]
-        first = np.minimum.accumulate(launched[::-1])[::-1]  # of this one and of those that ended later
-        began = first.copy()
-        began[1:] = np.maximum(began[1:], ended[:-1])
-        own_ms = ended - began
-        alone = np.full(len(answered), stop not in TROUBLES and stop != "taken")
-        alone[1:] &= launched[1:] >= ended[:-1]
-        alone[:-1] &= first[1:] >= ended[:-1]
+        own_ms, alone = times_of_their_own(answered["launched"], ended)
+        alone &= stop not in TROUBLES and stop != "taken"
         ranks = np.unique(answered["rank"]).tolist()
         self._dispatcher.ran_directly(run.runner, positions.tolist(), ranks, own_ms.tolist(), alone.tolist())
         name = run.network.info.name
@@ -321,3 +315,20 @@ def _prepare(run: _Run) -> bool:
 
 def _arrived(requests: Sequence[tuple[int, Sequence[object]]]) -> list[Arrived]:
     return [UnixSockets.arrived(number, frames) for number, frames in requests]
+
+
+def times_of_their_own(
+    launched: NDArray[np.float64], ended: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """What a device spent on each of some batches, in milliseconds, and which of them it had alone.
+
+    Both are in the order in which the batches ended, and none of them was left. Of batches that overlap the
+    device has one after the other, as a rule: each has the time since the one before ended.
+    """
+    first = np.minimum.accumulate(launched[::-1])[::-1]  # of this one and of those that ended later
+    began = first.copy()
+    began[1:] = np.maximum(began[1:], ended[:-1])
+    alone = np.ones(len(ended), bool)
+    alone[1:] &= launched[1:] >= ended[:-1]
+    alone[:-1] &= first[1:] >= ended[:-1]
+    return ended - began, alone
