@@ -7,10 +7,9 @@
 #include <mutex>
 #include <vector>
 
-namespace wavefront {
+#include "header/plain.h"
 
-// Bytes of one encoded position: POSITION_DTYPE of protocol/batch.py.
-inline constexpr std::size_t kPositionBytes = 904;
+namespace wavefront {
 
 // Positions as a request holds them: PositionBatch of protocol/batch.py.
 struct Part {

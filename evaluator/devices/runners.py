@@ -95,10 +95,9 @@ class Runner:
     save_curve: keeps its latency curve for the next start. reopen: opens the backend anew, None where that is
     not possible. calibrate: measures the curve of another backend for the same network, in slices of the
     device's time; it comes with what keeps it. running: batches under way. under_way: positions of those of
-    the device's threads. stuck: calls that were given up
-    and have not returned. failures: in a row. out_reason: why it is left out, empty while it is in use;
-    out_since: since when, in seconds of the Unix epoch. probe_at_ms: when it is tried again. recent:
-    positions and milliseconds of the last batches.
+    the device's threads. stuck: calls that were given up and have not returned. failures: in a row.
+    out_reason: why it is left out, empty while it is in use; out_since: since when, in seconds of the Unix
+    epoch. probe_at_ms: when it is tried again. recent: positions and milliseconds of the last batches.
     """
 
     device: Device

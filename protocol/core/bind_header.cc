@@ -12,8 +12,6 @@ namespace wavefront {
 
 namespace {
 
-using Bytes = std::span<const unsigned char>;
-
 bool is_aligned(const Bytes& bytes, std::size_t alignment) {
   return reinterpret_cast<std::uintptr_t>(bytes.data()) % alignment == 0;
 }

@@ -19,15 +19,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::int64_t kUnlimited = std::int64_t{1} << 40;
 
-template <typename T>
-Bytes bytes_of(std::span<const T> values) {
-  return {reinterpret_cast<const unsigned char*>(values.data()), values.size_bytes()};
-}
-
-Bytes bytes_of(const Frame& frame) {
-  return {frame.bytes.get(), frame.size};
-}
-
 // Frames have memory of their own, aligned for anything.
 std::span<const float> floats(const Frame& frame) {
   return {reinterpret_cast<const float*>(frame.bytes.get()), frame.size / sizeof(float)};
@@ -35,10 +26,7 @@ std::span<const float> floats(const Frame& frame) {
 
 // The id of a plain result; 0 for anything else.
 std::int64_t id_of(const Message& message) {
-  if (message.size() != kPlainFrames) return 0;
-  std::array<Bytes, kPlainFrames> frames;
-  std::ranges::transform(message, frames.begin(), [](const Frame& frame) { return bytes_of(frame); });
-  const auto header = plain_result(frames);
+  const auto header = plain_result(frames_of(message));
   return header ? header->id : 0;
 }
 

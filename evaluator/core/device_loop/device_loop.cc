@@ -30,14 +30,6 @@ double now_ms() {
   return std::chrono::duration<double, std::milli>(now).count();
 }
 
-Bytes bytes_of(const Frame& frame) {
-  return {frame.bytes.get(), frame.size};
-}
-
-Bytes bytes_of(std::span<const float> floats) {
-  return {reinterpret_cast<const unsigned char*>(floats.data()), floats.size_bytes()};
-}
-
 template <typename T>
 const T* as(const Frame& frame) {
   return reinterpret_cast<const T*>(frame.bytes.get());
@@ -159,10 +151,7 @@ bool DeviceLoop::answer(const Flight& flight) {
 }
 
 std::optional<DeviceLoop::Request> DeviceLoop::plain(const Message& message) const {
-  if (message.size() != kPlainFrames) return std::nullopt;
-  std::array<Bytes, kPlainFrames> frames;
-  std::ranges::transform(message, frames.begin(), [](const Frame& frame) { return bytes_of(frame); });
-  const auto header = plain_evaluate(frames);
+  const auto header = plain_evaluate(frames_of(message));
   if (!header || header->deadline_ms) return std::nullopt;
   if (std::find(names_.begin(), names_.end(), header->network) == names_.end()) return std::nullopt;
   const auto rank = std::find(classes_.begin(), classes_.end(), header->priority);

@@ -169,3 +169,7 @@ class Program:
         """Every kernel with its dynamic shared memory, in order of first use."""
         launches = (step for step in self.steps if isinstance(step, Launch))
         return {(launch.kernel, launch.shared_bytes): None for launch in launches}
+
+    def libraries(self) -> set[str]:
+        """The names of the libraries that compute steps of it."""
+        return {step.library for step in self.steps if isinstance(step, LibraryStep)}

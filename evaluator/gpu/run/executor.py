@@ -89,8 +89,7 @@ class Executor:
         others = [program for programs in self.alternatives.values() for program in programs[1:]]
         programs = [*self._programs.values(), *others]
         kernels = compiler.load([key for program in programs for key in program.kernels()])
-        steps = (step for program in programs for step in program.steps)
-        used = {step.library for step in steps if isinstance(step, LibraryStep)}
+        used = {name for program in programs for name in program.libraries()}
         workspace = max((libraries[name].workspace for name in used), default=0)
         written = {name: plan.weights[name] for program in programs for name in program.written}
         weights = {name: array for name, array in plan.weights.items() if name not in written}
@@ -194,9 +193,7 @@ class Executor:
 
     def may_compute_beside(self, size: int) -> bool:
         """Whether what a batch size runs may run several times at once."""
-        steps = self._programs[size].steps
-        used = {step.library for step in steps if isinstance(step, LibraryStep)}
-        return all(self._lanes.libraries[name].beside for name in used)
+        return all(self._lanes.libraries[name].beside for name in self._programs[size].libraries())
 
     def open_lanes(self, sizes: Collection[int]) -> bool:
         """Give each batch in flight but the first a lane for these batch sizes, as their programs are now.

@@ -6,8 +6,7 @@ namespace wavefront {
 
 namespace {
 
-constexpr std::size_t kPositionBytes = 904, kOffsetBytes = 4, kMoveBytes = 2, kFloatBytes = 4,
-                      kMostMoves = 256;
+constexpr std::size_t kOffsetBytes = 4, kMoveBytes = 2, kFloatBytes = 4, kMostMoves = 256;
 
 // So many positions no message has.
 constexpr std::size_t kMostPositions = 65536;

@@ -7,12 +7,16 @@
 #include <span>
 
 #include "header/headers.h"
+#include "zmtp/message.h"
 
 namespace wavefront {
 
 inline constexpr std::size_t kPlainFrames = 4;
 
-using Frames = std::span<const std::span<const unsigned char>>;
+// Bytes of one encoded position: POSITION_DTYPE of protocol/batch.py.
+inline constexpr std::size_t kPositionBytes = 904;
+
+using Frames = std::span<const Bytes>;
 
 // The header of an evaluate with its positions, move offsets and policy indices. Nothing is said of what
 // these are, nor how they are aligned.

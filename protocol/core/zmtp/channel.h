@@ -20,9 +20,6 @@
 
 namespace wavefront {
 
-// The bytes of a message's frames, which are someone else's.
-using Bytes = std::span<const unsigned char>;
-
 enum class Sent : std::uint8_t {
   kWhole,    // the system has it
   kWaiting,  // part of it waits here for `flush`

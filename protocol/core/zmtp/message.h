@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 namespace wavefront {
@@ -15,6 +16,25 @@ struct Frame {
 };
 
 using Message = std::vector<Frame>;
+
+// Bytes that are someone else's.
+using Bytes = std::span<const unsigned char>;
+
+inline Bytes bytes_of(const Frame& frame) {
+  return {frame.bytes.get(), frame.size};
+}
+
+template <typename T>
+Bytes bytes_of(std::span<const T> values) {
+  return {reinterpret_cast<const unsigned char*>(values.data()), values.size_bytes()};
+}
+
+inline std::vector<Bytes> frames_of(const Message& message) {
+  std::vector<Bytes> frames;
+  frames.reserve(message.size());
+  for (const Frame& frame : message) frames.push_back(bytes_of(frame));
+  return frames;
+}
 
 struct MessageLimits {
   std::size_t frame_bytes;

@@ -7,7 +7,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 from evaluator.backends.gpu import GpuBackend
+from evaluator.backends.probe import probe_batch
+from evaluator.backends.reference import ReferenceBackend
 from evaluator.gpu.blas.product import Product
 from evaluator.gpu.driver.compiler import Compiler
 from evaluator.gpu.driver.device import Device
@@ -17,6 +21,7 @@ from evaluator.gpu.plan.needs import Needs
 from evaluator.gpu.plan.quantised import WeightFormat
 from evaluator.gpu.plan.tiles import Choice, Measured, estimates, model_chooser
 from evaluator.network import NetworkSpec
+from protocol.batch import EvaluationBatch
 from tests.hip_runtime.standin import Runtime
 
 PASS_US = 20.0
@@ -102,3 +107,18 @@ def open_again(
         tuner=None if deterministic else ModelTuner(taken, precision),
         check=check,
     )
+
+
+def right(backend: GpuBackend, result: EvaluationBatch, count: int, seed: int) -> bool:
+    """Whether it is what the reference computes for `probe_batch(count, seed=seed)`."""
+    expected = ReferenceBackend(backend.network).evaluate(probe_batch(count, seed=seed))
+    return (
+        np.allclose(result.logits, expected.logits, atol=1e-4)
+        and np.allclose(result.wdl, expected.wdl, atol=1e-5)
+        and np.allclose(result.moves_left, expected.moves_left, atol=2e-3)
+    )
+
+
+def evaluates(backend: GpuBackend, count: int, seed: int) -> bool:
+    """Whether the backend evaluates that batch now, and right."""
+    return right(backend, backend.evaluate(probe_batch(count, seed=seed)), count, seed)

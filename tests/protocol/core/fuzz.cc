@@ -215,9 +215,7 @@ std::size_t converse(Random& random, const std::string& name) {
     hub.wait(10);
     while (auto arrived = hub.take()) {
       answers.emplace_back([&hub, came = std::make_shared<Arrived>(std::move(*arrived))] {
-        std::vector<Bytes> frames;
-        for (const Frame& frame : came->message) frames.emplace_back(frame.bytes.get(), frame.size);
-        hub.send(came->number, frames);
+        hub.send(came->number, frames_of(came->message));
       });
     }
   }

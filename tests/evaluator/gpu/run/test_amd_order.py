@@ -9,18 +9,15 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from evaluator.backends import BackendError
 from evaluator.backends.gpu import GpuBackend
 from evaluator.backends.probe import probe_batch
-from evaluator.backends.reference import ReferenceBackend
 from evaluator.gpu.driver.device import Call
 from evaluator.gpu.run.in_flight import DIRECT_POSITIONS
 from evaluator.network.random_network import NetworkShape, random_network
-from protocol.batch import EvaluationBatch
-from tests.evaluator.gpu.fibers import open_on_fibers
+from tests.evaluator.gpu.fibers import evaluates, open_on_fibers, right
 from tests.hip_runtime.standin import Runtime
 
 SHAPE = NetworkShape(
@@ -39,15 +36,6 @@ def network() -> Any:
 def backend(runtime: Runtime, network: Any, kernel_cache: Path) -> Iterator[GpuBackend]:
     with open_on_fibers(runtime, network, kernel_cache, buckets=(4, COPIED)) as backend:
         yield backend
-
-
-def right(backend: GpuBackend, result: EvaluationBatch, count: int, seed: int) -> bool:
-    expected = ReferenceBackend(backend.network).evaluate(probe_batch(count, seed=seed))
-    return (
-        np.allclose(result.logits, expected.logits, atol=1e-4)
-        and np.allclose(result.wdl, expected.wdl, atol=1e-5)
-        and np.allclose(result.moves_left, expected.moves_left, atol=2e-3)
-    )
 
 
 def test_two_batches_are_in_flight_and_nobody_holds_a_lock_while_waiting(
@@ -136,7 +124,7 @@ def test_a_wait_that_is_left_out_is_found(
         found = False
         for seed in (5, 6):
             try:
-                found |= not right(backend, backend.evaluate(probe_batch(count, seed=seed)), count, seed)
+                found |= not evaluates(backend, count, seed)
             except BackendError as error:
                 assert "hipStream" in str(error)
                 found = True
@@ -152,7 +140,7 @@ def test_a_third_thread_waits_until_a_batch_is_done(runtime: Runtime, backend: G
 
     def evaluate(seed: int) -> bool:
         begun.wait()
-        return right(backend, backend.evaluate(probe_batch(COPIED, seed=seed)), COPIED, seed)
+        return evaluates(backend, COPIED, seed)
 
     with ThreadPoolExecutor(3) as threads:
         results = [threads.submit(evaluate, seed) for seed in (1, 2, 3)]

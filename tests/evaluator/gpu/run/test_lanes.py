@@ -12,8 +12,6 @@ import numpy as np
 import pytest
 
 from evaluator.backends.gpu import GpuBackend
-from evaluator.backends.probe import probe_batch
-from evaluator.backends.reference import ReferenceBackend
 from evaluator.gpu.driver.device import OutOfDeviceMemory
 from evaluator.gpu.run.executor import Executor
 from evaluator.gpu.run.in_flight import DIRECT_POSITIONS
@@ -21,7 +19,7 @@ from evaluator.gpu.run.lanes import FEWEST_MULTIPROCESSORS, Lanes
 from evaluator.gpu.run.memory import Memory
 from evaluator.gpu.run.self_check import SelfCheckError
 from evaluator.network.random_network import NetworkShape, random_network
-from tests.evaluator.gpu.fibers import open_on_fibers
+from tests.evaluator.gpu.fibers import evaluates, open_on_fibers
 from tests.hip_runtime.standin import Runtime
 
 SHAPE = NetworkShape(
@@ -43,21 +41,14 @@ def backend(runtime: Runtime, network: Any, kernel_cache: Path) -> Iterator[GpuB
     assert runtime.report().alive == {}
 
 
-def right(backend: GpuBackend, count: int, seed: int) -> bool:
-    expected = ReferenceBackend(backend.network).evaluate(probe_batch(count, seed=seed))
-    return bool(
-        np.allclose(backend.evaluate(probe_batch(count, seed=seed)).logits, expected.logits, atol=1e-4)
-    )
-
-
 def streams_of_two(runtime: Runtime, backend: GpuBackend, count: int) -> list[str]:
     """The streams in which two batches compute that are in flight at once, and that both are right."""
     for seed in (1, 2):
-        assert right(backend, count, seed)
+        assert evaluates(backend, count, seed)
     queued = len(runtime.report().trace)
     runtime.hold(True)
     with ThreadPoolExecutor(2) as threads:
-        results = [threads.submit(right, backend, count, seed) for seed in (5, 6)]
+        results = [threads.submit(evaluates, backend, count, seed) for seed in (5, 6)]
         assert runtime.await_waiting(2)
         trace = [line.split() for line in runtime.report().trace[queued:]]
         runtime.hold(False)
@@ -89,7 +80,7 @@ def test_results_are_right_in_every_order(runtime: Runtime, backend: GpuBackend,
     assert all(backend.executor.time_together(size, 1) > 0 for size in SIZES)
     with ThreadPoolExecutor(2) as threads:
         cases = [(count, seed) for seed in range(4) for count in (3, COPIED)]
-        assert all(threads.map(lambda case: right(backend, *case), cases))
+        assert all(threads.map(lambda case: evaluates(backend, *case), cases))
 
 
 def test_where_there_is_no_memory_for_lanes_there_are_none(
@@ -108,19 +99,13 @@ def test_where_there_is_no_memory_for_lanes_there_are_none(
     assert len(set(streams_of_two(runtime, backend, FEW))) == 1
 
 
-class Times:
+def times_of(monkeypatch: pytest.MonkeyPatch, serial: dict[int, float], beside: dict[int, float]) -> None:
     """What two batches take, one after the other and beside each other, in place of a clock."""
 
-    def __init__(self, serial: dict[int, float], beside: dict[int, float]) -> None:
-        self._serial, self._beside = serial, beside
+    def milliseconds(executor: Executor, size: int, repeats: int = 10) -> float:
+        return (beside if size in executor.beside else serial)[size]
 
-    def __call__(self, executor: Executor, size: int, repeats: int = 10) -> float:
-        return (self._beside if size in executor.beside else self._serial)[size]
-
-
-def times_of(monkeypatch: pytest.MonkeyPatch, serial: dict[int, float], beside: dict[int, float]) -> None:
-    times = Times(serial, beside)
-    monkeypatch.setattr(Executor, "time_together", lambda self, size, repeats=10: times(self, size, repeats))
+    monkeypatch.setattr(Executor, "time_together", milliseconds)
 
 
 SERIAL = {FEW: 1.0, COPIED: 2.0}
@@ -203,7 +188,7 @@ def test_what_fails_beside_each_other_goes_one_after_the_other(
     with open_on_fibers(runtime, network, kernel_cache, devices=devices, buckets=SIZES) as backend:
         assert not backend.executor.beside
         assert all(batch.lane is None for batch in backend.executor.in_flight)
-        assert right(backend, FEW, 1)
+        assert evaluates(backend, FEW, 1)
     assert runtime.report().alive == {}
 
 
