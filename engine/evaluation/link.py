@@ -18,6 +18,7 @@ from engine.evaluation.errors import (
 from engine.evaluation.given import GivenEvaluators
 from engine.evaluation.process import EvaluatorProcess, EvaluatorSettings, evaluator_command
 from engine.evaluation.pulse import Pulse
+from protocol.host.extras import missing
 from protocol.settings.spec import SettingsError
 
 if TYPE_CHECKING:
@@ -232,6 +233,9 @@ class EvaluatorLink:
                 break
             except EvaluatorRefusalError as refusal:
                 error = refusal
+                break
+            except ImportError as failed:
+                error = EvaluatorRefusalError(missing(failed))
                 break
             except NoEvaluatorError as failure:
                 if str(failure) != reported and not self._closed:

@@ -13,6 +13,8 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, NoReturn, TypeVar
 
+from protocol.host.extras import missing
+
 T = TypeVar("T")
 
 INTERRUPTED = 130
@@ -26,7 +28,8 @@ def console(main: Callable[[], int]) -> NoReturn:
     """A console script: run `main` and end the process with the exit status that it returns.
 
     The status is INTERRUPTED for a Ctrl-C, whenever it comes, and 0 when the reader of the output has left
-    (`… | head`): it has seen enough, which is no failure. A full disk is told in a line, with status 1.
+    (`… | head`): it has seen enough, which is no failure. A full disk and a package that is not installed are
+    told in a line, with status 1.
     """
     try:
         status = main()
@@ -42,6 +45,9 @@ def console(main: Callable[[], int]) -> NoReturn:
             raise
         print(f"error: cannot write {error.filename or 'the output'}: {error.strerror}", file=sys.stderr)
         sys.stdout = None  # What may be left in it would be tried again at exit.
+        status = 1
+    except ImportError as error:
+        print(f"error: {missing(error)}", file=sys.stderr)
         status = 1
     leave(status)
 

@@ -162,6 +162,13 @@ def test_a_bad_network_is_explained_and_another_one_taken(tmp_path: Path) -> Non
         assert " score " in engine.ask("go nodes 10", "bestmove")[-2]
 
 
+def test_a_package_that_is_not_installed_is_named_and_nobody_waits_for_ever(tmp_path: Path) -> None:
+    (tmp_path / "zmq.py").write_text("import no_such_package\n", encoding="utf-8")
+    with UciProcess(environment={"PYTHONPATH": str(tmp_path)}) as engine:
+        said = engine.sync()
+        assert any("no_such_package" in line and "pip install" in line for line in said)
+
+
 def test_a_refused_network_is_not_tried_again_until_an_option_says_so(tmp_path: Path) -> None:
     network = tmp_path / "late.pb.gz"
     link = EvaluatorLink(EvaluatorSettings.of(Options().changed(weights=str(network))), print)

@@ -70,6 +70,20 @@ def test_a_full_disk_is_told_in_a_line(lines: int, thread: str) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("import no_such_package", "No module named 'no_such_package'; install the packages that Wavefront"),
+        ("raise ImportError('the compiled core is missing')", "the compiled core is missing"),
+    ],
+    ids=["of others", "ours"],
+)
+def test_a_missing_package_is_told_in_a_line(body: str, said: str) -> None:
+    ended = subprocess.run(run_console(body), capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 1
+    assert ended.stderr.startswith(f"error: {said}") and ended.stderr.count("\n") == 1
+
+
 def test_any_other_fault_of_the_system_is_not_hidden() -> None:
     ended = subprocess.run(
         run_console("raise OSError(5, 'a fault')"), capture_output=True, text=True, timeout=60
