@@ -50,7 +50,7 @@ SMALL_BATCH = 8
 """Positions of a small batch, whose time others are compared with."""
 
 FLAT = 1.5
-"""A batch is as good as free to fill while it takes at most this many times what a small one takes."""
+"""A batch is as good as free to fill while its call takes at most this many times that of a small one."""
 
 MOST_AHEAD = 64
 """Largest batch that one search fills by looking ahead: each position costs its own processor time."""
@@ -163,7 +163,8 @@ class Device:
         small = next((ms for size, ms in self.curve if size >= SMALL_BATCH), None)
         if small is None:
             return 0
-        flat = max((size for size, ms in self.curve if size >= SMALL_BATCH and ms <= FLAT * small), default=0)
+        most_ms = FLAT * (small + CALL_MS) - CALL_MS
+        flat = max((size for size, ms in self.curve if size >= SMALL_BATCH and ms <= most_ms), default=0)
         return min(flat, MOST_AHEAD) if flat >= 2 * SMALL_BATCH else 0
 
     @property

@@ -46,6 +46,8 @@ def test_large_trees_take_larger_batches_where_these_are_quick() -> None:
 def test_a_flat_curve_is_filled_and_a_proportional_one_is_not() -> None:
     assert FAST.flat_batch == 64
     assert LARGE.flat_batch == 32
+    quick = [(8, 0.227), (32, 0.254), (64, 0.359), (128, 0.416)]  # in steps: a call is more than its time
+    assert Device(1056, 4096, quick).flat_batch == 64
     assert CPU.flat_batch == 0
     assert Device(1, 1024, [(1, 1.0)]).flat_batch == 0
     assert Device(256, 1024).flat_batch == 0
