@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -31,11 +32,13 @@ TIME_LIMIT = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """One start of the engine. uciok, readyok: seconds since its process was started. engine_bytes,
-    evaluator_bytes: resident memory of the engine and of the processes that it started, at readyok."""
+    """One start of the engine. uciok, readyok: seconds since its process was started. quit: seconds from
+    `quit` until it had ended. engine_bytes, evaluator_bytes: resident memory of the engine and of the
+    processes that it started, at readyok."""
 
     uciok: float
     readyok: float
+    quit: float
     engine_bytes: int
     evaluator_bytes: int
 
@@ -68,10 +71,12 @@ def start(
                     times[line.strip()] = time.perf_counter() - began
                     if line.strip() == "readyok":
                         memory = _resident_bytes(engine.pid)
+                        asked = time.perf_counter()
                         engine.stdin.write("quit\n")
                         engine.stdin.flush()
                         engine.wait(timeout=30)
-                        return Start(times["uciok"], times["readyok"], *memory)
+                        quit_s = time.perf_counter() - asked
+                        return Start(times["uciok"], times["readyok"], quit_s, *memory)
             except BrokenPipeError:
                 pass  # it ended at once: said below
             except subprocess.TimeoutExpired:
@@ -112,12 +117,20 @@ def main() -> None:
 def _warm(flags: Sequence[str], arguments: argparse.Namespace) -> list[Start]:
     # Whatever the caches lack is there afterwards.
     start([*flags, f"--backend={tuned(arguments.backend or 'auto')}"])
-    return [start(flags) for _ in range(arguments.runs)]
+    return [_told(start(flags)) for _ in range(arguments.runs)]
 
 
 def _first(flags: Sequence[str]) -> Start:
     with tempfile.TemporaryDirectory() as empty:
-        return start(flags, cache_folder=empty)
+        return _told(start(flags, cache_folder=empty))
+
+
+def _told(one: Start) -> Start:
+    text = (
+        f"uciok after {one.uciok:.2f} s, readyok after {one.readyok:.2f} s, gone {one.quit:.2f} s after quit"
+    )
+    print(text, file=sys.stderr, flush=True)
+    return one
 
 
 def _figures(what: str, starts: Sequence[Start], reach: float) -> list[Figure]:
