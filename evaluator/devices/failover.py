@@ -43,6 +43,13 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
+class StandbyWait:
+    """What the requests of a network do while its standby is being opened, which may take minutes."""
+
+    network: ServedNetwork
+
+
+@dataclass(frozen=True, slots=True)
 class Trouble:
     """A device that is left out: which, why (a sentence), and since when in seconds of the Unix epoch."""
 
@@ -82,7 +89,7 @@ class Failover:
         self._start = start
         self._tell_all = tell_all
         self._end = end
-        self.watchdog: Watchdog[Attempt | ServedNetwork] = Watchdog(lock, self._overdue)
+        self.watchdog: Watchdog[Attempt | Job | ServedNetwork | StandbyWait] = Watchdog(lock, self._overdue)
         self.stopping = False
         """Nothing is handed on or opened any more."""
         self.well_since = time.time()
@@ -134,7 +141,9 @@ class Failover:
         network = job.network
         known = network.next_to_try(job) is not None
         if not self.stopping and (known or (self._request_standby(network) and wait)):
+            job.error = error
             network.retries.append(job)
+            self.watchdog.watch(job, job.due_ms)
             self._tell_all()
         else:
             self.fail(job, error)
@@ -191,10 +200,21 @@ class Failover:
             self._request_standby(network)
             self._settle(network)
 
-    def _overdue(self, work: Attempt | ServedNetwork) -> None:
-        """A batch hangs in its device, or a standby (watched under its network) does not open."""
+    def _overdue(self, work: Attempt | Job | ServedNetwork | StandbyWait) -> None:
+        """A batch hangs in its device, a job has waited for another one for too long, or a standby (watched
+        under its network) does not open, or not as soon as requests wait for it."""
         if isinstance(work, ServedNetwork):
             self._standby_opened(work, None, "it took too long to open")
+            return
+        if isinstance(work, StandbyWait):
+            work.network.standby_late = True
+            self._settle(work.network)
+            return
+        if isinstance(work, Job):
+            assert work.error is not None
+            work.network.retries.remove(work)
+            self.fail(work, work.error)
+            self._tell_all()
             return
         runner, device = work.runner, work.runner.device
         runner.stuck_inside(1)
@@ -217,6 +237,7 @@ class Failover:
         if not network.standby_opening:
             network.standby_opening = True
             self.watchdog.watch(network, now_ms() + 1000 * self.patience.open_s)
+            self.watchdog.watch(StandbyWait(network), now_ms() + self.patience.answer_ms(0.0))
             threading.Thread(target=self._open_standby, args=(network,), name="standby", daemon=True).start()
         return True
 
@@ -236,7 +257,8 @@ class Failover:
             self._standby_opened(network, runner, failure)
 
     def _standby_opened(self, network: ServedNetwork, runner: Runner | None, failure: str) -> None:
-        network.standby_opening = False
+        network.standby_opening = network.standby_late = False
+        self.watchdog.done(StandbyWait(network))
         network.standby = runner
         if runner is not None:
             log.warning(
@@ -256,6 +278,7 @@ class Failover:
         for job in list(network.retries):
             if network.next_to_try(job) is None and not network.standby_opening:
                 network.retries.remove(job)
+                self.watchdog.done(job)
                 self.fail(job, error)
         if network.hopeless:
             finished: list[tuple[Request, RemoteError | None]] = []

@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from math import inf
 
 from evaluator.backends.base import Backend
 from evaluator.devices.runners import Device, Runner
 from evaluator.scheduling.capacity import together
 from evaluator.scheduling.requests import Segment
 from evaluator.scheduling.scheduler import Scheduler
+from protocol.errors import RemoteError
 from protocol.messages import Curve, NetworkInfo
 
 
@@ -21,14 +23,19 @@ from protocol.messages import Curve, NetworkInfo
 class Job:
     """Positions on their way through a device.
 
-    tried: the devices that failed on them. began_share_ms: the device's share_ms when it began. A job without
-    positions is a probe: a try whether a device that is left out works again.
+    tried: the devices that failed on them. error: what is answered if none is left that could. began_ms: when
+    the first of them began. due_ms: when they are answered whatever has become of them by then.
+    began_share_ms: the device's share_ms when it began. A job without positions is a probe: a try whether a
+    device that is left out works again.
     """
 
     network: ServedNetwork
     segments: list[Segment]
     positions: int
     tried: list[Device] = field(default_factory=list)
+    error: RemoteError | None = None
+    began_ms: float | None = None
+    due_ms: float = inf
     began_share_ms: float = 0.0
 
     @property
@@ -41,8 +48,9 @@ class ServedNetwork:
     """A network that takes requests, on one or more devices.
 
     open_standby: opens a backend to run it while no device does, None if there is none. standby: what that
-    returned. retries: jobs that a device failed on, for another one.
-    closing: it is being unloaded. closed: it has been.
+    returned. standby_opening: that is under way; standby_late: and takes longer than requests wait for it.
+    retries: jobs that a device failed on, for another one. closing: it is being unloaded. closed: it has
+    been.
     """
 
     info: NetworkInfo
@@ -54,6 +62,7 @@ class ServedNetwork:
     closed: bool = False
     standby: Runner | None = None
     standby_opening: bool = False
+    standby_late: bool = False
     _described: tuple[object, tuple[int, Curve]] | None = None
     """What was last told of the devices together, and of which state of them."""
 
@@ -78,8 +87,8 @@ class ServedNetwork:
 
     @property
     def hopeless(self) -> bool:
-        """Whether no request could be answered: no device works, and no standby does or is on its way."""
-        return not self.in_use and not self.standby_opening
+        """Whether no request could be answered: no device works, and no standby does or soon will."""
+        return not self.in_use and not (self.standby_opening and not self.standby_late)
 
     def runner_on(self, device: Device) -> Runner | None:
         """What runs the network on a device: None while that device is left out, or a standby not needed."""

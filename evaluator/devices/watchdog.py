@@ -23,6 +23,9 @@ LATE_MS = 500.0
 TICK_MS = 250.0
 """How often a watchdog that watches something looks at the clock: a standstill is known to about this."""
 
+FOR_OTHERS = 1.25
+"""Times of a batch's patience after which it is answered anyway: the rest is for another device."""
+
 W = TypeVar("W", bound=Hashable)
 
 
@@ -43,6 +46,11 @@ class Patience:
     def batch_ms(self, expected_ms: float) -> float:
         """The most milliseconds that a batch may take."""
         return self.hang_factor * expected_ms + 1000 * self.hang_s
+
+    def answer_ms(self, expected_ms: float) -> float:
+        """The most milliseconds until what a batch was to evaluate is answered, by whatever device or with an
+        error: ten times what is expected and five seconds, unless told otherwise."""
+        return FOR_OTHERS * self.batch_ms(expected_ms)
 
 
 class Watchdog(Generic[W]):

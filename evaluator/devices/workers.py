@@ -210,6 +210,7 @@ class Workers:
                     job = _job_to_retry(network, runner)
                     if job is not None:
                         network.retries.remove(job)
+                        self.failover.watchdog.done(job)
                         return job, runner, None
                 elif not runner.running and not device.stuck:
                     if runner.probe_at_ms <= now:
@@ -234,7 +235,10 @@ class Workers:
             self.failover.watchdog.watch(attempt, now + 1000 * self.failover.patience.open_s)
         else:
             self._batches += 1
-            self.failover.watchdog.watch(attempt, now + self.failover.patience.batch_ms(latest_ms - now + ms))
+            job.began_ms = now if job.began_ms is None else job.began_ms
+            patience, expected_ms = self.failover.patience, latest_ms - now + ms
+            job.due_ms = job.began_ms + patience.answer_ms(expected_ms)
+            self.failover.watchdog.watch(attempt, min(now + patience.batch_ms(expected_ms), job.due_ms))
         return attempt
 
     def _end(self, attempt: Attempt) -> None:

@@ -15,6 +15,10 @@ namespace {
 constexpr std::int64_t kMostOpaqueFrames = 1024;
 constexpr std::int64_t kHeartbeats = 32;
 
+// What ZeroMQ keeps of a small frame until its message is whole. So many bytes count for each frame under
+// CURVE, heartbeat or not, until a message is taken: a message of very many of them is never whole.
+constexpr std::int64_t kOpaqueFrameBytes = 64;
+
 std::int64_t seconds() {
   using std::chrono::steady_clock;
   return std::chrono::duration_cast<std::chrono::seconds>(steady_clock::now().time_since_epoch()).count();
@@ -54,7 +58,7 @@ void Link::took(std::int64_t cost) {
   cost = std::min(cost, arriving_);
   arriving_ -= cost;
   board_->buffered -= cost;
-  opaque_frames_ = 0;
+  opaque_frames_ = all_opaque_frames_ = 0;
   unpause();
 }
 
@@ -92,6 +96,7 @@ bool Link::relayed(std::int64_t cost, std::int64_t opaque_frames) {
     const std::int64_t now = seconds();
     const std::int64_t forgiven = kHeartbeats * (now - forgiven_until_);
     forgiven_until_ = now;
+    all_opaque_frames_ += opaque_frames;
     opaque_frames_ = std::max<std::int64_t>(0, opaque_frames_ - forgiven) + opaque_frames;
   }
   paused_ = is_full();
@@ -138,7 +143,8 @@ void Link::unpause() {
 
 bool Link::is_full() const {
   if (unread_ > limits_.kept / 2) return true;  // It is to read answers before it asks for more.
-  return arriving_ >= limits_.arriving || opaque_frames_ > kMostOpaqueFrames;
+  return arriving_ + kOpaqueFrameBytes * all_opaque_frames_ >= limits_.arriving ||
+         opaque_frames_ > kMostOpaqueFrames;
 }
 
 }  // namespace wavefront

@@ -91,7 +91,9 @@ class Link {
   std::int64_t held_ = 0;
   std::int64_t on_the_way_ = 0;  // of answers, from the service to the gate
   std::int64_t unread_ = 0;
-  std::int64_t opaque_frames_ = 0;   // since the service has last taken a message
+  // Since the service has last taken a message: frames under CURVE, without those forgiven, and all of them.
+  std::int64_t opaque_frames_ = 0;
+  std::int64_t all_opaque_frames_ = 0;
   std::int64_t forgiven_until_ = 0;  // in seconds: when opaque frames were last forgiven
   bool paused_ = false;
   bool cut_ = false;

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from evaluator.backends.base import BackendError
-from evaluator.devices.failover import MAX_FAILURES
-from evaluator.devices.watchdog import Patience
+from evaluator.devices.failover import MAX_FAILURES, Attempt
+from evaluator.devices.runners import Runner
+from evaluator.devices.watchdog import Patience, Watchdog
 from evaluator.scheduling.batching import BatchPolicy
 from protocol import EvaluatorClient
 from protocol.batch import EvaluationBatch, PositionBatch
@@ -134,6 +135,64 @@ def test_a_standby_takes_over_and_clients_are_told_what_runs(tmp_path: Path) -> 
         harness.backend.gate.set()
         status_when(client, lambda status: status.state == "ready")
         assert harness.client().network.device == "test"
+
+
+def test_nobody_waits_for_a_standby_that_is_long_in_opening(tmp_path: Path) -> None:
+    opening = threading.Event()
+    with running(tmp_path, patience=Patience(hang_factor=1.0, hang_s=0.2, retry_s=1000.0)) as harness:
+        client = harness.client()
+        with_standby(harness)
+        network = harness.service._networks.find("")
+        open_at_once = network.open_standby
+        assert open_at_once is not None
+
+        def open_late() -> Runner:
+            assert opening.wait(WAIT_S)
+            return open_at_once()
+
+        def broken(batch: PositionBatch) -> EvaluationBatch:
+            raise RuntimeError("it is broken")
+
+        network.open_standby = open_late
+        harness.backend.answer = broken
+        with pytest.raises(DeviceFailed, match="it is broken"):  # the one that waits to be tried again
+            client.evaluate(numbered_batch(4))
+        for _ in range(MAX_FAILURES):
+            fails(client)
+        with pytest.raises(DeviceFailed, match="try again later"):  # those that come later
+            client.evaluate(numbered_batch(4))
+        assert not client.status().ready
+        opening.set()
+        assert status_when(client, lambda status: status.ready).state == "degraded"
+        batch = numbered_batch(4)
+        assert same(client.evaluate(batch), expected(batch))
+
+
+def test_two_devices_that_hang_one_after_the_other_share_the_time_for_the_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    patience = Patience(hang_factor=0.0, hang_s=0.05)
+    watched: list[tuple[Attempt, float]] = []
+    watch = Watchdog.watch
+
+    def noted(watchdog: Watchdog[Any], work: Any, due_ms: float) -> None:
+        if isinstance(work, Attempt) and not work.job.is_probe:
+            watched.append((work, due_ms))
+        watch(watchdog, work, due_ms)
+
+    monkeypatch.setattr(Watchdog, "watch", noted)
+    with running(tmp_path, backends=("first", "second"), patience=patience) as harness:
+        client = harness.client()
+        for backend in harness.backends:
+            backend.hold()
+        with pytest.raises(DeviceFailed, match="hangs"):
+            client.evaluate(numbered_batch(4))
+        for backend in harness.backends:
+            backend.gate.set()
+    (first, _), (second, due_ms) = watched
+    assert first.job is second.job and first.runner is not second.runner
+    assert first.job.began_ms is not None
+    assert due_ms <= first.job.began_ms + patience.answer_ms(0)
 
 
 def test_a_device_that_failed_is_tried_again_and_comes_back(tmp_path: Path) -> None:
