@@ -1,8 +1,8 @@
 """Games between two ways to choose batches in which the time of moves is counted, not measured.
 
     python benchmarks/simulated_match.py WAY [--against WAY] [--games 400] [--processes N] [--abreast 4]
-        [--seconds S] [--evaluator ADDRESS,…] [--weights FILE] [--move-ms 65] [--base-ms 0.2] [--each-us 1]
-        [--call-ms 0.3] [--position-us 3] [--visit-us 1.2] [--json]
+        [--seconds S] [--evaluator ADDRESS,…] [--weights FILE] [--move-ms 65 | --tc 3+0.03] [--base-ms 0.2]
+        [--each-us 1] [--call-ms 0.3] [--position-us 3] [--visit-us 1.2] [--json]
 
 Under a real clock one device bears one game at a time, since games disturb each other. Here each search ends
 when the calls and visits that it has made would have taken --move-ms on the device and the processor
@@ -10,7 +10,8 @@ described (simulated_time.py), whatever they really take, so the evaluator is ke
 there are processes, times those that each plays abreast, whose requests it sends together. Pairs of shipped
 openings with the colours reversed; a game is adjudicated when both players see one side at 95 % or more,
 three moves long, and drawn after 200 moves. Printed is the Elo of WAY with its 95 % interval, and visits and
-calls a move of both. --evaluator: running ones that the processes share out among them; without it one is
+calls a move of both. With --tc each player has a clock, which its time manager shares out as in the engine,
+smart pruning and all. --evaluator: running ones that the processes share out among them; without it one is
 started.
 """
 
@@ -29,6 +30,7 @@ from queue import Empty
 
 import checkout  # noqa: F401 -- this checkout is measured, whatever is installed
 import numpy as np
+from simulated_clock import SimulatedClock
 from simulated_time import Costs, TimedSearch, add_cost_arguments, costs_of
 from tuned import tuned
 
@@ -37,6 +39,7 @@ from engine._core import Batch, Game
 from engine.evaluation.encoding import position_batch
 from engine.games.openings import Opening, OpeningSettings, read_openings
 from engine.match.results.statistics import Tally, elo
+from engine.match.timecontrol import TimeControl
 from evaluator.network import SHIPPED_NETWORK
 from protocol import EvaluatorClient
 from protocol.batch import EvaluationBatch, PositionBatch
@@ -57,6 +60,7 @@ class Task:
     ways: tuple[str, str]
     costs: Costs
     move_ms: float
+    control: TimeControl | None
     address: str
     openings: Sequence[Opening]
     first: int
@@ -116,7 +120,7 @@ class Players:
 
     def __init__(self, task: Task, client: Together) -> None:
         network = client.network
-        self._move_ms = task.move_ms
+        self._move_ms, self._control = task.move_ms, task.control
         self._searches = [
             TimedSearch(way, task.costs, client.evaluate, network.input_format, network.has_moves_left)
             for way in task.ways
@@ -130,6 +134,8 @@ class Players:
             game.push_uci(move)
         for search in self._searches:
             search.tree.clear()
+        control = self._control
+        self._clocks = [SimulatedClock(each, control) for each in self._searches] if control else []
         decided = [0, 0]
         """By side: for how many plies in a row it has been seen to win."""
         while (result := game.result()[0]) == "undecided" and len(game.moves()) < LONGEST:
@@ -147,7 +153,7 @@ class Players:
     def _move(self, way: int, game: Game) -> tuple[str, float]:
         search = self._searches[way]
         search.set_position(game)
-        spent = search.search(self._move_ms)
+        spent = self._clocks[way].search(game.ply) if self._clocks else search.search(self._move_ms)
         self.visits[way] += search.tree.root_info().visits
         self.calls[way] += spent.calls
         self.moves[way] += 1
@@ -204,6 +210,7 @@ def pairs(arguments: argparse.Namespace, addresses: Sequence[str]) -> Iterator[P
             (arguments.way, arguments.against),
             costs_of(arguments),
             arguments.move_ms,
+            TimeControl(*TimeControl.parse_clock(arguments.tc)) if arguments.tc else None,
             addresses[index % len(addresses)],
             openings,
             index,
@@ -285,6 +292,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--weights", default=str(SHIPPED_NETWORK), help="(default: the shipped network)")
     parser.add_argument("--backend", default="auto")
     add_cost_arguments(parser)
+    parser.add_argument("--tc", default="", metavar="SECONDS+INCREMENT", help="a clock in place of --move-ms")
     parser.add_argument("--json", action="store_true", help="print a JSON object at the end")
     return parser.parse_args()
 

@@ -52,11 +52,12 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What a search came to."""
+    """What a search came to. ms: the time that it would have taken."""
 
     calls: int
     evaluations: int
     hits: int
+    ms: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ class TimedSearch:
     def __init__(
         self, way: str, costs: Costs, evaluate: Evaluate, input_format: int, has_moves_left: bool
     ) -> None:
-        options = in_way(way, Options(smart_pruning_factor=0.0))
+        self.options = options = in_way(way, Options(smart_pruning_factor=0.0))
         self._costs = costs
         self._evaluate = evaluate
         self._sizes = BatchSizes.alone(costs.device, options, Limits(movetime_ms=1))
@@ -92,8 +93,9 @@ class TimedSearch:
             self._apply(call)
         return step
 
-    def search(self, move_ms: float) -> Spent:
-        """Search for so many milliseconds, or until nothing is left to search."""
+    def search(self, move_ms: float, is_over: Callable[[float], bool] = lambda now: False) -> Spent:
+        """Search for so many milliseconds, or until nothing is left to search. is_over: asked with the time
+        after every answer; ends the search as well."""
         costs, sizes = self._costs, self._sizes
         now = device_free = 0.0
         calls = evaluations = hits = 0
@@ -104,6 +106,8 @@ class TimedSearch:
             wanted = sizes.wanted(visits, sum(call.batch.wanted for _, call in under_way))
             if len(under_way) == sizes.in_flight or wanted <= 0:
                 now = self._awaited(*under_way.popleft(), now)
+                if is_over(now):
+                    break
                 visits = self.tree.root_info().visits
                 continue
             step, call = self._collect(wanted, max(0, sizes.filled - wanted))
@@ -123,7 +127,7 @@ class TimedSearch:
         for _, call in under_way:  # What comes too late is no visit.
             self.tree.cancel(call.batch)
             self._free.append(call.batch)
-        return Spent(calls, evaluations, hits)
+        return Spent(calls, evaluations, hits, now)
 
     def _collect(self, wanted: int, ahead: int, most: int = 1 << 30) -> tuple[Step, Call | None]:
         """What the tree wants next, and its call, if anything is to be sent."""

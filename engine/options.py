@@ -281,6 +281,13 @@ class Options(SettingsGroup):
         "stop when the second move cannot catch up in the visits left over this factor; 0 never stops early",
         (0, 10),
     )
+    smart_pruning_margin: float = _advanced(
+        "SmartPruningMargin",
+        2.0,
+        "a move that might still be chosen for its value (ValueChoiceShare) is beaten if that is lower by "
+        "this (-1 to 1); 2 lets none be",
+        (0, 2),
+    )
     minimum_kld_gain_per_node: float = _advanced(
         "MinimumKLDGainPerNode",
         0.0,

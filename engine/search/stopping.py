@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from math import inf, log
 
 from engine._core import ChildInfo, Proof, RootInfo, Tree
+from engine.options import Options
 from engine.search.control import SearchControl
 from engine.search.pace import Pace
 from engine.search.report import Line
@@ -193,18 +194,15 @@ class LimitWatch:
         return all(child.proof is not None for child in self._tree.children())
 
     def _time_is_used_up(self, now: float, info: RootInfo, children: Sequence[ChildInfo]) -> bool:
-        """Past the soft limit with a settled choice, or the second move cannot catch up any more."""
+        """Past the soft limit with a settled choice, or no other move can be chosen any more."""
         if self.soft is not None and now >= self.soft:
-            return len(children) < 2 or _is_settled(children)
+            return len(children) < 2 or is_settled(children)
         options = self._task.options
         factor = options.smart_pruning_factor
         if factor == 0 or options.multipv > 1 or len(children) < 2 or self._task.limits.mate is not None:
             return False
         left = self._visits_to_come(now, info)
-        if left is None:
-            return False
-        first, second = sorted((child.visits for child in children), reverse=True)[:2]
-        return options.value_choice_share * first - second > left / factor
+        return left is not None and choice_holds(children, left / factor, options)
 
     def _visits_to_come(self, now: float, info: RootInfo) -> float | None:
         """Visits that the limits leave; None while that cannot be said, or too early to ask."""
@@ -224,7 +222,22 @@ class LimitWatch:
         return info.playouts if self._task.options.nodes_as_playouts else info.visits
 
 
-def _is_settled(children: Sequence[ChildInfo]) -> bool:
+def choice_holds(children: Sequence[ChildInfo], to_come: float, options: Options) -> bool:
+    """Whether the first of the root's moves (Tree.children) will still be the one to play after so many
+    visits: no other can become the most visited, and none that can come to be chosen by its value is worth
+    nearly as much."""
+    best, *others = children
+    enough = options.value_choice_share * best.visits - to_come
+    worth = best.evaluation.q - options.smart_pruning_margin
+    return not any(
+        other.visits >= best.visits - to_come
+        or (other.visits > 0 and other.visits >= enough and other.evaluation.q > worth)
+        for other in others
+        if other.proof is None or other.proof.value >= 0
+    )
+
+
+def is_settled(children: Sequence[ChildInfo]) -> bool:
     """Whether the most visited move also has the best value, of those with a quarter of its visits."""
     most_visited = max(children, key=lambda child: child.visits)
     rivals = [child for child in children if child.visits * 4 >= most_visited.visits]

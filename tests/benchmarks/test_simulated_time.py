@@ -9,9 +9,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from simulated_clock import SimulatedClock
 from simulated_time import Costs, TimedSearch
 
 from engine._core import Batch, Game
+from engine.match.timecontrol import TimeControl
 from protocol.batch import EvaluationBatch
 from tests.paths import REPOSITORY
 
@@ -43,6 +45,18 @@ def test_a_second_call_goes_its_way_while_the_device_has_the_first() -> None:
     one, *_ = searched("VisitsPerPosition=32", Costs(), 20)
     two, *_ = searched("VisitsPerPosition=32,SecondBatch=2", Costs(), 20)
     assert two > one  # with no more positions under way
+
+
+def test_a_clock_is_shared_out_and_never_runs_out() -> None:
+    search = TimedSearch("SmartPruningFactor=1.33", Costs(), undecided, input_format=1, has_moves_left=False)
+    clock = SimulatedClock(search, TimeControl(base_ms=1000, increment_ms=10))
+    spent = []
+    for ply in range(0, 120, 2):
+        search.tree.clear()
+        search.set_position(Game())
+        spent.append(clock.search(ply).ms)
+    assert min(spent) > 0
+    assert 0.7 * (1000 + 60 * 10) < sum(spent) < 1000 + 60 * 10
 
 
 def test_positions_and_visits_take_their_time() -> None:
