@@ -6,10 +6,22 @@ import pytest
 
 from evaluator.scheduling.batching import BatchPolicy, LatencyTargets
 from evaluator.scheduling.shares import GUARANTEED_SHARE
-from evaluator.scheduling.simulation import CURVES, Load, Outcome, curve_model, queued, simulate
+from evaluator.scheduling.simulation import CURVES, Load, Outcome, curve_model, patterns, queued, simulate
 
 PLAYER = Load(1, 0, 1, per_second=25.0)
 """Single positions at random, waiting for no answer: what is not answered is seen."""
+
+WITHOUT_WAITING_PLAY = {
+    "one engine": (29156, 72533, 1547),
+    "three engines": (30436, 72533, 1556),
+    "64 self-play games": (23041, 53467, 1547),
+    "400 self-play games": (28444, 67333, 1556),
+    "engine + self-play": (28302, 70969, 1540),
+    "bursts": (21760, 53049, 897),
+    "odd sizes": (28914, 72562, 1547),
+}
+"""Positions per second on h200-t82 (padded), h200-t80 and cpu2-attention by the policy that bounded no
+wait of play and let requests go before it after some seconds."""
 
 
 def run(curve: str, padded: bool, *loads: Load | tuple[int, float], in_flight: int = 2) -> Outcome:
@@ -28,6 +40,15 @@ def test_a_queue_of_6_s_costs_play_no_answers_and_little_time(curve: str, padded
         assert len(beside.latencies_ms[0]) >= 0.95 * alone
         assert beside.p99_ms(0) <= 1.5 * LatencyTargets().play
         assert beside.positions_per_second > 0.9 * run(curve, padded, (rank, 6.0)).positions_per_second
+
+
+@pytest.mark.parametrize("pattern", WITHOUT_WAITING_PLAY)
+def test_bounding_what_play_waits_costs_no_throughput_where_none_waits(pattern: str) -> None:
+    curves = ("h200-t82", True), ("h200-t80", False), ("cpu2-attention", False)
+    for (curve, padded), before in zip(curves, WITHOUT_WAITING_PLAY[pattern], strict=True):
+        model = curve_model(curve, padded=padded)
+        now = simulate(model, BatchPolicy(model), patterns(model)[pattern])
+        assert now.positions_per_second > 0.97 * before
 
 
 @pytest.mark.parametrize("curve", CURVES)
