@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -29,6 +30,7 @@ from protocol.errors import (
     BadRequest,
     Cancelled,
     Draining,
+    EvaluatorError,
     EvaluatorLost,
     EvaluatorTimeout,
     RemoteError,
@@ -301,6 +303,13 @@ class EvaluatorClient:
                     f"the evaluator at {self.address} did not finish a batch of {len(batch)} "
                     f"in {self.timeout:g} s"
                 )
+
+    def said_goodbye(self) -> bool:
+        """Whether the evaluator said that it is about to end, in what came before its connection broke."""
+        with suppress(EvaluatorError):
+            while not self.draining and self._pump(0.0):
+                pass
+        return self.draining
 
     def cancel(self, identity: int) -> None:
         """Ask to drop a batch in flight. It still completes once, as cancelled or, if that was too late,

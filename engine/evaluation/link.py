@@ -84,6 +84,8 @@ class EvaluatorLink:
         self._connected_at = 0.0
         self._refusals = 0
         """In a row, of an evaluator that had welcomed the engine."""
+        self._drained = False
+        """The last connection's evaluator had said that it is about to end."""
         self._address: str | None = None
         """Of the given evaluator that is used, or was last; "" for one of the engine's own."""
         self._next: tuple[EvaluatorClient, str] | None = None
@@ -161,6 +163,7 @@ class EvaluatorLink:
             self._client = None
             steady = time.monotonic() - self._connected_at >= STEADY_SECONDS
             self._refusals = (0 if steady else self._refusals) + 1 if refused else 0
+            self._drained = client.said_goodbye()
             self._given.left(self._address or "", reason)
             self._take_next()
         self._log(f"evaluator lost: {reason}; reconnecting")
@@ -246,8 +249,8 @@ class EvaluatorLink:
                 failed_starts += embedded and not killed
                 waited = time.monotonic() - began
                 patience = FALLBACK_SECONDS if self._fallback else RECONNECT_SECONDS * self._was_connected
-                if self._fallback and isinstance(failure, EvaluatorDrainingError):
-                    patience = 0.0  # It will not be back before it has ended.
+                if self._fallback and (self._drained or isinstance(failure, EvaluatorDrainingError)):
+                    patience = 0.0  # It will not be back before it has ended, if at all.
                 hopeless = failed_starts >= MAX_FAILED_STARTS or killed_starts >= MAX_KILLED_STARTS
                 if hopeless or (not embedded and not self._fallback and waited >= patience):
                     error = failure
@@ -281,7 +284,7 @@ class EvaluatorLink:
             )
         self._client, self._address = client, address
         self._pulse = Pulse(client)
-        self._was_connected = True
+        self._was_connected, self._drained = True, False
         self._connected_at = time.monotonic()
 
     def _take_next(self) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+import engine.evaluation.link
 from engine._core import Game
 from engine.evaluation import choice
 from engine.evaluation.encoding import encode_games
@@ -99,6 +100,22 @@ def test_a_search_goes_on_at_the_next_when_the_first_drains(
     first, second = two
     said = search_through(RANDOM.changed(evaluator=addresses(*two)), first.drain)
     assert any(f"using the evaluator at {second.address}" in line for line in said)
+
+
+def test_one_that_has_drained_and_is_gone_is_not_waited_for(
+    two: tuple[RunningEvaluator, RunningEvaluator], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It had said so: what is waited for is one that may come back."""
+    monkeypatch.setattr(engine.evaluation.link, "FALLBACK_SECONDS", 1e9)
+    first, _ = two
+
+    def drain() -> None:
+        process = psutil.Process(first.pid)
+        first.drain()
+        process.wait()
+
+    said = search_through(RANDOM.changed(evaluator=first.address), drain, fallback=True)
+    assert "starting an evaluator of its own instead" in said
 
 
 def test_the_last_resort_is_an_evaluator_of_its_own(two: tuple[RunningEvaluator, RunningEvaluator]) -> None:
