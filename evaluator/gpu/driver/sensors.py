@@ -7,28 +7,16 @@ and Monitoring"); NVIDIA's are asked for through nvidia-ml-py, where that is ins
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from evaluator.gpu.driver.device import DeviceInfo
+from evaluator.sensors import Sensors
 
 PCI_DEVICES = Path("/sys/bus/pci/devices")
 
 _CHIP = 0
 """NVML_TEMPERATURE_GPU."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sensors:
-    """watts: drawn now, or in the mean of the last moment. celsius: of the chip. None: not known."""
-
-    watts: float | None = None
-    celsius: float | None = None
-
-    def __str__(self) -> str:
-        power = [] if self.watts is None else [f"{self.watts:.0f} W"]
-        return ", ".join([*power, *([] if self.celsius is None else [f"{self.celsius:.0f} °C"])])
 
 
 def read_sensors(info: DeviceInfo) -> Sensors:

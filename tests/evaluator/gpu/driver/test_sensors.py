@@ -11,8 +11,9 @@ import pytest
 
 from evaluator.gpu.driver import sensors
 from evaluator.gpu.driver.device import DeviceInfo
-from evaluator.gpu.driver.sensors import Sensors, read_sensors
+from evaluator.gpu.driver.sensors import read_sensors
 from evaluator.gpu.driver.target import amd_target
+from evaluator.sensors import Sensors
 
 PLACE = "0000:03:00.0"
 
