@@ -203,6 +203,7 @@ class GpuBackend(Backend):
         given, chosen = network, Formats(precision, weights, eight)
         self.device = f"{info.name} ({target.name}, {chosen}, {info.driver})"
         self.precision = precision
+        self.eight = eight
         self.tolerance = chosen.tolerance
         self.network = network = rounded(network, weights)
         of_eight_bits = network_of_eight_bits(network, eight, target)
