@@ -7,6 +7,7 @@ and Monitoring"); NVIDIA's are asked for through nvidia-ml-py, where that is ins
 from __future__ import annotations
 
 import importlib
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -42,17 +43,21 @@ def _nvidia(pci: str) -> Sensors:
     except ImportError:
         return Sensors()
     try:
-        nvml.nvmlInit()
-        try:
-            handle = nvml.nvmlDeviceGetHandleByPciBusId(pci.encode())
-            return Sensors(
-                nvml.nvmlDeviceGetPowerUsage(handle) / 1e3,
-                float(nvml.nvmlDeviceGetTemperature(handle, _CHIP)),
-            )
-        finally:
-            nvml.nvmlShutdown()
+        _open(nvml)
+        handle = nvml.nvmlDeviceGetHandleByPciBusId(pci.encode())
+        return Sensors(
+            nvml.nvmlDeviceGetPowerUsage(handle) / 1e3,
+            float(nvml.nvmlDeviceGetTemperature(handle, _CHIP)),
+        )
     except nvml.NVMLError:  # a virtual GPU, or a driver that does not tell
         return Sensors()
+
+
+@cache
+def _open(nvml: Any) -> None:
+    """Look for all GPUs once, not with each reading. Nothing is cached if that fails; the end of the process
+    closes it."""
+    nvml.nvmlInit()
 
 
 def _number(path: Path) -> int | None:
