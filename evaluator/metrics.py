@@ -139,9 +139,10 @@ class State:
     ready: evaluations are taken. clients: connected. connections: theirs, and those of others. queued: the
     positions waiting to be launched, by network and class. running: batches on each device. in_use: whether
     each device is given work. device_memory: by device, bytes "used", by whomever, and "total"; of those that
-    say it. state: loading, ready, degraded (a device is left out) or draining; since: when it began, in
-    seconds of the Unix epoch; reason: why it is not ready, else empty. buffered_bytes: of unfinished requests
-    and unread answers. closed_connections: how many the service has closed or refused, by reason. tuning:
+    say it. device_sensors: by device, "watts" and "celsius", as far as they are known; of those that say any.
+    state: loading, ready, degraded (a device is left out) or draining; since: when it began, in seconds of
+    the Unix epoch; reason: why it is not ready, else empty. buffered_bytes: of unfinished requests and unread
+    answers. closed_connections: how many the service has closed or refused, by reason. tuning:
     what is being measured on a device, in words, by device.
     """
 
@@ -158,6 +159,7 @@ class State:
     buffered_bytes: int = 0
     closed_connections: Mapping[str, int] = field(default_factory=dict)
     tuning: Mapping[str, str] = field(default_factory=dict)
+    device_sensors: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     @property
     def queued_positions(self) -> int:

@@ -8,12 +8,14 @@ import re
 import shlex
 import shutil
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from evaluator import cli
-from evaluator.settings import add_flags, from_arguments
+from evaluator.metrics import TIME_EDGES
+from evaluator.settings import Settings, add_flags, from_arguments
 from tests.paths import REPOSITORY
 
 DEPLOY = REPOSITORY / "deploy"
@@ -66,6 +68,26 @@ def test_a_container_starts_and_checks_what_there_is(path: Path) -> None:
     entry, check = (json.loads(value) for _, value in sorted(instructions.items()))
     check_serve(entry)
     assert check[1] in cli.COMMANDS
+
+
+@pytest.mark.parametrize("path", CONTAINERS, ids=lambda path: path.name)
+def test_a_container_has_what_zstd_needs(path: Path) -> None:
+    (extras,) = re.findall(r"pip install --no-cache-dir '/src\[([\w,-]+)\]'$", path.read_text(), re.M)
+    assert "compression" in extras.split(",")
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    assert set(extras.split(",")) <= project["optional-dependencies"].keys()
+
+
+def test_play_is_late_beyond_the_target_and_where_buckets_end() -> None:
+    target_ms = Settings().play_latency_ms
+    (alert,) = re.findall(
+        r"alert: EvaluatorPlayIsLate\n(.*?)(?=      - alert:)", (DEPLOY / "alerts.yml").read_text(), re.S
+    )
+    (threshold,) = re.findall(r"expr: .* > ([\d.]+)$", alert, re.M)
+    assert float(threshold) == target_ms / 1000
+    assert float(threshold) in TIME_EDGES, "between two edges a quantile is a guess"
+    (told,) = re.findall(r"summary: .* target of ([\d.]+) ms\"$", alert, re.M)
+    assert float(told) == target_ms
 
 
 def test_the_unit_starts_what_there_is() -> None:

@@ -13,6 +13,7 @@ from typing import Self
 
 from evaluator.backends.agreement import FP32, Tolerance
 from evaluator.backends.lending import Lent
+from evaluator.sensors import Sensors
 from evaluator.slices import Slice
 from protocol.batch import EvaluationBatch, PositionBatch
 
@@ -78,6 +79,11 @@ class Backend(ABC):
     def memory(self) -> tuple[int, int] | None:
         """Bytes of the device's memory that are in use, by whomever, and that it has; None for a device that
         does not say. Any thread, until closed."""
+        return None
+
+    def sensors(self) -> Sensors | None:
+        """Power and temperature of the device; None for one that has no such. May take the time of a driver.
+        Any thread, also once it is closed."""
         return None
 
     def tuned(self, slices: Slice, progress: Callable[[str], None]) -> Backend | None:

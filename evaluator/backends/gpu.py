@@ -26,6 +26,7 @@ from evaluator.gpu.blas.library import Library
 from evaluator.gpu.driver.compiler import Compiler
 from evaluator.gpu.driver.device import Device, DeviceError, DeviceInfo, NotFiniteOutput
 from evaluator.gpu.driver.discovery import found_devices, open_device, select, select_all
+from evaluator.gpu.driver.sensors import read_sensors
 from evaluator.gpu.driver.target import Precision
 from evaluator.gpu.plan.needs import MeasuringChooser, needs_of
 from evaluator.gpu.plan.persistent_form import PersistentForm
@@ -52,6 +53,7 @@ from evaluator.gpu.tuning.when import Tuning
 from evaluator.network.eight_bits import EightBits
 from evaluator.network.spec import NetworkSpec
 from evaluator.progress import announce
+from evaluator.sensors import Sensors
 from evaluator.slices import Slice, unshared
 from protocol.batch import EvaluationBatch, PositionBatch
 
@@ -201,6 +203,7 @@ class GpuBackend(Backend):
         given, chosen = network, Formats(precision, weights, eight)
         self.device = f"{info.name} ({target.name}, {chosen}, {info.driver})"
         self.precision = precision
+        self.eight = eight
         self.tolerance = chosen.tolerance
         self.network = network = rounded(network, weights)
         of_eight_bits = network_of_eight_bits(network, eight, target)
@@ -342,6 +345,9 @@ class GpuBackend(Backend):
         except DeviceError as error:
             log.debug("%s: %s", self.device, error)
             return None
+
+    def sensors(self) -> Sensors:
+        return read_sensors(self._device.info)
 
     def close(self) -> None:
         if self._executor is not None:

@@ -29,6 +29,9 @@ _TOLERANCES = {
 _EIGHT_BITS = {form.option: form for form in EightBits}
 """Values of `precision` for products of 8 bits, everything else being as with fp16."""
 
+PRECISIONS = (*(each.value for each in Precision), *_EIGHT_BITS)
+"""All values of `precision`."""
+
 _FIRST_CAPABILITY = {EightBits.E4M3: "8.9", EightBits.INT8: "8.0"}
 
 
@@ -62,8 +65,7 @@ def formats(precision: str, weights: str) -> Formats:
     try:
         stored = Precision(precision)
     except ValueError as error:
-        known = ", ".join((*(each.value for each in Precision), *_EIGHT_BITS))
-        raise BackendError(f"precision {precision!r} is not one of {known}") from error
+        raise BackendError(f"precision {precision!r} is not one of {', '.join(PRECISIONS)}") from error
     if not weights:
         return Formats(stored)
     try:

@@ -13,8 +13,9 @@ from rich.table import Table
 
 from evaluator.gpu.driver.device import DeviceError, DeviceInfo
 from evaluator.gpu.driver.discovery import discover, open_device
-from evaluator.gpu.driver.sensors import Sensors, read_sensors
+from evaluator.gpu.driver.sensors import read_sensors
 from evaluator.gpu.driver.target import Precision
+from evaluator.sensors import Sensors
 
 HELP = "list the GPUs and what each can do, or why it cannot be used, and the CPU"
 

@@ -18,6 +18,7 @@ from evaluator.backends import BackendError
 from evaluator.backends.agreement import agreement
 from evaluator.backends.gpu import GpuBackend
 from evaluator.backends.gpu import open as open_gpu
+from evaluator.backends.gpu_options import PRECISIONS
 from evaluator.backends.probe import probe_batch
 from evaluator.backends.reference import ReferenceBackend
 from evaluator.commands import devices
@@ -29,6 +30,7 @@ from evaluator.gpu.inspect.machine import impersonal, machine_facts
 from evaluator.gpu.model.cards import card_of
 from evaluator.gpu.model.prediction import Model, predictable, unavailable
 from evaluator.gpu.model.timing import traffic_of
+from evaluator.gpu.plan.plan import EIGHT_BIT_POSITIONS
 from evaluator.gpu.plan.program import Launch, LibraryStep
 from evaluator.network import SHIPPED_NETWORK, NetworkError
 from evaluator.network.spec import NetworkSpec
@@ -47,7 +49,8 @@ _PROFILED = (1, 8, 64)
 """Batch sizes, besides the largest, whose launches are timed one by one."""
 
 _COMPARED = 8
-"""Positions compared with the reference: enough to find what is wrong, few enough for large networks."""
+"""Positions compared with the reference: enough to find what is wrong, few enough for large networks. With
+products of 8 bits as many as it takes for them: fewer are computed in fp16."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -73,8 +76,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--precision",
         default="fp16",
-        choices=[precision.value for precision in Precision],
-        help="(default fp16)",
+        choices=PRECISIONS,
+        help="as of the gpu backend; fp8 and int8 where it has them (default fp16)",
     )
     parser.add_argument("--max-batch", type=int, metavar="N", help="as of the gpu backend")
 
@@ -158,7 +161,8 @@ def measurements(backend: GpuBackend) -> dict[str, Any]:
 
 
 def _agreement(backend: GpuBackend) -> dict[str, Any]:
-    batch = probe_batch(min(_COMPARED, backend.max_batch), seed=11)
+    positions = _COMPARED if backend.eight is None else EIGHT_BIT_POSITIONS
+    batch = probe_batch(min(positions, backend.max_batch), seed=11)
     expected = ReferenceBackend(backend.network, dtype="float64").evaluate(batch)
     found = agreement(backend.evaluate(batch), expected, batch, backend.tolerance)
     return asdict(found) | {"ok": found.within(backend.tolerance)}
@@ -170,8 +174,8 @@ def _launches(backend: GpuBackend, size: int) -> list[dict[str, Any]]:
     for step, milliseconds in backend.executor.profile(size):
         row: dict[str, Any] = {"label": step.label, "us": round(1000 * milliseconds, 2)}
         if isinstance(step, LibraryStep):
-            product = step.product
-            row |= {"library": step.library, "algorithm": step.algorithm.hex(), "product": asdict(product)}
+            product = asdict(step.product) | {"activation": step.product.activation.value}
+            row |= {"library": step.library, "algorithm": step.algorithm.hex(), "product": product}
         else:
             row |= {"kernel": step.kernel.file, "constants": dict(step.kernel.constants), "grid": step.grid}
         rows.append(row)
@@ -181,7 +185,7 @@ def _launches(backend: GpuBackend, size: int) -> list[dict[str, Any]]:
 def _predict(backend: GpuBackend, sizes: list[int], launches: dict[str, list[dict[str, Any]]]) -> str:
     """Put what the model predicts for them beside the launches; which card it is of, or why there is none."""
     card = card_of(backend.executor.device.info.target.name)
-    if card is None or backend.precision is not Precision.FP16:
+    if card is None or backend.precision is not Precision.FP16 or backend.eight is not None:
         return "nothing: no published card of this target, or not fp16"
     if reason := unavailable(card):
         return f"nothing: {reason}"

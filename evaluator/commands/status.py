@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from evaluator.commands import connection
 
@@ -43,8 +43,13 @@ def _text(address: str, status: StatusReply) -> str:
             f"{network.input_format}, best batch {network.recommended_batch}"
         )
     for name, value in status.metrics.items():
-        shown = (
-            ", ".join(f"{key} {item}" for key, item in value.items()) if isinstance(value, dict) else value
-        )
-        lines.append(f"{name}: {shown}")
+        lines.append(f"{name}: {_listed(value) if isinstance(value, dict) else value}")
     return "\n".join(lines)
+
+
+def _listed(values: dict[str, Any]) -> str:
+    """Each with its name: "a 1, b (c 2, d 3)"."""
+    shown = {
+        name: f"({_listed(value)})" if isinstance(value, dict) else value for name, value in values.items()
+    }
+    return ", ".join(f"{name} {value}" for name, value in shown.items())

@@ -121,6 +121,8 @@ class Overview:
             device["failures"] = failures.get(name, 0)
             device["hangs"] = hangs.get(name, 0)
             device["memory"] = state.device_memory.get(name)
+            sensors = state.device_sensors.get(name, {})
+            device["watts"], device["celsius"] = sensors.get("watts"), sensors.get("celsius")
         return devices
 
     def _told_classes(self, state: State, now: Reading) -> list[dict[str, Any]]:

@@ -171,6 +171,13 @@ def _devices(state: State) -> Iterator[Metric]:
         {(device, what): size for device, each in state.device_memory.items() for what, size in each.items()},
         ("device", "what"),
     )
+    for name, text, known in (
+        ("device_power_watts", "Power that each device draws, of those whose driver says it.", "watts"),
+        ("device_temperature_celsius", "Temperature of each device's chip, likewise.", "celsius"),
+    ):
+        values = {device: each[known] for device, each in state.device_sensors.items() if known in each}
+        if values:
+            yield _gauge(name, text, _keyed(values), ("device",))
 
 
 def _keyed(values: Mapping[str, float]) -> dict[Labels, float]:

@@ -14,8 +14,10 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
+from evaluator.backends.base import Backend
 from evaluator.devices.dispatcher import Dispatcher
 from evaluator.devices.loading import Loader
+from evaluator.devices.sensing import Sensing
 from evaluator.devices.watchdog import Patience
 from evaluator.metrics import Metrics, State
 from evaluator.scheduling.admission import QueueLimits
@@ -52,10 +54,10 @@ class EvaluatorService:
 
     loader: opens networks. initial: networks to load at start; the first is the default. max_request: most
     positions in one request. limits: of the queues. connections: limits of clients, and of whoever else finds
-    an address. private: the service is for the program that has started it, at one ipc address. access: who
-    may do what; by default what the defaults of all settings say. patience: with devices. on_ready: called
-    from a thread once the initial networks are loaded, with their descriptions; on_failed with the exception
-    when one could not be.
+    an address. private: the service is for the program that has started it, at one ipc address, and reads no
+    sensors. access: who may do what; by default what the defaults of all settings say. patience: with
+    devices. on_ready: called from a thread once the initial networks are loaded, with their descriptions;
+    on_failed with the exception when one could not be.
 
     `bind` addresses, then `run` until `stop` (from any thread), or until a client drains it.
     """
@@ -83,6 +85,7 @@ class EvaluatorService:
         self._manager = ServiceManager()
         self._dispatcher = Dispatcher(self._post, self.metrics, limits, patience)
         self._networks = ServedNetworks(loader, self._dispatcher, self._call)
+        self._sensing = None if private else Sensing(self._backends)
         self._access = access or Access()
         self._sockets = self._open_sockets(max_request, connections, private=private)
         self._sessions = Sessions()
@@ -167,6 +170,8 @@ class EvaluatorService:
     def run(self) -> None:
         """Serve until stopped or drained. Frees everything before it returns."""
         self._networks.load_initial(self._initial, self._become_ready, self._fail_to_start)
+        if self._sensing is not None:
+            self._sensing.start()
         try:
             self._loop.run()
         finally:
@@ -188,6 +193,8 @@ class EvaluatorService:
         if self._sockets.closed:
             return
         self._life.end()
+        if self._sensing is not None:
+            self._sensing.stop()
         self._dispatcher.stop()
         self._answers.send_waiting()
         for client, identity in self._sessions.unanswered():
@@ -260,6 +267,7 @@ class EvaluatorService:
             buffered_bytes=self._sockets.buffered_bytes,
             closed_connections=self._sockets.closed_connections,
             tuning=self._dispatcher.tuning(),
+            device_sensors={} if self._sensing is None else self._sensing.last(),
         )
 
     def watched(self) -> AbstractContextManager[None]:
@@ -271,6 +279,14 @@ class EvaluatorService:
         return self._overview.document(self.state(), self._sockets.addresses)
 
     # -- other threads ---------------------------------------------------------------------------------
+
+    def _backends(self) -> dict[str, Backend]:
+        """One on each device, those that are left out and standbys too."""
+        return self._dispatcher.inspect(
+            lambda networks, limits: {
+                runner.device.name: runner.backend for network in networks for runner in network.all_runners
+            }
+        )
 
     def _post(self, finished: Sequence[tuple[Request, RemoteError | None]]) -> None:
         self._answers.post(finished)
@@ -289,6 +305,8 @@ class EvaluatorService:
 
     def _become_ready(self) -> None:
         self._life.load()
+        if self._sensing is not None:
+            self._sensing.look()
         self._manager.ready("ready")
         self._handlers.welcome_waiting()
         if self._on_ready is not None:

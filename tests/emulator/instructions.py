@@ -20,6 +20,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from evaluator.gpu.driver.target import amd_target
+from evaluator.network.eight_bits import EightBits
 from tests.emulator.repairs import repair
 
 _FAMILIES = {
@@ -34,6 +36,9 @@ _FAMILIES = {
 """The targets that can be emulated, by the emulator's names for their instruction sets."""
 
 TARGETS = tuple(_FAMILIES)
+
+EIGHT_BIT_TARGETS = tuple(target for target in TARGETS if not any(map(amd_target(target).without, EightBits)))
+"""Those for which precision=fp8 and int8 are offered."""
 
 _WRONG = re.compile(r"SWIZZLE|PERMLANE|ATOMIC|MFMA_\w*_32X32X|DS_\w*8_D16")
 _WRONG_FORMS = ("DPP",)

@@ -23,6 +23,7 @@ from evaluator.gpu.tuning.samples import Samples
 from evaluator.network import e4m3, int8
 from evaluator.network.eight_bits import EightBits
 from evaluator.network.spec import Activation, FloatArray, LayerNorm, RoundedInputs
+from tests.emulator.instructions import EIGHT_BIT_TARGETS
 from tests.emulator.steps import (
     assert_close,
     assert_rounded,
@@ -39,7 +40,7 @@ pytestmark = [pytest.mark.emulator, pytest.mark.timeout(900)]
 
 eight_bits = pytest.mark.parametrize(
     ("device", "form"),
-    [(target, form) for target in ("gfx942", "gfx1201") for form in EightBits],
+    [(target, form) for target in EIGHT_BIT_TARGETS for form in EightBits],
     indirect=["device"],
 )
 """On targets whose matrix unit multiplies numbers of 8 bits, in both formats."""

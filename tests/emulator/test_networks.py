@@ -23,7 +23,7 @@ from evaluator.network.eight_bits import EightBits
 from evaluator.network.random_network import NetworkShape, random_network
 from evaluator.network.spec import FloatArray
 from protocol.batch import POLICY_SIZE, PositionBatch
-from tests.emulator.instructions import TARGETS
+from tests.emulator.instructions import EIGHT_BIT_TARGETS, TARGETS
 from tests.emulator.strategy import emulator
 from tests.evaluator.golden import all_moves, load_golden
 from tests.evaluator.gpu.fibers import ModelTuner
@@ -112,7 +112,7 @@ def test_dense_embedding_and_policy_encoders(device: Device, bucket: int, tmp_pa
 
 
 @pytest.mark.parametrize("form", EightBits)
-@pytest.mark.parametrize("device", ["gfx1201", "gfx942"], indirect=True)
+@pytest.mark.parametrize("device", EIGHT_BIT_TARGETS, indirect=True)
 def test_products_of_8_bits_compute_the_rounded_network(
     device: Device, form: EightBits, tmp_path: Path
 ) -> None:

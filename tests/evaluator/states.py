@@ -12,6 +12,7 @@ STATE = State(
     running={"0:gpu": 1},
     in_use={"0:gpu": True},
     device_memory={"0:gpu": {"used": 3, "total": 5}},
+    device_sensors={"0:gpu": {"watts": 412.5, "celsius": 61.0}},
     buffered_bytes=7,
     closed_connections={"unread": 1},
 )

@@ -7,28 +7,17 @@ and Monitoring"); NVIDIA's are asked for through nvidia-ml-py, where that is ins
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from evaluator.gpu.driver.device import DeviceInfo
+from evaluator.sensors import Sensors
 
 PCI_DEVICES = Path("/sys/bus/pci/devices")
 
 _CHIP = 0
 """NVML_TEMPERATURE_GPU."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sensors:
-    """watts: drawn now, or in the mean of the last moment. celsius: of the chip. None: not known."""
-
-    watts: float | None = None
-    celsius: float | None = None
-
-    def __str__(self) -> str:
-        power = [] if self.watts is None else [f"{self.watts:.0f} W"]
-        return ", ".join([*power, *([] if self.celsius is None else [f"{self.celsius:.0f} °C"])])
 
 
 def read_sensors(info: DeviceInfo) -> Sensors:
@@ -54,17 +43,21 @@ def _nvidia(pci: str) -> Sensors:
     except ImportError:
         return Sensors()
     try:
-        nvml.nvmlInit()
-        try:
-            handle = nvml.nvmlDeviceGetHandleByPciBusId(pci.encode())
-            return Sensors(
-                nvml.nvmlDeviceGetPowerUsage(handle) / 1e3,
-                float(nvml.nvmlDeviceGetTemperature(handle, _CHIP)),
-            )
-        finally:
-            nvml.nvmlShutdown()
+        _open(nvml)
+        handle = nvml.nvmlDeviceGetHandleByPciBusId(pci.encode())
+        return Sensors(
+            nvml.nvmlDeviceGetPowerUsage(handle) / 1e3,
+            float(nvml.nvmlDeviceGetTemperature(handle, _CHIP)),
+        )
     except nvml.NVMLError:  # a virtual GPU, or a driver that does not tell
         return Sensors()
+
+
+@cache
+def _open(nvml: Any) -> None:
+    """Look for all GPUs once, not with each reading. Nothing is cached if that fails; the end of the process
+    closes it."""
+    nvml.nvmlInit()
 
 
 def _number(path: Path) -> int | None:

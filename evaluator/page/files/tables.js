@@ -90,6 +90,14 @@ function memory(cell, each) {
   meter(cell, used / total, `${bytes(used)} of ${bytes(total)}`);
 }
 
+/** Power and temperature, of which a driver may tell one alone. */
+function sensors({ watts, celsius }) {
+  const known = [watts === null ? "" : `${Math.round(watts)} W`, celsius === null ? "" : `${Math.round(celsius)} °C`];
+  return known.filter(Boolean).join(" · ") || "–";
+}
+
+const sensed = ({ watts, celsius }) => watts !== null || celsius !== null;
+
 function inFlight(cell, each) {
   const positions = Object.values(each.positions_in_flight).reduce((sum, count) => sum + count, 0);
   say(cell, each.requests_in_flight ? `${short(positions)} in ${each.requests_in_flight}` : "–");
@@ -131,6 +139,7 @@ const DEVICES = [
   ["last batch", lastBatch, "number"],
   ["failures", text((each) => `${each.failures}${each.hangs ? `, ${each.hangs} hung` : ""}`), "number"],
   ["memory", memory, "wide", (each) => each.memory],
+  ["power", text(sensors), "number", sensed],
 ];
 
 const CLIENTS = [

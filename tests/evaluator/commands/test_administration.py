@@ -33,7 +33,9 @@ def test_networks_are_renamed_reloaded_and_unloaded(
     with running(tmp_path, networks=2) as harness:
         assert told(capsys, harness, "alias", "default", "echo-2") == "default means echo-2\n"
         assert harness.client().network.name == "echo-2"
-        assert "echo-2, default" in told(capsys, harness, "status")
+        status = told(capsys, harness, "status")
+        assert "echo-2, default" in status
+        assert "\nqueued: echo (play 0, analysis 0, selfplay 0), echo-2 (play 0, " in status
         assert told(capsys, harness, "reload", "echo") == "echo: unchanged\n"
         assert told(capsys, harness, "unload", "default") == "unloaded default\n"
         assert "last network" in refused(capsys, harness, "unload", "echo")

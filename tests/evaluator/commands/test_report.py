@@ -5,13 +5,26 @@ from __future__ import annotations
 import json
 import logging
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from evaluator import cli
 from evaluator.backends import BackendError
+from evaluator.backends.agreement import FP32
+from evaluator.backends.gpu import GpuBackend
+from evaluator.backends.gpu_options import PRECISIONS
+from evaluator.backends.reference import ReferenceBackend
 from evaluator.commands import report as report_command
+from evaluator.gpu.blas.library import LibraryProduct
 from evaluator.gpu.driver import discovery
+from evaluator.gpu.plan.plan import EIGHT_BIT_POSITIONS
+from evaluator.gpu.plan.program import Buffer, LibraryStep, Space
+from evaluator.network.eight_bits import EightBits
+from evaluator.network.random_network import random_network
+from evaluator.network.spec import Activation
+from protocol.batch import EvaluationBatch, PositionBatch
 
 
 @pytest.fixture(autouse=True)
@@ -38,6 +51,56 @@ def test_a_file_that_cannot_be_written(tmp_path: Path, capsys: pytest.CaptureFix
 def test_a_network_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["report", "--network", "no-such-file"]) == 1
     assert capsys.readouterr().err.startswith("error: ")
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_every_precision_of_the_gpu_backend_can_be_reported(
+    precision: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+
+    def refuse(*_: object, **options: object) -> None:
+        asked.append(options["precision"])
+        raise BackendError("there is no GPU")
+
+    monkeypatch.setattr(report_command, "open_gpu", refuse)
+    out = tmp_path / "report.json"
+    flags = ["--network", "random:tiny-attention", "--device", "amd:0", "--precision", precision]
+    assert cli.main(["report", *flags, "--out", str(out)]) == 1
+    assert asked == [precision]
+    assert json.loads(out.read_text())["runs"][0]["precision"] == precision
+
+
+def test_a_precision_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["report", "--precision", "fp4"])
+    assert "fp8" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("eight", "positions"), [(None, 8), (EightBits.E4M3, EIGHT_BIT_POSITIONS)])
+def test_as_many_positions_are_compared_as_products_of_8_bits_take(
+    eight: EightBits | None, positions: int
+) -> None:
+    """Fewer would be computed in fp16, and agree whatever 8 bits do."""
+    network, compared = random_network("tiny-attention"), list[int]()
+
+    def evaluate(batch: PositionBatch) -> EvaluationBatch:
+        compared.append(len(batch))
+        return ReferenceBackend(network).evaluate(batch)
+
+    backend = SimpleNamespace(network=network, eight=eight, max_batch=64, tolerance=FP32, evaluate=evaluate)
+    assert report_command._agreement(cast("GpuBackend", backend))["ok"]
+    assert compared == [positions]
+
+
+def test_a_launch_by_a_library_is_text_too() -> None:
+    product = LibraryProduct(4, 8, 16, 16, 8, bias=True, residual=False, activation=Activation.RELU)
+    a, weights, out = (Buffer(Space.WORK, name) for name in ("a", "weights", "out"))
+    step = LibraryStep("hipBLASLt", product, b"\x07", a, weights, None, None, out, "encoder0.q")
+    backend = SimpleNamespace(executor=SimpleNamespace(profile=lambda size: [(step, 0.25)]))
+    (row,) = json.loads(json.dumps(report_command._launches(cast("GpuBackend", backend), 1)))
+    assert (row["label"], row["us"], row["library"]) == ("encoder0.q", 250, "hipBLASLt")
+    assert (row["product"]["n"], row["product"]["activation"]) == (8, "relu")
 
 
 def test_what_fails_on_a_gpu_is_in_the_file(

@@ -23,6 +23,8 @@ from evaluator.backends.probe import probe_batch
 from evaluator.backends.reference import ReferenceBackend
 from evaluator.commands import tune as tune_command
 from evaluator.devices.loading import Loader
+from evaluator.gpu.driver import sensors
+from evaluator.gpu.driver.discovery import discover
 from evaluator.gpu.run import buckets
 from evaluator.network import load_network
 from evaluator.network.random_network import NetworkShape, random_network
@@ -194,6 +196,20 @@ def test_a_device_that_fails_for_a_while_is_used_again(machine: Runtime, network
         assert metrics["device_memory"]["0:gpu"]["used"] == machine.report().used[0] > 0
         assert service.state().device_memory["0:gpu"]["total"] == 8589934592
     assert machine.report().alive == {}
+
+
+def test_power_and_temperature_are_in_the_status(
+    machine: Runtime, network_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sensors, "PCI_DEVICES", tmp_path)
+    folder = tmp_path / discover().devices[0].pci / "hwmon" / "hwmon3"
+    folder.mkdir(parents=True)
+    (folder / "temp1_input").write_text("46000\n")
+    (folder / "power1_average").write_text("38500000\n")
+    with serving(network_file) as (_, client):
+        while not (told := client.status().metrics["device_sensors"]):
+            time.sleep(0.01)
+        assert told == {"0:gpu": {"watts": 38.5, "celsius": 46.0}}
 
 
 def test_a_device_that_is_lost_is_replaced_by_the_fallback(machine: Runtime, network_file: Path) -> None:

@@ -15,6 +15,7 @@ import zmq
 
 from evaluator.backends.base import Backend, BackendError
 from evaluator.devices.loading import Loader
+from evaluator.sensors import Sensors
 from evaluator.service.access import Access
 from evaluator.service.endpoints import AddressError
 from evaluator.service.networks import NetworkToLoad
@@ -64,13 +65,13 @@ class EchoBackend(Backend):
     """Answers from the positions themselves and remembers the sizes of its batches.
 
     While `gate` is clear, `evaluate` waits for it; `entered` counts the calls that began. `answer` replaces
-    what it does.
+    what it does. sensed: what its sensors say.
     """
 
     name = "echo"
     device = "test"
 
-    def __init__(self, max_batch: int = 1024) -> None:
+    def __init__(self, max_batch: int = 1024, sensed: Sensors | None = None) -> None:
         self.max_batch = max_batch
         self.sizes: list[int] = []
         self.gate = threading.Event()
@@ -78,6 +79,7 @@ class EchoBackend(Backend):
         self.entered = threading.Semaphore(0)
         self.was_closed = threading.Event()
         self.answer: Callable[[PositionBatch], EvaluationBatch] = expected
+        self.sensed = sensed
 
     def evaluate(self, batch: PositionBatch) -> EvaluationBatch:
         self.sizes.append(len(batch))
@@ -85,6 +87,9 @@ class EchoBackend(Backend):
         if not self.gate.wait(WAIT_S):
             raise BackendError("the test forgot to open the gate")
         return self.answer(batch)
+
+    def sensors(self) -> Sensors | None:
+        return self.sensed
 
     def close(self) -> None:
         self.was_closed.set()

@@ -6,6 +6,7 @@ import json
 import logging
 import re
 import socket
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -21,11 +22,12 @@ import pytest
 from evaluator import page
 from evaluator.devices.failover import MAX_FAILURES
 from evaluator.devices.loading import Loader
+from evaluator.sensors import Sensors
 from evaluator.service.health import serve_health
 from evaluator.service.networks import NetworkToLoad
 from evaluator.service.service import EvaluatorService
 from protocol.messages import PRIORITIES
-from tests.evaluator.service.harness import WAIT_S, Harness, numbered_batch, running
+from tests.evaluator.service.harness import WAIT_S, EchoBackend, Harness, numbered_batch, running
 from tests.evaluator.service.test_failures import failing
 
 SCHEMA = json.loads(page.files()["/page/status.schema.json"].body)
@@ -240,6 +242,24 @@ def test_a_device_that_is_left_out_says_why_and_until_when(tmp_path: Path) -> No
         assert 0 < first["tried_again_in_s"] <= 30
         assert second["tried_again_in_s"] is None
         assert [run["in_use"] for run in told["networks"][0]["runs"]] == [False, True]
+
+
+def test_power_and_temperature_are_told_where_a_driver_does(tmp_path: Path) -> None:
+    def make(name: str) -> EchoBackend:
+        return EchoBackend(sensed=Sensors(412.5, 61.0) if name == "first" else None)
+
+    with shown(tmp_path, backends=("first", "second"), make=make) as (harness, port):
+        while not harness.service.state().device_sensors:
+            time.sleep(0.01)
+        first, second = document(harness)["devices"]
+        assert (first["watts"], first["celsius"]) == (412.5, 61.0)
+        assert (second["watts"], second["celsius"]) == (None, None)
+        told = {"0:first": {"watts": 412.5, "celsius": 61.0}}
+        assert harness.client().status().metrics["device_sensors"] == told
+        scraped = get(port, "/metrics")[2].decode()
+        assert 'wavefront_device_power_watts{device="0:first"} 412.5\n' in scraped
+        assert 'wavefront_device_temperature_celsius{device="0:first"} 61.0\n' in scraped
+        assert 'watts{device="1:second"}' not in scraped
 
 
 def test_it_answers_while_networks_load() -> None:

@@ -12,16 +12,22 @@ from urllib.parse import urlsplit
 import pytest
 
 from evaluator.devices.loading import Loader
+from evaluator.sensors import Sensors
 from evaluator.service.health import serve_health
 from evaluator.service.networks import NetworkToLoad
 from evaluator.service.service import EvaluatorService
 from tests.evaluator.service.browser import Page, browsing, needs_browser
-from tests.evaluator.service.harness import Harness, numbered_batch, running
+from tests.evaluator.service.harness import EchoBackend, Harness, numbered_batch, running
 from tests.evaluator.service.test_failures import failing
 
 pytestmark = needs_browser
 
 MALICE = "<script>document.title = 'taken'</script><img src=x onerror=\"document.title = 'taken'\">"
+
+INSIDE = (
+    "[...document.querySelectorAll('#devices td:last-child')].map((each) => each.getBoundingClientRect())"
+    ".map(({left, right, height}) => left >= 0 && right <= WIDTH && height > 0)"
+)
 
 STATE = "document.documentElement.dataset.state"
 
@@ -87,6 +93,23 @@ def test_somebody_reads_how_the_service_is(page: Page, tmp_path: Path) -> None:
         assert page.value("document.querySelectorAll('#networks .share').length") >= 1
         label = page.value("document.querySelector('#networks svg').getAttribute('aria-label')")
         assert label.startswith("Measured curve of echo: 1 in 1.0 ms to 2048 in ")
+
+
+def test_power_and_temperature_are_read_on_any_screen(page: Page, tmp_path: Path) -> None:
+    sensors = {"first": Sensors(412.5, 61.0), "second": Sensors(celsius=48.25), "third": None}
+    with (
+        running(
+            tmp_path, backends=tuple(sensors), make=lambda name: EchoBackend(sensed=sensors[name])
+        ) as harness,
+        serve_health("127.0.0.1", 0, harness.service) as port,
+    ):
+        for width in (360, 1600):
+            show(page, port, "ready", width=width)
+            page.wait(lambda: [row[-1] for row in rows(page, "devices")] == ["413 W · 61 °C", "48 °C", "–"])
+            assert page.value(INSIDE.replace("WIDTH", str(width))) == [True] * 3
+            label = "getComputedStyle(document.querySelector('#devices td:last-child'), '::before').content"
+            assert (page.value(label) == '"power"') == (width == 360)
+        assert page.value("document.documentElement.scrollWidth") <= 1600
 
 
 def test_clients_that_are_not_listed_are_counted(

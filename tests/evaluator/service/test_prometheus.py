@@ -6,6 +6,7 @@ import re
 import socket
 import urllib.error
 import urllib.request
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,17 @@ def test_devices_that_fail_are_named() -> None:
     assert found["wavefront_device_failures_total", (("device", "0:gpu"),)] == 1
     assert found["wavefront_device_hangs_total", (("device", "1:gpu"),)] == 1
     assert found["wavefront_device_in_use", (("device", "0:gpu"),)] == 1
+
+
+def test_power_and_temperature_are_absent_where_no_driver_tells() -> None:
+    for sensors, names in (
+        ({}, set[str]()),
+        ({"0:gpu": {"celsius": 61.0}}, {"temperature_celsius"}),
+        ({"0:gpu": {"watts": 412.5, "celsius": 61.0}}, {"power_watts", "temperature_celsius"}),
+    ):
+        text = exposed(Metrics(), replace(STATE, device_sensors=sensors))
+        told = {name for name in ("power_watts", "temperature_celsius") if name in text}
+        assert told == names, text
 
 
 def test_every_metric_is_documented_with_its_type() -> None:

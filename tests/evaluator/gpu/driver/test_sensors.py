@@ -11,8 +11,9 @@ import pytest
 
 from evaluator.gpu.driver import sensors
 from evaluator.gpu.driver.device import DeviceInfo
-from evaluator.gpu.driver.sensors import Sensors, read_sensors
+from evaluator.gpu.driver.sensors import read_sensors
 from evaluator.gpu.driver.target import amd_target
+from evaluator.sensors import Sensors
 
 PLACE = "0000:03:00.0"
 
@@ -49,16 +50,21 @@ class NVMLError(Exception):
     pass
 
 
-def nvml(**changes: Any) -> SimpleNamespace:
+class Nvml(SimpleNamespace):
+    """Each another module."""
+
+    __hash__ = object.__hash__  # type: ignore[assignment]
+
+
+def nvml(**changes: Any) -> Nvml:
     functions = {
         "NVMLError": NVMLError,
         "nvmlInit": lambda: None,
-        "nvmlShutdown": lambda: None,
         "nvmlDeviceGetHandleByPciBusId": lambda place: place.decode(),
         "nvmlDeviceGetPowerUsage": lambda handle: {PLACE: 691_000}[handle],
         "nvmlDeviceGetTemperature": lambda handle, kind: {(PLACE, 0): 61}[handle, kind],
     }
-    return SimpleNamespace(**functions | changes)
+    return Nvml(**functions | changes)
 
 
 def test_nvidia_tells_through_nvml(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,3 +80,17 @@ def test_a_driver_that_does_not_tell(monkeypatch: pytest.MonkeyPatch) -> None:
     assert read_sensors(info("nvidia")) == Sensors()
     monkeypatch.setitem(sys.modules, "pynvml", None)  # not installed
     assert read_sensors(info("nvidia")) == Sensors()
+
+
+def test_the_library_is_opened_once_and_again_where_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[bool] = []
+
+    def init() -> None:
+        opened.append(len(opened) > 0)
+        if not opened[-1]:
+            raise NVMLError("the driver is not loaded")
+
+    monkeypatch.setitem(sys.modules, "pynvml", nvml(nvmlInit=init))
+    told = [read_sensors(info("nvidia")) for _ in range(4)]
+    assert told == [Sensors(), *3 * [Sensors(691.0, 61.0)]]
+    assert opened == [False, True]

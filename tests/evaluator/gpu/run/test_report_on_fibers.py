@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from evaluator import cli
 from evaluator.commands.report import measurements
 from evaluator.gpu.driver.target import Precision
 from evaluator.network.random_network import random_network
@@ -32,3 +33,23 @@ def test_every_launch_is_timed_and_predicted(runtime: Runtime, kernel_cache: Pat
         assert all(each["predicted_us"] > 3 and each["limit"] for each in launches)
     else:
         assert found["predicted"].startswith("nothing: needs ")
+
+
+@pytest.mark.parametrize(
+    ("precision", "reason"),
+    [
+        ("fp8", "its matrix unit has no e4m3"),
+        ("int8", "its matrix unit is no faster with int8 than with fp16"),
+    ],
+)
+def test_a_precision_that_a_gpu_has_not_is_refused_with_the_reason(
+    machine: Runtime, tmp_path: Path, precision: str, reason: str
+) -> None:
+    out = tmp_path / "report.json"
+    flags = ["--network", "random:tiny-attention", "--device", "amd:0", "--precision", precision]
+    assert cli.main(["report", *flags, "--out", str(out)]) == 1
+    (run,) = json.loads(out.read_text())["runs"]
+    assert run["error"].startswith(f"precision={precision} is not for gfx1100: {reason}; ")
+    assert run["error"].endswith("use precision=fp16")
+    assert "launches" not in run
+    assert machine.report().alive == {}

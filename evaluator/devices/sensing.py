@@ -1,0 +1,80 @@
+"""Power and temperature of the devices, read beside everything else.
+
+A driver may take milliseconds to say them, or hang with its device: a thread of its own asks every few
+seconds, and whoever wants to know is told what it heard last.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+
+from evaluator.backends.base import Backend
+
+log = logging.getLogger("evaluator.devices")
+
+PERIOD_S = 3.0
+"""Between two readings."""
+
+KEPT_S = 15.0
+"""A reading that is older is told no more: the driver does not answer."""
+
+
+class Sensing:
+    """The last reading of every device. backends: one on each device, by the device's name; any thread."""
+
+    def __init__(
+        self, backends: Callable[[], Mapping[str, Backend]], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._backends = backends
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._read: dict[str, tuple[float, dict[str, float]]] = {}
+        self._wanted = threading.Event()
+        self._ended = False
+        self._thread = threading.Thread(target=self._work, name="sensors", daemon=True)
+
+    def start(self) -> None:
+        """Read every PERIOD_S seconds from now on."""
+        self._thread.start()
+
+    def look(self) -> None:
+        """Read soon: there are other devices."""
+        self._wanted.set()
+
+    def stop(self) -> None:
+        """Read no more. Does not wait for a driver that hangs. Idempotent."""
+        self._ended = True
+        self._wanted.set()
+
+    def last(self) -> dict[str, dict[str, float]]:
+        """By device: "watts" and "celsius", as far as they are known. Never blocks."""
+        oldest = self._clock() - KEPT_S
+        with self._lock:
+            return {name: dict(known) for name, (at, known) in self._read.items() if at >= oldest}
+
+    def read(self) -> None:
+        """Ask every device."""
+        backends = self._backends()
+        with self._lock:
+            self._read = {name: each for name, each in self._read.items() if name in backends}
+        for name, backend in backends.items():
+            sensors = backend.sensors()
+            known = {} if sensors is None else sensors.known()
+            with self._lock:
+                if known:
+                    self._read[name] = self._clock(), known
+                else:
+                    self._read.pop(name, None)
+
+    def _work(self) -> None:
+        while not self._ended:
+            try:
+                self.read()
+            except Exception:  # a driver's surprise costs its numbers and nothing else
+                log.exception("the devices' sensors cannot be read; status goes without them")
+                return
+            self._wanted.wait(PERIOD_S)
+            self._wanted.clear()

@@ -1,0 +1,22 @@
+"""What a device's sensors say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Sensors:
+    """watts: drawn now, or in the mean of the last moment. celsius: of the chip. None: not known."""
+
+    watts: float | None = None
+    celsius: float | None = None
+
+    def __str__(self) -> str:
+        power = [] if self.watts is None else [f"{self.watts:.0f} W"]
+        return ", ".join([*power, *([] if self.celsius is None else [f"{self.celsius:.0f} °C"])])
+
+    def known(self) -> dict[str, float]:
+        """What is known, by name."""
+        both = {"watts": self.watts, "celsius": self.celsius}
+        return {name: value for name, value in both.items() if value is not None}
