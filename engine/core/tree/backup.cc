@@ -242,6 +242,7 @@ void Tree::account_for_change(Node& parent, const Node& before, const Node& chil
   parent.m = static_cast<float>(std::max(0.0, m / new_visits));
   if (params_.keeps_spread()) set_sum_of_squares(parent, squares);
   if (params_.adjusts_values()) adjust(parent);
+  if (params_.keeps_spread()) derive_spread(parent);
 }
 
 // Derives a node's bounds from its children's, and the length of what is proven; true if they changed.
