@@ -195,8 +195,9 @@ void Tree::tell_above(std::span<const ArenaIndex> path, const Node& before, cons
     if (keeps_spread) set_sum_of_squares(ancestor, squares);
     if (adjusts) gain += adjust(ancestor);
     const float share = static_cast<float>(changed.visits) / static_cast<float>(ancestor.visits);
-    ancestor.d += (changed.d - before.d) * share;
-    ancestor.m += (changed.m - before.m) * share;
+    // Where all of a mean is taken, rounding may take a little more.
+    ancestor.d = std::clamp(ancestor.d + (changed.d - before.d) * share, 0.0f, 1.0f);
+    ancestor.m = std::max(0.0f, ancestor.m + (changed.m - before.m) * share);
   }
 }
 
@@ -242,6 +243,7 @@ void Tree::account_for_change(Node& parent, const Node& before, const Node& chil
   parent.m = static_cast<float>(std::max(0.0, m / new_visits));
   if (params_.keeps_spread()) set_sum_of_squares(parent, squares);
   if (params_.adjusts_values()) adjust(parent);
+  if (params_.keeps_spread()) derive_spread(parent);
 }
 
 // Derives a node's bounds from its children's, and the length of what is proven; true if they changed.

@@ -255,6 +255,7 @@ class Tree {
   double adjust(Node& parent) const;
   std::optional<double> value_by_children(const Node& parent) const;
   double derive_value(Node& parent) const;
+  void derive_spread(Node& parent) const;
   void note_repetitions(Node& parent) const;
 
   // report.cc

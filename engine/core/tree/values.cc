@@ -19,6 +19,7 @@
 #include <bit>
 #include <cmath>
 
+#include "tree/spread.h"
 #include "tree/tree.h"
 
 namespace wavefront {
@@ -96,6 +97,27 @@ std::optional<double> Tree::value_by_children(const Node& parent) const {
   }
   if (others != 1) return std::nullopt;
   return -(parent.own_q() + sum) / (1.0 + weights);
+}
+
+// The spread around a node's value from the children's, after most of its visits may have been taken. Of many
+// visits 16 bits do not tell what the few left had. Nothing is done where some visits are not the children's.
+void Tree::derive_spread(Node& parent) const {
+  if (parent.state != NodeState::kExpanded || parent.visits == 0) return;
+  uint32_t others = parent.visits;
+  double sum = 0.0, squares = 0.0;
+  for (int i = 0; i < parent.child_slots; ++i) {
+    const ArenaIndex index = children_of(parent)[i];
+    if (index == kNone) continue;
+    others -= node(index)->visits;
+    sum -= node(index)->wl_sum;
+    squares += sum_of_squares(*node(index));
+  }
+  if (others != 1) return;
+  const double first = params_.adjusts_values() ? -parent.own_q() : parent.wl_sum - sum;
+  const double q = parent.wl_sum / parent.visits;
+  sum += first;
+  squares += first * first;
+  set_variance(parent, (squares - 2 * q * sum) / parent.visits + q * q);
 }
 
 // When a child may not be a draw by repetition any more: looks whether the side to move still has one, and

@@ -3,16 +3,19 @@
 //
 //     fuzz ROUNDS SEED
 //
-// A round is a game of some plies in a tree with random settings and memory. Between the moves batches are
-// collected, applied out of order and cancelled, moves are restricted, noise is mixed in; positions come as
-// moves or FENs, with or without the other moves kept. Prints what it has seen; the exit status is 1, with
-// what is wrong on standard error, if an invariant does not hold.
+// A round is a game of some plies in a tree with random settings, one time in four those that the engine has
+// by default, and little memory. Between the moves batches are collected, applied out of order, cancelled and
+// abandoned, to be answered late; moves are restricted, noise is mixed in; positions come as moves or FENs,
+// with or without the other moves kept. Prints what it has seen; the exit status is 1, with what is wrong on
+// standard error, if an invariant does not hold.
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <initializer_list>
 #include <memory>
 #include <random>
 #include <string>
@@ -30,6 +33,7 @@ namespace wavefront {
 struct Seen {
   uint64_t nodes = 0, proven = 0, two_folds = 0, full_trees = 0, kept_above = 0, found_by_fen = 0;
   uint64_t known_draws = 0, less_noise = 0, spreads = 0, searched_values = 0, promoted = 0;
+  uint64_t spreads_with_less_noise = 0, rescaled_values = 0, late_answers = 0, choices_by_value = 0;
 };
 
 [[noreturn]] void fail(const std::string& what) {
@@ -46,12 +50,16 @@ struct TreeInvariants {
   bool pruned;  // then visits and values may outlive what they were taken from
   Seen& seen;
   size_t granules = 0;
+  uint64_t spreads_compared = 0;
+  double spread_differences = 0;
 
   // Of a tree without a batch under way.
   void check() {
     require(tree.batches_in_flight_ == 0, "no batch is under way");
     require(tree.promoted_ == 0, "no visit waits for what is looked ahead to");
     walk(tree.top());
+    check_choice();
+    require(spread_differences <= 0.01 * spreads_compared + 1, "spreads are those of the visits' values");
     for (ArenaIndex index : tree.to_free_) count(index);
     require(granules * Arena::kGranuleBytes == tree.arena_.used_bytes(),
             "what is in use is what can be reached");
@@ -124,23 +132,48 @@ struct TreeInvariants {
     require(visits + 1 == node.visits, "visits are the children's and one");
     if (tree.params_.noise_pruning_scale > 0 || tree.has_known_draw(node)) {
       check_adjusted(node, wl_sum);
+      if (tree.params_.keeps_spread() && tree.params_.known_draws == KnownDraws::kOff) {
+        check_adjusted_spread(node);
+      }
       return;
     }
-    const bool searched = tree.params_.transposition_visits > 0;
-    const double tolerance = searched ? 2.001 : 0.001;  // of its own value
-    const double difference = std::abs(wl_sum - node.wl_sum);
-    require(difference < tolerance + 1e-6 * node.visits, "values are the children's and its own");
-    seen.searched_values += difference > 0.01;
-    if (tree.params_.adjusts_values() || searched) return;
+    check_first_value(node, wl_sum);
     require(tree.params_.keeps_spread() || node.spread == 0, "no spread is kept where none is wanted");
     seen.spreads += node.spread > 0;
-    if (tree.params_.keeps_spread()) check_spread(node);
+    if (tree.params_.adjusts_values()) return;  // Below, a draw that is known may have set a value.
+    if (tree.params_.keeps_spread()) check_spread(node, node.own_q() + wl_sum - node.wl_sum);
+  }
+
+  // sum: what a node's value would be if its first visit had brought the network's.
+  void check_first_value(const Node& node, double sum) {
+    const double tolerance = 0.001 + 1e-6 * node.visits, difference = std::abs(sum - node.wl_sum);
+    const bool searched = tree.params_.transposition_visits > 0;
+    if (!searched && !is_rescaled()) {
+      require(difference < tolerance, "values are the children's and its own");
+      return;
+    }
+    require(std::abs(node.own_q() + sum - node.wl_sum) < 1 + tolerance,
+            "values are the children's and one more");
+    seen.searched_values += searched && difference > 0.01;
+    seen.rescaled_values += !searched && difference > 0.01;
+  }
+
+  bool is_rescaled() const { return tree.params_.wdl_ratio != 1 || tree.params_.wdl_shift != 0; }
+
+  uint32_t first_child_visits(const Node& node) const {
+    for (int i = 0; i < node.child_slots; ++i) {
+      const ArenaIndex index = tree.children_of(node)[i];
+      if (index != kNone && tree.node(index)->visits > 0) return tree.node(index)->visits;
+    }
+    return 0;
   }
 
   void check_adjusted(const Node& node, double sum) {
     Node again = node;
     const bool may_wait = node.visits >= 16 && !tree.has_known_draw(node);  // visits up to an eighth
-    require(node.visits == 1 || std::abs(tree.adjust(again)) < (may_wait ? 0.25 : 1e-6) * node.visits,
+    // Much waits where a search of some moves alone passed over the best prior, which has just been visited.
+    const double wait = first_child_visits(node) * 8 <= node.visits ? 2.0 : 0.25;
+    require(node.visits == 1 || std::abs(tree.adjust(again)) < (may_wait ? wait : 1e-6) * node.visits,
             "a value follows from the children's");
     seen.known_draws += tree.has_known_draw(node);
     seen.less_noise += tree.params_.noise_pruning_scale > 0 && std::abs(sum - node.wl_sum) > 0.1;
@@ -153,8 +186,9 @@ struct TreeInvariants {
     require(node.bounds.can_repeat == (wanted && repeats), "who can repeat is known");
   }
 
-  void check_spread(const Node& node) {
-    double squares = static_cast<double>(node.own_q()) * node.own_q();
+  // first_q: what the node's first visit brought, for either side.
+  void check_spread(const Node& node, double first_q) {
+    double squares = first_q * first_q;
     for (int i = 0; i < node.child_slots; ++i) {
       if (const ArenaIndex index = tree.children_of(node)[i]; index != kNone) {
         squares += sum_of_squares(*tree.node(index));
@@ -162,6 +196,70 @@ struct TreeInvariants {
     }
     require(std::abs(squares - sum_of_squares(node)) < 0.01 * node.visits + 0.01,
             "the spread is that of the children's values and its own");
+  }
+
+  // Of the values that visits have brought to a node, from the view of the side that moved into it.
+  struct Moments {
+    double sum, squares;
+  };
+
+  Moments moments(const Node& node) const {
+    if (node.state != NodeState::kExpanded || node.bounds.proven()) {
+      return {node.wl_sum, node.visits == 0 ? 0.0 : node.wl_sum * node.wl_sum / node.visits};
+    }
+    Moments all{-node.own_q(), node.own_q() * node.own_q()};
+    for (int i = 0; i < node.child_slots; ++i) {
+      const ArenaIndex index = tree.children_of(node)[i];
+      if (index == kNone) continue;
+      const Moments below = moments(*tree.node(index));
+      all.sum -= below.sum;
+      all.squares += below.squares;
+    }
+    return all;
+  }
+
+  // Where some visits count for less, a node's value is not the mean of its visits, and its spread is that
+  // around the values that it has had: near to that around the value it has, and nearly that on average.
+  void check_adjusted_spread(const Node& node) {
+    const Moments all = moments(node);
+    const double q = node.wl_sum / node.visits;
+    const double variance = (all.squares - 2 * q * all.sum) / node.visits + q * q;
+    const double difference = std::abs(variance - variance_of(node));
+    require(difference < 0.25, "a spread is about that of the visits' values");
+    spread_differences += difference;
+    ++spreads_compared;
+    seen.spreads_with_less_noise += node.spread > 0;
+  }
+
+  // The first move is one of those that nothing else goes before.
+  void check_choice() {
+    const SearchParams& params = tree.params_;
+    const auto ranked = tree.ranked_edges(*tree.node(tree.root_), true);
+    if (ranked.empty() || ranked[0].child == nullptr) return;
+    auto is_open = [](const Node* child) {
+      return child != nullptr && child->bounds.lower < 1 && child->bounds.upper > -1;
+    };
+    uint32_t most = 0;
+    for (const auto& edge : ranked) {
+      require(edge.child == nullptr || edge.child->bounds.lower < 1 || ranked[0].child->bounds.lower == 1,
+              "a win is chosen");
+      if (is_open(edge.child)) most = std::max(most, edge.child->visits);
+    }
+    if (!is_open(ranked[0].child)) return;
+    auto bound = [&](const Node& child) {
+      const double visits = child.visits, prior_visits = params.deviation_prior_visits;
+      const double sum = prior_visits * params.deviation_prior * params.deviation_prior +
+                         visits * child.spread / kSpreadUnit;
+      const double deviation = std::sqrt(sum / (prior_visits + visits) / visits);
+      return child.wl_sum / visits - params.value_choice_deviations * deviation;
+    };
+    const double enough = static_cast<double>(params.value_choice_share) * most;
+    require(ranked[0].child->visits >= (1 - 1e-6) * enough, "the move chosen has enough visits");
+    for (const auto& edge : ranked) {
+      if (!is_open(edge.child) || edge.child->visits < (1 + 1e-6) * enough) continue;
+      require(bound(*edge.child) <= bound(*ranked[0].child) + 1e-5, "the move chosen has the best bound");
+    }
+    seen.choices_by_value += ranked[0].child->visits < most;
   }
 
   void count(ArenaIndex index) {
@@ -199,10 +297,33 @@ const char* const kPositions[] = {
     "2r3k1/p4p2/3Rp2p/1p2P1pK/8/1P4P1/P3Q2P/1q6 b - - 0 1",
 };
 
+// What the engine's options have by default where it is not the core's (test_fuzz.py compares them).
+void set_shipped_defaults(SearchParams& params) {
+  params.noise_pruning_scale = 0.3f;
+  params.transposition_visits = 16;
+  params.value_choice_share = 0.2f;
+  params.value_choice_deviations = 2.0f;
+}
+
+float one_of(Random& random, std::initializer_list<float> values) {
+  return values.begin()[random() % values.size()];
+}
+
+// As contempt does.
+void bend_values(SearchParams& params, Random& random) {
+  params.wdl_ratio = one_of(random, {0.5f, 1.0f, 1.6f});
+  params.wdl_shift = one_of(random, {-1.5f, -0.2f, 0.3f});
+  params.wdl_max_scale = one_of(random, {0.6f, 1.4f});
+}
+
 SearchParams random_params(Random& random) {
   SearchParams params;
   params.tree_bytes = size_t{random() % 3 == 0 ? 16u : 1u} << 20;
   params.cache_bytes = random() % 3 == 0 ? 0 : size_t{1} << 20;
+  if (random() % 4 == 0) {
+    set_shipped_defaults(params);
+    return params;
+  }
   params.two_fold_draws = random() % 5 != 0;
   params.sticky_endgames = random() % 5 != 0;
   params.draw_score = static_cast<float>(random() % 5) * 0.25f - 0.5f;
@@ -211,23 +332,63 @@ SearchParams random_params(Random& random) {
   if (random() % 2 == 0) params.transposition_visits = static_cast<int>(1 + random() % 20);
   if (random() % 4 == 0) params.policy_temperature_at_root = 2.0f;
   params.known_draws = static_cast<KnownDraws>(random() % 3);
+  if (random() % 3 == 0) bend_values(params, random);
+  if (random() % 3 == 0) {
+    params.value_choice_share = one_of(random, {0.01f, 0.2f, 0.6f});
+    params.value_choice_deviations = one_of(random, {0.0f, 0.5f, 2.0f});
+  }
   return params;
 }
 
-void finish(Tree& tree, Batch& batch, Random& random) {
-  if (random() % 7 == 0) {
-    tree.cancel(batch);
-    return;
-  }
+using Batches = std::vector<std::unique_ptr<Batch>>;
+
+void apply(Tree& tree, Batch& batch) {
   Evaluations evaluations;
   evaluate_randomly(batch, evaluations);
   tree.apply(batch, evaluations.logits, evaluations.wdl, evaluations.moves_left);
 }
 
+// late: where batches go that are abandoned.
+void finish(Tree& tree, std::unique_ptr<Batch> batch, Batches& late, Random& random) {
+  switch (random() % 14) {
+    case 0:
+    case 1:
+      tree.cancel(*batch);
+      return;
+    case 2:
+      tree.abandon(*batch);
+      if (random() % 4 == 0) tree.abandon(*batch);
+      late.push_back(std::move(batch));
+      return;
+    default:
+      apply(tree, *batch);
+  }
+}
+
+// Some answers to abandoned batches come, whatever the tree does by now.
+void answer_late(Tree& tree, Batches& late, Random& random, Seen& seen) {
+  while (!late.empty() && random() % 4 != 0) {
+    const auto chosen = late.begin() + static_cast<std::ptrdiff_t>(random() % late.size());
+    const RootInfo before = tree.root_info();
+    if (random() % 8 == 0) {
+      tree.cancel(**chosen);
+    } else {
+      apply(tree, **chosen);
+      ++seen.late_answers;
+    }
+    const RootInfo after = tree.root_info();
+    require(after.visits == before.visits && after.evaluation.q == before.evaluation.q &&
+                after.memory_bytes == before.memory_bytes &&
+                after.batches_in_flight == before.batches_in_flight,
+            "late answers change nothing in the tree");
+    late.erase(chosen);
+  }
+}
+
 // Collects batches and finishes them in any order. Returns whether the tree was pruned.
-bool search(Tree& tree, int steps, Random& random, Seen& seen) {
+bool search(Tree& tree, int steps, Batches& late, Random& random, Seen& seen) {
   constexpr int kCapacity = 320;
-  std::vector<std::unique_ptr<Batch>> under_way;
+  Batches under_way;
   bool full = false;
   for (int step = 0; step < steps; ++step) {
     const int target = 1 + static_cast<int>(random() % 256);
@@ -240,9 +401,10 @@ bool search(Tree& tree, int steps, Random& random, Seen& seen) {
     if (random() % 16 == 0) tree.lines(3);
     while (under_way.size() > (step + 1 < steps ? 2 : 0)) {
       const auto chosen = under_way.begin() + static_cast<std::ptrdiff_t>(random() % under_way.size());
-      finish(tree, **chosen, random);
+      finish(tree, std::move(*chosen), late, random);
       under_way.erase(chosen);
     }
+    if (random() % 8 == 0) answer_late(tree, late, random, seen);
   }
   return full || tree.root_info().full;
 }
@@ -262,6 +424,7 @@ std::string searched_move(const Tree& tree, const Game& game, Random& random) {
 
 void play_round(Random& random, Seen& seen) {
   Tree tree(random_params(random));
+  Batches late;
   Game game(kPositions[random() % std::size(kPositions)], false);
   tree.set_position(game);
   const uint64_t longest = random() % 2 == 0 ? 40 : 300;
@@ -269,7 +432,7 @@ void play_round(Random& random, Seen& seen) {
   for (int ply = 0; ply < 8; ++ply) {
     if (random() % 4 == 0) tree.set_root_moves({random_move(game, random)});
     if (random() % 6 == 0) tree.add_root_noise(0.25f, 0.3f, random());
-    pruned |= search(tree, 10 + static_cast<int>(random() % longest), random, seen);
+    pruned |= search(tree, 10 + static_cast<int>(random() % longest), late, random, seen);
     TreeInvariants{tree, pruned, seen}.check();
 
     const Game before = game;
@@ -278,7 +441,8 @@ void play_round(Random& random, Seen& seen) {
     const int keep = static_cast<int>(random() % 3);
     tree.set_position(game, keep);
     seen.kept_above += keep > 0;
-    if (random() % 3 == 0) pruned |= search(tree, 5, random, seen);
+    answer_late(tree, late, random, seen);
+    if (random() % 3 == 0) pruned |= search(tree, 5, late, random, seen);
     if (random() % 4 == 0) {  // The game has gone elsewhere.
       game = before;
       if (random() % 2 == 0) game.push_uci(random_move(game, random));
@@ -293,9 +457,13 @@ void play_round(Random& random, Seen& seen) {
       SearchParams params = tree.params();
       params.draw_score = -params.draw_score;
       params.tree_bytes = size_t{1 + random() % 3} << 20;
+      if (random() % 2 == 0) bend_values(params, random);
       tree.set_params(params);
       tree.set_position(game);
+      answer_late(tree, late, random, seen);
     }
+    if (random() % 32 == 0) tree.clear_cache();
+    if (random() % 32 == 0) tree.clear();
   }
   seen.full_trees += pruned;
 }
@@ -304,9 +472,10 @@ void stops_at_the_most_visits(Seen& seen) {
   Tree tree{SearchParams()};
   tree.set_position(Game("7k/8/5K2/6Q1/8/8/8/8 w - - 0 1", false));
   Random random(1);
-  search(tree, 30, random, seen);
+  Batches late;
+  search(tree, 30, late, random, seen);
   TreeInvariants::set_root_visits(tree, 3'999'999'000);
-  search(tree, 30, random, seen);
+  search(tree, 30, late, random, seen);
   const RootInfo info = tree.root_info();
   require(info.visits == 4'000'000'000, "a root gets 4e9 visits and no more");
   require(std::abs(info.evaluation.q) <= 1 && std::isfinite(info.evaluation.m), "its value is one");
@@ -367,11 +536,16 @@ int main(int argc, char** argv) {
   for (int round = 0; round < std::atoi(argv[1]); ++round) play_round(random, seen);
   std::printf(
       "nodes %llu proven %llu two-folds %llu full trees %llu kept above %llu found by FEN %llu "
-      "known draws %llu less noise %llu spreads %llu searched values %llu promoted %llu\n",
+      "known draws %llu less noise %llu spreads %llu searched values %llu promoted %llu "
+      "spreads with less noise %llu rescaled values %llu late answers %llu choices by value %llu\n",
       static_cast<unsigned long long>(seen.nodes), static_cast<unsigned long long>(seen.proven),
       static_cast<unsigned long long>(seen.two_folds), static_cast<unsigned long long>(seen.full_trees),
       static_cast<unsigned long long>(seen.kept_above), static_cast<unsigned long long>(seen.found_by_fen),
       static_cast<unsigned long long>(seen.known_draws), static_cast<unsigned long long>(seen.less_noise),
       static_cast<unsigned long long>(seen.spreads), static_cast<unsigned long long>(seen.searched_values),
-      static_cast<unsigned long long>(seen.promoted));
+      static_cast<unsigned long long>(seen.promoted),
+      static_cast<unsigned long long>(seen.spreads_with_less_noise),
+      static_cast<unsigned long long>(seen.rescaled_values),
+      static_cast<unsigned long long>(seen.late_answers),
+      static_cast<unsigned long long>(seen.choices_by_value));
 }

@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from engine._core import SearchParams
+from engine.options import Options
+from engine.search.tree import search_params
 from tests.fuzzing import found_compiler, numbers_of
 from tests.paths import REPOSITORY
 
@@ -16,6 +19,13 @@ CORE = REPOSITORY / "engine" / "core"
 ROOMS = ("chess", "encoding", "syzygy", "tree")
 ROUNDS = 40
 SEED = 1
+SHIPPED = {
+    "noise_pruning_scale": 0.3,
+    "transposition_visits": 16,
+    "value_choice_share": 0.2,
+    "value_choice_deviations": 2.0,
+}
+"""The options' defaults where they are not the core's, as set_shipped_defaults of fuzz.cc has them."""
 
 pytestmark = [
     pytest.mark.sanitized,
@@ -49,4 +59,14 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_nothing_that_is_done_to_a_tree_breaks_it(program: Path) -> None:
-    assert len(numbers_of(program, ROUNDS, SEED)) == 11
+    assert len(numbers_of(program, ROUNDS, SEED)) == 15
+
+
+def test_the_shipped_defaults_are_among_the_settings_tried() -> None:
+    core = SearchParams()
+    shipped = search_params(Options(), core.input_format)
+    names = [name for name in dir(core) if not name.startswith("_")]
+    differing = {
+        name: getattr(shipped, name) for name in names if getattr(shipped, name) != getattr(core, name)
+    }
+    assert differing == pytest.approx(SHIPPED)

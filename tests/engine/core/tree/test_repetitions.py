@@ -76,6 +76,23 @@ def test_a_two_fold_draw_is_undone_when_its_first_occurrence_becomes_history() -
         assert_same(tree.root_info(), fresh.root_info())
 
 
+@pytest.mark.parametrize("noise", [0.0, 0.3])
+def test_the_deviation_is_that_of_what_is_left_of_very_many_visits(noise: float) -> None:
+    settings = {"value_choice_deviations": 2.0, "noise_pruning_scale": noise}
+    for visits in (100_000, 150_000, 200_000):
+        tree = new_tree(game(SHUFFLE), **settings)
+        tree.set_root_moves([PAWN_MOVE])
+        search(tree, visits)
+        played = [PAWN_MOVE, CYCLE[0]]
+        assert tree.set_position(game(SHUFFLE, played)) > visits - 10
+        visit_once(tree)
+        fresh = new_tree(game(SHUFFLE, played), **settings)
+        search(fresh, 4)
+        (found,), (expected,) = tree.children(), fresh.children()
+        assert found.visits == expected.visits
+        assert found.deviation == pytest.approx(expected.deviation, abs=0.005)
+
+
 def test_a_game_that_goes_on_at_a_two_fold_draw_is_searched_there() -> None:
     tree = new_tree(game(SHUFFLE))
     tree.set_root_moves([PAWN_MOVE])
