@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Sequence
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -57,6 +59,7 @@ class Loader:
     where its option `device` names several ("gpu:device=0+1", "gpu:device=all").
     tuning: when backends that are tuned are, where they do not say it: before they open, behind, or off.
     threads: CPU threads of a backend, None for its own choice. calibration_s: time to measure a curve in.
+    patience_s: seconds that a network waits for the one before, which may be inside a driver that hangs.
     Thread-safe.
     """
 
@@ -68,6 +71,9 @@ class Loader:
     targets: LatencyTargets = field(default_factory=LatencyTargets)
     open_backend: OpenBackend = default_open_backend
     progress: Callable[[str], None] = log.info
+    patience_s: float = 300.0
+    _doing: tuple[str, float] | None = None
+    """What it is doing, and since when in seconds of the monotonic clock."""
     _devices: list[Device] = field(default_factory=list)
     _served: list[ServedNetwork] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -86,7 +92,7 @@ class Loader:
 
         Raises NetworkError, BackendError or OSError with a message for the user.
         """
-        with self._lock:
+        with self._turn():
             network = self._read(path, policy_head, value_head)
             for served in self._served:
                 if network is not None and not served.closing and _same(served.info, network):
@@ -106,7 +112,7 @@ class Loader:
         """
         from evaluator.network import NetworkError
 
-        with self._lock:
+        with self._turn():
             network = self._read(path, policy_head, value_head)
             if network is None or _same(old.info, network):
                 return None
@@ -124,13 +130,36 @@ class Loader:
         with self._lock:
             self._served.remove(network)
 
+    def doing(self) -> str:
+        """What is being loaded at the moment and for how long, in words; empty if nothing is. Waits for
+        nobody."""
+        doing = self._doing
+        return "" if doing is None else f"{doing[0]}, for {time.monotonic() - doing[1]:.0f} s"
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """One network at a time. Raises BackendError where the one before takes too long."""
+        if not self._lock.acquire(timeout=self.patience_s):
+            raise BackendError(
+                f"another network is in the way: {self.doing()}; if a driver hangs, start the service again"
+            )
+        try:
+            yield
+        finally:
+            self._doing = None
+            self._lock.release()
+
+    def _tell(self, doing: str) -> None:
+        self._doing = doing, time.monotonic()
+        self.progress(doing)
+
     def _read(self, path: str | Path | None, policy_head: str, value_head: str) -> NetworkSpec | None:
         if path is None:
             return None
         from evaluator.network import SHIPPED_NETWORK, load_network
 
         path = Path(path or SHIPPED_NETWORK)
-        self.progress(f"loading {path}")
+        self._tell(f"loading {path}")
         preparing = self._prepare()
         network = load_network(path, policy_head=policy_head or None, value_head=value_head or None)
         preparing.join()
@@ -194,7 +223,7 @@ class Loader:
         return [(name, each) for name, options in parsed for each in for_each_device(name, options)]
 
     def _open(self, index: int, name: str, options: dict[str, Any], network: NetworkSpec | None) -> Runner:
-        self.progress(f"opening the {name} backend")
+        self._tell(f"opening the {name} backend")
         reopen = partial(self.open_backend, name, network, threads=self.threads, **options)
         backend = reopen()
         if index == len(self._devices):

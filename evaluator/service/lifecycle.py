@@ -65,14 +65,17 @@ class LifeCycle:
         self._draining = time.time(), reason
         return True
 
-    def condition(self, troubles: Sequence[Trouble], usable: bool, well_since: float) -> Condition:
+    def condition(
+        self, troubles: Sequence[Trouble], usable: bool, well_since: float, loading: str = ""
+    ) -> Condition:
         """The present moment. troubles: devices left out. usable: whether every network can be evaluated
-        nevertheless. well_since: since when no device has been left out."""
+        nevertheless. well_since: since when no device has been left out. loading: what is being loaded."""
         draining = self._draining
         if draining is not None:
             return Condition("draining", *draining, ready=False)
         if self._loaded is None:
-            return Condition("loading", self._began, "the networks are being loaded", ready=False)
+            what = f": {loading}" if loading else ""
+            return Condition("loading", self._began, f"the networks are being loaded{what}", ready=False)
         if troubles:
             since = min(trouble.since for trouble in troubles)
             return Condition("degraded", since, "; ".join(trouble.reason for trouble in troubles), usable)

@@ -251,7 +251,7 @@ class EvaluatorService:
 
     def state(self) -> State:
         """The state of the service at the moment. Any thread may ask for it."""
-        condition = self._life.condition(*self._dispatcher.troubles())
+        condition = self._life.condition(*self._dispatcher.troubles(), self._loader.doing())
         devices = self._dispatcher.devices()
         return State(
             state=condition.state,

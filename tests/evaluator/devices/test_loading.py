@@ -16,9 +16,11 @@ import numpy as np
 import pytest
 
 from evaluator.backends import open_backend
+from evaluator.backends.base import Backend, BackendError
 from evaluator.backends.probe import probe_batch
-from evaluator.devices.loading import parse_backend
+from evaluator.devices.loading import Loader, parse_backend
 from evaluator.network import load_network
+from evaluator.service.lifecycle import LifeCycle
 from protocol import EvaluatorClient
 from protocol.errors import LoadFailed
 from tests.paths import DATA, REPOSITORY
@@ -47,6 +49,30 @@ def serving(network: Path, caches: Path) -> Iterator[EvaluatorClient]:
     finally:
         process.kill()
         process.communicate()
+
+
+def test_a_network_does_not_wait_for_ever_for_one_whose_driver_hangs() -> None:
+    inside, released = threading.Event(), threading.Event()
+
+    def hang(name: str, network: Any, **options: Any) -> Backend:
+        inside.set()
+        assert released.wait(60)
+        return open_backend(name, network, **options)
+
+    loader = Loader(("random",), cache=False, open_backend=hang, patience_s=0.01)
+    first = threading.Thread(target=loader.load, args=(None,))
+    first.start()
+    assert inside.wait(60)
+    assert loader.doing().startswith("opening the random backend, for ")
+    with pytest.raises(BackendError, match=r"in the way: opening the random backend, for \d+ s"):
+        loader.load(None)
+    condition = LifeCycle().condition([], True, 0.0, loader.doing())
+    assert (condition.state, condition.ready) == ("loading", False)
+    assert "opening the random backend" in condition.reason
+    released.set()
+    first.join()
+    assert not loader.doing()
+    assert loader.load(None).info.name == "random-2"
 
 
 def test_networks_are_served_side_by_side_and_loaded_while_serving(tmp_path: Path) -> None:
