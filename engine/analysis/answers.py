@@ -186,6 +186,7 @@ def _head(query: Query, turn: int, game: Game, *, during_search: bool) -> dict[s
         "turn": turn,
         "during_search": during_search,
         "fen": game.fen(),
+        "key": f"{game.key:016x}",
         "side_to_move": game.turn,
     }
     result, reason = game.result()

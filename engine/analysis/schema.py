@@ -28,6 +28,7 @@ from protocol.settings.spec import Setting, settings_of
 Schema = dict[str, Any]
 
 TEXT: Schema = {"type": "string"}
+KEY: Schema = {"type": "string", "pattern": "^[0-9a-f]{16}$"}
 WHOLE: Schema = {"type": "integer"}
 COUNT: Schema = {"type": "integer", "minimum": 0}
 FLAG: Schema = {"type": "boolean"}
@@ -191,6 +192,7 @@ def _analysis() -> Schema:
             **_turn(),
             "during_search": FLAG,
             "fen": TEXT,
+            "key": {"description": "equal for positions that the rules of repetition call the same", **KEY},
             "side_to_move": {"enum": list(PLAYERS)},
             "game_over": _object({"result": {"enum": ["white_won", "black_won", "draw"]}, "reason": TEXT}),
             "terminated": {"const": True},

@@ -55,6 +55,14 @@ def talk(shared_scheduler: Scheduler) -> Iterator[Conversation]:
     shared_scheduler.leave(conversation.client)
 
 
+def test_positions_that_are_the_same_by_the_rules_have_the_same_key(talk: Conversation) -> None:
+    orders = ["g1f3", "g8f6", "g2g3"], ["g2g3", "g8f6", "g1f3"], ["g1f3", "g8f6", "b2b3"]
+    first, again, other = (
+        talk.ask(id=str(number), moves=moves, nodes=1)["key"] for number, moves in enumerate(orders)
+    )
+    assert first == again != other
+
+
 def test_an_answer_says_what_the_search_found(talk: Conversation) -> None:
     answer = talk.ask(id="a", moves=["e2e4"], nodes=200, multipv=3)
     assert answer["id"] == "a"
