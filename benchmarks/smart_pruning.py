@@ -19,13 +19,15 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import checkout  # noqa: F401 -- this checkout is measured, whatever is installed
-import chess
 from measuring import count
-from replayed_games import GamesError, PlayedGame, read_games
+from replayed_games import GamesError, PlayedGame, Selection, read_games
 
 from engine.options import Options
 from engine.search.limits import Limits
 from engine.session import Session
+
+LAST_PLY = 1000
+"""Of a game: no position is too late."""
 
 READY_S = 180.0
 """Longest wait for an evaluator: a GPU's first start measures what is fastest on it."""
@@ -44,15 +46,11 @@ class Savings:
 
 
 def positions(games: Sequence[PlayedGame], seed: int) -> Iterator[str]:
-    """A position of each game after its book, in FEN, in a random order of the games."""
+    """A position of each game after its book, of one side, in FEN, in a random order of the games."""
     generator = random.Random(seed)
-    for game in generator.sample(games, len(games)):
-        if len(game.moves) > game.book:
-            board = chess.Board(game.fen)
-            for move in game.moves[: generator.randrange(game.book, len(game.moves))]:
-                board.push_uci(move)
-            if board.legal_moves.count() > 1:
-                yield board.fen()
+    for game in Selection(last=LAST_PLY, seed=seed).of(games):
+        chosen = replace(game, plies=(generator.choice(game.plies),))
+        yield from (board.fen() for _, board in chosen.boards())
 
 
 def measure(session: Session, fens: Sequence[str], nodes: int, margins: Sequence[float]) -> list[Savings]:

@@ -148,6 +148,11 @@ class Failover:
         else:
             self.fail(job, error)
 
+    def take(self, job: Job) -> None:
+        """A job waits for another device no more."""
+        job.network.retries.remove(job)
+        self.watchdog.done(job)
+
     def fail(self, job: Job, error: RemoteError) -> None:
         """Answer the requests of a job with an error, those that are not answered yet."""
         finished: list[tuple[Request, RemoteError | None]] = []
@@ -212,7 +217,7 @@ class Failover:
             return
         if isinstance(work, Job):
             assert work.error is not None
-            work.network.retries.remove(work)
+            self.take(work)
             self.fail(work, work.error)
             self._tell_all()
             return
@@ -277,8 +282,7 @@ class Failover:
         error = DeviceFailed(f"network {network.info.name} has no device that works; try again later")
         for job in list(network.retries):
             if network.next_to_try(job) is None and not network.standby_opening:
-                network.retries.remove(job)
-                self.watchdog.done(job)
+                self.take(job)
                 self.fail(job, error)
         if network.hopeless:
             finished: list[tuple[Request, RemoteError | None]] = []

@@ -209,8 +209,7 @@ class Workers:
                 if runner.in_use:
                     job = _job_to_retry(network, runner)
                     if job is not None:
-                        network.retries.remove(job)
-                        self.failover.watchdog.done(job)
+                        self.failover.take(job)
                         return job, runner, None
                 elif not runner.running and not device.stuck:
                     if runner.probe_at_ms <= now:
