@@ -9,7 +9,8 @@ when the calls and visits that it has made would have taken --move-ms on the dev
 described (simulated_time.py), whatever they really take, so the evaluator is kept busy by as many games as
 there are processes, times those that each plays abreast, whose requests it sends together. Pairs of shipped
 openings with the colours reversed; a game is adjudicated when both players see one side at 95 % or more,
-three moves long, and drawn after 200 moves. Printed is the Elo of WAY with its 95 % interval, and visits and
+three moves long, drawn when from move 40 both see less than 5 % for either side, six moves long, and drawn after
+200 moves. Printed is the Elo of WAY with its 95 % interval, and visits and
 calls a move of both. With --tc each player has a clock, which its time manager shares out as in the engine,
 smart pruning and all. --evaluator: running ones that the processes share out among them; without it one is
 started.
@@ -46,6 +47,9 @@ from protocol.batch import EvaluationBatch, PositionBatch
 
 DECIDED, DECIDED_MOVES = 0.95, 3
 """A game is over when both sides' |q| has been at least so much for so many moves of each."""
+
+EVEN, EVEN_MOVES, EVEN_FROM_PLY = 0.05, 6, 80
+"""A game is a draw when from a ply on both sides' |q| has been at most so much for so many moves of each."""
 
 LONGEST = 400
 """Plies after which a game is a draw."""
@@ -138,6 +142,7 @@ class Players:
         self._clocks = [SimulatedClock(each, control) for each in self._searches] if control else []
         decided = [0, 0]
         """By side: for how many plies in a row it has been seen to win."""
+        even = 0
         while (result := game.result()[0]) == "undecided" and len(game.moves()) < LONGEST:
             mover = 0 if game.turn == "white" else 1
             move, q = self._move(white if mover == 0 else 1 - white, game)
@@ -145,6 +150,9 @@ class Players:
                 decided[side] = decided[side] + 1 if value >= DECIDED else 0
             if (won := max(decided)) >= 2 * DECIDED_MOVES:
                 result = "white_won" if decided[0] == won else "black_won"
+                break
+            even = even + 1 if abs(q) <= EVEN and game.ply >= EVEN_FROM_PLY else 0
+            if even >= 2 * EVEN_MOVES:
                 break
             game.push_uci(move)
         points = {"white_won": 1.0, "black_won": 0.0}.get(result, 0.5)
