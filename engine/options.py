@@ -283,7 +283,7 @@ class Options(SettingsGroup):
     )
     smart_pruning_margin: float = _advanced(
         "SmartPruningMargin",
-        2.0,
+        0.02,
         "a move that might still be chosen for its value (ValueChoiceShare) is beaten if that is lower by "
         "this (-1 to 1); 2 lets none be",
         (0, 2),
