@@ -4,16 +4,15 @@
         [--seconds S] [--evaluator ADDRESS,…] [--weights FILE] [--move-ms 65 | --tc 3+0.03] [--base-ms 0.2]
         [--each-us 1] [--call-ms 0.3] [--position-us 3] [--visit-us 1.2] [--json]
 
-Under a real clock one device bears one game at a time, since games disturb each other. Here each search ends
-when the calls and visits that it has made would have taken --move-ms on the device and the processor
+Under a real clock one device bears one game at a time, since games disturb each other. Here each search
+ends when the calls and visits that it has made would have taken --move-ms on the device and the processor
 described (simulated_time.py), whatever they really take, so the evaluator is kept busy by as many games as
 there are processes, times those that each plays abreast, whose requests it sends together. Pairs of shipped
 openings with the colours reversed; a game is adjudicated when both players see one side at 95 % or more,
-three moves long, drawn when from move 40 both see less than 5 % for either side, six moves long, and drawn after
-200 moves. Printed is the Elo of WAY with its 95 % interval, and visits and
-calls a move of both. With --tc each player has a clock, which its time manager shares out as in the engine,
-smart pruning and all. --evaluator: running ones that the processes share out among them; without it one is
-started.
+three moves long, and drawn when both see less than 5 % for either side from move 40 on, six moves long, or
+after 200 moves. Printed is the Elo of WAY with its 95 % interval, and visits and calls a move of both. With
+--tc each player has a clock, which its time manager shares out as in the engine, smart pruning and all.
+--evaluator: running ones that the processes share out among them; without it one is started.
 """
 
 from __future__ import annotations
