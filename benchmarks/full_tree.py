@@ -1,10 +1,13 @@
 """What becomes of a search when the memory of its tree is full: its speed, depth and pauses.
 
-    python benchmarks/full_tree.py [--megabytes 64,512] [--seconds 60] [--plies 40] [--json]
+    python benchmarks/full_tree.py [--megabytes 64,512] [--seconds 60] [--plies 40] [--backend random] [--json]
 
 For each size an endless search of a middle game, with the options' defaults and evaluations that cost next to
 nothing, a line for the time until the tree is full and for each interval after it. Then a game in which every
 move is searched until a tree of 64 MB is full, and what it holds then is compared with what it held at first.
+
+The same endless searches are made by the whole engine, with an evaluator of its own: what `go infinite` has of
+a tree's speed when positions must go to another process and come back.
 
 Pauses are single calls that gather, apply or change the position. They and the speed are told by the clock
 and by the processor time of the thread, which says more of the tree on a machine that does other work.
@@ -23,6 +26,7 @@ from figures import Figure, print_figures
 from measuring import count, positive
 from tree_growth import POSITION
 
+from engine import Engine
 from engine._core import Batch, Game, SearchParams, Tree
 from engine.options import Options
 from engine.search.tree import search_params
@@ -32,6 +36,7 @@ INTERVALS = 6
 PLAY_MEGABYTES = 64
 CLASSICAL_INPUT = 1  # lc0's number of the input planes
 PAUSE_MS = 20.0
+FULL = 900  # thousandths; what a full tree forgets takes it down by some
 
 
 def shipped_params(megabytes: int) -> SearchParams:
@@ -130,6 +135,31 @@ def endless(megabytes: int, seconds: float, *, quiet: bool) -> list[Figure]:
     ]
 
 
+def endless_in_engine(megabytes: int, seconds: float, backend: str, *, quiet: bool) -> list[Figure]:
+    """The same search by the engine, through its evaluator."""
+    rates, depths, texts = list[float](), list[float](), list[str]()
+    each, start, nodes = 0.0, 0.0, 0
+    with Engine(backend=backend, tree_memory=megabytes) as engine:
+        engine.position(POSITION)
+        for analysis in engine.analysis():
+            report = analysis.report
+            if not each and report.hashfull < FULL or report.seconds - start < each:
+                continue
+            rates.append((report.nodes - nodes) / (report.seconds - start))
+            depths.append(report.depth)
+            texts.append(f"{rates[-1]:,.0f}")
+            each, start, nodes = seconds / INTERVALS, report.seconds, report.nodes
+            if len(rates) > INTERVALS:
+                break
+    if not quiet:
+        print(
+            f"\n{megabytes} MB, the engine with its evaluator ({backend}), nodes/s: {texts[0]} until the tree is"
+        )
+        print(f"full, then {', '.join(texts[1:])}; depth {depths[0]} and {depths[-1]}")
+    what = f"{megabytes} MB, through the engine: speed of the last interval, % of the first"
+    return [Figure(what, 100 * rates[-1] / rates[0], 90)]
+
+
 def played(plies: int, *, quiet: bool) -> list[Figure]:
     """Play the best moves of a tree that is filled for each of them; ends where the result is proven."""
     search, moves, reached, pauses = EndlessSearch(PLAY_MEGABYTES), list[str](), list[int](), Pauses()
@@ -166,11 +196,13 @@ def main() -> None:
         "--seconds", type=positive, default=60.0, help="in each tree once it is full (default 60)"
     )
     parser.add_argument("--plies", type=count, default=40, help="of the game (default 40)")
+    parser.add_argument("--backend", default="random", help="of the engine's evaluator (default random)")
     parser.add_argument("--json", action="store_true", help="print JSON")
     arguments = parser.parse_args()
     figures = []
     for megabytes in arguments.megabytes:
         figures += endless(megabytes, arguments.seconds, quiet=arguments.json)
+        figures += endless_in_engine(megabytes, arguments.seconds, arguments.backend, quiet=arguments.json)
     figures += played(arguments.plies, quiet=arguments.json)
     if not arguments.json:
         print()
