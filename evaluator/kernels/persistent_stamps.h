@@ -3,8 +3,8 @@
 #pragma once
 #include "persistent_tile.h"
 
-// As benchmarks/persistent_forms.py reads them: [blocks][phases of all layers][EVENTS]. Of several tiles of a
-// block in one phase the last counts, but for BEGINS.
+// As benchmarks/backends/persistent_forms.py reads them: [blocks][phases of all layers][EVENTS]. Of several
+// tiles of a block in one phase the last counts, but for BEGINS.
 enum Event { BEGINS, MAY_READ, HAS_WEIGHTS, HAS_MULTIPLIED, HAS_SIGNALLED, EVENTS };
 
 #if STAMPS

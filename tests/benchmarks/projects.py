@@ -7,8 +7,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from installation import Installation
-from suite import Benchmark, Quantity, Values
+from benchmarks.common.installation import Installation
+from benchmarks.revisions.suite import Benchmark, Quantity, Values
 
 SPEED = Quantity("speed", "nodes/s", higher_is_better=True)
 START = Quantity("start", "ms to uciok", higher_is_better=False)

@@ -1,4 +1,4 @@
-"""benchmarks/compare.py: two commits built and measured, what is printed, exit codes, and Ctrl-C."""
+"""benchmarks/revisions/compare.py: two commits built and measured, what is printed, exit codes, Ctrl-C."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import subprocess
 import sys
 from pathlib import Path
 
-import compare
 import psutil
 import pytest
-from compare import Comparison, comparisons, table
-from environments import Environments
-from measuring import guarded
-from revisions import Repository
 from rich.console import Console
-from suite import Quantity
-from turns import Measured
 
+from benchmarks.revisions import compare
+from benchmarks.revisions.compare import Comparison, comparisons, table
+from benchmarks.revisions.environments import Environments
+from benchmarks.revisions.measuring import guarded
+from benchmarks.revisions.revisions import Repository
+from benchmarks.revisions.suite import Quantity
+from benchmarks.revisions.turns import Measured
 from tests.benchmarks.projects import SPEED, START, SUITE, Project, no_warm_up, program
 from tests.paths import REPOSITORY
 
@@ -194,10 +194,9 @@ def test_a_signal_leaves_nothing_running(
     project.commit("Hangs", HANGING)
     pids = tmp_path / "pids"
     os.mkfifo(pids)
-    path = f"{REPOSITORY}:{REPOSITORY / 'benchmarks'}"
     command = subprocess.Popen(
         [sys.executable, "-c", COMPARE, str(tmp_path)],
-        env={**os.environ, "PIDS": str(pids), "PYTHONPATH": path},
+        env={**os.environ, "PIDS": str(pids), "PYTHONPATH": str(REPOSITORY)},
         stderr=subprocess.PIPE,
     )
     measured = psutil.Process(int(pids.read_text()))

@@ -1,4 +1,4 @@
-"""benchmarks/environments.py: made once, used again, and made again when they are not sound."""
+"""benchmarks/revisions/environments.py: made once, used again, and made again when they are not sound."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from environments import BuildError, Environment, Environments, changed_packages
-from progress import Progress
-from revisions import Repository
 
+from benchmarks.common.progress import Progress
+from benchmarks.revisions.environments import BuildError, Environment, Environments, changed_packages
+from benchmarks.revisions.revisions import Repository
 from tests.benchmarks.projects import Project, program
 
 

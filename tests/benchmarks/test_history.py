@@ -1,18 +1,18 @@
-"""benchmarks/history.py: runs are measured, kept, listed and plotted."""
+"""benchmarks/revisions/history.py: runs are measured, kept, listed and plotted."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-import history
 import pytest
-from environments import Environments
-from history import Run, Value
-from machine import Machine
-from measuring import guarded
-from revisions import Repository, Revision
 
+from benchmarks.revisions import history
+from benchmarks.revisions.environments import Environments
+from benchmarks.revisions.history import Run, Value
+from benchmarks.revisions.machine import Machine
+from benchmarks.revisions.measuring import guarded
+from benchmarks.revisions.revisions import Repository, Revision
 from tests.benchmarks.projects import SUITE, Project, no_warm_up, program
 
 MACHINE = Machine("A processor", 4, "Linux 6", "3.12.1")

@@ -1,4 +1,4 @@
-"""benchmarks/move_quality.py: which positions are searched, what moves lose, and that nothing is lost."""
+"""benchmarks/strength/move_quality.py: which positions are searched, what moves lose, nothing is lost."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from move_losses import Searched, differences, qualities, questions, winning_probability
-from move_quality import player_of
-from replayed_games import GamesError, PlayedGame, Selection, read_games
 
+from benchmarks.strength.move_losses import Searched, differences, qualities, questions, winning_probability
+from benchmarks.strength.move_quality import player_of
+from benchmarks.strength.replayed_games import GamesError, PlayedGame, Selection, read_games
 from engine.match.timecontrol import TimeControl
 from protocol.settings.spec import SettingsError
 from tests.engine.match.matches import PROGRAM
 from tests.paths import REPOSITORY
 
-BENCHMARK = REPOSITORY / "benchmarks" / "move_quality.py"
+BENCHMARK = [sys.executable, "-m", "benchmarks.strength.move_quality"]
 
 START = "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1"
 
@@ -183,8 +183,8 @@ def test_a_player_that_cannot_be_searched_is_an_error(text: str, message: str) -
 
 
 def run(*arguments: object, code: int = 0) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(BENCHMARK), *map(str, arguments)]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    command = [*BENCHMARK, *map(str, arguments)]
+    ended = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=100, check=False)
     assert ended.returncode == code, ended.stderr
     return ended
 

@@ -1,4 +1,4 @@
-"""benchmarks/processes.py: output, errors, and that nothing outlives the benchmark."""
+"""benchmarks/common/processes.py: output, errors, and that nothing outlives the benchmark."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import os
 import sys
 from pathlib import Path
 
-import processes
 import psutil
 import pytest
-from processes import CommandError, output_of, processor_seconds, started
+
+from benchmarks.common import processes
+from benchmarks.common.processes import CommandError, output_of, processor_seconds, started
 
 FAMILY = """\
 import signal, subprocess, sys

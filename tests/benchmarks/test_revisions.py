@@ -1,12 +1,12 @@
-"""benchmarks/revisions.py: commits by any name, and the working tree as it lies there."""
+"""benchmarks/revisions/revisions.py: commits by any name, and the working tree as it lies there."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from revisions import Repository, RevisionError
 
+from benchmarks.revisions.revisions import Repository, RevisionError
 from tests.benchmarks.projects import Project
 
 

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from simulated_clock import SimulatedClock
-from simulated_time import Costs, TimedSearch
 
+from benchmarks.strength.simulated_clock import SimulatedClock
+from benchmarks.strength.simulated_time import Costs, TimedSearch
 from engine._core import Batch, Game
 from engine.match.timecontrol import TimeControl
 from protocol.batch import EvaluationBatch
@@ -76,7 +76,14 @@ def test_what_was_looked_ahead_to_is_found_in_the_cache() -> None:
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_a_match_is_played_to_its_end(processes: int) -> None:
-    command = [sys.executable, "benchmarks/simulated_match.py", "LookAhead=32", "--backend", "random"]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.strength.simulated_match",
+        "LookAhead=32",
+        "--backend",
+        "random",
+    ]
     command += ["--games", "4", "--move-ms", "2", "--processes", str(processes), "--json"]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True, timeout=120)
     summary = json.loads(done.stdout)
@@ -86,7 +93,14 @@ def test_a_match_is_played_to_its_end(processes: int) -> None:
 
 
 def test_ways_are_compared_in_real_time() -> None:
-    command = [sys.executable, "benchmarks/nodes_in_time.py", "default", "SecondBatch=2", "--json"]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.strength.nodes_in_time",
+        "default",
+        "SecondBatch=2",
+        "--json",
+    ]
     command += ["--rounds", "1", "--move-ms", "10", "--kept", "200"]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True, timeout=120)
     found = json.loads(done.stdout)

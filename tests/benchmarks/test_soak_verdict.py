@@ -1,4 +1,4 @@
-"""benchmarks/soak_verdict.py: what it says of memory and of a log."""
+"""benchmarks/service/soak_verdict.py: what it says of memory and of a log."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import json
 import math
 
 import pytest
-from soak_verdict import Sample, read_log, slope
+
+from benchmarks.service.soak_verdict import Sample, read_log, slope
 
 
 def samples(*, grows: float, seconds: int = 600, attacked: bool = False) -> list[Sample]:

@@ -1,17 +1,17 @@
-"""benchmarks/suite.py: which figures there are, and that each can be measured of this checkout."""
+"""benchmarks/revisions/suite.py: which figures there are, and that each can be measured of this checkout."""
 
 from __future__ import annotations
 
 import re
 
-import cold_start
-import memory
 import pytest
-import suite
-from installation import CHECKOUT, Installation
-from processes import CommandError
-from suite import SUITE, Quantity, UnknownFigureError, chosen
 
+from benchmarks.common.installation import CHECKOUT, Installation
+from benchmarks.common.processes import CommandError
+from benchmarks.engine import cold_start
+from benchmarks.revisions import suite
+from benchmarks.revisions.suite import SUITE, Quantity, UnknownFigureError, chosen
+from benchmarks.search import memory
 from tests.benchmarks.projects import SPEED, START
 from tests.paths import REPOSITORY
 
@@ -46,10 +46,10 @@ def test_names_are_unique() -> None:
 def test_the_readme_has_each_figure_and_each_command() -> None:
     readme = (BENCHMARKS / "README.md").read_text(encoding="utf-8")
     named = re.findall(r"`([^`]+)`", " ".join(re.findall(r"^\| (`.*?) \|", readme, re.MULTILINE)))
-    programs = [path for path in BENCHMARKS.glob("*.py") if "__main__" in path.read_text(encoding="utf-8")]
-    commands = {path.name for path in programs}
-    # memory.py, call_latency.py and soak.py run them.
-    commands -= {"tree_growth.py", "timed_evaluator.py", "soak_clients.py"}
+    programs = [path for path in BENCHMARKS.glob("*/*.py") if "__main__" in path.read_text(encoding="utf-8")]
+    commands = {f"{path.parent.name}.{path.stem}" for path in programs}
+    # search.memory, latency.call_latency and service.soak run them.
+    commands -= {"search.tree_growth", "latency.timed_evaluator", "service.soak_clients"}
     figures = [quantity.name for quantity in QUANTITIES]
     assert sorted(named) == sorted([*commands, *figures])
 

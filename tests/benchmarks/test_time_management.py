@@ -1,4 +1,4 @@
-"""benchmarks/time_management.py: the model of games, and what the default manager reaches in it."""
+"""benchmarks/search/time_management.py: the model of games, and what the default manager reaches in it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ import pytest
 
 from tests.paths import REPOSITORY
 
-BENCHMARK = REPOSITORY / "benchmarks" / "time_management.py"
+BENCHMARK = [sys.executable, "-m", "benchmarks.search.time_management"]
 
 
 def run(*arguments: str) -> str:
-    command = [sys.executable, str(BENCHMARK), *arguments]
-    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=300).stdout
+    command = [*BENCHMARK, *arguments]
+    return subprocess.run(
+        command, cwd=REPOSITORY, check=True, capture_output=True, text=True, timeout=300
+    ).stdout
 
 
 @pytest.fixture(scope="module")

@@ -1,16 +1,16 @@
-"""benchmarks/turns.py: who is measured when, and what a failure leaves."""
+"""benchmarks/revisions/turns.py: who is measured when, and what a failure leaves."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from installation import Installation
-from processes import CommandError
-from progress import Progress
-from suite import Benchmark, Quantity, Values
-from turns import Measured, Spread, measure_in_turns
 
+from benchmarks.common.installation import Installation
+from benchmarks.common.processes import CommandError
+from benchmarks.common.progress import Progress
+from benchmarks.revisions.suite import Benchmark, Quantity, Values
+from benchmarks.revisions.turns import Measured, Spread, measure_in_turns
 from tests.benchmarks.projects import SPEED, START
 
 

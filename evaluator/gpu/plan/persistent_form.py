@@ -1,7 +1,7 @@
 """Forms of the persistent kernel: options of a plan, none of users.
 
-`benchmarks/persistent_forms.py` compares them on a GPU. Where several may be the fastest, each start measures
-them (`forms_for`).
+`benchmarks/backends/persistent_forms.py` compares them on a GPU. Where several may be the fastest, each start
+measures them (`forms_for`).
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-import sleeping_devices
 
+from benchmarks.common import sleeping_devices
 from engine._core import Game
 from engine.evaluation.errors import NoEvaluatorError
 from engine.options import Options

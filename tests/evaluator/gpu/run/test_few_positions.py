@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import few_positions
 import pytest
-from few_positions import MANY, PERSISTENT, EveryWay, measured, print_layer, print_results
-from persistent_forms import Result
 
+from benchmarks.backends import few_positions
+from benchmarks.backends.few_positions import MANY, PERSISTENT, EveryWay, measured, print_layer, print_results
+from benchmarks.backends.persistent_forms import Result
 from evaluator.gpu.driver.compiler import Compiler
 from evaluator.gpu.driver.target import Precision
 from evaluator.gpu.run.executor import Executor

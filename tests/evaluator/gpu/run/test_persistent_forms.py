@@ -6,10 +6,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import persistent_forms
 import pytest
-from persistent_forms import FORMS, MANY, PHASES, Comparison, Result, phase_cycles, print_results, read_stamps
 
+from benchmarks.backends import persistent_forms
+from benchmarks.backends.persistent_forms import (
+    FORMS,
+    MANY,
+    PHASES,
+    Comparison,
+    Result,
+    phase_cycles,
+    print_results,
+    read_stamps,
+)
 from evaluator.gpu.driver.compiler import Compiler
 from evaluator.gpu.plan.persistent_form import EVENTS
 from evaluator.network.random_network import NetworkShape, random_network

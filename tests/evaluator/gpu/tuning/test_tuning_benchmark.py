@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from tuning import Way, compared, measure, report
 
+from benchmarks.backends.tuning import Way, compared, measure, report
 from evaluator.gpu.blas.product import Product
 from evaluator.gpu.driver.target import Precision
 from evaluator.gpu.plan.needs import Needs

@@ -1,0 +1,1 @@
+"""What several rooms use: figures and their tables, installations, processes, devices that sleep."""

@@ -1,0 +1,1 @@
+"""The engine as a whole: its start, matches, self-play, analysis."""

@@ -1,0 +1,270 @@
+"""What one call of the evaluator costs: wall time, and processor time of both processes, thread by thread.
+
+    python -m benchmarks.latency.call_latency [--device-ms 0.25] [--stages] [--json] [--address ADDRESS
+        [--no-gate]] [--no-bursts]
+
+The evaluator is a process of its own whose device sleeps (timed_evaluator.py). Rows "N x K" are calls of a
+bare client with N positions each, K under way; "nodes" are searches of 2,000 nodes in each of 12 positions,
+"time" of 70 ms, a new tree each, with batches filled as on a GPU. --no-bursts has the interpreter do what a
+search does with the evaluator, and not the core. --stages adds the way of such a call through both processes,
+with what passes between two stages (threads that are woken, sockets).
+--address has the evaluator listen elsewhere than an engine's own does, and behind the gate: tcp://127.0.0.1:0.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import tempfile
+import threading
+from collections import Counter
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from time import perf_counter
+
+from benchmarks.common.installation import CHECKOUT, module
+from benchmarks.latency.timeline import Entry, Timeline, read, steps
+from engine.commands.bench import POSITIONS
+from engine.options import Options
+from engine.search.limits import Limits
+from engine.session import Session
+from evaluator.backends.probe import probe_batch
+from protocol import EvaluatorClient
+
+NODES = 2000
+"""Of a search: a young tree, whose calls come one after the other."""
+
+MOVETIME_MS = 70
+"""Of a search in a fast game: its calls come two at a time."""
+
+SIZES, IN_FLIGHT = (1, 8, 64), (1, 2)
+
+STAGES = {
+    "engine.search.driver:Tree.collect": "collect",
+    "engine.evaluation.pipeline:position_batch": "arrays",
+    "protocol.client:EvaluatorClient.submit": "pack, send",
+    "protocol.client:EvaluatorClient.receive": "wait, unpack",
+    "engine.evaluation.late:Tree.apply": "apply",
+}
+"""Functions of the engine that a call goes through."""
+
+WAY = (
+    "collect",
+    "arrays",
+    "pack, send",
+    "receive",
+    "decode, check",
+    "queue",
+    "device",
+    "answer",
+    "send",
+    "apply",
+)
+"""The stages of both processes that follow each other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Microseconds of one call: from its beginning to the next one's, on the device, and of processor time
+    by thread of the engine and of the evaluator."""
+
+    what: str
+    calls: int
+    positions: float
+    wall: float
+    device: float
+    engine: dict[str, float]
+    evaluator: dict[str, float]
+
+    @property
+    def overhead(self) -> float:
+        """Wall time but for the device's."""
+        return self.wall - self.device
+
+
+def thread_times(pid: int) -> Counter[str]:
+    """Nanoseconds of processor time of a process's threads, by name; "main" is the first."""
+    times: Counter[str] = Counter()
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        try:
+            name = "main" if int(task.name) == pid else (task / "comm").read_text().strip()
+            times[name] += int((task / "schedstat").read_text().split()[0])
+        except OSError:  # it has ended meanwhile
+            continue
+    return times
+
+
+class Meter:
+    """Measures spans of calls of one evaluator process from this one."""
+
+    def __init__(self, evaluator: int, address: str) -> None:
+        self._pids = (threading.main_thread().native_id or 0, evaluator)
+        self._status = EvaluatorClient(address, handshake=False)
+
+    def close(self) -> None:
+        self._status.close()
+
+    def measured(self, what: str, work: Iterator[None]) -> Cost:
+        """The cost of the calls that some work makes between its first step and its second."""
+        next(work)
+        before, seconds = self._counts(), perf_counter()
+        times = [thread_times(pid) for pid in self._pids]
+        next(work)
+        spent = [thread_times(pid) - earlier for pid, earlier in zip(self._pids, times, strict=True)]
+        wall = 1e6 * (perf_counter() - seconds)
+        next(work, None)
+        calls, positions, device = (now - then for now, then in zip(self._counts(), before, strict=True))
+        own, other = ({name: ns / 1000 / calls for name, ns in each.most_common()} for each in spent)
+        return Cost(what, int(calls), positions / calls, wall / calls, device / calls, own, other)
+
+    def _counts(self) -> tuple[float, float, float]:
+        """Calls, positions and microseconds of the device so far."""
+        metrics = self._status.status().metrics
+        return metrics["batches"], metrics["positions"], 1000 * metrics["compute_ms_total"]
+
+
+def bare_calls(client: EvaluatorClient, size: int, in_flight: int, calls: int) -> Iterator[None]:
+    """Calls of a client that has nothing else to do."""
+    batches = [probe_batch(size, seed) for seed in range(in_flight)]
+    for number in range(100 + calls):
+        if number == 100:
+            while client.in_flight:
+                client.receive()
+            yield
+        client.submit(batches[number % in_flight])
+        if client.in_flight == in_flight:
+            client.receive()
+    while client.in_flight:
+        client.receive()
+    yield
+
+
+def begin(session: Session, fen: str) -> None:
+    """A position with a new tree, and nothing in the cache."""
+    session.new_game()
+    session.clear()
+    session.set_position(None if fen == "startpos" else fen)
+
+
+def searches(address: str, limits: Limits, rounds: int, *, bursts: bool) -> Generator[None]:
+    """Searches of each position, a new tree each. The share of the tree that is under way is that of a search
+    on the clock."""
+    options = Options(evaluator=address, visits_per_position=32, smart_pruning_factor=0.0)
+    session = Session(options, bursts=bursts)
+    try:
+        session.ready(60.0)
+        for number in range(rounds + 1):
+            for fen in POSITIONS:
+                begin(session, fen)
+                session.search(limits)
+            if number in (0, rounds):
+                yield
+    finally:
+        session.close()
+
+
+@contextmanager
+def evaluator(device_ms: float, timeline: Path | None, flags: Sequence[str]) -> Iterator[tuple[int, str]]:
+    """An evaluator (timed_evaluator.py): its process id and address."""
+    command = [*module("latency.timed_evaluator"), "--device-ms", str(device_ms), *flags]
+    command += ["--timeline", str(timeline)] if timeline else []
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=CHECKOUT.environment()
+    ) as process:
+        assert process.stdout is not None
+        bound = json.loads(process.stdout.readline())
+        yield process.pid, bound["address"]
+        assert process.stdin is not None
+        process.stdin.close()
+
+
+def measure(device_ms: float, calls: int, rounds: int, flags: Sequence[str], *, bursts: bool) -> list[Cost]:
+    """All rows. calls: of a bare client in each. rounds: searches of all positions. flags: of the
+    evaluator."""
+    with evaluator(device_ms, None, flags) as (pid, address), EvaluatorClient(address) as client:
+        meter = Meter(pid, address)
+        costs = [
+            meter.measured(f"{size} x {in_flight}", bare_calls(client, size, in_flight, calls))
+            for size in SIZES
+            for in_flight in IN_FLIGHT
+        ]
+        for what, limits in (("nodes", Limits(nodes=NODES)), ("time", Limits(movetime_ms=MOVETIME_MS))):
+            costs.append(meter.measured(what, searches(address, limits, rounds, bursts=bursts)))
+        meter.close()
+    return costs
+
+
+def way(device_ms: float, flags: Sequence[str]) -> None:
+    """Print the way of a call of a search."""
+    timeline = Timeline()
+    timeline.wrap(STAGES)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "evaluator.json")
+        with evaluator(device_ms, file, flags) as (_, address):
+            work = searches(address, Limits(nodes=NODES), 1, bursts=False)
+            next(work)
+            timeline.entries.clear()
+            next(work)
+            work.close()
+        entries: list[Entry] = [*timeline.entries, *read(file)]
+    print(f"\n{'stage':16} {'before':>8} {'itself':>8}   µs, medians")
+    found = steps(entries, WAY)
+    for step in found:
+        print(f"{step.stage:16} {step.before_us:8.0f} {step.own_us:8.0f}")
+    print(f"{'sum':16} {sum(s.before_us for s in found):8.0f} {sum(s.own_us for s in found):8.0f}")
+
+
+def show(costs: list[Cost]) -> None:
+    print(
+        f"{'µs a call':10} {'calls':>6} {'positions':>9} {'wall':>7} {'device':>7} {'overhead':>8} "
+        f"{'engine':>7} {'evaluator':>9}   processor time by thread"
+    )
+    for cost in costs:
+        threads = ", ".join(
+            f"{owner} {name} {us:.0f}"
+            for owner, each in (("engine", cost.engine), ("evaluator", cost.evaluator))
+            for name, us in each.items()
+            if us >= 1
+        )
+        print(
+            f"{cost.what:10} {cost.calls:6d} {cost.positions:9.1f} {cost.wall:7.0f} {cost.device:7.0f} "
+            f"{cost.overhead:8.0f} {sum(cost.engine.values()):7.0f} {sum(cost.evaluator.values()):9.0f}   "
+            f"{threads}"
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--device-ms", type=float, default=0.25, help="time of a batch (default 0.25)")
+    parser.add_argument(
+        "--calls", type=int, default=2000, help="of a bare client, for each row (default 2000)"
+    )
+    parser.add_argument("--rounds", type=int, default=4, help="searches of all positions (default 4)")
+    parser.add_argument("--stages", action="store_true", help="also the way of a call through both processes")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--address", help="where the evaluator listens, behind the gate; private without")
+    parser.add_argument("--interpreted", action="store_true", help="an evaluator without its fast path")
+    parser.add_argument("--no-gate", action="store_true", help="clients come to the ROUTER socket itself")
+    parser.add_argument("--no-bursts", action="store_true", help="searches by the interpreter")
+    arguments = parser.parse_args()
+    flags = ["--address", arguments.address] if arguments.address else []
+    flags += ["--no-gate"] if arguments.no_gate else []
+    # Its stages are those of the interpreter.
+    flags += ["--interpreted"] if arguments.interpreted or arguments.stages else []
+    bursts = not arguments.no_bursts
+    costs = measure(arguments.device_ms, arguments.calls, arguments.rounds, flags, bursts=bursts)
+    if arguments.json:
+        print(json.dumps([asdict(cost) for cost in costs]))
+        return
+    show(costs)
+    if arguments.stages:
+        way(arguments.device_ms, flags)
+
+
+if __name__ == "__main__":
+    main()

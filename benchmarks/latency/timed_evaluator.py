@@ -1,0 +1,129 @@
+"""An evaluator for benchmarks: the service of this checkout on a device that takes a given time for a batch.
+
+    python -m benchmarks.latency.timed_evaluator --device-ms 0.25 [--each-us 0] [--timeline FILE]
+        [--address ADDRESS [--no-gate]] [--interpreted]
+
+It talks to the program that starts it as `python -m evaluator serve --embedded` does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from unittest.mock import patch
+
+import numpy as np
+
+from benchmarks.latency.timed_lending import TimedBatches
+from benchmarks.latency.timeline import Timeline
+from evaluator import backends
+from evaluator.backends.base import Backend
+from evaluator.backends.lending import Lent
+from evaluator.cli import main as evaluator
+from evaluator.network.spec import NetworkSpec
+from evaluator.service import gate
+from protocol.batch import MAX_LEGAL_MOVES, EvaluationBatch, PositionBatch
+
+NEEDS_NETWORK = False
+
+STAGES = {
+    "evaluator.service.unix_sockets:UnixSockets.receive": "receive?",
+    "evaluator.service.handlers:decode_request": "decode, check",
+    "evaluator.service.handlers:Dispatcher.submit": "queue",
+    "benchmarks.latency.timed_evaluator:TimedBackend.evaluate_parts": "device",
+    "evaluator.service.answers:Answers._encoded": "answer",
+    "evaluator.service.unix_sockets:UnixSockets.send": "send",
+}
+"""Functions of the evaluator that a call goes through, with the names of the stages."""
+
+_device_s = _each_s = 0.0
+_lends = True
+
+
+def unavailable() -> str | None:
+    return None
+
+
+def open(network: NetworkSpec | None, *, threads: int | None = None) -> Backend:
+    return TimedBackend(_device_s, _each_s)
+
+
+class TimedBackend(Backend):
+    """Says what it says to any position at random, and sleeps for the time of a batch. It computes one batch
+    after the other, as a GPU does."""
+
+    name = "timed"
+    device = "a clock"
+    max_batch = 1024
+    max_in_flight = 2
+    finite = True
+
+    def __init__(self, seconds: float, each: float) -> None:
+        """seconds: of a batch. each: of a position in it."""
+        self._seconds, self._each = seconds, each
+        self._free_at = 0.0
+        self._lock = threading.Lock()
+        random = np.random.default_rng(1)
+        self._noise = random.uniform(-2, 2, 2 * self.max_batch * MAX_LEGAL_MOVES).astype(np.float32)
+        self._wdl = random.dirichlet((1, 1, 1), 2 * self.max_batch).astype(np.float32)
+        self._at = 0
+        self._batches = TimedBatches(self._answer, self.max_batch)
+
+    def evaluate(self, batch: PositionBatch) -> EvaluationBatch:
+        return self.evaluate_parts([batch])
+
+    def evaluate_parts(self, parts: Sequence[PositionBatch]) -> EvaluationBatch:
+        """Different answers to each batch, at next to no cost."""
+        evaluation, ready_s = self._answer(sum(map(len, parts)), sum(len(part.moves) for part in parts))
+        time.sleep(max(0.0, ready_s - time.perf_counter()))
+        return evaluation
+
+    def _answer(self, count: int, moves: int) -> tuple[EvaluationBatch, float]:
+        """What is said to a batch that begins now, and when it is ready, in seconds of perf_counter."""
+        self._at = (self._at + 1) % self.max_batch
+        evaluation = EvaluationBatch(
+            self._noise[self._at : self._at + moves],
+            self._wdl[self._at : self._at + count],
+            self._noise[:count],
+        )
+        with self._lock:
+            self._free_at = max(time.perf_counter(), self._free_at) + self._seconds + self._each * count
+            return evaluation, self._free_at
+
+    def lend(self) -> Lent | None:
+        return self._batches if _lends else None
+
+
+def main() -> int:
+    """Serve until standard input ends."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--device-ms", type=float, default=0.25, help="time of a batch (default 0.25)")
+    parser.add_argument("--each-us", type=float, default=0.0, help="of each position in it (default 0)")
+    parser.add_argument("--timeline", type=Path, metavar="FILE", help="when each stage of each call began")
+    parser.add_argument("--address", help="where to listen; by default a private address, without the gate")
+    parser.add_argument("--interpreted", action="store_true", help="without the fast path")
+    parser.add_argument("--no-gate", action="store_true", help="clients come to the ROUTER socket itself")
+    arguments = parser.parse_args()
+    from benchmarks.latency import timed_evaluator
+
+    timed_evaluator._device_s = arguments.device_ms / 1000
+    timed_evaluator._each_s = arguments.each_us / 1e6
+    timed_evaluator._lends = not arguments.interpreted
+    if arguments.timeline:
+        timeline = Timeline()
+        timeline.wrap(STAGES)
+        timeline.save_at_exit(arguments.timeline)
+    flags = ["--embedded", "--backend", "timed", "--no-latency-cache", "--log-level", "warning"]
+    flags += ["--address", arguments.address] if arguments.address else []
+    gated = patch.object(gate, "AVAILABLE", gate.AVAILABLE and not arguments.no_gate)
+    with patch.dict(backends._BUILT_IN, timed="benchmarks.latency.timed_evaluator"), gated:
+        return evaluator(["serve", *flags])
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,1 @@
+"""Figures of commits beside each other: compare.py and history.py, and what they build and measure with."""

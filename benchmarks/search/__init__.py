@@ -1,0 +1,1 @@
+"""The search by itself: its speed, memory, move generation, tablebases and clock."""

@@ -1,0 +1,312 @@
+"""What clients that do their worst cost an evaluator and its other clients: the growth of its memory, and the
+times of single positions that another client asks for, alone and beside each attack.
+
+    python -m benchmarks.service.hostile_clients [--seconds 10] [--no-gate] [--attack NAME ...]
+
+--no-gate connects clients to the ROUTER socket itself, as on systems that have no gate. The device sleeps for
+a millisecond, so that the figures are the service's. Attackers are processes of their own: on a machine with
+few cores they cost the others time by that alone, which the row "busy" shows: a client that reads its answers
+and keeps as many positions in flight as it may.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import resource
+import socket
+import statistics
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgpack
+import numpy as np
+import psutil
+
+from benchmarks.common import sleeping_devices
+from benchmarks.common.installation import CHECKOUT, module
+from benchmarks.common.processes import CommandError
+from evaluator.backends.probe import probe_batch
+from protocol import EvaluatorClient
+from protocol.batch import POSITION_DTYPE, PositionBatch
+from protocol.codec import encode_evaluate
+from protocol.errors import EvaluatorLost, Overloaded
+from tests.evaluator.zmtp import connect, frame, message
+
+DEVICE = "sleeping:base=1,each=0.001"
+START_S = 60.0
+PAUSE_S = 0.003
+"""Between two questions of the client that does no harm."""
+
+FEW_DESCRIPTORS = 160
+MANY_CONNECTIONS = 3000
+
+LAUNCHER = """
+import resource, sys
+from evaluator.service import gate
+gate.AVAILABLE = gate.AVAILABLE and sys.argv.pop(1) == "gate"
+descriptors = int(sys.argv.pop(1))
+if descriptors:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
+from evaluator.cli import console
+console()
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Milliseconds of the other client's answers, how many there were, and the growth of the evaluator in MB:
+    the most, and five seconds after the attack."""
+
+    attack: str
+    answers: int
+    p50: float
+    p99: float
+    longest: float
+    growth: float
+    left: float
+
+
+def large_request(identity: int, count: int = 4096, moves: int = 256) -> bytes:
+    """The largest request that there is, as it is sent."""
+    batch = PositionBatch(
+        np.zeros(count, POSITION_DTYPE),
+        np.arange(0, count * moves + 1, moves, dtype=np.uint32),
+        np.tile(np.arange(moves, dtype=np.uint16), count),
+    )
+    header, *arrays = encode_evaluate(identity, batch, "selfplay", None, "")
+    return message([bytes(header), *(np.asarray(array).tobytes() for array in arrays)])
+
+
+def never_reads(port: int, until: float) -> None:
+    """Asks for large answers, with another id each time, and reads none."""
+    requests = [large_request(number + 1) for number in range(20)]
+    with connect(port) as connection:
+        while time.monotonic() < until:
+            for request in requests:
+                connection.sendall(request)
+
+
+def never_reads_status(port: int, until: float) -> None:
+    """Asks for the state, and reads nothing."""
+    status = message([msgpack.packb({"type": "status", "id": 1})]) * 100
+    with connect(port) as connection:
+        while time.monotonic() < until:
+            connection.sendall(status)
+
+
+def never_ends(port: int, until: float) -> None:
+    """Sends a message that has always more to come."""
+    part = frame(bytes(1_000_000), more=True)
+    with connect(port) as connection:
+        while time.monotonic() < until:
+            connection.sendall(part)
+
+
+def empty_frames(port: int, until: float) -> None:
+    """Sends one message of a million empty frames, again and again."""
+    parts = frame(b"", more=True) * 1_000_000 + frame(b"")
+    while time.monotonic() < until:
+        with contextlib.suppress(OSError), connect(port) as connection:
+            connection.sendall(parts)
+            connection.recv(1)
+
+
+def many_connections(port: int, until: float) -> None:
+    """Connects as often as it may, begins to speak, and says no more."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 2 * MANY_CONNECTIONS), hard))
+    kept: list[socket.socket] = []
+    while time.monotonic() < until:
+        if len(kept) < MANY_CONNECTIONS:
+            with contextlib.suppress(OSError):
+                kept.append(connect(port))
+        else:
+            time.sleep(0.1)
+
+
+def many_retries(port: int, until: float) -> None:
+    """Connects to one that has few descriptors, and again whenever it is refused."""
+    kept: list[socket.socket] = []
+    while time.monotonic() < until:
+        with contextlib.suppress(OSError):
+            kept.append(socket.create_connection(("127.0.0.1", port), timeout=1.0))
+        if len(kept) > 500:
+            kept.pop(0).close()
+
+
+def garbage(port: int, until: float) -> None:
+    """Sends bytes that mean nothing: at once, after the handshake, and in a message's frames."""
+    rng = np.random.default_rng(1)
+    while time.monotonic() < until:
+        noise = rng.bytes(5000)
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1.0) as connection:
+            connection.sendall(noise)
+        with contextlib.suppress(OSError), connect(port) as connection:
+            connection.sendall(noise)
+        with contextlib.suppress(OSError), connect(port) as connection:
+            connection.sendall(message([noise, noise[:100], noise[:10]]))
+            connection.recv(1)
+
+
+def connect_storm(port: int, until: float) -> None:
+    """Connects and leaves, as often as it can, with and without a request on the way."""
+    request = large_request(1, count=64, moves=16)
+    while time.monotonic() < until:
+        with contextlib.suppress(OSError), connect(port):
+            pass
+        with contextlib.suppress(OSError), connect(port) as connection:
+            connection.sendall(request)
+
+
+def busy(port: int, until: float) -> None:
+    """Does no harm but to be there: large requests, whose answers it reads."""
+    batch = probe_batch(4096)
+    with EvaluatorClient(f"tcp://127.0.0.1:{port}", timeout=START_S) as client:
+        while time.monotonic() < until:
+            while client.in_flight < 8:
+                client.submit(batch, priority="selfplay")
+            completed = client.receive()
+            if completed is not None:
+                with contextlib.suppress(Overloaded):
+                    completed.result()
+
+
+ATTACKS: dict[str, Callable[[int, float], None]] = {
+    each.__name__: each
+    for each in (
+        busy,
+        never_reads,
+        never_reads_status,
+        never_ends,
+        empty_frames,
+        many_connections,
+        many_retries,
+        garbage,
+        connect_storm,
+    )
+}
+
+
+@contextmanager
+def service(gated: bool, descriptors: int, folder: Path) -> Iterator[tuple[int, psutil.Process]]:
+    """An evaluator: its port and process. descriptors: that it may have, 0 for as many as it can get. Raises
+    CommandError."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = int(free.getsockname()[1])
+    flags = ["gate" if gated else "none", str(descriptors), "serve", "--backend", DEVICE]
+    flags += ["--no-latency-cache", "--log-level", "error", "--address", f"tcp://127.0.0.1:{port}"]
+    paths = f"{CHECKOUT.variables['PYTHONPATH']}{os.pathsep}{folder}"
+    process = subprocess.Popen(
+        [*CHECKOUT.python, "-c", LAUNCHER, *flags],
+        env=CHECKOUT.environment(PYTHONPATH=paths),
+        cwd=CHECKOUT.folder,
+    )
+    try:
+        give_up = time.monotonic() + START_S
+        while not _listens(port):
+            if process.poll() is not None or time.monotonic() > give_up:
+                raise CommandError("the evaluator did not start")
+        yield port, psutil.Process(process.pid)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _listens(port: int) -> bool:
+    try:
+        EvaluatorClient(f"tcp://127.0.0.1:{port}", timeout=START_S).close()
+    except EvaluatorLost:
+        time.sleep(0.1)
+        return False
+    return True
+
+
+def ask(port: int, seconds: float, process: psutil.Process) -> tuple[list[float], int]:
+    """Milliseconds of each answer to a single position in that time, and the largest size of the process."""
+    batch, peak = probe_batch(1), 0
+    times: list[float] = []
+    with EvaluatorClient(f"tcp://127.0.0.1:{port}", timeout=START_S) as client:
+        client.evaluate(batch)
+        ended = threading.Event()
+
+        def watch() -> None:
+            nonlocal peak
+            while not ended.wait(0.02):
+                peak = max(peak, process.memory_info().rss)
+
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        end = time.perf_counter() + seconds
+        try:
+            while (begin := time.perf_counter()) < end:
+                client.evaluate(batch)
+                times.append(1000 * (time.perf_counter() - begin))
+                time.sleep(PAUSE_S)
+        finally:
+            ended.set()
+            watcher.join()
+    return times, peak
+
+
+def measure(attack: str, seconds: float, gated: bool, folder: Path) -> tuple[Row, Row]:
+    """The other client alone, and beside an attack."""
+    with service(gated, FEW_DESCRIPTORS if attack == "many_retries" else 0, folder) as (port, process):
+        alone, _ = ask(port, seconds / 2, process)
+        base = process.memory_info().rss
+        command = [*module("service.hostile_clients"), "--as", attack, str(port), str(seconds)]
+        attacker = subprocess.Popen(command, stderr=subprocess.DEVNULL, env=CHECKOUT.environment())
+        try:
+            beside, peak = ask(port, seconds, process)
+        finally:
+            attacker.kill()
+            attacker.wait()
+        time.sleep(5.0)
+        left = process.memory_info().rss
+    return _row("alone", alone, 0, 0), _row(attack, beside, peak - base, left - base)
+
+
+def _row(attack: str, times: list[float], growth: float, left: float) -> Row:
+    p50, p99 = statistics.median(times), float(np.percentile(times, 99))
+    return Row(attack, len(times), p50, p99, max(times), growth / 1e6, left / 1e6)
+
+
+def show(row: Row) -> None:
+    print(
+        f"{row.attack:20} {row.answers:7d} {row.p50:8.1f} {row.p99:8.1f} {row.longest:9.1f} "
+        f"{row.growth:9.0f} {row.left:7.0f}",
+        flush=True,
+    )
+
+
+def main(given: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seconds", type=float, default=10.0, help="of each attack (default 10)")
+    parser.add_argument("--no-gate", action="store_true", help="clients come to the ROUTER socket itself")
+    parser.add_argument("--attack", action="append", choices=[*ATTACKS], help="one of them; may be repeated")
+    parser.add_argument("--as", nargs=3, metavar=("ATTACK", "PORT", "SECONDS"), help=argparse.SUPPRESS)
+    arguments = parser.parse_args(given)
+    attacker = getattr(arguments, "as")
+    if attacker:
+        ATTACKS[attacker[0]](int(attacker[1]), time.monotonic() + float(attacker[2]))
+        return
+    print("times of another client's single positions in ms, growth of the evaluator in MB\n")
+    print(f"{'attack':20} {'answers':>7} {'p50':>8} {'p99':>8} {'longest':>9} {'growth':>9} {'left':>7}")
+    with tempfile.TemporaryDirectory() as folder:
+        sleeping_devices.install(Path(folder))
+        for attack in arguments.attack or ATTACKS:
+            for row in measure(attack, arguments.seconds, not arguments.no_gate, Path(folder)):
+                show(row)
+
+
+if __name__ == "__main__":
+    main()

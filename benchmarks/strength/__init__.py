@@ -1,0 +1,1 @@
+"""What ways to search are worth in play: games, simulated time, and moves judged one by one."""

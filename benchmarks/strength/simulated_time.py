@@ -1,0 +1,168 @@
+"""Searches whose time is counted, not measured: what a device, a call and a visit cost is given."""
+
+from __future__ import annotations
+
+import argparse
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from benchmarks.strength.batch_strength import in_way
+from engine._core import Batch, Game, Tree
+from engine.options import Options
+from engine.search.batching import BatchSizes, Device
+from engine.search.limits import Limits
+from engine.search.tree import search_params
+from protocol.batch import EvaluationBatch
+
+LADDER = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+"""Sizes at which the simulated device is measured."""
+
+Evaluate = Callable[[Batch], EvaluationBatch]
+"""What a network says of what a tree has collected."""
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """Milliseconds. base, each: of a batch on the device, and of each position in it; it computes one after
+    the other. call: of the way there and back. position, visit: of the search's processor, for each position
+    sent and each visit made."""
+
+    base: float = 0.2
+    each: float = 0.001
+    call: float = 0.3
+    position: float = 0.003
+    visit: float = 0.0012
+
+    @property
+    def device(self) -> Device:
+        """The device as a search is told of it."""
+        return Device(LADDER[-1], LADDER[-1], [(size, self.base + size * self.each) for size in LADDER])
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What a tree collected: positions sent, visits made, and how many of these the cache answered."""
+
+    sent: int
+    made: int
+    hits: int
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What a search came to. ms: the time that it would have taken."""
+
+    calls: int
+    evaluations: int
+    hits: int
+    ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A batch and what the network says of it."""
+
+    batch: Batch
+    answer: EvaluationBatch
+
+
+class TimedSearch:
+    """One player's tree, searched in simulated time. way: see batch_strength.py."""
+
+    def __init__(
+        self, way: str, costs: Costs, evaluate: Evaluate, input_format: int, has_moves_left: bool
+    ) -> None:
+        self.options = options = in_way(way, Options(smart_pruning_factor=0.0))
+        self._costs = costs
+        self._evaluate = evaluate
+        self._sizes = BatchSizes.alone(costs.device, options, Limits(movetime_ms=1))
+        self._free = [Batch(2 * LADDER[-1]) for _ in range(self._sizes.in_flight)]
+        self.tree = Tree(search_params(options, input_format, has_moves_left=has_moves_left))
+
+    def set_position(self, game: Game) -> None:
+        """Search this position next, with what the tree knows of it."""
+        self.tree.set_position(game, 0)
+
+    def step(self, wanted: int, ahead: int = 0, most: int = 1 << 30) -> Step:
+        """One call for so many positions and so many ahead, answered at once; most: visits that may be
+        made."""
+        step, call = self._collect(wanted, ahead, most)
+        if call is not None:
+            self._apply(call)
+        return step
+
+    def search(self, move_ms: float, is_over: Callable[[float], bool] = lambda now: False) -> Spent:
+        """Search for so many milliseconds, or until nothing is left to search. is_over: asked with the time
+        after every answer; ends the search as well."""
+        costs, sizes = self._costs, self._sizes
+        now = device_free = 0.0
+        calls = evaluations = hits = 0
+        under_way: deque[tuple[float, Call]] = deque()
+        """Calls, and when each will be answered."""
+        visits = self.tree.root_info().visits
+        while now < move_ms:
+            wanted = sizes.wanted(visits, sum(call.batch.wanted for _, call in under_way))
+            if len(under_way) == sizes.in_flight or wanted <= 0:
+                now = self._awaited(*under_way.popleft(), now)
+                if is_over(now):
+                    break
+                visits = self.tree.root_info().visits
+                continue
+            step, call = self._collect(wanted, max(0, sizes.filled - wanted))
+            now += step.made * costs.visit + step.sent * costs.position
+            hits += step.hits
+            if call is not None:
+                begin = max(now + costs.call / 2, device_free)
+                device_free = begin + costs.base + step.sent * costs.each
+                under_way.append((device_free + costs.call / 2, call))
+                calls += 1
+                evaluations += step.sent
+            elif under_way:
+                now = self._awaited(*under_way.popleft(), now)
+            elif not step.hits:
+                break  # What is left is decided.
+            visits = self.tree.root_info().visits
+        for _, call in under_way:  # What comes too late is no visit.
+            self.tree.cancel(call.batch)
+            self._free.append(call.batch)
+        return Spent(calls, evaluations, hits, now)
+
+    def _collect(self, wanted: int, ahead: int, most: int = 1 << 30) -> tuple[Step, Call | None]:
+        """What the tree wants next, and its call, if anything is to be sent."""
+        batch = self._free.pop()
+        result = self.tree.collect(batch, wanted, most, ahead)
+        if not batch.size:
+            self.tree.cancel(batch)
+            self._free.append(batch)
+            return Step(0, result.visits_done, result.cache_hits), None
+        step = Step(batch.size, result.visits_done + batch.wanted, result.cache_hits)
+        return step, Call(batch, self._evaluate(batch))
+
+    def _apply(self, call: Call) -> None:
+        answer = call.answer
+        self.tree.apply(call.batch, answer.logits, answer.wdl, answer.moves_left)
+        self._free.append(call.batch)
+
+    def _awaited(self, ready: float, call: Call, now: float) -> float:
+        """Take an answer in; the time at which that is done. ready: when it is there."""
+        self._apply(call)
+        return max(now, ready)
+
+
+def add_cost_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags on what things cost."""
+    parser.add_argument("--base-ms", type=float, default=0.2, help="of a batch on the device (0.2)")
+    parser.add_argument("--each-us", type=float, default=1.0, help="of a position in it (1)")
+    parser.add_argument("--call-ms", type=float, default=0.3, help="of the way to the device and back (0.3)")
+    parser.add_argument("--position-us", type=float, default=3.0, help="of the processor, a position (3)")
+    parser.add_argument("--visit-us", type=float, default=1.2, help="of the processor, a visit (1.2)")
+    parser.add_argument("--move-ms", type=float, default=65.0, help="of a move (65)")
+
+
+def costs_of(arguments: argparse.Namespace) -> Costs:
+    """The costs that the flags name."""
+    each, position, visit = (
+        figure / 1000 for figure in (arguments.each_us, arguments.position_us, arguments.visit_us)
+    )
+    return Costs(arguments.base_ms, each, arguments.call_ms, position, visit)
