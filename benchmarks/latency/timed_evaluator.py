@@ -24,18 +24,18 @@ from evaluator.backends.base import Backend
 from evaluator.backends.lending import Lent
 from evaluator.cli import main as evaluator
 from evaluator.network.spec import NetworkSpec
-from evaluator.service import gate
+from evaluator.service.connections import gate
 from protocol.batch import MAX_LEGAL_MOVES, EvaluationBatch, PositionBatch
 
 NEEDS_NETWORK = False
 
 STAGES = {
-    "evaluator.service.unix_sockets:UnixSockets.receive": "receive?",
+    "evaluator.service.connections.unix_sockets:UnixSockets.receive": "receive?",
     "evaluator.service.handlers:decode_request": "decode, check",
     "evaluator.service.handlers:Dispatcher.submit": "queue",
     "benchmarks.latency.timed_evaluator:TimedBackend.evaluate_parts": "device",
     "evaluator.service.answers:Answers._encoded": "answer",
-    "evaluator.service.unix_sockets:UnixSockets.send": "send",
+    "evaluator.service.connections.unix_sockets:UnixSockets.send": "send",
 }
 """Functions of the evaluator that a call goes through, with the names of the stages."""
 

@@ -50,7 +50,7 @@ MANY_CONNECTIONS = 3000
 
 LAUNCHER = """
 import resource, sys
-from evaluator.service import gate
+from evaluator.service.connections import gate
 gate.AVAILABLE = gate.AVAILABLE and sys.argv.pop(1) == "gate"
 descriptors = int(sys.argv.pop(1))
 if descriptors:

@@ -29,7 +29,7 @@ from evaluator.settings import Settings, add_flags, from_arguments
 from protocol.settings.spec import SettingsError
 
 if TYPE_CHECKING:
-    from evaluator.service.access import Access
+    from evaluator.service.connections.access import Access
     from evaluator.service.networks import NetworkToLoad
     from evaluator.service.service import EvaluatorService
     from protocol.messages import NetworkInfo
@@ -73,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _serve(settings: Settings, embedded: bool, again: Callable[[], Settings]) -> int:
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     # Imported here: `--help` need not wait for ZeroMQ and numpy.
-    from evaluator.service.endpoints import AddressError
+    from evaluator.service.connections.endpoints import AddressError
     from evaluator.service.heap import trimmed
 
     if settings.metrics_port and not settings.metrics_address:
@@ -122,8 +122,8 @@ def _service(settings: Settings, embedded: bool, on_failed: Callable[[Exception]
     """The service that the settings describe, not yet listening. Raises ValueError for a wrong backend."""
     from evaluator import _core
     from evaluator.devices.loading import Loader, parse_backend
-    from evaluator.service import gate
-    from evaluator.service.gate import ConnectionLimits
+    from evaluator.service.connections import gate
+    from evaluator.service.connections.gate import ConnectionLimits
     from evaluator.service.reconfiguration import latency_targets, patience, queue_limits
     from evaluator.service.service import EvaluatorService
 
@@ -171,7 +171,7 @@ def access_of(settings: Settings, embedded: bool) -> Access:
     """Who may use the service that the settings describe."""
     import zmq
 
-    from evaluator.service.access import Access
+    from evaluator.service.connections.access import Access
 
     return Access(
         settings.keys,
@@ -235,7 +235,7 @@ def _addresses(settings: Settings, embedded: bool) -> Iterator[list[str]]:
     """The addresses to listen at. An embedded evaluator's private folder lives as long as the context."""
     import zmq
 
-    from evaluator.service.endpoints import private_folder
+    from evaluator.service.connections.endpoints import private_folder
     from protocol.addresses import default_addresses
 
     if settings.address:

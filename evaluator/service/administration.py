@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, get_args
 
-from evaluator.service.access import Access
+from evaluator.service.connections.access import Access
 from evaluator.service.draining import SHUTTING_DOWN
 from evaluator.service.lifecycle import LifeCycle
 from evaluator.service.networks import NetworkToLoad, Reloaded, ServedNetworks

@@ -14,8 +14,8 @@ from typing import Any
 from evaluator.devices.runners import now_ms
 from evaluator.metrics import Metrics
 from evaluator.scheduling.requests import Request
+from evaluator.service.connections.transport import Delivery, Sockets
 from evaluator.service.sessions import Sessions
-from evaluator.service.transport import Delivery, Sockets
 from protocol import messages
 from protocol.codec import Frame, encode, encode_result
 from protocol.errors import DeadlineExceeded, DeviceFailed, RemoteError

@@ -23,11 +23,11 @@ from evaluator.devices.dispatcher import Dispatcher
 from evaluator.devices.runners import Runner, now_ms
 from evaluator.devices.served_network import ServedNetwork
 from evaluator.metrics import Metrics
+from evaluator.service.connections.transport import Arrived
+from evaluator.service.connections.unix_sockets import UnixSockets
 from evaluator.service.lifecycle import LifeCycle
 from evaluator.service.networks import ServedNetworks
 from evaluator.service.sessions import Session, Sessions
-from evaluator.service.transport import Arrived
-from evaluator.service.unix_sockets import UnixSockets
 from protocol.messages import PRIORITIES
 
 if sys.platform == "linux":

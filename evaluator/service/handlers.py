@@ -16,12 +16,12 @@ from evaluator.scheduling.requests import Request
 from evaluator.service import administration
 from evaluator.service.administration import Administration
 from evaluator.service.answers import Answers
+from evaluator.service.connections.transport import Arrived, Sockets
 from evaluator.service.draining import ELSEWHERE
 from evaluator.service.lifecycle import LifeCycle
 from evaluator.service.membership import Membership
 from evaluator.service.networks import ServedNetworks
 from evaluator.service.sessions import Session, Sessions, printable
-from evaluator.service.transport import Arrived, Sockets
 from protocol import messages
 from protocol.batch import PositionBatch
 from protocol.codec import check_batch, decode_request

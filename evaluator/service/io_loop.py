@@ -19,13 +19,13 @@ from evaluator.devices.runners import now_ms
 from evaluator.metrics import Metrics
 from evaluator.scheduling.requests import Request
 from evaluator.service.answers import Answers
+from evaluator.service.connections.transport import Arrived, Sockets
 from evaluator.service.draining import Drain
 from evaluator.service.fast_path import FastPath
 from evaluator.service.lifecycle import LifeCycle
 from evaluator.service.membership import Membership
 from evaluator.service.notify import ServiceManager
 from evaluator.service.overlap import Overlap
-from evaluator.service.transport import Arrived, Sockets
 from evaluator.service.turns import Turns
 from protocol.codec import peek_id
 from protocol.errors import BadRequest, RemoteError

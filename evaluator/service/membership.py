@@ -6,9 +6,9 @@ from __future__ import annotations
 import logging
 
 from evaluator.devices.dispatcher import Dispatcher
-from evaluator.service.access import Access
+from evaluator.service.connections.access import Access
+from evaluator.service.connections.transport import GONE, Arrived, Sockets
 from evaluator.service.sessions import Session, Sessions
-from evaluator.service.transport import GONE, Arrived, Sockets
 from protocol.errors import NotAllowed
 
 log = logging.getLogger("evaluator.service")

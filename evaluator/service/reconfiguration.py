@@ -10,7 +10,7 @@ from evaluator.devices.loading import Loader
 from evaluator.devices.watchdog import Patience
 from evaluator.scheduling.admission import QueueLimits
 from evaluator.scheduling.batching import LatencyTargets
-from evaluator.service.access import Access
+from evaluator.service.connections.access import Access
 from evaluator.settings import Settings
 
 log = logging.getLogger("evaluator.service")

@@ -22,13 +22,16 @@ from evaluator.devices.watchdog import Patience
 from evaluator.metrics import Metrics, State
 from evaluator.scheduling.admission import QueueLimits
 from evaluator.scheduling.requests import Request
-from evaluator.service import unix_sockets
-from evaluator.service.access import Access
 from evaluator.service.administration import Administration
 from evaluator.service.answers import Answers
+from evaluator.service.connections import unix_sockets
+from evaluator.service.connections.access import Access
+from evaluator.service.connections.gate import ConnectionLimits
+from evaluator.service.connections.sockets import ZeroMqSockets
+from evaluator.service.connections.transport import Sockets
+from evaluator.service.connections.unix_sockets import UnixSockets
 from evaluator.service.draining import Drain
 from evaluator.service.fast_path import FastPath
-from evaluator.service.gate import ConnectionLimits
 from evaluator.service.handlers import Described, Handlers
 from evaluator.service.io_loop import IoLoop
 from evaluator.service.lifecycle import LifeCycle
@@ -38,9 +41,6 @@ from evaluator.service.notify import ServiceManager
 from evaluator.service.overview import Overview
 from evaluator.service.reconfiguration import reconfigure
 from evaluator.service.sessions import Sessions
-from evaluator.service.sockets import ZeroMqSockets
-from evaluator.service.transport import Sockets
-from evaluator.service.unix_sockets import UnixSockets
 from evaluator.settings import Settings
 from protocol.errors import Draining, NotAllowed, RemoteError
 from protocol.keys.notation import KeysError

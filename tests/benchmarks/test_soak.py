@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from evaluator.service import gate
+from evaluator.service.connections import gate
 from tests.paths import REPOSITORY
 
 

@@ -11,7 +11,7 @@ import zmq
 
 from engine.evaluation.connecting import served_network
 from evaluator.network import SHIPPED_NETWORK
-from evaluator.service.access import Access
+from evaluator.service.connections.access import Access
 from protocol import EvaluatorClient
 from protocol.addresses import runtime_directory
 from protocol.errors import NotAllowed

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from evaluator import cli
-from evaluator.service.access import Access
+from evaluator.service.connections.access import Access
 from protocol.keys.clients import AllowedClient, allow
 from protocol.keys.files import CLIENT_PAIR, CLIENTS
 from protocol.keys.pairs import make_pair

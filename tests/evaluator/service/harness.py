@@ -16,8 +16,8 @@ import zmq
 from evaluator.backends.base import Backend, BackendError
 from evaluator.devices.loading import Loader
 from evaluator.sensors import Sensors
-from evaluator.service.access import Access
-from evaluator.service.endpoints import AddressError
+from evaluator.service.connections.access import Access
+from evaluator.service.connections.endpoints import AddressError
 from evaluator.service.networks import NetworkToLoad
 from evaluator.service.service import EvaluatorService
 from protocol import EvaluatorClient

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from evaluator.devices.watchdog import Patience
-from evaluator.service import fast_path, unix_sockets
+from evaluator.service import fast_path
+from evaluator.service.connections import unix_sockets
 from evaluator.service.fast_path import IN_A_ROW
 from protocol import EvaluatorClient
 from protocol.batch import EvaluationBatch, PositionBatch

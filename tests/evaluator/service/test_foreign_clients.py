@@ -10,7 +10,7 @@ import msgpack
 import pytest
 import zmq
 
-from evaluator.service import unix_sockets
+from evaluator.service.connections import unix_sockets
 from protocol.codec import decode_reply, encode, max_message_bytes
 from protocol.messages import Alias, Aliased, Error, Evaluate, Hello, Load, Result, Welcome
 from tests.evaluator.service.harness import WAIT_S, Harness, foreign_client, numbered_batch, running

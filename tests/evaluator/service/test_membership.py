@@ -9,8 +9,8 @@ from pathlib import Path
 import msgpack
 import pytest
 
-from evaluator.service import gate
-from evaluator.service.gate import ConnectionLimits
+from evaluator.service.connections import gate
+from evaluator.service.connections.gate import ConnectionLimits
 from tests.evaluator.service.harness import WAIT_S, Harness, expected, numbered_batch, running, same
 from tests.evaluator.zmtp import connect, message
 

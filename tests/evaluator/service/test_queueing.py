@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from evaluator.scheduling.admission import QueueLimits
-from evaluator.service.gate import ConnectionLimits
+from evaluator.service.connections.gate import ConnectionLimits
 from protocol.errors import DeadlineExceeded, Overloaded
 from protocol.messages import best_rate
 from tests.evaluator.service.harness import (

@@ -12,12 +12,12 @@ from typing import Any
 import zmq
 from zmq.utils.monitor import parse_monitor_message
 
-from evaluator.service import gate
-from evaluator.service.access import Access
-from evaluator.service.authentication import Authentication, user_of
-from evaluator.service.endpoints import BACKLOG, AddressError, bind, remove_socket
-from evaluator.service.gate import MOST_FRAMES, ConnectionLimits, Gatekeeper
-from evaluator.service.transport import GONE, Arrived, Delivery, Origin
+from evaluator.service.connections import gate
+from evaluator.service.connections.access import Access
+from evaluator.service.connections.authentication import Authentication, user_of
+from evaluator.service.connections.endpoints import BACKLOG, AddressError, bind, remove_socket
+from evaluator.service.connections.gate import MOST_FRAMES, ConnectionLimits, Gatekeeper
+from evaluator.service.connections.transport import GONE, Arrived, Delivery, Origin
 from protocol import multipart
 from protocol.codec import max_message_bytes
 from protocol.host.wakeup import Wakeup
@@ -38,7 +38,7 @@ SEND_LIMIT = 1024
 
 
 class ZeroMqSockets:
-    """See `evaluator.service.transport.Sockets`.
+    """See `evaluator.service.connections.transport.Sockets`.
 
     ZeroMQ lets another thread use a socket that one thread at a time uses. The owner therefore sleeps on file
     descriptors only, and not inside of ZeroMQ.

@@ -19,8 +19,8 @@ import zmq
 from zmq.utils.monitor import recv_monitor_message
 
 from evaluator.commands.serve import access_of
-from evaluator.service.access import Access, Door, is_loopback
-from evaluator.service.endpoints import AddressError
+from evaluator.service.connections.access import Access, Door, is_loopback
+from evaluator.service.connections.endpoints import AddressError
 from evaluator.settings import Settings
 from protocol import EvaluatorClient
 from protocol.codec import decode_reply, encode

@@ -12,9 +12,9 @@ from typing import Any
 import msgpack
 import pytest
 
-from evaluator.service import unix_sockets
-from evaluator.service.endpoints import AddressError
-from evaluator.service.gate import ConnectionLimits
+from evaluator.service.connections import unix_sockets
+from evaluator.service.connections.endpoints import AddressError
+from evaluator.service.connections.gate import ConnectionLimits
 from protocol import EvaluatorClient
 from protocol.codec import decode_reply, encode, encode_evaluate
 from protocol.errors import EvaluatorLost, NotReady

@@ -18,7 +18,7 @@ from pathlib import Path
 import zmq
 
 from evaluator import _core
-from evaluator.service.endpoints import listening_socket, private_folder
+from evaluator.service.connections.endpoints import listening_socket, private_folder
 from protocol.codec import max_message_bytes, max_request_bytes
 
 log = logging.getLogger("evaluator.gate")

@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 from evaluator.backends.probe import probe_batch
-from evaluator.service import gate
+from evaluator.service.connections import gate
 from protocol import EvaluatorClient
 from protocol.batch import POSITION_DTYPE, PositionBatch
 from protocol.codec import encode_evaluate

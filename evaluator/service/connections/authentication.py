@@ -11,7 +11,7 @@ from typing import Any
 
 import zmq
 
-from evaluator.service.access import Access, Door
+from evaluator.service.connections.access import Access, Door
 from protocol import multipart
 
 AT_A_TIME = 16

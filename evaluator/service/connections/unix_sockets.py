@@ -14,10 +14,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from evaluator.service.access import Access, Door
-from evaluator.service.endpoints import AddressError, listening_socket, remove_socket
-from evaluator.service.gate import MOST_FRAMES, REASONS, SLACK_BYTES, ConnectionLimits
-from evaluator.service.transport import GONE, Arrived, Delivery, Origin
+from evaluator.service.connections.access import Access, Door
+from evaluator.service.connections.endpoints import AddressError, listening_socket, remove_socket
+from evaluator.service.connections.gate import MOST_FRAMES, REASONS, SLACK_BYTES, ConnectionLimits
+from evaluator.service.connections.transport import GONE, Arrived, Delivery, Origin
 from protocol.codec import max_message_bytes, max_request_bytes
 from protocol.host.wakeup import Wakeup
 
@@ -36,7 +36,7 @@ _NUMBER_BYTES = 8
 
 
 class UnixSockets:
-    """See `evaluator.service.transport.Sockets`.
+    """See `evaluator.service.connections.transport.Sockets`.
 
     Who may open the file of an address is let in, and may do everything. Of `limits`, those of one client
     and the number of connections are kept; the sum over all clients is not looked at.

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import zmq
 
-from evaluator.service.endpoints import AddressError, bind, listening_socket, sweep
+from evaluator.service.connections.endpoints import AddressError, bind, listening_socket, sweep
 from protocol import EvaluatorClient
 from protocol.errors import EvaluatorLost
 from tests.evaluator.service.harness import WAIT_S

@@ -1,0 +1,1 @@
+"""How clients reach the service: addresses, sockets, who may come in, and what each connection may cost."""
