@@ -18,10 +18,10 @@ from evaluator.gpu.driver.compiler import Compiler, KernelKey
 from evaluator.gpu.driver.device import Device
 from evaluator.gpu.driver.target import Precision, Target
 from evaluator.gpu.plan.builder import ProgramBuilder
-from evaluator.gpu.plan.epilogue import After
 from evaluator.gpu.plan.hopper import AttentionTile, HopperTile
-from evaluator.gpu.plan.linear_layer import E4m3Scales, Int8Scales, Linear
-from evaluator.gpu.plan.products import linear
+from evaluator.gpu.plan.products.epilogue import After
+from evaluator.gpu.plan.products.launches import linear
+from evaluator.gpu.plan.products.linear_layer import E4m3Scales, Int8Scales, Linear
 from evaluator.gpu.plan.program import Branch, LibraryStep, Matrix, Program, Step
 from evaluator.gpu.plan.steps import attention, projected_attention
 from evaluator.gpu.plan.tiles import Choice, Tile, candidates, model_chooser

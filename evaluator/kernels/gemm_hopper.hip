@@ -25,7 +25,7 @@
 //
 // The order of b's rows in shared memory is such that a thread's accumulators are 8 neighbouring columns, 16
 // bytes to load and store: row 32 J + 8 j + 2 q + e of the tile holds column 32 J + 8 q + 2 j + e. The tensor
-// map does that at no cost (plan/tensor_maps.py).
+// map does that at no cost (plan/products/tensor_maps.py).
 //
 // Grid: a multiple of the cluster, at most what is resident. A thread has 168 registers at the start, then 40
 // in the producer and 232 in the consumers.

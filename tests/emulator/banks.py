@@ -22,8 +22,8 @@ from evaluator.gpu.driver.target import Precision
 from evaluator.gpu.model.banks import TABLE, layout_of
 from evaluator.gpu.plan import weights as pack
 from evaluator.gpu.plan.builder import ProgramBuilder
-from evaluator.gpu.plan.linear_layer import Linear
-from evaluator.gpu.plan.products import linear
+from evaluator.gpu.plan.products.launches import linear
+from evaluator.gpu.plan.products.linear_layer import Linear
 from evaluator.gpu.plan.program import Buffer, Launch, Program
 from evaluator.gpu.plan.steps import attention
 from evaluator.gpu.plan.tiles import Choice, candidates, model_chooser

@@ -14,9 +14,9 @@ from evaluator.gpu.driver.compiler import Compiler
 from evaluator.gpu.driver.device import Device
 from evaluator.gpu.driver.target import Precision
 from evaluator.gpu.plan import weights as pack
-from evaluator.gpu.plan.epilogue import After
-from evaluator.gpu.plan.linear_layer import E4m3Scales, Int8Scales, Linear
-from evaluator.gpu.plan.products import linear
+from evaluator.gpu.plan.products.epilogue import After
+from evaluator.gpu.plan.products.launches import linear
+from evaluator.gpu.plan.products.linear_layer import E4m3Scales, Int8Scales, Linear
 from evaluator.gpu.plan.tiles import candidates
 from evaluator.gpu.tuning.bench import Bench
 from evaluator.gpu.tuning.samples import Samples

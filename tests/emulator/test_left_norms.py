@@ -9,10 +9,10 @@ from evaluator.gpu.blas.product import Product
 from evaluator.gpu.driver.device import Device
 from evaluator.gpu.driver.target import AMD_UNITS, Precision, amd_target
 from evaluator.gpu.plan import weights as pack
-from evaluator.gpu.plan.epilogue import After
 from evaluator.gpu.plan.layers import PackedLayers
-from evaluator.gpu.plan.linear_layer import Linear
-from evaluator.gpu.plan.products import linear
+from evaluator.gpu.plan.products.epilogue import After
+from evaluator.gpu.plan.products.launches import linear
+from evaluator.gpu.plan.products.linear_layer import Linear
 from evaluator.gpu.plan.tiles import Choice, candidates
 from evaluator.network.arithmetic import layer_norm
 from evaluator.network.spec import Activation, Dense, FloatArray, LayerNorm

@@ -17,8 +17,8 @@ from evaluator.gpu.model import amd, nvidia
 from evaluator.gpu.model.cards import Card
 from evaluator.gpu.model.code import NOTHING, Code
 from evaluator.gpu.model.timing import Timing, timing, traffic_of
-from evaluator.gpu.plan.gemm import gemm_constants, whole_steps
 from evaluator.gpu.plan.plan import Plan
+from evaluator.gpu.plan.products.gemm import gemm_constants, whole_steps
 from evaluator.gpu.plan.program import Launch, Program
 from evaluator.gpu.plan.tiles import Choice, candidates, model_chooser
 from evaluator.network.random_network import SHAPES, random_network

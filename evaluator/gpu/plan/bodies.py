@@ -11,14 +11,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from evaluator.gpu.plan.builder import ProgramBuilder
-from evaluator.gpu.plan.epilogue import After
 from evaluator.gpu.plan.hopper import AttentionTile, attention_tile
 from evaluator.gpu.plan.layers import PackedLayers
-from evaluator.gpu.plan.left_norms import Use, is_left
-from evaluator.gpu.plan.linear_layer import Linear
 from evaluator.gpu.plan.persistent import EncoderLayers, Encoders, SmolgenLayers, Tail
 from evaluator.gpu.plan.persistent_form import PersistentForm
-from evaluator.gpu.plan.products import linear
+from evaluator.gpu.plan.products.epilogue import After
+from evaluator.gpu.plan.products.launches import linear
+from evaluator.gpu.plan.products.left_norms import Use, is_left
+from evaluator.gpu.plan.products.linear_layer import Linear
 from evaluator.gpu.plan.program import Matrix, PlanError
 from evaluator.gpu.plan.steps import attention as scaled_dot_product
 from evaluator.gpu.plan.steps import expand, projected_attention, squeeze_excite

@@ -1,6 +1,6 @@
 """A Program under construction: its memory, its order, and where a launch is checked against its target.
 
-`products.py` and `steps.py` are functions that append the launches of one operation each to a ProgramBuilder.
+The functions of `products` and `steps.py` append the launches of one operation each to a ProgramBuilder.
 Shapes: a board is a Matrix of positions * 64 rows (one per square), a vector one of positions rows.
 """
 

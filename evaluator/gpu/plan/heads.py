@@ -7,7 +7,7 @@ import numpy as np
 from evaluator.gpu.plan.bodies import encoder
 from evaluator.gpu.plan.builder import ProgramBuilder
 from evaluator.gpu.plan.layers import PackedLayers
-from evaluator.gpu.plan.products import linear
+from evaluator.gpu.plan.products.launches import linear
 from evaluator.gpu.plan.program import Matrix
 from evaluator.gpu.plan.steps import policy_of_entries, policy_of_products
 from evaluator.gpu.plan.weights import round_up

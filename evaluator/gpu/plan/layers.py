@@ -12,7 +12,7 @@ import numpy as np
 
 from evaluator.gpu.driver.target import MatrixUnit, Precision
 from evaluator.gpu.plan import weights as pack
-from evaluator.gpu.plan.linear_layer import E4m3Scales, Int8Scales, Linear
+from evaluator.gpu.plan.products.linear_layer import E4m3Scales, Int8Scales, Linear
 from evaluator.gpu.plan.program import PlanError
 from evaluator.gpu.plan.quantised import WeightFormat
 from evaluator.gpu.plan.quantised import pack as pack_codes

@@ -17,8 +17,8 @@ from evaluator.gpu.driver.compiler import KernelKey
 from evaluator.gpu.driver.target import MatrixUnit, Precision, Target
 from evaluator.gpu.plan import weights as pack
 from evaluator.gpu.plan.builder import ACTIVATION_CODES, ProgramBuilder
-from evaluator.gpu.plan.linear_layer import Linear
 from evaluator.gpu.plan.persistent_form import EVENTS, STAMPS, AttentionShape, PersistentForm
+from evaluator.gpu.plan.products.linear_layer import Linear
 from evaluator.gpu.plan.program import Argument, Buffer, Launch, Matrix, PlanError, Table
 from evaluator.network.spec import Activation, FloatArray, LayerNorm
 

@@ -14,8 +14,8 @@ from evaluator.gpu.driver.target import Precision, Target
 from evaluator.gpu.plan import bodies, heads
 from evaluator.gpu.plan.builder import ProgramBuilder
 from evaluator.gpu.plan.layers import PackedLayers
-from evaluator.gpu.plan.linear_layer import Linear
 from evaluator.gpu.plan.persistent_form import USUAL, PersistentForm, forms_for
+from evaluator.gpu.plan.products.linear_layer import Linear
 from evaluator.gpu.plan.program import Launch, PlanError, Program
 from evaluator.gpu.plan.quantised import WeightFormat
 from evaluator.gpu.plan.steps import outputs

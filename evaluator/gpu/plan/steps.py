@@ -1,4 +1,4 @@
-"""The operations that a plan is made of, but for matrix products (products.py): each function appends the
+"""The operations that a plan is made of, but for matrix products (products/): each function appends the
 launches of one fused step to a program."""
 
 from __future__ import annotations
@@ -7,13 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evaluator.gpu.plan.builder import ACTIVATION_CODES, FORMAT_CODES, Geometry, ProgramBuilder
-from evaluator.gpu.plan.epilogue import Epilogue, finish_rows
 from evaluator.gpu.plan.hopper import HEAD_DEPTH, AttentionTile
-from evaluator.gpu.plan.linear_layer import Linear
-from evaluator.gpu.plan.product_use import column_scales, sum_scales
-from evaluator.gpu.plan.products import rounded_inputs
+from evaluator.gpu.plan.products.epilogue import Epilogue, finish_rows
+from evaluator.gpu.plan.products.launches import rounded_inputs
+from evaluator.gpu.plan.products.linear_layer import Linear
+from evaluator.gpu.plan.products.product_use import column_scales, sum_scales
+from evaluator.gpu.plan.products.tensor_maps import heads_map, logits_map, rows_map
 from evaluator.gpu.plan.program import Argument, Buffer, Matrix, PlanError
-from evaluator.gpu.plan.tensor_maps import heads_map, logits_map, rows_map
 from evaluator.gpu.plan.weights import RULE50_DIVISOR
 from evaluator.network.eight_bits import EightBits
 from evaluator.network.spec import Activation, Dense, FloatArray, RoundedInputs, SEUnit

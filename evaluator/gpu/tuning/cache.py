@@ -36,9 +36,10 @@ _GPU = Path(__file__).resolve().parents[1]
 
 _CODE = (
     *("blas/cublaslt", "blas/hipblas", "blas/hipblaslt", "blas/library", "blas/product"),
-    *("plan/builder", "plan/cluster_tiles", "plan/epilogue", "plan/gemm", "plan/gemm_cluster"),
-    *("plan/gemm_hopper", "plan/hopper", "plan/product_use", "plan/products", "plan/quantised"),
-    *("plan/tensor_maps", "plan/tiles"),
+    *("plan/builder", "plan/cluster_tiles", "plan/hopper", "plan/quantised", "plan/tiles"),
+    *("plan/products/epilogue", "plan/products/gemm", "plan/products/gemm_cluster"),
+    *("plan/products/gemm_hopper", "plan/products/launches", "plan/products/product_use"),
+    "plan/products/tensor_maps",
     *("tuning/bench", "tuning/cache", "tuning/samples", "tuning/shortlist", "tuning/tune"),
 )
 """Modules that the meaning of a cached choice depends on."""

@@ -16,11 +16,11 @@ from evaluator.gpu.driver.target import Precision, Target, amd_target, nvidia_ta
 from evaluator.gpu.plan import weights as pack
 from evaluator.gpu.plan.builder import ProgramBuilder
 from evaluator.gpu.plan.hopper import FUSED_POSITIONS, AttentionTile, attention_tile
-from evaluator.gpu.plan.linear_layer import Linear
 from evaluator.gpu.plan.plan import Plan
+from evaluator.gpu.plan.products.linear_layer import Linear
+from evaluator.gpu.plan.products.tensor_maps import heads_map
 from evaluator.gpu.plan.program import Buffer, Launch, Matrix, Program, Space
 from evaluator.gpu.plan.steps import projected_attention
-from evaluator.gpu.plan.tensor_maps import heads_map
 from evaluator.gpu.plan.tiles import model_chooser
 from evaluator.network.random_network import NetworkShape, random_network
 from evaluator.network.spec import Activation

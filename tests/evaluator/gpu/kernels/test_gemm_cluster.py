@@ -24,9 +24,9 @@ from evaluator.gpu.plan import cluster_tiles
 from evaluator.gpu.plan import weights as pack
 from evaluator.gpu.plan.builder import ProgramBuilder
 from evaluator.gpu.plan.cluster_tiles import ClusterTile
-from evaluator.gpu.plan.epilogue import After
-from evaluator.gpu.plan.linear_layer import Linear
-from evaluator.gpu.plan.products import linear
+from evaluator.gpu.plan.products.epilogue import After
+from evaluator.gpu.plan.products.launches import linear
+from evaluator.gpu.plan.products.linear_layer import Linear
 from evaluator.gpu.plan.program import Buffer, Launch, LeftNorm, Matrix, Space, TensorMap
 from evaluator.gpu.plan.tiles import Choice
 from evaluator.network.arithmetic import activate

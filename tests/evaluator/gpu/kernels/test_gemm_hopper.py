@@ -14,12 +14,12 @@ from evaluator.gpu.driver.target import Precision, Target, amd_target, nvidia_ta
 from evaluator.gpu.plan import hopper
 from evaluator.gpu.plan import weights as pack
 from evaluator.gpu.plan.builder import ProgramBuilder
-from evaluator.gpu.plan.epilogue import After
 from evaluator.gpu.plan.hopper import HopperTile
-from evaluator.gpu.plan.linear_layer import Linear
-from evaluator.gpu.plan.products import linear
+from evaluator.gpu.plan.products.epilogue import After
+from evaluator.gpu.plan.products.launches import linear
+from evaluator.gpu.plan.products.linear_layer import Linear
+from evaluator.gpu.plan.products.tensor_maps import weights_map
 from evaluator.gpu.plan.program import Buffer, Matrix, Space
-from evaluator.gpu.plan.tensor_maps import weights_map
 from evaluator.gpu.plan.tiles import Choice
 from evaluator.gpu.run.buckets import BUCKETS, usual_buckets
 from evaluator.network.arithmetic import activate

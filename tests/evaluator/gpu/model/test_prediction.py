@@ -13,7 +13,7 @@ from evaluator.gpu.inspect.variants import Variant
 from evaluator.gpu.model.amd import code_of
 from evaluator.gpu.model.cards import CARDS
 from evaluator.gpu.model.prediction import Model, unavailable
-from evaluator.gpu.plan.gemm import gemm_constants
+from evaluator.gpu.plan.products.gemm import gemm_constants
 from evaluator.gpu.plan.tiles import Tile
 
 TILE = Tile(32, 32, 128, 2, 1, 6, 0.3, warps_k=4)

@@ -12,7 +12,7 @@ from evaluator.gpu.inspect.resources import Resources
 from evaluator.gpu.model.cards import CARDS
 from evaluator.gpu.model.code import Code, Work
 from evaluator.gpu.model.timing import Timing, flop_of, timing, traffic_of
-from evaluator.gpu.plan.gemm import gemm_constants
+from evaluator.gpu.plan.products.gemm import gemm_constants
 from evaluator.gpu.plan.program import Launch
 from evaluator.gpu.plan.tiles import Tile
 

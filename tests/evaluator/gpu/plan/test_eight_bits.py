@@ -19,8 +19,8 @@ from evaluator.gpu.plan.builder import FORMAT_CODES
 from evaluator.gpu.plan.eight_bits import rounded_network
 from evaluator.gpu.plan.hopper import FUSED_POSITIONS
 from evaluator.gpu.plan.layers import PackedLayers
-from evaluator.gpu.plan.linear_layer import E4m3Scales, Int8Scales
 from evaluator.gpu.plan.plan import EIGHT_BIT_POSITIONS, Plan
+from evaluator.gpu.plan.products.linear_layer import E4m3Scales, Int8Scales
 from evaluator.gpu.plan.program import Buffer, Launch
 from evaluator.gpu.plan.tiles import model_chooser
 from evaluator.network import NetworkSpec

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from evaluator.gpu.blas.product import Product
 from evaluator.gpu.plan import weights as pack
 from evaluator.gpu.plan.builder import ProgramBuilder
-from evaluator.gpu.plan.epilogue import After, Epilogue, norm_vectors
-from evaluator.gpu.plan.linear_layer import E4m3Scales, Int8Scales, Linear
+from evaluator.gpu.plan.products.epilogue import After, Epilogue, norm_vectors
+from evaluator.gpu.plan.products.linear_layer import E4m3Scales, Int8Scales, Linear
 from evaluator.gpu.plan.program import Buffer, LeftNorm, Matrix
 from evaluator.gpu.plan.quantised import Packed
 from evaluator.network.e4m3 import E4m3Inputs

@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 
 from evaluator.gpu.blas.product import Product
 from evaluator.gpu.plan.builder import ProgramBuilder
-from evaluator.gpu.plan.epilogue import After
-from evaluator.gpu.plan.linear_layer import Linear
-from evaluator.gpu.plan.products import leaving, product_of
+from evaluator.gpu.plan.products.epilogue import After
+from evaluator.gpu.plan.products.launches import leaving, product_of
+from evaluator.gpu.plan.products.linear_layer import Linear
 from evaluator.gpu.plan.program import Matrix
 from evaluator.gpu.plan.tiles import Measured, Measurements
 from evaluator.network.spec import LayerNorm

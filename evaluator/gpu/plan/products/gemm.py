@@ -6,9 +6,9 @@ from evaluator.gpu.blas.product import Product
 from evaluator.gpu.driver.target import Target
 from evaluator.gpu.plan import weights as pack
 from evaluator.gpu.plan.builder import ACTIVATION_CODES, FORMAT_CODES, Geometry, ProgramBuilder
-from evaluator.gpu.plan.epilogue import Epilogue, Partials, finish_rows
-from evaluator.gpu.plan.linear_layer import Linear
-from evaluator.gpu.plan.product_use import (
+from evaluator.gpu.plan.products.epilogue import Epilogue, Partials, finish_rows
+from evaluator.gpu.plan.products.linear_layer import Linear
+from evaluator.gpu.plan.products.product_use import (
     Use,
     address,
     biases_of,

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from evaluator.gpu.plan.builder import ACTIVATION_CODES, Geometry, ProgramBuilder
 from evaluator.gpu.plan.cluster_tiles import BLOCK_K, ClusterTile
-from evaluator.gpu.plan.epilogue import Epilogue, finish_rows
-from evaluator.gpu.plan.product_use import Use, norm_arguments, own_epilogue, weights_of
+from evaluator.gpu.plan.products.epilogue import Epilogue, finish_rows
+from evaluator.gpu.plan.products.product_use import Use, norm_arguments, own_epilogue, weights_of
+from evaluator.gpu.plan.products.tensor_maps import rows_map, weights_map
 from evaluator.gpu.plan.program import Buffer, LeftNorm
-from evaluator.gpu.plan.tensor_maps import rows_map, weights_map
 
 
 def by_cluster_kernel(b: ProgramBuilder, use: Use, tile: ClusterTile) -> None:

@@ -14,12 +14,12 @@ from evaluator.gpu.blas.library import library_product
 from evaluator.gpu.blas.product import Product
 from evaluator.gpu.plan import weights as pack
 from evaluator.gpu.plan.builder import ProgramBuilder
-from evaluator.gpu.plan.epilogue import After, Epilogue, finish_rows
-from evaluator.gpu.plan.gemm import gemm_launch, split_along_k, whole
-from evaluator.gpu.plan.gemm_cluster import by_cluster_kernel, cluster_launch
-from evaluator.gpu.plan.gemm_hopper import by_hopper_kernel
-from evaluator.gpu.plan.linear_layer import Linear
-from evaluator.gpu.plan.product_use import Use, address, biases_of, own_epilogue, weights_of
+from evaluator.gpu.plan.products.epilogue import After, Epilogue, finish_rows
+from evaluator.gpu.plan.products.gemm import gemm_launch, split_along_k, whole
+from evaluator.gpu.plan.products.gemm_cluster import by_cluster_kernel, cluster_launch
+from evaluator.gpu.plan.products.gemm_hopper import by_hopper_kernel
+from evaluator.gpu.plan.products.linear_layer import Linear
+from evaluator.gpu.plan.products.product_use import Use, address, biases_of, own_epilogue, weights_of
 from evaluator.gpu.plan.program import LeftNorm, LibraryStep, Matrix, PlanError
 from evaluator.gpu.plan.tiles import Choice
 from evaluator.network.spec import Activation, RoundedInputs

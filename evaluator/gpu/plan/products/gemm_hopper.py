@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from evaluator.gpu.plan import hopper
 from evaluator.gpu.plan.builder import ACTIVATION_CODES, FORMAT_CODES, Geometry, ProgramBuilder
-from evaluator.gpu.plan.epilogue import After, Epilogue, finish_rows, norm_vectors
 from evaluator.gpu.plan.hopper import HopperTile
-from evaluator.gpu.plan.product_use import Use, address, biases_of, column_scales, sum_scales, weights_of
-from evaluator.gpu.plan.tensor_maps import rows_map, weights_map
+from evaluator.gpu.plan.products.epilogue import After, Epilogue, finish_rows, norm_vectors
+from evaluator.gpu.plan.products.product_use import (
+    Use,
+    address,
+    biases_of,
+    column_scales,
+    sum_scales,
+    weights_of,
+)
+from evaluator.gpu.plan.products.tensor_maps import rows_map, weights_map
 
 ROW_COUNTERS = 1 << 14
 """Counters of kernels/gemm_hopper.hip: four for each set of blocks that share rows, 0 between launches."""

@@ -1,0 +1,1 @@
+"""Matrix products as launches: the kernels that compute them, and what is done to their sums."""
