@@ -258,6 +258,8 @@ def _addresses(settings: Settings, embedded: bool) -> Iterator[list[str]]:
 def _handle_signals(service: EvaluatorService, settings: Settings, again: Callable[[], Settings]) -> None:
     """Have the first signal drain the service, and the second end it at once; SIGHUP apply the settings as
     `again` reads them, and SIGUSR1 tell the state. In a terminal SIGHUP says that this is closed."""
+    from evaluator.service.reconfiguration import in_force
+
     received: list[int] = []
     current = [settings]
 
@@ -273,8 +275,9 @@ def _handle_signals(service: EvaluatorService, settings: Settings, again: Callab
         except SettingsError as error:
             log.error("the settings stay as they are: %s", error)
             return
-        before, current[-1] = current[-1], changed
-        service.reconfigure(before, changed, _networks(changed))
+        before, current[-1] = current[-1], in_force(current[-1], changed)
+        # What networks are wanted depends on backends and heads, which stay.
+        service.reconfigure(before, changed, _networks(current[-1]))
 
     def tell(number: int, frame: FrameType | None) -> None:
         service.tell_state()

@@ -132,6 +132,14 @@ def test_sighup_reads_the_settings_and_networks_again(environment: dict[str, str
             with pytest.raises(Overloaded):
                 client.evaluate(probe_batch(8))
             assert len(client.evaluate(probe_batch(7))) == 7
+            # What needs a restart is said as long as it is wanted, and no longer.
+            write([second, first], max_play_queue=8, threads=3)
+            process.send_signal(signal.SIGHUP)
+            assert "restart" in wait_for_line(process, "threads")
+            wait_for_line(process, "max_play_queue is now 8")
+            write([second, first], max_play_queue=7)
+            process.send_signal(signal.SIGHUP)
+            assert "max_play_queue is now 7" in wait_for_line(process, " is ")
             config.write_text("max_play_queue = nonsense")
             process.send_signal(signal.SIGHUP)
             wait_for_line(process, "the settings stay as they are")
@@ -142,3 +150,21 @@ def test_sighup_reads_the_settings_and_networks_again(environment: dict[str, str
             process.send_signal(signal.SIGUSR1)
             assert "1 clients" in wait_for_line(process, "ready:")
             assert client.ping() > 0
+
+
+@needs_posix
+def test_another_backend_does_not_change_which_networks_are_served(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    """`random` needs no network and `reference` does: until the restart the one that runs decides."""
+    config = tmp_path / "evaluator.toml"
+    config.write_text('backend = ["reference"]')
+    with serving(environment, "--config", str(config), "--address", "tcp://127.0.0.1:0") as process:
+        wait_for_line(process, "INFO ready")
+        config.write_text('backend = ["random"]')
+        process.send_signal(signal.SIGHUP)
+        assert "restart" in wait_for_line(process, "backend")
+        assert "INFO loading" in wait_for_line(process, "ing "), "the file is looked at again, as always"
+        process.send_signal(signal.SIGTERM)
+        _, said = process.communicate(timeout=WAIT_S)
+        assert "ERROR" not in said
