@@ -73,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _serve(settings: Settings, embedded: bool, again: Callable[[], Settings]) -> int:
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     # Imported here: `--help` need not wait for ZeroMQ and numpy.
-    from evaluator.service.endpoints import AddressError
+    from evaluator.service.endpoints import AddressError, advice
     from evaluator.service.heap import trimmed
 
     if settings.metrics_port and not settings.metrics_address:
@@ -100,7 +100,8 @@ def _serve(settings: Settings, embedded: bool, again: Callable[[], Settings]) ->
                 stack.enter_context(serve_health(*where, service, settings.page_host))
             except OSError as error:
                 service.close()
-                return _fail(embedded, f"metrics on {where[0]} port {where[1]}: {error.strerror}", 1)
+                told = f"{error.strerror}{advice(error, '--metrics-port or --metrics-address')}"
+                return _fail(embedded, f"metrics on {where[0]} port {where[1]}: {told}", 1)
             host = f"[{where[0]}]" if ":" in where[0] else where[0]
             log.info("the page that shows this service is at http://%s:%d/", host, where[1])
         if embedded:
@@ -242,7 +243,7 @@ def _addresses(settings: Settings, embedded: bool) -> Iterator[list[str]]:
         yield list(settings.address)
         return
     if not embedded:
-        yield default_addresses()
+        yield default_addresses(_without_ipc)
         return
     folder: Path | None = None
     if zmq.has("ipc"):
@@ -253,6 +254,13 @@ def _addresses(settings: Settings, embedded: bool) -> Iterator[list[str]]:
     finally:
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _without_ipc(reason: OSError) -> None:
+    log.warning(
+        "there is no ipc address, so nobody may administer this service but by --plain-admin or a key: %s",
+        reason,
+    )
 
 
 def _handle_signals(service: EvaluatorService, settings: Settings, again: Callable[[], Settings]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import signal
 import socket
 import urllib.error
@@ -18,8 +19,10 @@ from evaluator.commands.serve import KEPT_DESCRIPTORS
 from protocol import EvaluatorClient
 from protocol.errors import Overloaded
 from tests.evaluator.service.harness import WAIT_S
-from tests.evaluator.service.process import free_port, limited, needs_posix, serving, wait_for_line
+from tests.evaluator.service.process import free_port, limited, needs_ipc, needs_posix, serving, wait_for_line
 from tests.paths import DATA
+
+ANYWHERE = ("--address", "tcp://127.0.0.1:0")
 
 
 @pytest.mark.parametrize(
@@ -42,6 +45,9 @@ from tests.paths import DATA
         (["--address", "ipc://"], "names no path"),
         (["--address", f"ipc:///tmp/{'x' * 200}"], "too long"),
         (["--metrics-port", "1", "--metrics-address", ""], "metrics_address is empty"),
+        ([*ANYWHERE, "--metrics-port", "9", "--metrics-address", "192.0.2.1"], "another --metrics-port or"),
+        ([*ANYWHERE, "--metrics-port", "9", "--metrics-address", "no.such.host"], "no such address"),
+        (["--address", "tcp://192.0.2.1:5577", "--unencrypted"], "give another --address"),
     ],
 )
 def test_what_is_wrong_is_said_once(environment: dict[str, str], flags: list[str], said: str) -> None:
@@ -57,6 +63,26 @@ def test_what_is_wrong_is_said_once(environment: dict[str, str], flags: list[str
             else:
                 assert said in err.splitlines()[-1]
                 assert "Traceback" not in err
+
+
+def test_a_port_that_is_taken_is_said(environment: dict[str, str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        flags = ("--backend", "random", "--address", "tcp://127.0.0.1:0", "--metrics-port", str(port))
+        with serving(environment, *flags) as process:
+            said = wait_for_line(process, "error:")
+    assert "another program listens there; give another --metrics-port" in said
+
+
+@needs_posix
+@needs_ipc
+def test_a_service_without_a_folder_for_its_socket_says_who_may_administer_it(
+    environment: dict[str, str],
+) -> None:
+    folder = Path(environment["TMPDIR"]) / f"wavefront-{os.getuid()}"
+    folder.write_text("no folder")
+    with serving(environment, "--backend", "random") as process:
+        assert str(folder) in wait_for_line(process, "there is no ipc address")
 
 
 def test_the_log_can_be_json(environment: dict[str, str]) -> None:
