@@ -150,6 +150,14 @@ def _service(settings: Settings, embedded: bool, on_failed: Callable[[Exception]
             f"the limit of open files is {_descriptors()}, too few for a client: raise it (ulimit -n), to "
             f"{KEPT_DESCRIPTORS + 64 * for_each} for 64 clients"
         )
+    if most_connections < settings.max_connections and not embedded:
+        log.warning(
+            "the limit of open files, %d, allows %d connections of max_connections, %d: raise it (ulimit -n, "
+            "LimitNOFILE of a systemd unit)",
+            _descriptors(),
+            most_connections,
+            settings.max_connections,
+        )
     return EvaluatorService(
         loader,
         _networks(settings),

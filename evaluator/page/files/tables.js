@@ -90,6 +90,12 @@ function sensors({ watts, celsius }) {
 
 const sensed = ({ watts, celsius }) => watts !== null || celsius !== null;
 
+/** Where a client comes from: an address, or localhost:USER:GROUP:PROCESS of this machine's own sockets. */
+function origin(address) {
+  const [, user, , process] = address.startsWith("localhost:") ? address.split(":") : [];
+  return process === undefined ? address : `this machine, process ${process} of user ${user}`;
+}
+
 function inFlight(cell, each) {
   const positions = Object.values(each.positions_in_flight).reduce((sum, count) => sum + count, 0);
   say(cell, each.requests_in_flight ? `${short(positions)} in ${each.requests_in_flight}` : "–");
@@ -133,7 +139,7 @@ const DEVICES = [
 ];
 
 const CLIENTS = [
-  ["client", (cell, each) => named(cell, each.name || "no name", each.address), "name"],
+  ["client", (cell, each) => named(cell, each.name || "no name", origin(each.address)), "name"],
   ["class", text((each) => each.class || "–"), ""],
   ["in flight", inFlight, "number"],
   ["positions/s", text((each) => rate(each.positions_per_second)), "number"],

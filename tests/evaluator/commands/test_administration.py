@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,7 @@ from protocol.keys.clients import AllowedClient, allow
 from protocol.keys.files import CLIENT_PAIR, CLIENTS
 from protocol.keys.pairs import make_pair
 from tests.evaluator.service.harness import WAIT_S, Harness, numbered_batch, running
-from tests.evaluator.service.process import free_port
+from tests.evaluator.service.process import free_port, needs_ipc
 
 
 def told(capsys: pytest.CaptureFixture[str], harness: Harness, *command: str) -> str:
@@ -94,6 +96,15 @@ def test_clients_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         listed = json.loads(told(capsys, harness, "clients", "--json"))
         assert {client["name"]: client["positions"] for client in listed}["the engine"] == 3
         assert " with the key of" not in told(capsys, harness, "clients")
+
+
+@needs_ipc
+def test_clients_of_this_machines_sockets_are_listed_with_their_processes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with tempfile.TemporaryDirectory() as folder, running(tmp_path, address=f"ipc://{folder}/e") as harness:
+        told_of = f" at this machine (process {os.getpid()} of user {os.getuid()}) since "
+        assert told_of in told(capsys, harness, "clients")
 
 
 def test_clients_are_listed_with_their_keys(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

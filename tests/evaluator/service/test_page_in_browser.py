@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -19,6 +21,7 @@ from evaluator.service.networks import NetworkToLoad
 from evaluator.service.service import EvaluatorService
 from tests.evaluator.service.browser import Page, browsing, needs_browser
 from tests.evaluator.service.harness import EchoBackend, Harness, numbered_batch, running
+from tests.evaluator.service.process import needs_ipc
 from tests.evaluator.service.test_failures import failing
 
 pytestmark = needs_browser
@@ -123,6 +126,21 @@ def test_clients_that_are_not_listed_are_counted(
         show(page, port, "ready")
         page.wait(lambda: len(rows(page, "clients")) == 2)
         assert "Clients the 2 busiest of 3" in page.text()
+
+
+@needs_ipc
+def test_clients_of_this_machines_sockets_are_shown_with_their_processes(page: Page, tmp_path: Path) -> None:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        running(tmp_path, address=f"ipc://{folder}/e") as harness,
+        serve_health("127.0.0.1", 0, harness.service) as port,
+    ):
+        harness.client(name="the engine").ping()
+        show(page, port, "ready")
+        page.wait(lambda: rows(page, "clients"))
+        assert rows(page, "clients")[0][0] == (
+            f"the engine this machine, process {os.getpid()} of user {os.getuid()}"
+        )
 
 
 def test_nothing_is_asked_of_another_host(page: Page, tmp_path: Path) -> None:
