@@ -70,7 +70,8 @@ function condition(cell, each) {
 }
 
 function lastBatch(cell, { last_batch: last }) {
-  both(cell, last ? `${last.positions} in ${milliseconds(last.ms)}` : "–", last ? `${duration(last.ago_s)} ago` : "");
+  const ago = last && (last.ago_s < 1 ? "just now" : `${duration(last.ago_s)} ago`);
+  both(cell, last ? `${last.positions} in ${milliseconds(last.ms)}` : "–", ago ?? "");
 }
 
 function memory(cell, each) {
