@@ -446,6 +446,10 @@ class Line:
     @property
     def evaluation(self) -> Evaluation: ...
     @property
+    def doubt(self) -> float | None:
+        """What the choice of the move takes off Q by ValueChoiceDeviations; None without, or without visits."""
+
+    @property
     def proof(self) -> Proof | None: ...
     @property
     def by_tables(self) -> TableValue | None:

@@ -5,10 +5,10 @@ Both sides use this file: the evaluator binds there by default, clients look the
 
 from __future__ import annotations
 
-import contextlib
 import os
 import stat
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import zmq
@@ -43,11 +43,15 @@ def runtime_directory() -> Path:
     return folder
 
 
-def default_addresses() -> list[str]:
-    """The well-known addresses, best first: ipc where ZeroMQ has it, and tcp on loopback."""
+def default_addresses(without_ipc: Callable[[OSError], None] = lambda reason: None) -> list[str]:
+    """The well-known addresses, best first: ipc where ZeroMQ has it, and tcp on loopback.
+
+    Without a folder of our own there is tcp alone, and without_ipc is told why.
+    """
     addresses = [DEFAULT_TCP]
     if zmq.has("ipc"):
-        # Without a folder of our own there is tcp alone.
-        with contextlib.suppress(OSError):
+        try:
             addresses.insert(0, f"ipc://{runtime_directory() / 'evaluator'}")
+        except OSError as error:
+            without_ipc(error)
     return addresses

@@ -74,7 +74,7 @@ NOT_QUICK = (
 )
 """Folders and files under tests/ that are not quick. A new file is, until it is named here."""
 
-NOT_BY_DEFAULT = {"slow", "cluster", "gpu", "emulator", "timing", "kernels", "wheel", "sanitized"}
+NOT_BY_DEFAULT = {"slow", "cluster", "gpu", "emulator", "timing", "kernels", "wheel", "sanitized", "soak"}
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest chooses by markers

@@ -12,15 +12,19 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from prometheus_client import generate_latest
 
 from evaluator import cli
 from evaluator.metrics import TIME_EDGES
+from evaluator.service.prometheus import registry
 from evaluator.settings import Settings, add_flags, from_arguments
+from tests.evaluator.service.harness import numbered_batch, running
 from tests.paths import REPOSITORY
 
 DEPLOY = REPOSITORY / "deploy"
 CONTAINERS = sorted(DEPLOY.glob("Containerfile.*"))
 UNIT = DEPLOY / "wavefront-evaluator.service"
+ALERTS = DEPLOY / "alerts.yml"
 
 
 def metrics() -> set[str]:
@@ -80,9 +84,7 @@ def test_a_container_has_what_zstd_needs(path: Path) -> None:
 
 def test_play_is_late_beyond_the_target_and_where_buckets_end() -> None:
     target_ms = Settings().play_latency_ms
-    (alert,) = re.findall(
-        r"alert: EvaluatorPlayIsLate\n(.*?)(?=      - alert:)", (DEPLOY / "alerts.yml").read_text(), re.S
-    )
+    (alert,) = re.findall(r"alert: EvaluatorPlayIsLate\n(.*?)(?=      - alert:)", ALERTS.read_text(), re.S)
     (threshold,) = re.findall(r"expr: .* > ([\d.]+)$", alert, re.M)
     assert float(threshold) == target_ms / 1000
     assert float(threshold) in TIME_EDGES, "between two edges a quantile is a guess"
@@ -110,6 +112,85 @@ def test_systemd_finds_nothing_wrong_with_the_unit(tmp_path: Path) -> None:
     assert [line for line in checked.stderr.splitlines() if UNIT.name in line] == []
 
 
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="there is no promtool")
+needs_promtool = pytest.mark.skipif(
+    shutil.which("promtool") is None, reason="needs promtool, of Debian's package prometheus"
+)
+
+
+def promtool(*arguments: str | Path, said: str = "") -> None:
+    """Have Prometheus' own program check something; `said` is what it reads."""
+    done = subprocess.run(["promtool", *map(str, arguments)], input=said, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@needs_promtool
 def test_prometheus_understands_the_rules() -> None:
-    subprocess.run(["promtool", "check", "rules", str(DEPLOY / "alerts.yml")], check=True)
+    promtool("check", "rules", ALERTS)
+
+
+@needs_promtool
+def test_prometheus_understands_what_the_dashboard_asks(tmp_path: Path) -> None:
+    dashboard = json.loads((DEPLOY / "grafana-dashboard.json").read_text())
+    expressions = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    # Grafana fills its own variables in.
+    filled = [re.sub(r"\$\w+", "1m" if "_interval" in each else "x", each) for each in expressions]
+    rules = [{"record": f"panel:{number}", "expr": each} for number, each in enumerate(filled)]
+    path = tmp_path / "rules.yml"
+    path.write_text(json.dumps({"groups": [{"name": "dashboard", "rules": rules}]}))  # YAML, too
+    promtool("check", "rules", path)
+
+
+@needs_promtool
+def test_prometheus_has_nothing_against_the_metrics(tmp_path: Path) -> None:
+    with running(tmp_path) as harness:
+        harness.client().evaluate(numbered_batch(3), priority="play")
+        metrics = registry(harness.service.metrics, harness.service.state)
+        promtool("check", "metrics", said=generate_latest(metrics).decode())
+
+
+STARTED = {
+    "EvaluatorNotReady": {"wavefront_ready": "0x20"},
+    "EvaluatorDegraded": {'wavefront_state{state="degraded"}': "1x20"},
+    "EvaluatorOnStandby": {"wavefront_fallback_batches_total": "0+60x20"},
+    "EvaluatorPlayIsLate": {
+        'wavefront_request_seconds_bucket{class="play",le="0.05"}': "0+98x20",
+        'wavefront_request_seconds_bucket{class="play",le="0.1"}': "0+100x20",
+        'wavefront_request_seconds_bucket{class="play",le="+Inf"}': "0+100x20",
+    },
+    "EvaluatorRefuses": {'wavefront_errors_total{code="overloaded"}': "0+60x20"},
+    "EvaluatorDropsAnswers": {"wavefront_dropped_replies_total": "0+120x20"},
+}
+"""What starts each alert: values of each minute, as `first+step x times`."""
+
+QUIET = {
+    "wavefront_ready": "1x20",
+    'wavefront_state{state="degraded"}': "0x20",
+    "wavefront_fallback_batches_total": "7x20",
+    'wavefront_request_seconds_bucket{class="play",le="0.05"}': "0+100x20",
+    'wavefront_request_seconds_bucket{class="play",le="+Inf"}': "0+100x20",
+    'wavefront_request_seconds_bucket{class="selfplay",le="0.05"}': "0x20",
+    'wavefront_request_seconds_bucket{class="selfplay",le="+Inf"}': "0+100x20",
+    'wavefront_errors_total{code="bad_request"}': "0+60x20",
+    "wavefront_dropped_replies_total": "0+6x20",
+}
+"""What no alert is for."""
+
+
+@needs_promtool
+@pytest.mark.parametrize("alert", ["", *STARTED])
+def test_each_alert_goes_off_by_what_it_is_for_and_by_nothing_else(tmp_path: Path, alert: str) -> None:
+    series = QUIET | STARTED[alert] if alert else QUIET
+    fired = 'count by (alertname) (ALERTS{alertstate="firing"})'
+    wanted = [{"labels": f'{{alertname="{alert}"}}', "value": 1}] if alert else []
+    test = {
+        "interval": "1m",
+        "input_series": [{"series": name, "values": values} for name, values in series.items()],
+        "promql_expr_test": [{"expr": fired, "eval_time": "15m", "exp_samples": wanted}],
+    }
+    path = tmp_path / "test.yml"
+    path.write_text(json.dumps({"rule_files": [str(ALERTS)], "evaluation_interval": "1m", "tests": [test]}))
+    promtool("test", "rules", path)
+
+
+def test_every_alert_is_tried() -> None:
+    assert set(re.findall(r"alert: (\w+)", ALERTS.read_text())) == set(STARTED)

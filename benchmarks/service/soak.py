@@ -9,7 +9,8 @@ request was answered, each result was right, memory did not grow by more than --
 nothing that should not be there, and the service drained and started again.
 
 By default three devices answer as `random` does, and the results are compared to the bit; one of them fails
-each minute and hangs each four. With --backend onnx, say, the network's own results are only looked at.
+each minute and hangs each four, in a soak of less than six minutes more often. With --backend onnx, say, the
+network's own results are only looked at.
 """
 
 from __future__ import annotations
@@ -50,7 +51,6 @@ from benchmarks.service.soak_troubles import (
 from benchmarks.service.soak_verdict import Sample, read_log, slope
 
 STEADY = "faltering:base=4,each=0.4"
-FALTERING = "faltering:base=4,each=0.4,fails=60,hangs=240,stays=9"
 START_S = 120.0
 EXIT_TIMEOUT_S = 30.0
 SAMPLE_S = 0.5
@@ -176,6 +176,13 @@ class Service:
             return bool(self.status()["ready"])
         except OSError:
             return False
+
+
+def _faltering(minutes: float) -> str:
+    """A device that fails and hangs, each at least once in a soak of half a minute; it may hang while a
+    network is loaded. After it has failed there is time for it to be tried again."""
+    pace = min(1.0, minutes / 6)
+    return f"faltering:base=4,each=0.4,fails={max(12.0, 60 * pace):g},hangs={240 * pace:g},stays=9"
 
 
 def _free_port() -> int:
@@ -346,7 +353,8 @@ def main(given: Sequence[str] | None = None) -> int:
     backends = arguments.backend or [STEADY, STEADY]
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="soak")))
-        soak = Soak(arguments.minutes, [*backends, FALTERING], arguments.slope, arguments.without, folder)
+        backends = [*backends, _faltering(arguments.minutes)]
+        soak = Soak(arguments.minutes, backends, arguments.slope, arguments.without, folder)
         stack.callback(soak.close)
         against = soak.run()
     for reason in against:

@@ -99,6 +99,8 @@ class _View:
         self._sign = 1 if query.fields.point_of_view in ("side_to_move", game.turn) else -1
         self._turn = game.turn
         self._contempt = query.contempt(game.turn)
+        options = query.options
+        self._keeps_deviations = options.value_choice_deviations > 0 or options.cpuct_deviation_scale > 0
 
     def root(self, root: RootInfo) -> dict[str, Any]:
         """The position itself."""
@@ -128,6 +130,7 @@ class _View:
             "order": order,
             "visits": line.visits,
             **self._result(line.q, line.wdl),
+            **({} if line.doubt is None else {"lcb": self._value(line.q - line.doubt)}),
             "score": self._sign * line.score(self._query.options.score_type, report.draw_score),
             "moves_left": _rounded(line.moves_left),
             "prior": _rounded(line.prior),
@@ -152,6 +155,7 @@ class _View:
             "d": _rounded(move.d) if move.visits else None,
             "moves_left": _rounded(move.m) if move.visits else None,
             "q": self._value(move.q),
+            "deviation": _rounded(move.deviation) if move.visits and self._keeps_deviations else None,
             "u": _rounded(move.u or 0.0),
             "s": _rounded(move.s or 0.0),
             "v": None if move.v is None else self._value(move.v),

@@ -240,6 +240,10 @@ def _line() -> Schema:
             "visits": COUNT,
             "q": RESULT,
             "wdl": WDL,
+            "lcb": {
+                "description": "q less the doubt of the choice of moves; may lie beyond -1 and 1",
+                "type": "number",
+            },
             "score": WHOLE,
             "moves_left": {"type": "number"},
             "prior": SHARE,
@@ -248,7 +252,7 @@ def _line() -> Schema:
             "pv": {"type": "array", "items": _ref("move"), "minItems": 1},
             "pv_visits": {"type": "array", "items": COUNT},
         },
-        optional=("mate", "tablebase", "pv_visits"),
+        optional=("lcb", "mate", "tablebase", "pv_visits"),
     )
 
 
@@ -262,6 +266,7 @@ def _statistics() -> Schema:
             "d": _or_null(SHARE),
             "moves_left": _or_null({"type": "number"}),
             "q": {"type": "number"},
+            "deviation": _or_null(SHARE),
             "u": {"type": "number"},
             "s": {"type": "number"},
             "v": _or_null(RESULT),

@@ -227,6 +227,9 @@ void bind_reports(nb::module_& m) {
       .def_ro("visits", &Line::visits)
       .def_ro("prior", &Line::prior)
       .def_ro("evaluation", &Line::evaluation)
+      .def_ro("doubt", &Line::doubt,
+              "What the choice of the move takes off Q by ValueChoiceDeviations; None without, or without "
+              "visits.")
       .def_ro("proof", &Line::proof)
       .def_ro("by_tables", &Line::by_tables, "What tablebases say of it, unless a mate is proven.");
   nb::class_<RootInfo>(m, "RootInfo", "The state of the search.")

@@ -26,7 +26,8 @@ class Line:
     prior: the network's probability of the first move. mate: moves to a proven mate, negative when being
     mated, None when not proven. tablebase: 1, 0 or -1 where tablebases know the result, which q and wdl are
     then; tablebase_plies: to the next capture or pawn move if they know the position itself, else to the one
-    that they know.
+    that they know. doubt: what the choice of the move takes off q, some standard deviations of its mean; None
+    without a search, or where the move is not chosen so.
     """
 
     moves: tuple[str, ...]
@@ -39,6 +40,7 @@ class Line:
     tablebase: int | None = None
     tablebase_plies: int = 0
     move_visits: tuple[int, ...] = ()
+    doubt: float | None = None
 
     @classmethod
     def of(cls, line: TreeLine) -> Line:
@@ -61,6 +63,7 @@ class Line:
             tablebase=known.value if known is not None else None,
             tablebase_plies=known.plies if known is not None else 0,
             move_visits=tuple(line.move_visits),
+            doubt=line.doubt if known is None or line.doubt is None else 0.0,
         )
 
     def centipawns(self) -> int:
@@ -85,7 +88,8 @@ class MoveStatistics:
     prior: of the root, the sum of its visited moves'. wl, d, m: win minus loss, draw and plies to the end;
     None without visits. q: wl with the value of a draw in it, without visits the first-play urgency. u:
     PUCT's exploration; s: its score; both None for the root. v: the network's own value, None where it is
-    not known. bounds: the least and the best result that are possible.
+    not known. bounds: the least and the best result that are possible. deviation: standard deviation of the
+    values that its visits brought, 0 where the search keeps none.
     """
 
     move: str
@@ -101,6 +105,7 @@ class MoveStatistics:
     s: float | None
     v: float | None
     bounds: tuple[int, int]
+    deviation: float = 0.0
 
     @classmethod
     def of(cls, child: ChildInfo, index: int) -> MoveStatistics:
@@ -120,6 +125,7 @@ class MoveStatistics:
             s=child.score,
             v=evaluation.q if ended else child.own_q,
             bounds=child.bounds,
+            deviation=child.deviation,
         )
 
     @classmethod

@@ -31,11 +31,19 @@ def run(arguments: argparse.Namespace) -> int:
 def _line(client: Mapping[str, Any]) -> str:
     in_flight = ", ".join(f"{count} {name}" for name, count in client["positions_in_flight"].items() if count)
     return (
-        f"{client['name'] or '(no name)'} at {client['address'] or '(unknown)'}{_key(client)} "
+        f"{client['name'] or '(no name)'} at {_origin(client['address'])}{_key(client)} "
         f"since {datetime.fromtimestamp(client['since']):%Y-%m-%d %H:%M:%S}: "
         f"{client['requests']} requests, {client['positions']} positions, {client['errors']} errors, "
         f"in flight: {in_flight or 'nothing'}"
     )
+
+
+def _origin(address: str) -> str:
+    """Where a client comes from; of this machine's own sockets, which process."""
+    if address.startswith("localhost:"):
+        user, _, process = address.split(":")[1:4]
+        return f"this machine (process {process} of user {user})"
+    return address or "(unknown)"
 
 
 def _key(client: Mapping[str, Any]) -> str:

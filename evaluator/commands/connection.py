@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import math
+import socket
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -23,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser, timeout: float = 5.0) -> None
         "--keys", default="", metavar="FOLDER", help="keys (default: the user's configuration folder)"
     )
     parser.add_argument(
-        "--timeout", type=float, default=timeout, metavar="S", help="seconds (default: %(default)g)"
+        "--timeout", type=_seconds, default=timeout, metavar="S", help="seconds (default: %(default)g)"
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
 
@@ -48,10 +51,33 @@ def ask(arguments: argparse.Namespace, question: Callable[[EvaluatorClient], int
             break
         except EvaluatorError as error:
             problem = str(error)
-            if not arguments.address:
+            if arguments.address:
+                problem += _about(arguments.address)
+            else:
                 problem += "; `python -m evaluator serve` starts one, --address names one elsewhere"
     print(f"error: {problem}", file=sys.stderr)
     return 1
+
+
+def _seconds(text: str) -> float:
+    with contextlib.suppress(ValueError):
+        if 0 < (seconds := float(text)) < math.inf:
+            return seconds
+    raise argparse.ArgumentTypeError(f"a number of seconds above 0, not {text!r}")
+
+
+def _about(address: str) -> str:
+    """What may be wrong with an address at which no evaluator was found."""
+    if not address.startswith("tcp://"):
+        return ""
+    host, _, port = address.partition("#")[0].removeprefix("tcp://").rpartition(":")
+    if not (port.isdecimal() and 0 < int(port) < 65536):
+        return f": a port is a number from 1 to 65535, not {port!r}"
+    try:
+        socket.getaddrinfo(host.strip("[]"), int(port))
+    except OSError as error:
+        return f": the host {host!r} is not found ({error.strerror})"
+    return "; is it the --address that `serve` was given there, and not the port of its metrics?"
 
 
 def show(arguments: argparse.Namespace, value: Any, text: str) -> int:

@@ -73,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _serve(settings: Settings, embedded: bool, again: Callable[[], Settings]) -> int:
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     # Imported here: `--help` need not wait for ZeroMQ and numpy.
-    from evaluator.service.connections.endpoints import AddressError
+    from evaluator.service.connections.endpoints import AddressError, advice
     from evaluator.service.heap import trimmed
 
     if settings.metrics_port and not settings.metrics_address:
@@ -100,7 +100,8 @@ def _serve(settings: Settings, embedded: bool, again: Callable[[], Settings]) ->
                 stack.enter_context(serve_health(*where, service, settings.page_host))
             except OSError as error:
                 service.close()
-                return _fail(embedded, f"metrics on {where[0]} port {where[1]}: {error.strerror}", 1)
+                told = f"{error.strerror}{advice(error, '--metrics-port or --metrics-address')}"
+                return _fail(embedded, f"metrics on {where[0]} port {where[1]}: {told}", 1)
             host = f"[{where[0]}]" if ":" in where[0] else where[0]
             log.info("the page that shows this service is at http://%s:%d/", host, where[1])
         if embedded:
@@ -148,6 +149,14 @@ def _service(settings: Settings, embedded: bool, on_failed: Callable[[Exception]
         raise ValueError(
             f"the limit of open files is {_descriptors()}, too few for a client: raise it (ulimit -n), to "
             f"{KEPT_DESCRIPTORS + 64 * for_each} for 64 clients"
+        )
+    if most_connections < settings.max_connections and not embedded:
+        log.warning(
+            "the limit of open files, %d, allows %d connections of max_connections, %d: raise it (ulimit -n, "
+            "LimitNOFILE of a systemd unit)",
+            _descriptors(),
+            most_connections,
+            settings.max_connections,
         )
     return EvaluatorService(
         loader,
@@ -242,7 +251,7 @@ def _addresses(settings: Settings, embedded: bool) -> Iterator[list[str]]:
         yield list(settings.address)
         return
     if not embedded:
-        yield default_addresses()
+        yield default_addresses(_without_ipc)
         return
     folder: Path | None = None
     if zmq.has("ipc"):
@@ -255,9 +264,18 @@ def _addresses(settings: Settings, embedded: bool) -> Iterator[list[str]]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
+def _without_ipc(reason: OSError) -> None:
+    log.warning(
+        "there is no ipc address, so nobody may administer this service but by --plain-admin or a key: %s",
+        reason,
+    )
+
+
 def _handle_signals(service: EvaluatorService, settings: Settings, again: Callable[[], Settings]) -> None:
     """Have the first signal drain the service, and the second end it at once; SIGHUP apply the settings as
     `again` reads them, and SIGUSR1 tell the state. In a terminal SIGHUP says that this is closed."""
+    from evaluator.service.reconfiguration import in_force
+
     received: list[int] = []
     current = [settings]
 
@@ -273,8 +291,9 @@ def _handle_signals(service: EvaluatorService, settings: Settings, again: Callab
         except SettingsError as error:
             log.error("the settings stay as they are: %s", error)
             return
-        before, current[-1] = current[-1], changed
-        service.reconfigure(before, changed, _networks(changed))
+        before, current[-1] = current[-1], in_force(current[-1], changed)
+        # What networks are wanted depends on backends and heads, which stay.
+        service.reconfigure(before, changed, _networks(current[-1]))
 
     def tell(number: int, frame: FrameType | None) -> None:
         service.tell_state()

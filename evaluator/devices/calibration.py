@@ -216,4 +216,8 @@ def _write(path: Path, points: dict[int, float]) -> None:
     try:
         write_atomically(path, json.dumps({"curve": sorted(points.items())}).encode())
     except OSError as error:
-        log.warning("the latency curve could not be cached: %s", error)
+        log.warning(
+            "%s: %s: the latency curve cannot be kept there, and each start measures it",
+            path.parent,
+            error.strerror,
+        )

@@ -3,6 +3,7 @@ answers."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any, get_args
 
@@ -14,6 +15,8 @@ from evaluator.service.sessions import Sessions
 from protocol import messages
 from protocol.errors import BadRequest, Draining, LoadFailed, NotAllowed, RemoteError
 from protocol.keys.notation import KeysError
+
+log = logging.getLogger("evaluator.service")
 
 Request = (
     messages.Load | messages.Unload | messages.Alias | messages.Reload | messages.Clients | messages.Drain
@@ -57,11 +60,18 @@ class Administration:
     def _load(self, client: bytes, message: messages.Load) -> None:
         if self._life.draining:
             raise Draining(SHUTTING_DOWN)
-        self._networks.load(
-            NetworkToLoad(message.path, message.policy_head, message.value_head),
-            lambda info: self._send(client, messages.Loaded(message.id, info)),
-            lambda error: self._fail(client, message.id, LoadFailed(_about(message.path, error))),
-        )
+
+        def loaded(info: messages.NetworkInfo) -> None:
+            log.info("network %s is loaded", info.name)
+            self._send(client, messages.Loaded(message.id, info))
+
+        def failed(error: Exception) -> None:
+            reason = _about(message.path, error)
+            log.warning("no network was loaded: %s", reason)
+            self._fail(client, message.id, LoadFailed(reason))
+
+        wanted = NetworkToLoad(message.path, message.policy_head, message.value_head)
+        self._networks.load(wanted, loaded, failed)
 
     def _reload(self, client: bytes, message: messages.Reload) -> None:
         if self._life.draining:
@@ -77,17 +87,25 @@ class Administration:
             changed = tuple(each.info.name for each in done if each.changed)
             self._send(client, messages.ReloadReply(message.id, infos, changed))
 
-        self._networks.reload(
-            message.network, reloaded, lambda error: self._fail(client, message.id, LoadFailed(str(error)))
-        )
+        def failed(error: Exception) -> None:
+            log.warning("not all could be loaded again, what was served before is served on: %s", error)
+            self._fail(client, message.id, LoadFailed(str(error)))
+
+        self._networks.reload(message.network, reloaded, failed)
 
     def _unload(self, client: bytes, message: messages.Unload) -> None:
-        self._networks.unload(message.network, lambda: self._send(client, messages.Unloaded(message.id)))
+        def unloaded() -> None:
+            log.info("network %s is unloaded", message.network)
+            self._send(client, messages.Unloaded(message.id))
+
+        self._networks.unload(message.network, unloaded)
 
     def _alias(self, client: bytes, message: messages.Alias) -> None:
         if not message.alias:
             raise BadRequest("alias: must not be empty")
-        self._send(client, messages.Aliased(message.id, self._networks.alias(message.alias, message.network)))
+        name = self._networks.alias(message.alias, message.network)
+        log.info("alias %s %s", message.alias, f"means {name}" if name else "is gone")
+        self._send(client, messages.Aliased(message.id, name))
 
     def _clients(self, client: bytes, message: messages.Clients) -> None:
         self._send(client, messages.ClientsReply(message.id, tuple(self._sessions.descriptions())))

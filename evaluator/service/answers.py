@@ -56,10 +56,14 @@ class Answers:
 
     def send_error(self, client: bytes, identity: int, error: RemoteError) -> None:
         """Send an error and count it. identity: of the request that it answers; 0 is none."""
-        self._metrics.error(error.code)
         session = self._sessions.of(client)
         if session is not None:
             session.errors += 1
+        self.announce(client, error, identity)
+
+    def announce(self, client: bytes, error: RemoteError, identity: int = 0) -> None:
+        """Send an error that is none of the client's, such as that the service ends."""
+        self._metrics.error(error.code)
         self.send(client, messages.Error(identity, error.code, error.message))
 
     def send_expired(self, requests: Sequence[Request]) -> None:

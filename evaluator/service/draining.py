@@ -53,7 +53,7 @@ class Drain:
         for session, hello in self._sessions.take_hellos():
             self._answers.send_error(session.client, hello, Draining(SHUTTING_DOWN))
         for client in self._sessions.greeted():
-            self._answers.send_error(client, 0, Draining(ELSEWHERE))
+            self._answers.announce(client, Draining(ELSEWHERE))
 
     def begin_for(self, client: bytes, identity: int) -> None:
         """The same at a client's request, which is answered once all is done."""

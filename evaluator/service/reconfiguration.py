@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import fields
+from dataclasses import fields, replace
 
 from evaluator.devices.dispatcher import Dispatcher
 from evaluator.devices.loading import Loader
@@ -36,6 +36,11 @@ AT_START = (
 """Settings that a new value of needs a restart."""
 
 
+def in_force(running: Settings, wanted: Settings) -> Settings:
+    """What a service that was started with some settings goes by when others are wanted."""
+    return replace(wanted, **{name: getattr(running, name) for name in AT_START})
+
+
 def latency_targets(settings: Settings) -> LatencyTargets:
     """The latencies to keep, by class."""
     return LatencyTargets(
@@ -65,7 +70,7 @@ def reconfigure(
     loader: Loader,
     access: Access,
 ) -> None:
-    """Apply everything but the networks, and say what has changed."""
+    """Apply everything but the networks, and say what has changed. before: what is in force."""
     changed = [
         each.name for each in fields(Settings) if getattr(before, each.name) != getattr(settings, each.name)
     ]
@@ -73,7 +78,7 @@ def reconfigure(
         if name in AT_START:
             log.warning("%s is not changed before a restart", name)
         else:
-            log.info("%s is now %s", name, getattr(settings, name))
+            log.info("%s is now %s", name, _shown(getattr(settings, name)))
     targets = latency_targets(settings)
     dispatcher.configure(queue_limits(settings), patience(settings), targets)
     loader.targets = targets
@@ -82,3 +87,9 @@ def reconfigure(
     loader.tuning = settings.tuning
     access.plain_admin = settings.plain_admin
     logging.getLogger().setLevel(settings.log_level.upper())
+
+
+def _shown(value: object) -> object:
+    if isinstance(value, tuple):
+        return ", ".join(value) or "what it is by default"
+    return value

@@ -91,4 +91,6 @@ def _told(path: Path, what: str, *but: type[OSError]) -> Iterator[None]:
     except but:
         raise
     except OSError as error:
-        raise KeysError(f"{what} {path}: {error.strerror}") from None
+        raise KeysError(
+            f"{what} {path}: {error.strerror}; --keys, of an engine EvaluatorKeys, names another folder"
+        ) from None

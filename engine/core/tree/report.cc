@@ -15,6 +15,11 @@ namespace {
 // Lifts a move among the chosen above all others, whose rank is 0: more than any Q and its doubt take away.
 constexpr double kAboveOthers = 1e3;
 
+// 1 for a proven win of the side that plays the move, -1 for a loss: such a move is ranked by that alone.
+int decided(const Node& child) {
+  return child.bounds.lower == 1 ? 1 : child.bounds.upper == -1 ? -1 : 0;
+}
+
 }  // namespace
 
 // Visited edges from best to worst: quick wins first, lost moves last, else by visits, Q and prior. At the
@@ -32,9 +37,6 @@ std::vector<Tree::RankedEdge> Tree::ranked_edges(const Node& parent, bool is_roo
     if (child == nullptr && !is_root) continue;
     ranked.push_back({i, child});
   }
-  auto decided = [](const Node& child) {
-    return child.bounds.lower == 1 ? 1 : child.bounds.upper == -1 ? -1 : 0;
-  };
   uint32_t most = 0;
   for (const RankedEdge& edge : ranked) {
     if (edge.child != nullptr && decided(*edge.child) == 0) most = std::max(most, edge.child->visits);
@@ -144,6 +146,9 @@ std::vector<Line> Tree::lines(int count) const {
       line.visits = first.child->visits;
       line.evaluation = evaluation_of(*first.child);
       line.proof = proof_of(*first.child);
+      if (params_.value_choice_deviations > 0.0f) {
+        line.doubt = decided(*first.child) != 0 ? 0.0f : doubt_of_choice(*first.child);
+      }
     } else {
       line.evaluation = unvisited;
     }

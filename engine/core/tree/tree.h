@@ -81,6 +81,7 @@ struct Line {
   uint32_t visits = 0;
   float prior = 0;
   Evaluation evaluation;
+  std::optional<float> doubt;  // what the choice of the move takes off Q; none without visits or deviations
   std::optional<Proof> proof;
   std::optional<TableValue> by_tables;  // unless a mate is proven
 };

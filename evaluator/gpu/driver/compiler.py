@@ -83,6 +83,8 @@ class Compiler:
         self._device = device
         self._folder = cache_folder or Path(platformdirs.user_cache_dir("wavefront", False)) / "kernels"
         self._use_cache = use_cache
+        self._keeps = use_cache
+        """Until it turns out that nothing can be written."""
         self._loaded: dict[tuple[KernelKey, int], Any] = {}
         self._codes: dict[KernelKey, Future[bytes]] = {}
         self._pool: ThreadPoolExecutor | None = None
@@ -132,8 +134,8 @@ class Compiler:
         log.debug("compiling %s", key)
         code = self._device.compile(text, key.file, options)
         self.compiled += 1
-        if self._use_cache:
-            _write(path, code)
+        if self._keeps:
+            self._keeps = _write(path, code)
         return code
 
 
@@ -146,8 +148,15 @@ def _read(path: Path) -> bytes | None:
     return code if code and hashlib.sha256(code).digest() == checksum else None
 
 
-def _write(path: Path, code: bytes) -> None:
+def _write(path: Path, code: bytes) -> bool:
+    """Whether it could be written; where not, that is logged."""
     try:
         write_atomically(path, hashlib.sha256(code).digest() + code)
     except OSError as error:
-        log.warning("compiled kernels cannot be cached: %s", error)
+        log.warning(
+            "%s: %s: compiled kernels cannot be kept there, and each start compiles them",
+            path.parent,
+            error.strerror,
+        )
+        return False
+    return True

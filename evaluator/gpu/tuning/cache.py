@@ -84,7 +84,11 @@ def write(path: Path, known: dict[Product, list[Measured]]) -> None:
     try:
         write_atomically(path, json.dumps(entries).encode())
     except OSError as error:
-        log.warning("the choice of matrix products cannot be cached: %s", error)
+        log.warning(
+            "%s: %s: the choice of matrix products cannot be kept there, and each start measures it",
+            path.parent,
+            error.strerror,
+        )
 
 
 def _product(fields: dict[str, Any]) -> Product:

@@ -4,10 +4,11 @@ import { draw, make, say } from "./elements.js";
 
 const LEFT = 46; // room for the labels of the vertical axis
 const RIGHT = 16;
-const TOP = 26; // room for a panel's title
+const TOP = 30; // room for a panel's title
 const BOTTOM = 20; // and for the labels of the horizontal axis
 
 const WORD = 50; // and between two of these
+const KEY = 12; // that far an arrow key goes, in pixels
 
 /** A scale from values to pixels. */
 export function linear([low, high], [from, to]) {
@@ -65,7 +66,7 @@ export function path(points) {
  * label: what it shows, for those who do not see it. ticks: [value, text] of the horizontal axis. scale: makes its
  * scale from a range of pixels. panels: each with a height, title, ticks [value, text], scale (made from a range of
  * pixels), and paint(x, y, put, [top, bottom]), which draws by put(element). read: what to say of the value under
- * the pointer, as [value, text], or null.
+ * the pointer, as [value, text], or null. Without a mouse a value is told where it is touched, or by the arrow keys.
  */
 export function chart(parent, { label, ticks, scale, panels, read }) {
   const frame = parent.firstElementChild ?? parent.appendChild(frameWithPointer());
@@ -118,14 +119,24 @@ export function chart(parent, { label, ticks, scale, panels, read }) {
 
 function frameWithPointer() {
   const frame = make("div", "chart", draw("svg"), make("p", "tip"));
+  const point = (at) => {
+    frame.pointer = at;
+    frame.show();
+  };
+  const follow = (event) => point(event.clientX - frame.getBoundingClientRect().left);
   frame.pointer = null;
-  frame.addEventListener("pointermove", (event) => {
-    frame.pointer = event.clientX - frame.getBoundingClientRect().left;
-    frame.show();
-  });
-  frame.addEventListener("pointerleave", () => {
-    frame.pointer = null;
-    frame.show();
+  frame.tabIndex = 0;
+  frame.addEventListener("pointermove", follow);
+  frame.addEventListener("pointerdown", follow);
+  // A finger leaves when it is lifted; what it has asked for stays until something else is touched.
+  frame.addEventListener("pointerleave", (event) => event.pointerType === "mouse" && point(null));
+  frame.addEventListener("blur", () => point(null));
+  frame.addEventListener("keydown", (event) => {
+    const by = { ArrowLeft: -KEY, ArrowRight: KEY }[event.key];
+    if (!by) return;
+    event.preventDefault();
+    const width = frame.clientWidth;
+    point(Math.max(LEFT, Math.min(width - RIGHT, (frame.pointer ?? width) + by)));
   });
   return frame;
 }

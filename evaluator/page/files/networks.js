@@ -21,7 +21,7 @@ function create(network) {
 
 function legend() {
   return make("p", "legend quiet", make("span", "", "measured"), make("span", "each", "each device"),
-    make("span", "dots", "batches that ran"), make("span", "knees", "knee"));
+    make("span", "dots", "batches that ran"), make("span", "knees", "knee: the smallest batch within 5 % of the best rate"));
 }
 
 function update(card, network, devices) {
@@ -31,11 +31,8 @@ function update(card, network, devices) {
   const aliases = network.aliases.filter((alias) => alias !== "default");
   const tags = network.default ? ["default", ...aliases] : aliases;
   keep(title.lastElementChild, tags, (tag) => tag, () => make("span", "tag"), say);
-  const fact = ([what]) => make("div", "", make("dt", "", what), make("dd"));
-  keep(facts, factsOf(network, devices), ([what]) => what, fact, (row, [, value, hint]) => {
-    say(row.lastElementChild, value);
-    row.lastElementChild.title = hint ?? "";
-  });
+  const fact = ([what]) => make("div", what, make("dt", "", what), make("dd"));
+  keep(facts, factsOf(network, devices), ([what]) => what, fact, (row, [, value]) => say(row.lastElementChild, value));
   const runs = network.runs.filter((run) => run.in_use);
   curve.querySelector(".each").hidden = runs.length < 2;
   if (network.curve.length) showCurve(curve.lastElementChild, network, runs);
@@ -48,18 +45,16 @@ function factsOf(network, devices) {
   const heads = [...network.policy_heads, ...network.value_heads];
   const outputs = [network.has_wdl ? "W D L" : "value", network.has_moves_left ? "moves left" : ""];
   const best = Math.max(...network.curve.map(perSecond));
-  const hash = network.content_hash;
+  const used_heads = [network.policy_head, network.value_head].filter(Boolean).join(", ") || "its own";
   return [
-    ["hash", hash.length > 16 ? `${hash.slice(0, 12)}…` : hash, hash],
-    ["heads", [network.policy_head, network.value_head].filter(Boolean).join(", ") || "its own",
-      heads.length > 2 ? `of ${heads.join(", ")}` : ""],
+    ["hash", network.content_hash],
+    ["heads", heads.length > 2 ? `${used_heads}, of ${heads.join(", ")}` : used_heads],
     ["outputs", outputs.filter(Boolean).join(", ")],
     ["input format", String(network.input_format)],
     ["backend", network.backend],
     ["runs on", network.device],
     ...(memory.length ? [["memory", memory.join(", ")]] : []),
-    ["knee", `${network.recommended_batch.toLocaleString("en")} positions`,
-      "the smallest batch within 5 % of the best throughput"],
+    ["knee", `${network.recommended_batch.toLocaleString("en")} positions`],
     ["at best", `${short(best)} positions/s`],
   ];
 }

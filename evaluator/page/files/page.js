@@ -67,15 +67,21 @@ function showCharts(status) {
   showNetworks(get("networks"), status.networks, status.devices);
 }
 
+const MEANINGS = {
+  loading: "Clients wait until the first network is there.",
+  degraded: "What is left out is tried again; meanwhile other devices take its work, or the CPU does.",
+  draining: "Nothing new is taken, what is queued is finished, and then the service ends.",
+};
+
 function showState(status) {
   document.documentElement.dataset.state = status.state;
   document.title = `${status.state} · Wavefront evaluator`;
   say(get("word"), status.state);
-  const ago = status.since ? `for ${duration(status.time - status.since)}` : "";
-  say(get("since"), ago);
-  get("since").title = status.since ? `since ${clock(status.since)}` : "";
+  const { since, state } = status;
+  say(get("since"), since ? `for ${duration(status.time - since)}, since ${clock(since)}` : "");
   say(get("reason"), status.reason);
-  get("reason").hidden = !status.reason;
+  say(get("meaning"), MEANINGS[state] ?? "");
+  get("why").hidden = !status.reason && !MEANINGS[state];
   const { metrics } = status;
   const about = [`version ${status.version}`, `up ${duration(metrics.uptime_s)}`, ...status.addresses];
   say(get("about"), about.join(" · "));

@@ -10,7 +10,7 @@ export function showClasses(element, status) {
 
 /** Devices, those that are left out with the reason why. */
 export function showDevices(element, status) {
-  table(element, DEVICES, status.devices, (each) => each.name, "None is open yet.");
+  table(element, DEVICES, status.devices, (each) => each.name, "None is open.");
 }
 
 /** Clients, the busiest first. */
@@ -29,12 +29,14 @@ export function showWarnings(element, status) {
 
 const text = (value) => (cell, item) => say(cell, value(item));
 
-/** A name, and something quieter beside it. */
-function named(cell, name, more) {
-  if (!cell.firstElementChild) cell.append(make("b"), " ", make("span", "quiet"));
-  say(cell.firstElementChild, name);
+/** Something, and what is to be known besides, quieter. */
+function both(cell, what, more, tag = "span") {
+  if (!cell.firstElementChild) cell.replaceChildren(make(tag), " ", make("span", "quiet"));
+  say(cell.firstElementChild, what);
   say(cell.lastElementChild, more);
 }
+
+const named = (cell, name, more) => both(cell, name, more, "b");
 
 /** A bar from 0 to 1, with its value beside it. */
 function meter(cell, share, label, mark = "") {
@@ -46,7 +48,7 @@ function meter(cell, share, label, mark = "") {
 }
 
 /** Two percentiles, with their unit once if it is the same. */
-function both({ p50, p99 }) {
+function percentiles({ p50, p99 }) {
   if (p99 === null) return "–";
   const [half, most] = [milliseconds(p50), milliseconds(p99)];
   const unit = most.slice(most.lastIndexOf(" "));
@@ -56,29 +58,20 @@ function both({ p50, p99 }) {
 /** The time that 99 of 100 requests did not exceed, on a bar that is full at twice the target. */
 function target(cell, { whole_ms: { p50, p99 }, target_ms: wanted }) {
   const late = (p99 ?? 0) / wanted;
-  meter(cell, late / 2, both({ p50, p99 }), `target ${late > 1 ? "late" : ""}`);
-  cell.title = p99 === null ? "no request in the last minute" :
-    `half of the last minute's requests within ${milliseconds(p50)}, 99 of 100 within ${milliseconds(p99)}; ` +
-    `the line is the target, ${milliseconds(wanted)}`;
-}
-
-function queued(cell, each) {
-  say(cell, short(each.queued));
-  cell.title = `of at most ${each.limit.toLocaleString("en")} per network`;
+  meter(cell, late / 2, percentiles({ p50, p99 }), `target ${late > 1 ? "late" : ""}`);
 }
 
 function condition(cell, each) {
   const again = each.tried_again_in_s;
   const when = again === null ? "until it comes back" :
     again > 0 ? `tried again in ${duration(Math.ceil(again))}` : "tried again now";
-  say(cell, each.in_use ? (each.standby ? "stands in" : "in use") : `left out, ${when}`);
-  cell.title = each.reason;
+  both(cell, each.in_use ? (each.standby ? "stands in" : "in use") : `left out, ${when}`, each.reason);
   cell.className = `state ${each.in_use ? "" : "bad"}`;
 }
 
 function lastBatch(cell, { last_batch: last }) {
-  say(cell, last ? `${last.positions} in ${milliseconds(last.ms)}` : "–");
-  cell.title = last ? `${duration(last.ago_s)} ago` : "";
+  const ago = last && (last.ago_s < 1 ? "just now" : `${duration(last.ago_s)} ago`);
+  both(cell, last ? `${last.positions} in ${milliseconds(last.ms)}` : "–", ago ?? "");
 }
 
 function memory(cell, each) {
@@ -98,10 +91,15 @@ function sensors({ watts, celsius }) {
 
 const sensed = ({ watts, celsius }) => watts !== null || celsius !== null;
 
+/** Where a client comes from: an address, or localhost:USER:GROUP:PROCESS of this machine's own sockets. */
+function origin(address) {
+  const [, user, , process] = address.startsWith("localhost:") ? address.split(":") : [];
+  return process === undefined ? address : `this machine, process ${process} of user ${user}`;
+}
+
 function inFlight(cell, each) {
   const positions = Object.values(each.positions_in_flight).reduce((sum, count) => sum + count, 0);
   say(cell, each.requests_in_flight ? `${short(positions)} in ${each.requests_in_flight}` : "–");
-  cell.title = `${positions} positions in ${each.requests_in_flight} requests`;
 }
 
 function errors(cell, each) {
@@ -110,8 +108,7 @@ function errors(cell, each) {
 }
 
 function connected(cell, each) {
-  say(cell, duration(each.age));
-  cell.title = `since ${clock(each.since)}`;
+  both(cell, duration(each.age), `since ${clock(each.since)}`);
 }
 
 function level(cell, each) {
@@ -124,10 +121,10 @@ function level(cell, each) {
 const CLASSES = [
   ["class", text((each) => each.name), "name"],
   ["target", text((each) => milliseconds(each.target_ms)), "number"],
-  ["queued", queued, "number"],
+  ["queued", (cell, each) => both(cell, short(each.queued), `of ${short(each.limit)}`), "number"],
   ["requests/s", text((each) => rate(each.requests_per_second)), "number"],
   ["positions/s", text((each) => rate(each.positions_per_second)), "number"],
-  ["queue p50 · p99", text((each) => both(each.queue_ms)), "number"],
+  ["queue p50 · p99", text((each) => percentiles(each.queue_ms)), "number"],
   ["whole p50 · p99", target, "wide"],
 ];
 
@@ -136,14 +133,14 @@ const DEVICES = [
   ["state", condition, "state"],
   ["busy", (cell, each) => meter(cell, each.busy, percent(each.busy)), "wide"],
   ["under way", text((each) => String(each.running)), "number"],
-  ["last batch", lastBatch, "number"],
+  ["last batch", lastBatch, "number roomy"],
   ["failures", text((each) => `${each.failures}${each.hangs ? `, ${each.hangs} hung` : ""}`), "number"],
   ["memory", memory, "wide", (each) => each.memory],
   ["power", text(sensors), "number", sensed],
 ];
 
 const CLIENTS = [
-  ["client", (cell, each) => named(cell, each.name || "no name", each.address), "name"],
+  ["client", (cell, each) => named(cell, each.name || "no name", origin(each.address)), "name"],
   ["class", text((each) => each.class || "–"), ""],
   ["in flight", inFlight, "number"],
   ["positions/s", text((each) => rate(each.positions_per_second)), "number"],

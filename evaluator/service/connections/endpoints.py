@@ -92,7 +92,19 @@ def _unbound(address: str, error: OSError | zmq.ZMQError) -> AddressError:
             "a network interface"
         )
     reason = error.strerror or error  # Of a path that is too long, Python says it.
-    return AddressError(f"{address}: {reason}")
+    return AddressError(f"{address}: {reason}{advice(error, '--address')}")
+
+
+def advice(error: OSError | zmq.ZMQError, flags: str) -> str:
+    """What to do about an address that cannot be listened at, after the reason; nothing where that says it.
+    flags: those that say where to listen."""
+    if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
+        return f": this machine has no such address; give another {flags}, 0.0.0.0 for all that it has"
+    if error.errno == errno.EADDRINUSE:
+        return f": another program listens there; give another {flags}"
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return f": ports below 1024 and folders of others are not for this user; give another {flags}"
+    return ""
 
 
 def _unix_path(address: str) -> str:

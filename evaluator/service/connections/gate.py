@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import shutil
 import tempfile
 import time
@@ -88,6 +89,7 @@ class Gatekeeper:
         )
         self._folder = _folder()
         self._sockets: list[str] = []
+        self._descriptors: list[int] = []
         self._tell_at = 0.0
         self._told = self.closed
 
@@ -102,8 +104,16 @@ class Gatekeeper:
             listener.close()
             raise
         self._sockets.append(path)
-        self._gate.listen(listener.detach(), path)
+        self._gate.listen(listener.detach(), self._lasting(path))
         return bound
+
+    def _lasting(self, path: str) -> str:
+        """A path of the socket for as long as this process lives: that of a descriptor. Its own goes with its
+        folder, which a system removes when the user has logged out, or when it is old and in /tmp."""
+        descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        self._descriptors.append(descriptor)
+        lasting = f"/proc/self/fd/{descriptor}"
+        return lasting if Path(lasting).exists() else path
 
     def link(self, frame: zmq.Frame) -> _core.Link | None:
         """The connection that a message came by; None for one that has ended since."""
@@ -156,6 +166,8 @@ class Gatekeeper:
         """End all connections, once what waits has been read or the time is over. The socket must have been
         closed before."""
         self._gate.close(linger_ms)
+        while self._descriptors:
+            os.close(self._descriptors.pop())
         shutil.rmtree(self._folder, ignore_errors=True)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 from collections.abc import Iterator
@@ -115,6 +116,29 @@ def test_what_is_included_is_there(talk: Conversation) -> None:
     assert {move["move"] for move in answer["statistics"]} == answer["policy"].keys()
 
 
+def test_the_bound_that_the_best_move_is_chosen_by_is_told(talk: Conversation) -> None:
+    options = {"value_choice_deviations": 3, "value_choice_share": 0.05}
+    answer = talk.ask(id="a", nodes=500, multipv=20, include_statistics=True, options=options)
+    known = {move["move"]: move for move in answer["statistics"]}
+    visited = [move for move in answer["moves"] if move["visits"]]
+    for move in visited:
+        visits, deviation = move["visits"], known[move["move"]]["deviation"]
+        doubt = 3 * math.sqrt((4 * 0.2**2 + visits * deviation**2) / (4 + visits) / visits)
+        assert move["lcb"] == pytest.approx(move["q"] - doubt, abs=1e-3)
+    most = max(move["visits"] for move in visited)
+    enough = [move["lcb"] for move in visited if move["visits"] >= 0.05 * most]
+    assert len(enough) > 2
+    assert enough == sorted(enough, reverse=True) == [move["lcb"] for move in visited[: len(enough)]]
+    assert all("lcb" not in move for move in answer["moves"] if not move["visits"])
+
+
+def test_without_deviations_there_is_no_bound(talk: Conversation) -> None:
+    options = {"value_choice_deviations": 0, "cpuct_deviation_scale": 0}
+    answer = talk.ask(id="a", nodes=50, include_statistics=True, options=options)
+    assert "lcb" not in answer["moves"][0]
+    assert {move["deviation"] for move in answer["statistics"]} == {None}
+
+
 def test_the_policy_is_the_networks_without_the_searchs_temperature(talk: Conversation) -> None:
     as_it_is = talk.ask(id="a", nodes=2, include_policy=True, options={"policy_temperature": 1.0})["policy"]
     undone = talk.ask(id="b", nodes=2, include_policy=True, options={"policy_temperature": 2.5})["policy"]
@@ -133,6 +157,7 @@ def test_results_are_for_the_side_that_is_asked_for(talk: Conversation) -> None:
     assert own["root"] == black["root"]
     assert white["root"]["q"] == -own["root"]["q"]
     assert white["root"]["wdl"] == own["root"]["wdl"][::-1]
+    assert white["moves"][0]["lcb"] == -own["moves"][0]["lcb"]
     assert white["moves"][0]["score"] == -own["moves"][0]["score"]
     assert [move["q"] for move in white["statistics"]] == [-move["q"] for move in own["statistics"]]
 
@@ -142,6 +167,7 @@ def test_a_mate_is_found_and_told_with_its_sign(talk: Conversation) -> None:
     answer = talk.ask(id="a", fen=fen, mate=1, nodes=100_000)
     assert (answer["moves"][0]["move"], answer["moves"][0]["mate"]) == ("a1a8", 1)
     assert answer["root"]["proven"] == 1
+    assert answer["moves"][0]["lcb"] == 1
     assert talk.ask(id="b", fen=fen, mate=1, point_of_view="black")["moves"][0]["mate"] == -1
 
 

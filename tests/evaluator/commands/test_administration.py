@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from protocol.keys.clients import AllowedClient, allow
 from protocol.keys.files import CLIENT_PAIR, CLIENTS
 from protocol.keys.pairs import make_pair
 from tests.evaluator.service.harness import WAIT_S, Harness, numbered_batch, running
+from tests.evaluator.service.process import free_port, needs_ipc
 
 
 def told(capsys: pytest.CaptureFixture[str], harness: Harness, *command: str) -> str:
@@ -48,6 +51,44 @@ def test_a_file_that_cannot_be_loaded_is_named(tmp_path: Path, capsys: pytest.Ca
         assert "missing.pb" in refused(capsys, harness, "load", str(tmp_path / "missing.pb"))
 
 
+def test_what_an_administrator_does_is_in_the_log(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "evaluator")
+    with running(tmp_path, networks=2) as harness:
+        refused(capsys, harness, "load", str(tmp_path / "missing.pb"))
+        told(capsys, harness, "alias", "best", "echo-2")
+        told(capsys, harness, "alias", "best")
+        told(capsys, harness, "unload", "echo-2")
+    said = [record.getMessage() for record in caplog.records]
+    assert "alias best means echo-2" in said
+    assert "alias best is gone" in said
+    assert "network echo-2 is unloaded" in said
+    (warning,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert warning.startswith("no network was loaded: ")
+    assert "missing.pb" in warning
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--address", "tcp://127.0.0.1:99999"], "a port is a number from 1 to 65535, not '99999'"),
+        (["--address", "tcp://no.such.host.invalid:5577"], "the host 'no.such.host.invalid' is not found"),
+        (["--address", f"tcp://127.0.0.1:{free_port()}"], "is it the --address that `serve` was given there"),
+        (["--timeout", "0"], "a number of seconds above 0, not '0'"),
+        (["--timeout", "soon"], "a number of seconds above 0, not 'soon'"),
+    ],
+)
+def test_what_may_be_wrong_with_an_address_is_said(
+    capsys: pytest.CaptureFixture[str], flags: list[str], said: str
+) -> None:
+    try:
+        assert cli.main(["status", *flags]) == 1
+    except SystemExit as ended:
+        assert ended.code == 2
+    assert said in capsys.readouterr().err
+
+
 def test_clients_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with running(tmp_path) as harness:
         harness.client(name="the engine").evaluate(numbered_batch(3))
@@ -55,6 +96,15 @@ def test_clients_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         listed = json.loads(told(capsys, harness, "clients", "--json"))
         assert {client["name"]: client["positions"] for client in listed}["the engine"] == 3
         assert " with the key of" not in told(capsys, harness, "clients")
+
+
+@needs_ipc
+def test_clients_of_this_machines_sockets_are_listed_with_their_processes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with tempfile.TemporaryDirectory() as folder, running(tmp_path, address=f"ipc://{folder}/e") as harness:
+        told_of = f" at this machine (process {os.getpid()} of user {os.getuid()}) since "
+        assert told_of in told(capsys, harness, "clients")
 
 
 def test_clients_are_listed_with_their_keys(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -137,6 +137,16 @@ def test_without_a_cache_nothing_is_written(cache: Path) -> None:
     assert not cache.exists()
 
 
+def test_a_cache_that_cannot_be_written_is_said_and_does_without(
+    cache: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    cache.write_text("no folder")
+    latency_model(EchoBackend(), "hash", None, budget_s=0.05, use_cache=True)
+    (record,) = caplog.records
+    assert str(cache) in record.getMessage()
+    assert "each start measures it" in record.getMessage()
+
+
 @pytest.mark.parametrize("text", ["", "{}", '{"curve": 5}', '{"curve": [[1, -1]]}', '{"curve": [[0, "x"]]}'])
 def test_a_damaged_cache_counts_as_missing(cache: Path, text: str) -> None:
     latency_model(EchoBackend(), "hash", None, budget_s=0.05, use_cache=True)

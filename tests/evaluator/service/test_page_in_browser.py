@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import re
+import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -18,6 +21,7 @@ from evaluator.service.networks import NetworkToLoad
 from evaluator.service.service import EvaluatorService
 from tests.evaluator.service.browser import Page, browsing, needs_browser
 from tests.evaluator.service.harness import EchoBackend, Harness, numbered_batch, running
+from tests.evaluator.service.process import needs_ipc
 from tests.evaluator.service.test_failures import failing
 
 pytestmark = needs_browser
@@ -124,6 +128,21 @@ def test_clients_that_are_not_listed_are_counted(
         assert "Clients the 2 busiest of 3" in page.text()
 
 
+@needs_ipc
+def test_clients_of_this_machines_sockets_are_shown_with_their_processes(page: Page, tmp_path: Path) -> None:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        running(tmp_path, address=f"ipc://{folder}/e") as harness,
+        serve_health("127.0.0.1", 0, harness.service) as port,
+    ):
+        harness.client(name="the engine").ping()
+        show(page, port, "ready")
+        page.wait(lambda: rows(page, "clients"))
+        assert rows(page, "clients")[0][0] == (
+            f"the engine this machine, process {os.getpid()} of user {os.getuid()}"
+        )
+
+
 def test_nothing_is_asked_of_another_host(page: Page, tmp_path: Path) -> None:
     with running(tmp_path) as harness, serve_health("127.0.0.1", 0, harness.service) as port:
         show(page, port, "ready")
@@ -158,8 +177,51 @@ def test_a_degraded_service_says_why(page: Page, tmp_path: Path) -> None:
         text = page.text()
         assert "Degraded" in text
         assert text.count("the device fell off the bus") >= 2, "as the reason, and among the warnings"
-        assert rows(page, "devices")[0][1].startswith("left out, tried again in ")
+        state, why = rows(page, "devices")[0][1].split("\n")
+        assert state.startswith("left out, tried again in ")
+        assert why.endswith("the device fell off the bus")
         assert rows(page, "warnings")[0][1] == "error"
+
+
+@pytest.mark.parametrize("width", [360, 1600])
+def test_nothing_is_said_to_pointers_alone(page: Page, tmp_path: Path, width: int) -> None:
+    with running(tmp_path) as harness, serve_health("127.0.0.1", 0, harness.service) as port:
+        busy(harness)
+        show(page, port, "ready", width=width)
+        page.wait(lambda: rows(page, "clients"))
+        assert page.value("document.querySelectorAll('[title]').length") == 0
+        text = " ".join(page.text().split())
+        assert re.search(r"for \d+ s, since \d\d:\d\d:\d\d", text)
+        assert "half · 99 of 100 of them" in text
+        assert "0 of 65.5k" in text
+        assert re.search(r"300 in [\d.]+ ms (just now|\d+ s ago)", text)
+        assert "the smallest batch within 5 % of the best rate" in text
+
+
+TELLS = "[...document.querySelectorAll('.tip')].map((tip) => !tip.hidden)"
+
+
+def test_a_chart_tells_its_values_to_fingers_and_keys(page: Page, tmp_path: Path) -> None:
+    with running(tmp_path) as harness, serve_health("127.0.0.1", 0, harness.service) as port:
+        show(page, port, "ready", width=360)
+        page.wait(lambda: page.value("document.querySelectorAll('#networks .line').length"))
+        assert page.value(TELLS) == [False, False]
+        page.value("document.querySelector('#networks .chart').scrollIntoView({block: 'center'})")
+        spot = page.value(
+            "(({left, top, width, height}) => ({x: left + width / 2, y: top + height / 2}))"
+            "(document.querySelector('#networks .chart').getBoundingClientRect())"
+        )
+        page.call("Input.dispatchTouchEvent", type="touchStart", touchPoints=[spot])
+        page.call("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
+        assert page.value(TELLS) == [False, True]
+        assert page.value("document.querySelector('#networks .tip').innerText").endswith(" positions/s")
+        page.value("document.querySelector('#past .chart').focus()")
+        for kind in ("rawKeyDown", "keyUp"):
+            page.call("Input.dispatchKeyEvent", type=kind, key="ArrowLeft", windowsVirtualKeyCode=37)
+        page.value("document.querySelector('#networks .chart').focus()")
+        for kind in ("rawKeyDown", "keyUp"):
+            page.call("Input.dispatchKeyEvent", type=kind, key="ArrowLeft", windowsVirtualKeyCode=37)
+        assert page.value(TELLS) == [False, True], "of one chart at a time"
 
 
 def test_a_service_that_loads_and_one_that_drains(page: Page, tmp_path: Path) -> None:
@@ -168,6 +230,7 @@ def test_a_service_that_loads_and_one_that_drains(page: Page, tmp_path: Path) ->
         with serve_health("127.0.0.1", 0, service) as port:
             show(page, port, "loading")
             page.wait(lambda: "None is loaded yet." in page.text())
+            page.open("about:blank", width=1200)  # or it would miss the service that is closed now
     finally:
         service.close()
     with running(tmp_path) as harness, serve_health("127.0.0.1", 0, harness.service) as port:
@@ -177,6 +240,8 @@ def test_a_service_that_loads_and_one_that_drains(page: Page, tmp_path: Path) ->
         harness.service.drain("SIGTERM")
         show(page, port, "draining")
         page.wait(lambda: "SIGTERM" in page.text())
+        assert "Nothing new is taken" in page.text()
+        page.wait(lambda: [row[6] for row in rows(page, "clients")] == ["0"])
         harness.backend.gate.set()
 
 
@@ -222,7 +287,7 @@ def test_a_tab_that_nobody_sees_asks_for_nothing(page: Page, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("dark", [False, True])
-@pytest.mark.parametrize("width", [360, 1600])
+@pytest.mark.parametrize("width", [360, 901, 1600])
 def test_it_fits_the_screen_in_both_schemes(page: Page, tmp_path: Path, width: int, dark: bool) -> None:
     with ExitStack() as stack:
         harness = stack.enter_context(running(tmp_path))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import signal
 import socket
 import urllib.error
@@ -18,8 +19,10 @@ from evaluator.commands.serve import KEPT_DESCRIPTORS
 from protocol import EvaluatorClient
 from protocol.errors import Overloaded
 from tests.evaluator.service.harness import WAIT_S
-from tests.evaluator.service.process import free_port, limited, needs_posix, serving, wait_for_line
+from tests.evaluator.service.process import free_port, limited, needs_ipc, needs_posix, serving, wait_for_line
 from tests.paths import DATA
+
+ANYWHERE = ("--address", "tcp://127.0.0.1:0")
 
 
 @pytest.mark.parametrize(
@@ -42,6 +45,9 @@ from tests.paths import DATA
         (["--address", "ipc://"], "names no path"),
         (["--address", f"ipc:///tmp/{'x' * 200}"], "too long"),
         (["--metrics-port", "1", "--metrics-address", ""], "metrics_address is empty"),
+        ([*ANYWHERE, "--metrics-port", "9", "--metrics-address", "192.0.2.1"], "another --metrics-port or"),
+        ([*ANYWHERE, "--metrics-port", "9", "--metrics-address", "no.such.host"], "no such address"),
+        (["--address", "tcp://192.0.2.1:5577", "--unencrypted"], "give another --address"),
     ],
 )
 def test_what_is_wrong_is_said_once(environment: dict[str, str], flags: list[str], said: str) -> None:
@@ -57,6 +63,26 @@ def test_what_is_wrong_is_said_once(environment: dict[str, str], flags: list[str
             else:
                 assert said in err.splitlines()[-1]
                 assert "Traceback" not in err
+
+
+def test_a_port_that_is_taken_is_said(environment: dict[str, str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        flags = ("--backend", "random", "--address", "tcp://127.0.0.1:0", "--metrics-port", str(port))
+        with serving(environment, *flags) as process:
+            said = wait_for_line(process, "error:")
+    assert "another program listens there; give another --metrics-port" in said
+
+
+@needs_posix
+@needs_ipc
+def test_a_service_without_a_folder_for_its_socket_says_who_may_administer_it(
+    environment: dict[str, str],
+) -> None:
+    folder = Path(environment["TMPDIR"]) / f"wavefront-{os.getuid()}"
+    folder.write_text("no folder")
+    with serving(environment, "--backend", "random") as process:
+        assert str(folder) in wait_for_line(process, "there is no ipc address")
 
 
 def test_the_log_can_be_json(environment: dict[str, str]) -> None:
@@ -85,6 +111,7 @@ def test_without_descriptors_for_more_it_serves_those_it_has(environment: dict[s
     flags = ("--backend", "random", "--address", address, "--metrics-port", str(health))
     idle: list[socket.socket] = []
     with serving(environment, *flags, program=limited(128)) as process:
+        assert "raise it (ulimit -n" in wait_for_line(process, "the limit of open files, 128, allows 21 conn")
         wait_for_line(process, "ready")
         with EvaluatorClient(address, timeout=WAIT_S) as client:
             for _ in range(200):
@@ -132,6 +159,14 @@ def test_sighup_reads_the_settings_and_networks_again(environment: dict[str, str
             with pytest.raises(Overloaded):
                 client.evaluate(probe_batch(8))
             assert len(client.evaluate(probe_batch(7))) == 7
+            # What needs a restart is said as long as it is wanted, and no longer.
+            write([second, first], max_play_queue=8, threads=3)
+            process.send_signal(signal.SIGHUP)
+            assert "restart" in wait_for_line(process, "threads")
+            wait_for_line(process, "max_play_queue is now 8")
+            write([second, first], max_play_queue=7)
+            process.send_signal(signal.SIGHUP)
+            assert "max_play_queue is now 7" in wait_for_line(process, " is ")
             config.write_text("max_play_queue = nonsense")
             process.send_signal(signal.SIGHUP)
             wait_for_line(process, "the settings stay as they are")
@@ -142,3 +177,21 @@ def test_sighup_reads_the_settings_and_networks_again(environment: dict[str, str
             process.send_signal(signal.SIGUSR1)
             assert "1 clients" in wait_for_line(process, "ready:")
             assert client.ping() > 0
+
+
+@needs_posix
+def test_another_backend_does_not_change_which_networks_are_served(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    """`random` needs no network and `reference` does: until the restart the one that runs decides."""
+    config = tmp_path / "evaluator.toml"
+    config.write_text('backend = ["reference"]')
+    with serving(environment, "--config", str(config), "--address", "tcp://127.0.0.1:0") as process:
+        wait_for_line(process, "INFO ready")
+        config.write_text('backend = ["random"]')
+        process.send_signal(signal.SIGHUP)
+        assert "restart" in wait_for_line(process, "backend")
+        assert "INFO loading" in wait_for_line(process, "ing "), "the file is looked at again, as always"
+        process.send_signal(signal.SIGTERM)
+        _, said = process.communicate(timeout=WAIT_S)
+        assert "ERROR" not in said

@@ -92,6 +92,29 @@ def test_the_move_chosen_has_the_best_confidence_bound_among_those_with_enough_v
     assert values != sorted(values, reverse=True)  # The bound decides, not the value.
 
 
+def test_a_line_tells_what_the_choice_takes_off_its_value() -> None:
+    tree = new_tree(game(MIDDLEGAME), value_choice_deviations=2.0)
+    search(tree, 700)
+    bounds = bound(tree, 2.0)
+    visited = [line for line in tree.lines(100) if line.visits]
+    assert len(visited) > 5
+    for line in visited:
+        assert line.doubt is not None
+        assert line.evaluation.q - line.doubt == pytest.approx(bounds[line.moves[0]], abs=1e-5)
+    assert all(line.doubt is None for line in tree.lines(100) if not line.visits)
+    plain = new_tree(game(MIDDLEGAME))
+    search(plain, 100)
+    assert all(line.doubt is None for line in plain.lines(100))
+
+
+def test_there_is_no_doubt_of_what_is_proven() -> None:
+    tree = new_tree(game(LOST), value_choice_deviations=2.0)
+    search(tree, 20000)
+    lost = [line for line in tree.lines(100) if line.proof is not None and line.proof.value]
+    assert lost
+    assert all(line.doubt == 0 for line in lost)
+
+
 def test_a_tree_without_deviations_starts_afresh_when_they_are_wanted() -> None:
     tree = new_tree(game(MIDDLEGAME))
     search(tree, 200)

@@ -14,6 +14,8 @@ from tests.hip_runtime.standin import Runtime
 
 KEY = KernelKey("policy", Precision.FP32, (("ATTENTION_POLICY", 0), ("ENTRIES", 8)))
 
+OTHER = KernelKey("policy", Precision.FP32, (("ATTENTION_POLICY", 0), ("ENTRIES", 16)))
+
 
 @pytest.fixture
 def device(runtime: Runtime) -> Device:
@@ -57,10 +59,22 @@ def test_a_damaged_entry_is_compiled_again(device: Device, tmp_path: Path, damag
     assert again.compiled == 1
 
 
+def test_a_cache_that_cannot_be_written_is_said_once(
+    device: Device, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / "kernels"
+    folder.write_text("no folder")
+    compiler = Compiler(device, cache_folder=folder)
+    compiler.load([(KEY, 0)])
+    compiler.finish()
+    compiler.load([(OTHER, 0)])
+    (record,) = [each for each in caplog.records if each.levelname == "WARNING"]
+    assert str(folder) in record.getMessage()
+
+
 def test_other_constants_are_another_kernel(device: Device, tmp_path: Path) -> None:
     compiler = Compiler(device, cache_folder=tmp_path)
-    other = KernelKey("policy", Precision.FP32, (("ATTENTION_POLICY", 0), ("ENTRIES", 16)))
-    assert len(compiler.load([(KEY, 0), (other, 0)])) == 2
+    assert len(compiler.load([(KEY, 0), (OTHER, 0)])) == 2
     assert compiler.compiled == 2
 
 
