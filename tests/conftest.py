@@ -37,6 +37,7 @@ NOT_QUICK = (
     "engine/match/test_match_command.py",
     "engine/match/test_resume.py",
     "engine/pool/",
+    "engine/search/test_default_search.py",
     "engine/search/test_driver.py",
     "engine/selfplay/test_check.py",
     "engine/selfplay/test_documentation.py",
