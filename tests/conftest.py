@@ -46,6 +46,7 @@ NOT_QUICK = (
     "engine/test_api.py",
     "engine/uci/test_conformance.py",
     "engine/uci/test_games.py",
+    "engine/uci/test_strange_users.py",
     "engine/uci/test_uci.py",
     "engine/workers/",
     "evaluator/backends/",
