@@ -37,10 +37,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")
 
+    from engine.commands.fen_words import with_whole_fens
     from engine.option_flags import options_of_arguments
     from engine.options import OptionError
 
-    parsed = _parsed(words)
+    parsed = _parsed(with_whole_fens(words))
     if parsed is None:
         return 0
     if parsed.version:

@@ -44,7 +44,7 @@ class Session:
 
     log takes messages for the user. in_process: evaluate at random inside the process, without an evaluator.
     fallback: an evaluator given by address may be replaced by one of our own when it is out of reach. bursts:
-    False for measurements, as of RemotePipeline.
+    False for measurements, as of RemotePipeline. keeper: shares out the clock; its own if there is none.
     """
 
     def __init__(
@@ -56,6 +56,7 @@ class Session:
         fallback: bool = False,
         priority: Priority = "play",
         bursts: bool = True,
+        keeper: TimeKeeper | None = None,
     ) -> None:
         self._options = options or Options()
         self._log = log
@@ -65,9 +66,9 @@ class Session:
         self._bursts = bursts
         self._link: EvaluatorLink | None = None
         self._ending: list[threading.Thread] = []
-        self._tree = SearchTree()
+        self._tree = SearchTree(log)
         self._tree.use_tablebases(self._options.syzygy_path, log)
-        self._keeper = TimeKeeper()
+        self._keeper = keeper or TimeKeeper()
         self._late = LateAnswers()
         self._random = Random()
         self._last: tuple[str, list[str], Line] | None = None

@@ -1,12 +1,14 @@
 """What time managers do with a clock, played through in a model of games: no engine, no waiting.
 
     python -m benchmarks.search.time_management [--games N] [--managers 'adaptive; legacy'] [--control 60+0.6]
+                                                [--choice value|visits]
 
-The model: games begin after 16 plies of opening; their lengths follow the log-logistic distribution that the
-managers plan with (median 51.5 moves). Of all searches 12 % end at once, 48 % between 40 % and 100 % of their
-budget (smart pruning), 40 % at its end; and for those managers that let an unsettled search go on, 12 % of
-the searches take 120 to 250 % of it. The next search finds a random share of the tree: 40 % on average,
-nothing in one of ten cases. Each move costs a delay that the search does not see.
+The model: games begin after 8 plies of opening; their lengths follow the log-logistic distribution that the
+managers plan with (median 51.5 moves). Searches end at once, early, at the end of their budget, or, for those
+managers that let an unsettled search go on, beyond it, as searches of real games do (--choice: those of the
+engine's defaults, which choose the move by its value, or of lc0's choice by visits). The next search finds a
+random share of the tree. Each move costs a delay that the search does not see. docs/time.md tells where each
+number was measured; `strength.clock_use` measures most of them.
 
 For each manager and time control: the clock that is left when the game ends, in percent of the time that it
 began with, the least that it ever was; the mean of log2(time per move) and of log2(visits of the tree that a
@@ -28,7 +30,8 @@ from engine.search.time.budget import Situation, Spent, TimeBudget, TimeManager
 from engine.search.time.managers import new_manager
 from engine.settings.time_managers import MANAGERS
 
-BOOK_PLIES = 16
+BOOK_PLIES = 8
+"""Of the opening, which costs no time: the shipped ones have 6 to 10."""
 
 MIDPOINT, STEEPNESS = 51.5, 7.0
 """Of the lengths of games: lc0's, from games of engines."""
@@ -38,13 +41,48 @@ CONTROLS = ("1+0.01", "10+0.1", "60+0.6", "180+2", "300+0", "900+10", "40/300+0"
 SHOWN_MOVES = (0, 9, 29, 59)
 """Moves, counted from the first after the book, whose time is shown."""
 
+SHORTEST, LONGEST = 20, 200
+"""Moves of the games that are looked at, the opening's included."""
+
 VISITS_PER_MS = 10.0
+"""Any number would do: only ratios of trees are compared."""
+
+KEPT, KEPT_NOTHING = (1.5, 3.9), 0.03
+"""Of a tree that the player's next search finds: the share, as parameters of a beta distribution with a mean
+of 0.28, and how often next to nothing."""
+
+AT_ONCE_SHARE = 0.05
+"""Of a budget that is used where a search ends at once."""
 
 DELAY_MS = 2.0
 """Mean of what each move costs besides, uniform from 0 to twice as much."""
 
 LEFT_TO_REACH = 15.0
 """Percent of the clock that may be left at the end of a game at 60+0.6."""
+
+
+@dataclass(frozen=True, slots=True)
+class Uses:
+    """What searches make of their budgets.
+
+    at_once, early, beyond: shares of the searches; the others end with the budget. early_from, early_to,
+    beyond_from, beyond_to: shares of the budget that those use, uniformly.
+    """
+
+    at_once: float
+    early: float
+    early_from: float
+    early_to: float
+    beyond: float
+    beyond_from: float
+    beyond_to: float
+
+
+USES = {
+    "value": Uses(0.03, 0.60, 0.25, 0.92, 0.18, 1.05, 2.40),
+    "visits": Uses(0.03, 0.80, 0.35, 0.95, 0.04, 1.05, 1.90),
+}
+"""By how the move is chosen: by its value (ValueChoiceShare, SmartPruningMargin), or as in lc0 by its visits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,25 +127,25 @@ def game_lengths(games: int, random: Random) -> list[int]:
     while len(lengths) < games:
         share = random.random()
         length = MIDPOINT * (share / (1 - share)) ** (1 / STEEPNESS)
-        if 20 < length < 200:
+        if SHORTEST < length < LONGEST:
             lengths.append(int(length) - BOOK_PLIES // 2)
     return lengths
 
 
-def time_used(budget: TimeBudget, random: Random) -> float:
+def time_used(budget: TimeBudget, uses: Uses, random: Random) -> float:
     """What a search makes of its budget, in milliseconds."""
     kind = random.random()
     used = budget.soft_ms
-    if kind < 0.12:
-        used *= 0.05
-    elif kind < 0.60:
-        used *= random.uniform(0.4, 1)
-    elif kind > 0.88 and budget.hard_ms > budget.soft_ms:
-        used = min(budget.hard_ms, used * random.uniform(1.2, 2.5))
+    if kind < uses.at_once:
+        used *= AT_ONCE_SHARE
+    elif kind < uses.at_once + uses.early:
+        used *= random.uniform(uses.early_from, uses.early_to)
+    elif kind > 1 - uses.beyond and budget.hard_ms > budget.soft_ms:
+        used = min(budget.hard_ms, used * random.uniform(uses.beyond_from, uses.beyond_to))
     return max(1.0, used)
 
 
-def play(manager: TimeManager, control: Control, length: int, random: Random) -> Played:
+def play(manager: TimeManager, control: Control, length: int, uses: Uses, random: Random) -> Played:
     """The clock of one side through a game."""
     played = Played()
     clock, tree, kept = control.base_ms, 0.0, 0.0
@@ -122,7 +160,7 @@ def play(manager: TimeManager, control: Control, length: int, random: Random) ->
             int(kept),
         )
         budget = manager.budget(situation)
-        used = time_used(budget, random)
+        used = time_used(budget, uses, random)
         playouts = VISITS_PER_MS * used
         tree = kept + playouts
         manager.done(budget, Spent(used, used, int(tree), int(playouts)))
@@ -130,7 +168,7 @@ def play(manager: TimeManager, control: Control, length: int, random: Random) ->
         played.least = min(played.least, clock)
         played.times.append(used)
         played.trees.append(tree)
-        kept = 0.0 if random.random() < 0.1 else tree * random.betavariate(2, 2.5)
+        kept = 0.0 if random.random() < KEPT_NOTHING else tree * random.betavariate(*KEPT)
         clock += control.increment_ms
         if control.period and (move + 1) % control.period == 0:
             clock += control.base_ms
@@ -138,11 +176,12 @@ def play(manager: TimeManager, control: Control, length: int, random: Random) ->
     return played
 
 
-def games_of(manager: str, control: Control, games: int) -> list[Played]:
+def games_of(manager: str, control: Control, games: int, uses: Uses) -> list[Played]:
     """The same games, move by move, for every manager."""
     lengths = game_lengths(games, Random(1))
     return [
-        play(new_manager(manager), control, length, Random(number)) for number, length in enumerate(lengths)
+        play(new_manager(manager), control, length, uses, Random(number))
+        for number, length in enumerate(lengths)
     ]
 
 
@@ -193,14 +232,18 @@ def main() -> None:
     parser.add_argument("--games", type=int, default=1000)
     parser.add_argument("--managers", default=";".join(kind.name for kind in MANAGERS), help="with ; between")
     parser.add_argument("--control", action="append", help="time control (default: a list of them)")
+    parser.add_argument("--choice", choices=[*USES], default="value", help="of the move (default value)")
     parser.add_argument("--json", action="store_true", help="print the figure alone, as JSON")
     arguments = parser.parse_args()
     managers = [text.strip() for text in arguments.managers.split(";")]
     left = {}
     for text in arguments.control or CONTROLS:
         control = Control.of(text)
-        peer = games_of("legacy", control, arguments.games)
-        rows = [Row.of(name, control, games_of(name, control, arguments.games), peer) for name in managers]
+        uses = USES[arguments.choice]
+        peer = games_of("legacy", control, arguments.games, uses)
+        rows = [
+            Row.of(name, control, games_of(name, control, arguments.games, uses), peer) for name in managers
+        ]
         left[text] = (rows[0].left, Row.of("legacy", control, peer, peer).left)
         if not arguments.json:
             print(f"{text:26} {'left':>8} {'least':>8} {'time':>7} {'tree':>7} {'lost':>5}   by move")

@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "fen", nargs="*", metavar="FEN", help="the position, with or without quotes, or startpos (default)"
     )
-    parser.add_argument("--fen", dest="fen_flag", metavar="FEN", help="the same, in quotes")
+    parser.add_argument("--fen", dest="fen_flag", metavar="FEN", help="the same")
     parser.add_argument(
         "--moves", nargs="*", default=[], metavar="MOVE", help="moves from there, e.g. e2e4 e7e5"
     )

@@ -31,7 +31,7 @@ def run(arguments: argparse.Namespace) -> int:
             nodes = perft(game, arguments.depth)
         seconds = time.perf_counter() - start
     except ValueError as error:
-        print(f"perft: {error}", file=sys.stderr)
+        print(f"wavefront perft: {error}", file=sys.stderr)
         return 2
     for move, count in sorted(counts):
         print(f"{move}: {count}")

@@ -8,39 +8,29 @@ next.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from shutil import get_terminal_size
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import chess
+from engine.commands.suite_file import Suite, SuiteError, SuitePosition, read_suite
 
+if TYPE_CHECKING:
     from engine.options import Options
 
 LEVELS = (1, 100, 1_000, 10_000)
 """Nodes at which a position is looked at."""
 
+COMPLAINTS = 5
+"""Lines that are left out of a suite and named one by one."""
 
-class SuiteError(ValueError):
-    """A file that cannot be read as EPD. The message names the line."""
-
-
-@dataclass(frozen=True, slots=True)
-class SuitePosition:
-    """One position of a suite. best, avoided: moves in UCI notation; at least one of them is not empty."""
-
-    name: str
-    fen: str
-    best: frozenset[str]
-    avoided: frozenset[str]
-
-    def solved_by(self, move: str | None) -> bool:
-        """Whether a move is right."""
-        return move not in self.avoided and (not self.best or move in self.best)
+COLUMNS = 80
+"""Width of the output where it is no terminal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,41 +46,6 @@ class SuiteResult:
         return [self.position.solved_by(move) for move in self.moves]
 
 
-def read_suite(path: Path) -> list[SuitePosition]:
-    """The positions of an EPD file. Raises SuiteError."""
-    import chess
-
-    try:
-        lines = path.read_text("utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise SuiteError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
-    positions = []
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            board, operations = chess.Board.from_epd(line.strip())
-            moves = {
-                name: frozenset(board.uci(move) for move in _moves(operations.get(name)))
-                for name in ("bm", "am")
-            }
-        except (ValueError, IndexError) as error:
-            raise SuiteError(f"{path}, line {number}: {error}") from None
-        if not moves["bm"] and not moves["am"]:
-            raise SuiteError(f"{path}, line {number}: neither bm nor am says which move is right")
-        name = str(operations.get("id", number))
-        positions.append(SuitePosition(name, board.fen(), moves["bm"], moves["am"]))
-    if not positions:
-        raise SuiteError(f"{path}: there is no position in it")
-    return positions
-
-
-def _moves(operand: object) -> list[chess.Move]:
-    import chess
-
-    return [move for move in operand if isinstance(move, chess.Move)] if isinstance(operand, list) else []
-
-
 def levels_up_to(nodes: int | None) -> list[int]:
     """The numbers of nodes to look at, `nodes` being the last; LEVELS if it is None."""
     return list(LEVELS) if nodes is None else [*(level for level in LEVELS if level < nodes), nodes]
@@ -101,21 +56,30 @@ def run_suite(arguments: argparse.Namespace, options: Options) -> int:
     levels = levels_up_to(arguments.nodes)
     deadline = perf_counter() + arguments.time_limit if arguments.time_limit else None
     results: list[SuiteResult] = []
-    began = perf_counter()
+    path = Path(arguments.suite)
     try:
-        positions = read_suite(Path(arguments.suite))
-        _search(positions, levels, options, arguments, deadline, results)
+        suite = read_suite(path)
     except SuiteError as error:
         print(f"wavefront bench: {error}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:  # What is known until then is shown.
-        pass
+    _complain(path, suite)
+    began = perf_counter()
+    with contextlib.suppress(KeyboardInterrupt):  # What is known until then is shown.
+        _search(suite.positions, levels, options, arguments, deadline, results)
     seconds = perf_counter() - began
     if arguments.json:
-        print(json.dumps(_data(levels, results, seconds), ensure_ascii=False))
+        print(json.dumps(_data(levels, suite, results, seconds), ensure_ascii=False))
     else:
-        _print_table(Path(arguments.suite).name, levels, results, seconds)
+        _print_table(path.name, levels, suite, results, seconds)
     return 0
+
+
+def _complain(path: Path, suite: Suite) -> None:
+    """Tell what is wrong with lines of the file."""
+    for number, reason in [*suite.left_out.items()][:COMPLAINTS]:
+        print(f"wavefront bench: {path}, line {number} is left out: {reason}", file=sys.stderr)
+    if len(suite.left_out) > COMPLAINTS:
+        print(f"wavefront bench: so are {len(suite.left_out) - COMPLAINTS} more lines", file=sys.stderr)
 
 
 def _search(
@@ -135,9 +99,12 @@ def _search(
         log=lambda text: print(f"wavefront bench: {text}", file=sys.stderr),
         in_process=arguments.in_process,
     )
+    width = get_terminal_size((COLUMNS, 24)).columns if sys.stdout.isatty() else COLUMNS
     try:
         while not session.ready(60.0):
             pass
+        if not arguments.json:
+            print(("nodes  " + " ".join(f"{level:<6}" for level in levels))[:width].rstrip(), flush=True)
         for number, position in enumerate(positions, 1):
             if deadline is not None and perf_counter() >= deadline:
                 break
@@ -150,14 +117,18 @@ def _search(
                     f"{move or '-':<5}{'+' if right else ' '}"
                     for move, right in zip(moves, results[-1].solved, strict=True)
                 )
-                print(f"{number:4d}  {played}  {position.name[:40]}", flush=True)
+                print(f"{number:5d}  {played}  {position.name}"[:width], flush=True)
     finally:
         session.close()
 
 
-def _data(levels: Sequence[int], results: Sequence[SuiteResult], seconds: float) -> dict[str, object]:
+def _data(
+    levels: Sequence[int], suite: Suite, results: Sequence[SuiteResult], seconds: float
+) -> dict[str, object]:
     return {
         "positions": len(results),
+        "not_searched": len(suite.positions) - len(results),
+        "left_out": {str(number): reason for number, reason in suite.left_out.items()},
         "seconds": round(seconds, 3),
         "solved": {str(level): count for level, count in zip(levels, _solved(levels, results), strict=True)},
         "results": [
@@ -172,11 +143,17 @@ def _solved(levels: Sequence[int], results: Sequence[SuiteResult]) -> list[int]:
     return [sum(result.solved[index] for result in results) for index in range(len(levels))]
 
 
-def _print_table(name: str, levels: Sequence[int], results: Sequence[SuiteResult], seconds: float) -> None:
+def _print_table(
+    name: str, levels: Sequence[int], suite: Suite, results: Sequence[SuiteResult], seconds: float
+) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    print(f"{name[:50]}: {len(results)} positions, {seconds:.0f} s")
+    all_of_them = "" if len(results) == len(suite.positions) else f" of {len(suite.positions):,}"
+    lines = f", {len(suite.left_out):,} lines left out" if suite.left_out else ""
+    print(f"{name[:32]}: {len(results):,}{all_of_them} positions, {seconds:.0f} s{lines}")
+    if not results:
+        return
     table = Table()
     for heading in ("nodes", "solved", "percent"):
         table.add_column(heading, justify="right")

@@ -83,7 +83,7 @@ def evaluator_command(settings: EvaluatorSettings) -> list[str]:
         ("--value-head", settings.value_head),
     ):
         if value:
-            command += [flag, value]
+            command.append(f"{flag}={value}")  # A value may begin with a hyphen.
     return command
 
 

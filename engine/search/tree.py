@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 CORE_OPTIONS = tuple(option.name for option in OPTIONS if hasattr(SearchParams, option.name))
 """The options that are parameters of the core by themselves."""
 
+SMALL_HASH = 64
+"""Megabytes of the cache where there is no memory for as many as the option Hash asks for: its default."""
+
 
 def search_params(
     options: Options,
@@ -59,9 +62,11 @@ NONE_FAVOURED: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset()
 
 
 class SearchTree:
-    """A tree that follows the options and the network; made when it is first needed."""
+    """A tree that follows the options and the network; made when it is first needed. log takes messages for
+    the user."""
 
-    def __init__(self) -> None:
+    def __init__(self, log: Callable[[str], None] = lambda text: None) -> None:
+        self._log = log
         self._tree: Tree | None = None
         self._key: tuple[Options, int, Contempt, bool] | None = None
         self._network_identity = ""
@@ -118,14 +123,25 @@ class SearchTree:
                 has_moves_left=has_moves_left,
                 tablebases=self._tablebases,
             )
-            if self._tree is None:
-                self._tree = Tree(params)
-            else:
-                self._tree.set_params(params)
+            try:
+                self._tree = self._following(params)
+            except MemoryError:
+                # A smaller one might just fit, and leave nothing to the rest of the machine.
+                self._log(f"there is no memory for a Hash of {options.hash} MB: {SMALL_HASH} MB are taken")
+                params.cache_bytes = SMALL_HASH << 20
+                self._tree = self._following(params)
         if self._network_identity != network_identity:
             self.clear()
         self._key = key
         self._network_identity = network_identity
+        return self._tree
+
+    def _following(self, params: SearchParams) -> Tree:
+        """The tree with these parameters. Raises MemoryError, and leaves it as it was, if there is no memory
+        for its cache."""
+        if self._tree is None:
+            return Tree(params)
+        self._tree.set_params(params)
         return self._tree
 
     def set_root(self, task: SearchTask) -> Tree:

@@ -11,7 +11,7 @@ import os
 import queue
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -40,6 +40,9 @@ READY_SECONDS = 600.0
 QUIET_SECONDS = 0.1
 """So long after `uci` or an option without another command, and the evaluator is started: the GUI has set its
 options."""
+
+MOST_COMPLAINTS = 10
+"""Faults of one command that are told one by one."""
 
 COMMANDS = {
     "uci": "list the options",
@@ -223,8 +226,7 @@ class UciEngine:
                 complaints.append(f"go searchmoves: {shown(move)} is not a legal move here")
             else:
                 search_moves.append(legal)
-        for complaint in complaints:
-            self._output.info_string(f"error: {complaint}")
+        self._complain(complaints)
         self._search = SearchThread(
             session,
             replace(limits, search_moves=tuple(search_moves)),
@@ -233,6 +235,14 @@ class UciEngine:
             debug=self._debug,
             give_up=self._fail,
         )
+
+    def _complain(self, complaints: Sequence[str]) -> None:
+        """Tell what is wrong with a command, each thing once, and not for ever."""
+        different = list(dict.fromkeys(complaints))
+        for complaint in different[:MOST_COMPLAINTS]:
+            self._output.info_string(f"error: {complaint}")
+        if len(different) > MOST_COMPLAINTS:
+            self._output.info_string(f"error: and {len(different) - MOST_COMPLAINTS} more like these")
 
     def _ponderhit(self, arguments: list[str], received: float) -> None:
         if self._search is not None:
@@ -262,7 +272,7 @@ class UciEngine:
     def _finish_bounded_search(self) -> None:
         """At the end of input: a search that ends by itself may still answer (`echo go nodes 1 | …`)."""
         search = self._search
-        if search is not None and not search.limits.unbounded and not search.limits.ponder:
+        if search is not None and not search.limits.unbounded and not search.pondering:
             search.join()
 
     def _fail(self, reason: str) -> None:

@@ -50,6 +50,11 @@ class SearchThread:
         """Whether it has not said its best move yet."""
         return self._thread.is_alive()
 
+    @property
+    def pondering(self) -> bool:
+        """Whether its clock waits for `ponderhit`."""
+        return self._control.pondering
+
     def stop(self) -> None:
         """End it; the best move follows."""
         self._control.stop()

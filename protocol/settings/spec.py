@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from sys import float_info
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeGuard
 
 Value = bool | int | float | str | tuple[str, ...]
 
@@ -111,10 +111,10 @@ class Setting:
         if isinstance(self.default, tuple):
             if not isinstance(value, list | tuple) or (self.default and not value):
                 return None
-            texts = [item for item in value if isinstance(item, str) and self.low <= len(item) <= self.high]
+            texts = [item for item in value if _is_text(item) and self.low <= len(item) <= self.high]
             return tuple(texts) if len(texts) == len(value) else None
-        if not isinstance(value, str) or not self.choices:
-            return value if isinstance(value, str) else None
+        if not _is_text(value) or not self.choices:
+            return value if _is_text(value) else None
         return next((choice for choice in self.choices if choice.lower() == value.strip().lower()), None)
 
     def _wanted(self, value: object) -> str:
@@ -126,7 +126,8 @@ class Setting:
                 ", none of them empty" if self.low == 1 else ""
             )
         if isinstance(self.default, str):
-            return f"one of {', '.join(self.choices)}" if self.choices else "a text"
+            text = "a text without NUL" if isinstance(value, str) else "a text"
+            return f"one of {', '.join(self.choices)}" if self.choices else text
         kind = "a number" if isinstance(self.default, float) else "a whole number"
         if self.zero:
             kind = f"{self.zero} or {kind}"
@@ -220,6 +221,11 @@ def shown(value: object) -> str:
     """A value as messages show it, at most 60 characters."""
     text = repr(list(value) if isinstance(value, tuple) else value)
     return text if len(text) <= 60 else text[:57] + "…"
+
+
+def _is_text(value: object) -> TypeGuard[str]:
+    """Whether a value is a text. One with NUL is none: it can be no path and no argument of a program."""
+    return isinstance(value, str) and "\0" not in value
 
 
 def _finite_number(text: str) -> float | str:

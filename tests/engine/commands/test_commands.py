@@ -184,23 +184,38 @@ def test_bench_counts_the_solved_positions_of_a_suite(tmp_path: Path) -> None:
     assert [each["moves"][-1] for each in result["results"]] == ["d1d8", "d1d8", "a1b2"]
     output, _errors = run("bench", "--suite", str(suite), "--in-process", "--nodes", "100")
     assert max(len(line) for line in output.splitlines()) <= 80
+    assert output.splitlines()[0].split() == ["nodes", "1", "100"]
     assert "3 positions" in output
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("", "no position"),
-        ("8/8/8/8/8/8/8/8 w - -\n", "neither bm nor am"),
-        ("6k1/5ppp/8/8/8/8/8/K2R4 w - - bm Qa1;\n", "line 1: illegal san"),
-        ("rubbish\n", "line 1: "),
-    ],
-)
-def test_a_suite_that_cannot_be_used_is_explained(tmp_path: Path, text: str, reason: str) -> None:
+def test_lines_of_a_suite_that_are_no_positions_are_named_and_left_out(tmp_path: Path) -> None:
     suite = tmp_path / "suite.epd"
-    suite.write_text(text)
-    _output, errors = run("bench", "--suite", str(suite), "--in-process", status=1)
-    assert reason in errors and "suite.epd" in errors
+    suite.write_text("6k1/5ppp/8/8/8/8/8/K2R4 w - - bm Rd8;\n" + "rubbish\n" * 7)
+    output, errors = run("bench", "--suite", str(suite), "--in-process", "--nodes", "1")
+    assert "1 positions" in output and "7 lines left out" in output
+    assert "line 2 is left out: " in errors and "line 6 is left out: " in errors
+    assert errors.splitlines()[-1] == "wavefront bench: so are 2 more lines"
+    output, _errors = run("bench", "--suite", str(suite), "--in-process", "--nodes", "1", "--json")
+    assert list(json.loads(output)["left_out"]) == [str(number) for number in range(2, 9)]
+
+
+def test_a_suite_that_is_not_searched_to_its_end_says_so(tmp_path: Path) -> None:
+    suite = tmp_path / "suite.epd"
+    suite.write_text(f'6k1/5ppp/8/8/8/8/8/K2R4 w - - bm Rd8; id "{"a long name " * 20}";\n' * 3000)
+    limits = ("--time-limit", "0.5")
+    output, _errors = run("bench", "--suite", str(suite), "--in-process", "--nodes", "100000", *limits)
+    assert " of 3,000 positions" in output
+    assert max(len(line) for line in output.splitlines()) <= 80
+
+
+def test_a_suite_that_cannot_be_used_is_explained(tmp_path: Path) -> None:
+    suite = tmp_path / "suite.epd"
+    for text, reason in (("", "no position"), ("rubbish\n", "line 1: "), (None, "No such file")):
+        suite.unlink(missing_ok=True)
+        if text is not None:
+            suite.write_text(text)
+        _output, errors = run("bench", "--suite", str(suite), "--in-process", status=1)
+        assert reason in errors and "suite.epd" in errors
 
 
 # -- analyse and the rest ------------------------------------------------------------------------------------

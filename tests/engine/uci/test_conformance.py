@@ -252,6 +252,36 @@ def test_counters_for_each_line_and_evaluations_per_second() -> None:
         assert all(int(word_after(line, "eps")) > 0 for line in last)
 
 
+def test_nodes_are_visits_and_nps_those_of_this_search() -> None:
+    with UciProcess("SmartPruningFactor 0", "UCI_ShowEPS true", "LookAhead 0") as engine:
+        engine.send("position startpos")
+        first, second = (engine.ask(f"go nodes {nodes}", "bestmove")[-2] for nodes in (2000, 6000))
+        for line, playouts in ((first, 2000), (second, 4000)):
+            seconds = int(word_after(line, "time")) / 1000
+            assert int(word_after(line, "nps")) * seconds == pytest.approx(playouts, rel=0.1)
+            assert 0 < int(word_after(line, "eps")) <= int(word_after(line, "nps"))
+        kept = engine.ask("go nodes 1000", "bestmove")[-2]
+        assert (word_after(kept, "nodes"), word_after(kept, "nps")) == ("6000", "0")
+
+
+def test_visits_that_need_no_network_are_nodes_but_no_evaluations() -> None:
+    options = ("SmartPruningFactor 0", "UCI_ShowEPS true", "StickyEndgames false", "LookAhead 0")
+    with UciProcess(*options) as engine:
+        engine.send("position fen k7/8/8/8/8/8/8/KR6 w - - 97 80")
+        last = engine.ask("go nodes 3000", "bestmove")[-2]
+        assert int(word_after(last, "nodes")) >= 3000
+        assert 0 < 5 * int(word_after(last, "eps")) < int(word_after(last, "nps"))
+
+
+@pytest.mark.parametrize(("limit", "mate"), [("depth 2", False), ("depth 40", True), ("nodes 100000", True)])
+def test_a_proof_ends_a_search_by_depth_or_nodes(limit: str, mate: bool) -> None:
+    with UciProcess() as engine:
+        engine.send("position fen 7k/8/5K2/6Q1/8/8/8/8 b - - 0 1")
+        last = engine.ask(f"go {limit}", "bestmove")[-2]
+        assert (" score mate -" in last) == mate
+        assert int(word_after(last, "nodes")) < 20_000
+
+
 @pytest.mark.parametrize("verbose", ["false", "true"])
 def test_live_statistics_go_to_the_log_or_with_the_others_to_the_gui(tmp_path: Path, verbose: str) -> None:
     log = tmp_path / "log.txt"

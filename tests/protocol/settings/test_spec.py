@@ -57,6 +57,9 @@ def test_a_text_stands_for_a_value(name: str, given: object, value: object) -> N
     ("name", "given", "message"),
     [
         ("cook", 3, "cook is a text, not 3"),
+        ("cook", "a\0b", "cook is a text without NUL, not "),
+        ("helpers", ["a\0b"], "helpers is a list of texts, none of them empty, not "),
+        ("mode", "Fa\0st", "mode is one of slow, Fast, not "),
         ("helpers", [""], r"helpers is a list of texts, none of them empty, not \[''\]"),
         ("ovens", [], r"ovens is a list of at least one text, not \[\]"),
         ("mode", "idle", "mode is one of slow, Fast, not 'idle'"),

@@ -3,117 +3,144 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from engine._core import Batch, Game, evaluate_randomly
+from tests.engine.core.tree.plain_node import PlainNode, Rules, Value, exact
 from tests.engine.core.tree.search_helpers import children_by_move, game, new_tree, search
 
 BASE, FACTOR, FPU_REDUCTION, TEMPERATURE = 38739.0, 3.894, 0.33, 1.359
-LENIENCY = 2.0
+MOVES_LEFT_THRESHOLD, MOVES_LEFT_SLOPE = 0.8, 0.0027
+MOVES_LEFT_SCALED, MOVES_LEFT_QUADRATIC = 1.6521, -0.6521
+
+CLOCK_STEP, FIRST_CLOCK_STEP = 8, 32
+"""The cache tells positions apart by the plies since a capture or pawn move, in steps, from some on."""
+
+CACHED_STEPS = 1023
+"""Of a searched value, from a loss to a win, and of its draws."""
 
 
 @dataclass(frozen=True)
-class Rules:
-    """What the search does beyond PUCT; the names are those of the core's SearchParams."""
+class Searched:
+    """What a position was worth when it had so many visits, a power of two or more; in Value's words."""
 
-    cpuct: float = 1.745
-    cpuct_deviation_scale: float = 0.0
-    deviation_prior: float = 0.2
-    deviation_prior_visits: float = 4.0
-    noise_pruning_scale: float = 0.0
-    known_draws: str = "off"
-    two_fold_draws: bool = False
-    sticky_endgames: bool = False
-    transposition_visits: int = 0
-
-
-@dataclass
-class PlainNode:
-    """A position. Values are from its own side's view; bounds: the least and the best result proven."""
-
-    priors: dict[str, float]
-    value: float
-    q: float = 0.0
-    visits: int = 1
-    bounds: tuple[int, int] = (-1, 1)
-    repeats: bool = False
-    seen: list[float] = field(default_factory=list)
-    children: dict[str, PlainNode] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.q = self.value
-        self.seen.append(self.value)
-
-    @property
-    def proven(self) -> bool:
-        return self.bounds[0] == self.bounds[1]
-
-    def variance(self) -> float:
-        mean = sum(self.seen) / len(self.seen)
-        return sum((value - mean) ** 2 for value in self.seen) / len(self.seen)
+    visits: int
+    q: float
+    d: float
 
 
 class PlainSearch:
-    """A search from a position, with random evaluations."""
+    """A search from a position, with random evaluations, that goes on as the game does."""
 
     def __init__(self, position: Game, rules: Rules) -> None:
         self._rules = rules
-        self._position = position
-        # By position: the network's evaluation, and a power of two of visits with their value.
-        self._cached: dict[tuple[int, int], PlainNode] = {}
-        self._searched: dict[tuple[int, int], tuple[int, float]] = {}
+        self._position = position.copy()
+        # By position: priors and the network's value, and what a search has made of it.
+        self._cached: dict[tuple[int, int, int], tuple[dict[str, float], Value]] = {}
+        self._searched: dict[tuple[int, int, int], Searched] = {}
+        self._path: list[PlainNode] = []
         self.root = self._evaluated()
 
     def run(self, visits: int) -> None:
         """Search until the root has so many visits."""
         while self.root.visits < visits:
-            self._visit(self.root, 0)
+            self._visit(self.root)
+
+    def play(self, move: str) -> None:
+        """Make a visited move, and keep what was searched of it."""
+        self._position.push_uci(move)
+        self.root = self.root.children[move]
+        if not self.root.priors:
+            self.root = self._evaluated()
+
+    def ranked(self) -> list[str]:
+        """The root's moves, the one to be played first (docs/uci.md, `multipv`)."""
+        rules, children = self._rules, self.root.children
+        undecided = [
+            child.visits for child in children.values() if child.bounds[0] < 1 and child.bounds[1] > -1
+        ]
+        enough = rules.value_choice_share * max(undecided, default=0)
+
+        def rank(move: str) -> tuple[float, ...]:
+            child = children.get(move)
+            if child is None:
+                return 0, 0, 0, -1
+            if child.bounds[1] == -1:
+                return 1, -child.m, child.visits
+            if child.bounds[0] == 1:
+                return -1, child.m, child.visits
+            if child.visits < enough:
+                return 0, 0, 0, child.visits, -child.q
+            return 0, 0, 1, self.bound(child)
+
+        return sorted(self.root.priors, key=rank, reverse=True)
+
+    def bound(self, child: PlainNode) -> float:
+        """Q of a move less z sigma / sqrt(N)."""
+        z = self._rules.value_choice_deviations
+        return -child.q - (z * child.deviation_with_prior(self._rules) / math.sqrt(child.visits) if z else 0)
 
     def _evaluated(self) -> PlainNode:
         """The random evaluation of the position, through a tree that sees nothing else."""
         tree = new_tree(self._position, cache_bytes=0)
         batch = Batch(1)
         tree.collect(batch, 1)
-        logits, wdl, _ = evaluate_randomly(batch)
+        logits, wdl, moves_left = evaluate_randomly(batch)
         tree.apply_random(batch)
         moves = {child.move: child.prior for child in tree.children()}
         exps = sorted((math.exp(float(logit) / TEMPERATURE) for logit in logits), reverse=True)
         ordered = sorted(moves.values(), reverse=True)
         assert all(math.isclose(a, x / sum(exps), rel_tol=5e-4) for a, x in zip(ordered, exps, strict=True))
-        node = PlainNode(priors=moves, value=float(wdl[0, 0] - wdl[0, 2]))
-        self._cached[self._key] = node
-        return node
+        value = Value(float(wdl[0, 0] - wdl[0, 2]), float(wdl[0, 1]), float(moves_left[0]))
+        self._cached[self._key] = moves, value
+        return PlainNode(moves, value)
 
     @property
-    def _key(self) -> tuple[int, int]:
-        return self._position.key, self._position.repetitions
+    def _key(self) -> tuple[int, int, int]:
+        clock = self._position.rule50
+        step = clock // CLOCK_STEP if clock >= FIRST_CLOCK_STEP else 0
+        return self._position.key, self._position.repetitions, step
 
-    def _leaf(self, depth: int) -> PlainNode:
+    @property
+    def _cycle(self) -> int:
+        """Plies since the position occurred before, if it was in the searched line; 0 if not."""
+        plies = self._position.plies_since_repetition
+        return plies if self._position.repetitions == 1 and plies <= len(self._path) else 0
+
+    def _leaf(self) -> PlainNode:
         position, rules = self._position, self._rules
         outcome, _ = position.result()
         if outcome != "undecided":
-            lost = -1 if outcome.endswith("won") else 0
-            return PlainNode(priors={}, value=lost, bounds=(lost, lost))
-        if rules.two_fold_draws and position.repetitions == 1 and position.plies_since_repetition <= depth:
-            return PlainNode(priors={}, value=0.0, repeats=True)
-        if not rules.transposition_visits:
+            result = -1 if outcome.endswith("won") else 0
+            return PlainNode({}, exact(result), bounds=(result, result))
+        if rules.two_fold_draws and self._cycle:
+            return PlainNode({}, exact(0), cycle=self._cycle)
+        if not rules.transposition_visits or self._key not in self._cached:
             return self._evaluated()
-        if self._key not in self._cached:
-            return self._evaluated()
-        cached = self._cached[self._key]
-        visits, value = self._searched.get(self._key, (0, 0.0))
-        enough = visits >= rules.transposition_visits
-        return PlainNode(priors=cached.priors, value=value if enough else cached.value)
+        priors, value = self._cached[self._key]
+        searched = self._searched.get(self._key)
+        if searched is not None and searched.visits >= rules.transposition_visits:
+            value = Value(searched.q, searched.d, value.m)
+        return PlainNode(priors, value)
 
     def _exploration(self, node: PlainNode) -> float:
         rules = self._rules
         factor = rules.cpuct + FACTOR * math.log((node.visits + BASE) / BASE)
         if rules.cpuct_deviation_scale:
-            weight = rules.deviation_prior_visits
-            variance = weight * rules.deviation_prior**2 + node.visits * node.variance()
-            deviation = math.sqrt(variance / (weight + node.visits))
-            factor *= 1 + rules.cpuct_deviation_scale * (deviation / rules.deviation_prior - 1)
+            ratio = node.deviation_with_prior(rules) / rules.deviation_prior
+            factor *= 1 + rules.cpuct_deviation_scale * (ratio - 1)
         return factor * math.sqrt(max(node.visits - 1, 1))
+
+    def _moves_left_utility(self, node: PlainNode, child: PlainNode) -> float:
+        """What a short win or a long loss is preferred by, where the position is decided."""
+        most = self._rules.moves_left_max_effect
+        if abs(node.q) <= MOVES_LEFT_THRESHOLD:
+            return 0.0
+        effect = min(max(MOVES_LEFT_SLOPE * (child.m - node.m), -most), most)
+        size = max(0.0, abs(child.q) - MOVES_LEFT_THRESHOLD) / (1 - MOVES_LEFT_THRESHOLD)
+        return (effect if child.q >= 0 else -effect) * (
+            MOVES_LEFT_SCALED * size + MOVES_LEFT_QUADRATIC * size**2
+        )
 
     def _best(self, node: PlainNode) -> str:
         visited_policy = sum(node.priors[move] for move in node.children)
@@ -122,31 +149,40 @@ class PlainSearch:
 
         def score(move: str) -> float:
             child = node.children.get(move)
-            q = urgency if child is None else -child.q
-            return q + node.priors[move] * scale / (1 + (0 if child is None else child.visits))
+            if child is None:
+                return urgency + node.priors[move] * scale
+            value = -child.q + self._moves_left_utility(node, child)
+            return value + node.priors[move] * scale / (1 + child.visits)
 
         return max(node.priors, key=score)
 
-    def _visit(self, node: PlainNode, depth: int) -> float:
-        """One visit below an evaluated node; what it brought, for the node's side to move."""
+    def _visit(self, node: PlainNode) -> bool:
+        """One visit below a position that has moves; whether those above it have to look at it again."""
         self._note(node)
         best = self._best(node)
         self._position.push_uci(best)
+        self._path.append(node)
         child = node.children.get(best)
+        if child is not None and child.cycle > len(self._path):
+            self._take_back(best)
+            child = None
+        news = False
         if child is None:
-            child = node.children[best] = self._leaf(depth + 1)
-            value = child.value
-        elif child.proven or not child.priors:
-            value = child.q
-            child.visits += 1
-            child.seen.append(value)
+            node.children[best] = self._leaf()
+        elif child.decided:
+            child.visit_again()
         else:
-            value = self._visit(child, depth + 1)
+            news = self._visit(child)
+        self._path.pop()
         self._position.pop()
-        node.visits += 1
-        node.seen.append(-value)
-        self._refresh(node)
-        return -value
+        return node.refresh(self._rules, news)
+
+    def _take_back(self, move: str) -> None:
+        """The last position's move is no draw by repetition any more, as the first occurrence has become part
+        of the game: its visits leave the tree."""
+        del self._path[-1].children[move]
+        for node in reversed(self._path):
+            node.refresh(self._rules, news_below=True)
 
     def _note(self, node: PlainNode) -> None:
         """Keeps the value of a position that gets a visit which makes them a power of two."""
@@ -154,45 +190,14 @@ class PlainSearch:
         if node.visits < 2 or begun & node.visits:
             return
         power = 1 << (node.visits.bit_length() - 1)
-        if power >= self._searched.get(self._key, (0, 0.0))[0]:
-            self._searched[self._key] = (power, node.q)
+        known = self._searched.get(self._key)
+        if known is None or power >= known.visits:
+            self._searched[self._key] = Searched(power, 2 * _rounded((node.q + 1) / 2) - 1, _rounded(node.d))
 
-    def _refresh(self, node: PlainNode) -> None:
-        """The node's bounds and value from its children's."""
-        rules = self._rules
-        children = [(node.priors[move], child) for move, child in node.children.items()]
-        if rules.sticky_endgames:
-            unvisited = [(-1, 1)] if len(children) < len(node.priors) else []
-            bounds = [(-child.bounds[1], -child.bounds[0]) for _, child in children] + unvisited
-            node.bounds = max(low for low, _ in bounds), max(high for _, high in bounds)
-        if node.proven:
-            node.q = node.bounds[0]
-            return
-        node.q = (node.value + sum(w * q for w, q in self._weighted(children))) / (
-            1 + sum(w for w, _ in self._weighted(children))
-        )
-        low, high = node.bounds
-        if rules.known_draws == "repetition" and any(child.repeats for _, child in children):
-            low = max(low, 0)
-        if rules.known_draws != "off":
-            node.q = min(max(node.q, low), high)
 
-    def _weighted(self, children: list[tuple[float, PlainNode]]) -> list[tuple[float, float]]:
-        """Weights and values, for the side to move, of moves in the order of their priors."""
-        scale = self._rules.noise_pruning_scale
-        weighted: list[tuple[float, float]] = []
-        policy = 0.0
-        for prior, child in sorted(children, key=lambda pair: -pair[0]):
-            weight, q = float(child.visits), -child.q
-            if scale and weighted:
-                before = sum(w for w, _ in weighted)
-                gap = sum(w * value for w, value in weighted) / before - q
-                fair = LENIENCY * before * prior / policy
-                if gap > 0 and weight > fair:
-                    weight = fair + (weight - fair) * math.exp(-gap / scale)
-            weighted.append((weight, q))
-            policy += prior
-        return weighted
+def _rounded(share: float) -> float:
+    """As the cache keeps a number from 0 to 1."""
+    return round(share * CACHED_STEPS) / CACHED_STEPS
 
 
 def assert_the_same_search(fen: str, visits: int, rules: Rules) -> PlainSearch:
@@ -201,7 +206,6 @@ def assert_the_same_search(fen: str, visits: int, rules: Rules) -> PlainSearch:
     plain.run(visits)
     tree = new_tree(
         game(fen),
-        moves_left_max_effect=0.0,
         cpuct_at_root=rules.cpuct,
         cache_bytes=(8 << 20) if rules.transposition_visits else 0,
         **{name: getattr(rules, name) for name in Rules.__dataclass_fields__},

@@ -7,7 +7,8 @@ import math
 import pytest
 
 from engine._core import Tree
-from tests.engine.core.tree.plain_search import PlainSearch, Rules, assert_the_same_search
+from tests.engine.core.tree.plain_node import Rules
+from tests.engine.core.tree.plain_search import PlainSearch, assert_the_same_search
 from tests.engine.core.tree.search_helpers import MIDDLEGAME, game, new_tree, params, search
 
 LOST = "7k/8/5K2/6Q1/8/8/8/8 b - - 0 1"
@@ -42,7 +43,7 @@ def test_a_move_tells_the_deviation_of_its_values() -> None:
         expected = plain.root.children.get(child.move)
         if expected is None or expected.visits != child.visits:
             continue
-        assert child.deviation == pytest.approx(math.sqrt(expected.variance()), abs=0.01)
+        assert child.deviation == pytest.approx(expected.deviation(), abs=0.01)
         checked += 1
     assert checked > 20
 

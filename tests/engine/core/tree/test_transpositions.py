@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from engine._core import Batch, Game
-from tests.engine.core.tree.plain_search import PlainSearch, Rules, assert_the_same_search
+from tests.engine.core.tree.plain_node import Rules
+from tests.engine.core.tree.plain_search import PlainSearch, assert_the_same_search
 from tests.engine.core.tree.search_helpers import game, new_tree, params, search
 
 # Few moves, most of which can be played in any order.

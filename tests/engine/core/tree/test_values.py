@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from statistics import fmean
+
 import pytest
 
-from tests.engine.core.tree.plain_search import PlainSearch, Rules, assert_the_same_search
+from tests.engine.core.tree.plain_node import Rules
+from tests.engine.core.tree.plain_search import PlainSearch, assert_the_same_search
 from tests.engine.core.tree.search_helpers import MIDDLEGAME, game, new_tree, params, search
 
 PAWN_ENDING = "8/2p5/3p4/KP5r/1R3p1k/8/4P1P1/8 b - - 0 1"
@@ -25,7 +28,7 @@ def value_without(rules: Rules, fen: str, visits: int) -> float:
 def test_visits_beyond_a_move_s_share_count_the_less_the_worse_it_is(fen: str, scale: float) -> None:
     # With little exploration the visits follow the values, not the priors.
     plain = assert_the_same_search(fen, 600, Rules(cpuct=0.2, noise_pruning_scale=scale))
-    assert abs(plain.root.q - sum(plain.root.seen) / len(plain.root.seen)) > 1e-5
+    assert abs(plain.root.q - fmean(plain.root.brought())) > 1e-5
 
 
 @pytest.mark.parametrize("fen", [DRAW_BY_CAPTURE, FIFTY_MOVES])

@@ -1,0 +1,87 @@
+"""The positions of a test suite: EPD files with `bm` (best moves) or `am` (moves to avoid)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import chess
+
+from engine._core import Game
+
+_OPERATION = re.compile(r'\b(bm|am|id|hmvc|fmvn)\s+("[^"]*"|[^;"]*)|"[^"]*"')
+"""An operation that says something here; what stands in quotes is passed over."""
+
+
+class SuiteError(ValueError):
+    """A file in which there is nothing to search. The message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class SuitePosition:
+    """One position of a suite. best, avoided: moves in UCI notation; at least one of them is not empty."""
+
+    name: str
+    fen: str
+    best: frozenset[str]
+    avoided: frozenset[str]
+
+    def solved_by(self, move: str | None) -> bool:
+        """Whether a move is right."""
+        return move not in self.avoided and (not self.best or move in self.best)
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """A file's positions, and for each line that is left out its number and why."""
+
+    positions: Sequence[SuitePosition]
+    left_out: Mapping[int, str]
+
+
+def read_suite(path: Path) -> Suite:
+    """Read an EPD file. Empty lines and those that begin with # are no positions; the counters of a FEN may
+    stand before the operations. Raises SuiteError if no position is left."""
+    try:
+        lines = path.read_text("utf-8-sig", errors="replace").splitlines()
+    except OSError as error:
+        raise SuiteError(f"cannot read {path}: {error.strerror or error}") from None
+    positions: list[SuitePosition] = []
+    left_out: dict[int, str] = {}
+    for number, line in enumerate(lines, 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        try:
+            positions.append(_position(number, line.strip()))
+        except ValueError as error:
+            left_out[number] = str(error)
+    if not positions:
+        raise SuiteError(
+            f"{path}: there is no position in it"
+            + "".join(f"; line {n}: {left_out[n]}" for n in [*left_out][:1])
+        )
+    return Suite(positions, left_out)
+
+
+def _position(number: int, line: str) -> SuitePosition:
+    """The position of a line. Raises ValueError."""
+    fields = line.split(None, 6)
+    if len(fields) < 4:
+        raise ValueError("a position begins with board, side to move, castling and en passant")
+    has_counters = len(fields) > 5 and fields[4].isdecimal() and fields[5].isdecimal()
+    rest = line.split(None, 6 if has_counters else 4)[6 if has_counters else 4 :]
+    operations = {name: operand.strip('"') for name, operand in _OPERATION.findall("".join(rest))}
+    if not has_counters:
+        fields[4:] = [operations.get("hmvc", "0"), operations.get("fmvn", "1")]
+    board = chess.Board(" ".join(fields[:6]))
+    best, avoided = (
+        frozenset(board.parse_san(move).uci() for move in operations.get(name, "").split())
+        for name in ("bm", "am")
+    )
+    if not best and not avoided:
+        raise ValueError("neither bm nor am says which move is right")
+    if not Game(board.fen()).playable:
+        raise ValueError("the side to move could take the king")
+    return SuitePosition(operations.get("id", str(number)), board.fen(), best, avoided)

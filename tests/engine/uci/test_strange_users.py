@@ -1,0 +1,246 @@
+"""Users that no GUI is: what they send is refused or survived, and every `go` gets one legal move."""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+
+import chess
+import pytest
+
+from engine.options import OPTIONS
+from protocol.settings.spec import Setting
+from tests.engine.uci.uci_process import UciProcess
+from tests.paths import REPOSITORY
+
+AFTER_E4 = "rnbqkbnr/pppppppp/8/8/4P3/8/PPPP1PPP/RNBQKBNR b KQkq - 0 1"
+
+OF_THE_EVALUATOR = ("WeightsFile", "Backend", "Evaluator", "EvaluatorKeys", "EvaluatorCompression", "Threads",
+                    "PolicyHead", "ValueHead")  # fmt: skip
+"""Options that begin another evaluator."""
+
+
+def legal_moves(board: chess.Board | None = None) -> set[str]:
+    return {move.uci() for move in (board or chess.Board()).legal_moves}
+
+
+def errors(lines: list[str]) -> list[str]:
+    return [line for line in lines if line.startswith("info string error")]
+
+
+# -- options -------------------------------------------------------------------------------------------------
+
+
+def taken_and_refused(option: Setting) -> tuple[list[str], list[str]]:
+    """Values at the limits of an option, and past them."""
+    refused = ["a\x00b"]
+    if isinstance(option.default, bool):
+        return ["true", "false"], [*refused, "maybe", ""]
+    if isinstance(option.default, int | float):
+        step = 1 if isinstance(option.default, int) else 1e-6 * max(1.0, abs(option.low), abs(option.high))
+        refused += [
+            repr(option.low - step),
+            repr(option.high + step),
+            "nan",
+            "inf",
+            "-inf",
+            "1e999",
+            "0x1",
+            "",
+        ]
+        return [repr(option.low), repr(option.high)], refused
+    if option.choices:
+        return [*option.choices], [*refused, "none of them", ""]
+    return [option.text(option.default)], refused
+
+
+@pytest.mark.parametrize("searching", [False, True])
+def test_every_option_takes_its_limits_and_refuses_what_is_past_them(searching: bool) -> None:
+    with UciProcess("SyzygyPath <empty>") as engine:
+        engine.sync()
+        for option in OPTIONS:
+            if option.title in (*OF_THE_EVALUATOR, "LogFile", "Hash"):
+                continue
+            taken, refused = taken_and_refused(option)
+            for value in (*taken, *refused, option.text(option.default)):
+                if searching:
+                    engine.send("go infinite")
+                engine.send(f"setoption name {option.title} value {value}")
+                said = errors(engine.sync())
+                assert len(said) == (value in refused), (option.title, value, said)
+                if said:
+                    assert option.title in said[0]
+                if searching:
+                    engine.ask("stop", "bestmove")
+                else:
+                    assert engine.best_move("go nodes 3") in legal_moves(), (option.title, value)
+
+
+@pytest.mark.parametrize("option", OF_THE_EVALUATOR)
+def test_options_of_the_evaluator_refuse_what_no_program_can_be_given(option: str) -> None:
+    with UciProcess("Backend random", f"{option} a\x00b") as engine:
+        assert option in errors(engine.sync())[0]
+        assert engine.best_move("go nodes 3") in legal_moves()
+
+
+@pytest.mark.parametrize("option", ["WeightsFile", "Backend", "PolicyHead"])
+def test_a_value_that_looks_like_a_flag_is_a_value(option: str) -> None:
+    backend = () if option == "Backend" else ("Backend onnx",)
+    with UciProcess(*backend, f"{option} --help") as engine:
+        assert "--help" in errors(engine.sync())[0]
+        engine.send("go nodes 3")
+        assert engine.wait()[0] == 1
+
+
+@pytest.mark.skipif(os.name != "posix", reason="bounds the memory of a process")
+def test_a_cache_that_cannot_be_had_is_told_and_the_search_goes_on_with_another() -> None:
+    limited = ("sh", "-c", f"ulimit -v 8000000; exec {sys.executable} {REPOSITORY / 'run_engine.py'}")
+    with UciProcess("Backend random", "Hash 16384", command=limited) as engine:
+        engine.sync()
+        first, second = (engine.ask(f"go nodes {nodes}", "bestmove") for nodes in (20, 40))
+        told = "info string there is no memory for a Hash of 16384 MB: 64 MB are taken"
+        assert first.count(told) == 1 and told not in second
+        assert " nodes 0 " not in first[-2] and not errors(first + second)
+
+
+# -- positions -----------------------------------------------------------------------------------------------
+
+
+def played(moves: int, chance: random.Random, *, chess960: bool = False) -> chess.Board:
+    """A game of random moves that goes on after draws that would have to be claimed."""
+    board = chess.Board.from_chess960_pos(chance.randrange(960)) if chess960 else chess.Board()
+    while len(board.move_stack) < moves and (legal := list(board.legal_moves)):
+        board.push(chance.choice(legal))
+    return board
+
+
+def can_have_come_up(board: chess.Board) -> bool:
+    """Whether neither side has more pieces than its missing pawns can have become."""
+    dark = chess.SquareSet(chess.BB_DARK_SQUARES)
+    for side in chess.COLORS:
+        bishops = board.pieces(chess.BISHOP, side)
+        extra = [
+            len(board.pieces(chess.QUEEN, side)) - 1,
+            len(board.pieces(chess.ROOK, side)) - 2,
+            len(board.pieces(chess.KNIGHT, side)) - 2,
+            len(bishops & dark) - 1,
+            len(bishops - dark) - 1,
+        ]
+        if sum(max(0, count) for count in extra) > 8 - len(board.pieces(chess.PAWN, side)):
+            return False
+    return True
+
+
+@pytest.mark.parametrize("chess960", [False, True])
+def test_positions_are_taken_if_they_are_legal(chess960: bool) -> None:
+    chance = random.Random(7)
+    letters = "pnbrqkPNBRQK12345678/ wb-KQkqHAha09"
+    taken = 0
+    with UciProcess(f"UCI_Chess960 {str(chess960).lower()}") as engine:
+        engine.sync()
+        for _position in range(150):
+            fen = list(played(chance.randrange(120), chance, chess960=chess960).fen())
+            for _change in range(chance.randrange(3)):
+                at = chance.randrange(len(fen))
+                fen[at : at + chance.randrange(2)] = chance.choice(letters)
+            text = " ".join("".join(fen).split())
+            try:
+                board = chess.Board(text, chess960=chess960)
+                legal = board.is_valid() and can_have_come_up(board) and len(text.split()) != 5
+            except ValueError:
+                legal = False
+            engine.send(f"position fen {text}")
+            assert bool(errors(engine.sync())) != legal, text
+            if legal:
+                taken += 1
+                allowed = {board.uci(move) for move in board.legal_moves} or {"(none)"}
+                assert engine.best_move("go nodes 5") in allowed, text
+    assert 20 < taken < 130
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_games_of_hundreds_of_moves(seed: int) -> None:
+    chance = random.Random(seed)
+    board = played(1000, chance)
+    moves = [move.uci() for move in board.move_stack]
+    with UciProcess() as engine:
+        engine.sync()
+        engine.send(f"position startpos moves {' '.join(moves)}")
+        assert errors(engine.sync()) == []
+        assert engine.best_move("go nodes 5") in (legal_moves(board) or {"(none)"})
+        half = len(moves) // 2
+        engine.send(f"position startpos moves {' '.join([*moves[:half], 'a1a1', *moves[half:]])}")
+        assert f"position unchanged: move {half + 1}: " in errors(engine.sync())[0]
+
+
+# -- go ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_any_words_after_go_get_one_legal_move(seed: int) -> None:
+    chance = random.Random(seed)
+    words = ["nodes", "movetime", "depth", "mate", "wtime", "btime", "winc", "binc", "movestogo", "infinite",
+             "ponder", "searchmoves", "perft", "go", "moves", "e2e4", "a2a3", "e7e8q", "0000", "O-O", "e1h1",
+             "-", "--", "1", "2", "7", "0", "-1", "9" * 20, "1.5", "1e3", "nan", "\x00", "\ufeff", "１２",
+             "value", ""]  # fmt: skip
+    with UciProcess() as engine:
+        engine.sync()
+        for _go in range(100):
+            engine.send("position startpos")
+            engine.send("go " + " ".join(chance.choices(words, k=chance.randrange(9))))
+            engine.send(chance.choice(["stop", "ponderhit", "isready", "position startpos", "ucinewgame"]))
+            assert engine.ask("stop", "bestmove")[-1].split()[1] in legal_moves()
+            assert not any(line.startswith("bestmove") for line in engine.sync())
+
+
+def test_faults_of_a_command_are_told_once_and_not_for_ever() -> None:
+    with UciProcess() as engine:
+        engine.sync()
+        said = errors(engine.ask("go nodes 3 searchmoves e2e4" + " e2e5" * 10_000, "bestmove"))
+        assert len(said) == 1
+        unknown = " ".join(f"word{number}" for number in range(10_000))
+        said = errors(engine.ask(f"go nodes 3 {unknown}", "bestmove"))
+        assert len(said) == 11 and said[-1].endswith("and 9990 more like these")
+
+
+# -- the ends of lines and of input --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r", "\n\n", " \t\n"])
+def test_lines_may_end_in_any_way_and_the_last_one_not_at_all(end: str) -> None:
+    lines = [
+        "setoption name SmartPruningFactor value 0",
+        "position startpos moves e2e4",
+        "isready",
+        "go nodes 9",
+    ]
+    with UciProcess() as engine:
+        engine.send_bytes(end.join(lines).encode())
+        engine.end_input()
+        status, rest = engine.wait()
+        assert status == 0 and rest[-1].split()[1] in legal_moves(chess.Board(AFTER_E4))
+        assert "readyok" in rest
+
+
+def test_a_search_whose_ponder_move_was_played_is_finished_at_the_end_of_input() -> None:
+    with UciProcess("SmartPruningFactor 0") as engine:
+        engine.sync()
+        engine.send_bytes(b"position startpos\ngo ponder nodes 300\nponderhit\n")
+        engine.end_input()
+        status, rest = engine.wait()
+        words = rest[-2].split()
+        assert status == 0 and int(words[words.index("nodes") + 1]) >= 300
+
+
+@pytest.mark.parametrize(
+    "line", ["go infinite", "go ponder wtime 100 btime 100", "isready", "quit now", "x quit"]
+)
+def test_the_end_comes_in_the_middle_of_anything(line: str) -> None:
+    with UciProcess() as engine:
+        engine.send("position startpos")
+        engine.send(line)
+        engine.end_input()
+        status, rest = engine.wait()
+        assert status == 0
+        assert sum(each.startswith("bestmove") for each in rest) == line.startswith("go")
