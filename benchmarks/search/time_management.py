@@ -82,7 +82,7 @@ USES = {
     "value": Uses(0.03, 0.60, 0.25, 0.92, 0.18, 1.05, 2.40),
     "visits": Uses(0.03, 0.80, 0.35, 0.95, 0.04, 1.05, 1.90),
 }
-"""By how the move is chosen: by its value (ValueChoiceShare, SmartPruningMargin), or as in lc0 by its visits."""
+"""By how the move is chosen: by its value (the defaults), or as in lc0 by its visits."""
 
 
 @dataclass(frozen=True, slots=True)
