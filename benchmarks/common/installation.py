@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -71,6 +72,10 @@ CHECKOUT = Installation(
 )
 
 
-def module(name: str) -> list[str]:
-    """The beginning of the command that runs a module of `benchmarks`, for the environment of CHECKOUT."""
-    return [sys.executable, "-m", f"benchmarks.{name}"]
+def started_module(
+    name: str, *words: str, stdin: int | None = None, stdout: int | None = None, stderr: int | None = None
+) -> subprocess.Popen[str]:
+    """Run a module of `benchmarks` in a process of its own; streams are text. words: of its command line."""
+    command = [sys.executable, "-m", f"benchmarks.{name}", *words]
+    environment = CHECKOUT.environment()
+    return subprocess.Popen(command, stdin=stdin, stdout=stdout, stderr=stderr, text=True, env=environment)

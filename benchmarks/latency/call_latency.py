@@ -25,7 +25,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import perf_counter
 
-from benchmarks.common.installation import CHECKOUT, module
+from benchmarks.common.installation import started_module
 from benchmarks.latency.timeline import Entry, Timeline, read, steps
 from engine.commands.bench import POSITIONS
 from engine.options import Options
@@ -169,10 +169,9 @@ def searches(address: str, limits: Limits, rounds: int, *, bursts: bool) -> Gene
 @contextmanager
 def evaluator(device_ms: float, timeline: Path | None, flags: Sequence[str]) -> Iterator[tuple[int, str]]:
     """An evaluator (timed_evaluator.py): its process id and address."""
-    command = [*module("latency.timed_evaluator"), "--device-ms", str(device_ms), *flags]
-    command += ["--timeline", str(timeline)] if timeline else []
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=CHECKOUT.environment()
+    words = ["--device-ms", str(device_ms), *flags, *(["--timeline", str(timeline)] if timeline else [])]
+    with started_module(
+        "latency.timed_evaluator", *words, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:
         assert process.stdout is not None
         bound = json.loads(process.stdout.readline())

@@ -136,7 +136,7 @@ def endless(megabytes: int, seconds: float, *, quiet: bool) -> list[Figure]:
 
 def endless_in_engine(megabytes: int, seconds: float, backend: str, *, quiet: bool) -> list[Figure]:
     """The same search by the engine, through its evaluator."""
-    rates, depths, texts = list[float](), list[float](), list[str]()
+    rates, depths = list[float](), list[int]()
     each, start, nodes = 0.0, 0.0, 0
     with Engine(backend=backend, tree_memory=megabytes) as engine:
         engine.position(POSITION)
@@ -146,11 +146,11 @@ def endless_in_engine(megabytes: int, seconds: float, backend: str, *, quiet: bo
                 continue
             rates.append((report.nodes - nodes) / (report.seconds - start))
             depths.append(report.depth)
-            texts.append(f"{rates[-1]:,.0f}")
             each, start, nodes = seconds / INTERVALS, report.seconds, report.nodes
             if len(rates) > INTERVALS:
                 break
     if not quiet:
+        texts = [f"{rate:,.0f}" for rate in rates]
         print(f"\n{megabytes} MB, the engine with its evaluator ({backend}), nodes/s: {texts[0]} until")
         print(f"the tree is full, then {', '.join(texts[1:])}; depth {depths[0]} and {depths[-1]}")
     what = f"{megabytes} MB, through the engine: speed of the last interval, % of the first"

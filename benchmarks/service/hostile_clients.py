@@ -31,7 +31,7 @@ import numpy as np
 import psutil
 
 from benchmarks.common import sleeping_devices
-from benchmarks.common.installation import CHECKOUT, module
+from benchmarks.common.installation import CHECKOUT, started_module
 from benchmarks.common.processes import CommandError
 from evaluator.backends.probe import probe_batch
 from protocol import EvaluatorClient
@@ -261,8 +261,8 @@ def measure(attack: str, seconds: float, gated: bool, folder: Path) -> tuple[Row
     with service(gated, FEW_DESCRIPTORS if attack == "many_retries" else 0, folder) as (port, process):
         alone, _ = ask(port, seconds / 2, process)
         base = process.memory_info().rss
-        command = [*module("service.hostile_clients"), "--as", attack, str(port), str(seconds)]
-        attacker = subprocess.Popen(command, stderr=subprocess.DEVNULL, env=CHECKOUT.environment())
+        words = ["--as", attack, str(port), str(seconds)]
+        attacker = started_module("service.hostile_clients", *words, stderr=subprocess.DEVNULL)
         try:
             beside, peak = ask(port, seconds, process)
         finally:

@@ -29,7 +29,7 @@ import numpy as np
 
 from benchmarks.common import sleeping_devices
 from benchmarks.common.figures import Figure, print_figures
-from benchmarks.common.installation import CHECKOUT, module
+from benchmarks.common.installation import started_module
 from benchmarks.common.processes import CommandError
 from benchmarks.service.service_scale import START_S, T82, service
 from evaluator.backends.probe import probe_batch
@@ -132,9 +132,9 @@ class Load:
 @contextmanager
 def loaded(address: str, priority: str, positions: int, request: int) -> Iterator[Load]:
     """A service with a load that has filled its queue, and been answered for the first time."""
-    command = [*module("service.latency_under_load"), "--as", priority, address, str(positions), str(request)]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=CHECKOUT.environment()
+    words = ["--as", priority, address, str(positions), str(request)]
+    with started_module(
+        "service.latency_under_load", *words, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:
         try:
             load = Load(process)

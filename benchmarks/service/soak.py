@@ -36,7 +36,7 @@ from typing import Any
 import numpy as np
 import psutil
 
-from benchmarks.common.installation import CHECKOUT, module
+from benchmarks.common.installation import CHECKOUT, started_module
 from benchmarks.common.processes import CommandError
 from benchmarks.service import faltering_devices
 from benchmarks.service.soak_clients import KINDS, WAIT_S, Report
@@ -64,17 +64,13 @@ class Clients:
     """A process with the steady clients of a kind, and its reports as they come."""
 
     def __init__(self, kind: str, address: str, exact: bool) -> None:
-        command = [*module("service.soak_clients"), kind, address, *(["--exact"] if exact else [])]
+        words = [kind, address, *(["--exact"] if exact else [])]
         self.kind = kind
         self.report = Report()
         self._latencies: list[float] = []
         self._lock = threading.Lock()
-        self._process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=CHECKOUT.environment(),
+        self._process = started_module(
+            "service.soak_clients", *words, stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
         self._reader = threading.Thread(target=self._read)
         self._reader.start()

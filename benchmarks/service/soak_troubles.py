@@ -17,7 +17,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
-from benchmarks.common.installation import CHECKOUT, module
+from benchmarks.common.installation import CHECKOUT, started_module
 from benchmarks.service.hostile_clients import ATTACKS
 from evaluator.network.random_network import random_network
 from evaluator.network.writer import write_network
@@ -82,8 +82,8 @@ class Attacks(Trouble):
 
     def step(self, number: int) -> None:
         name = self._names[number % len(self._names)]
-        command = [*module("service.hostile_clients"), "--as", name, str(self._port), str(self._seconds)]
-        process = subprocess.Popen(command, stderr=subprocess.DEVNULL, env=CHECKOUT.environment())
+        words = ["--as", name, str(self._port), str(self._seconds)]
+        process = started_module("service.hostile_clients", *words, stderr=subprocess.DEVNULL)
         try:
             process.wait(self._seconds + 1.0)  # one that blocks does not notice the time
         except subprocess.TimeoutExpired:

@@ -23,6 +23,7 @@ from itertools import pairwise
 from random import Random
 from statistics import fmean
 from time import perf_counter
+from typing import Any
 
 from benchmarks.common.command_line import count
 from benchmarks.strength.batch_strength import in_way
@@ -80,24 +81,8 @@ class RecordingKeeper(TimeKeeper):
         self.granted = TimeBudget(0.0, 0.0)
         self.spent = Spent(0.0, 0.0, 0, 0)
 
-    def budget(
-        self,
-        options: Options,
-        *,
-        remaining_ms: float,
-        increment_ms: float = 0.0,
-        moves_to_go: int | None = None,
-        ply: int = 0,
-        kept_visits: int = 0,
-    ) -> TimeBudget:
-        self.granted = super().budget(
-            options,
-            remaining_ms=remaining_ms,
-            increment_ms=increment_ms,
-            moves_to_go=moves_to_go,
-            ply=ply,
-            kept_visits=kept_visits,
-        )
+    def budget(self, options: Options, **situation: Any) -> TimeBudget:
+        self.granted = super().budget(options, **situation)
         return self.granted
 
     def finished(self, spent: Spent, late_ms: float) -> None:

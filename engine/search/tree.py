@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 CORE_OPTIONS = tuple(option.name for option in OPTIONS if hasattr(SearchParams, option.name))
 """The options that are parameters of the core by themselves."""
 
-SMALL_HASH = 64
+SMALL_HASH = Options().hash
 """Megabytes of the cache where there is no memory for as many as the option Hash asks for: its default."""
 
 

@@ -22,10 +22,10 @@ import psutil
 
 from evaluator.backends.base import Backend
 from evaluator.backends.probe import probe_batch
+from evaluator.caching import kept
 from evaluator.scheduling.latency import LADDER, LAUNCH_MS, LAUNCH_ON_CPU_MS, LatencyModel
 from evaluator.slices import Slice, unshared
 from protocol.batch import PositionBatch
-from protocol.host.files import write_atomically
 
 log = logging.getLogger("evaluator.calibration")
 
@@ -213,11 +213,5 @@ def _read(path: Path) -> dict[int, float] | None:
 
 
 def _write(path: Path, points: dict[int, float]) -> None:
-    try:
-        write_atomically(path, json.dumps({"curve": sorted(points.items())}).encode())
-    except OSError as error:
-        log.warning(
-            "%s: %s: the latency curve cannot be kept there, and each start measures it",
-            path.parent,
-            error.strerror,
-        )
+    data = json.dumps({"curve": sorted(points.items())}).encode()
+    kept(path, data, log, "the latency curve", "measures it")

@@ -21,9 +21,9 @@ from typing import Any
 
 import platformdirs
 
+from evaluator.caching import kept
 from evaluator.gpu.driver.device import Device, DeviceError
 from evaluator.gpu.driver.target import Precision
-from protocol.host.files import write_atomically
 
 log = logging.getLogger(__name__)
 
@@ -135,7 +135,8 @@ class Compiler:
         code = self._device.compile(text, key.file, options)
         self.compiled += 1
         if self._keeps:
-            self._keeps = _write(path, code)
+            data = hashlib.sha256(code).digest() + code
+            self._keeps = kept(path, data, log, "compiled kernels", "compiles them")
         return code
 
 
@@ -146,17 +147,3 @@ def _read(path: Path) -> bytes | None:
         return None
     checksum, code = stored[:_CHECKSUM_BYTES], stored[_CHECKSUM_BYTES:]
     return code if code and hashlib.sha256(code).digest() == checksum else None
-
-
-def _write(path: Path, code: bytes) -> bool:
-    """Whether it could be written; where not, that is logged."""
-    try:
-        write_atomically(path, hashlib.sha256(code).digest() + code)
-    except OSError as error:
-        log.warning(
-            "%s: %s: compiled kernels cannot be kept there, and each start compiles them",
-            path.parent,
-            error.strerror,
-        )
-        return False
-    return True

@@ -18,6 +18,7 @@ from typing import Any
 
 import platformdirs
 
+from evaluator.caching import kept
 from evaluator.gpu.blas.library import Library
 from evaluator.gpu.blas.product import Product
 from evaluator.gpu.driver.compiler import KERNELS, source
@@ -28,7 +29,6 @@ from evaluator.gpu.plan.hopper import HopperTile
 from evaluator.gpu.plan.tiles import Choice, Measured, Tile
 from evaluator.network.eight_bits import EightBits
 from evaluator.network.spec import Activation
-from protocol.host.files import write_atomically
 
 log = logging.getLogger(__name__)
 
@@ -81,14 +81,7 @@ def write(path: Path, known: dict[Product, list[Measured]]) -> None:
         }
         for product, measured in known.items()
     ]
-    try:
-        write_atomically(path, json.dumps(entries).encode())
-    except OSError as error:
-        log.warning(
-            "%s: %s: the choice of matrix products cannot be kept there, and each start measures it",
-            path.parent,
-            error.strerror,
-        )
+    kept(path, json.dumps(entries).encode(), log, "the choice of matrix products", "measures it")
 
 
 def _product(fields: dict[str, Any]) -> Product:
