@@ -58,10 +58,8 @@ def read_suite(path: Path) -> Suite:
         except ValueError as error:
             left_out[number] = str(error)
     if not positions:
-        raise SuiteError(
-            f"{path}: there is no position in it"
-            + "".join(f"; line {n}: {left_out[n]}" for n in [*left_out][:1])
-        )
+        first = next((f"; line {number}: {reason}" for number, reason in left_out.items()), "")
+        raise SuiteError(f"{path}: there is no position in it{first}")
     return Suite(positions, left_out)
 
 
@@ -71,8 +69,9 @@ def _position(number: int, line: str) -> SuitePosition:
     if len(fields) < 4:
         raise ValueError("a position begins with board, side to move, castling and en passant")
     has_counters = len(fields) > 5 and fields[4].isdecimal() and fields[5].isdecimal()
-    rest = line.split(None, 6 if has_counters else 4)[6 if has_counters else 4 :]
-    operations = {name: operand.strip('"') for name, operand in _OPERATION.findall("".join(rest))}
+    before = 6 if has_counters else 4
+    rest = "".join(line.split(None, before)[before:])
+    operations = {name: operand.strip('"') for name, operand in _OPERATION.findall(rest)}
     if not has_counters:
         fields[4:] = [operations.get("hmvc", "0"), operations.get("fmvn", "1")]
     board = chess.Board(" ".join(fields[:6]))
