@@ -8,6 +8,7 @@ import sys
 from dataclasses import asdict
 from typing import Any
 
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -18,6 +19,9 @@ from evaluator.network.random_network import SHAPES
 
 NETWORKS = ("bt4", "t82")
 BATCHES = (1, 8, 32, 256, 1024)
+
+_WIDE = 120
+"""Columns of a terminal in which a phase is told with all that is known of it."""
 
 _SMALL_SHARE = 0.01
 """Phases of less than this part of a batch's time are summed up."""
@@ -65,6 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
     for name, reason in missing.items():
         print(f"{name}: {reason}", file=sys.stderr)
     console = Console(markup=False, highlight=False)
+    progress = Console(stderr=True)
     facts: list[dict[str, Any]] = []
     for card in cards:
         if card.name in missing:
@@ -72,7 +77,8 @@ def run(arguments: argparse.Namespace) -> int:
         model = Model(card, tuned=not arguments.untuned, deterministic=arguments.deterministic)
         for network in arguments.network or NETWORKS:
             try:
-                found = model.predict(network, batches)
+                with progress.status(f"compiling the kernels of {network} for {card.name} …"):
+                    found = model.predict(network, batches)
             except CompilationError as error:
                 print(f"error: {error}", file=sys.stderr)
                 return 1
@@ -100,7 +106,8 @@ def _facts(card: Card, network: str, prediction: Prediction) -> dict[str, Any]:
 
 def _print(console: Console, card: Card, network: str, found: list[Prediction]) -> None:
     """Positions a second by batch, then the phases of the largest batch."""
-    speeds = Table("batch", title=f"{card.name} ({card.target}), {network}, fp16", title_justify="left")
+    console.print(f"\n{card.name} ({card.target}), {network}, fp16")
+    speeds = Table("batch", box=box.SIMPLE)
     for name in ("ms", "positions/s", "at most"):
         speeds.add_column(name, justify="right")
     for each in found:
@@ -111,10 +118,21 @@ def _print(console: Console, card: Card, network: str, found: list[Prediction]) 
             f"{each.most_positions_per_second:,.0f}",
         )
     console.print(speeds)
-    last = found[-1]
-    phases = Table("phase", "kernel", title=f"batch {last.positions}", title_justify="left")
-    for name in ("times", "us", "share", "limit", "matrix unit", "FLOP/byte", "waves"):
-        phases.add_column(name, justify="right")
+    console.print(_phases(found[-1], wide=console.width >= _WIDE))
+
+
+def _phases(last: Prediction, *, wide: bool) -> Table:
+    """Where the time of a batch goes, the longest phase first. In a narrow terminal what limits a phase is told, and what
+    that was computed from is left to wider ones and to --json."""
+    table = Table(box=box.SIMPLE, title=f"batch {last.positions}", title_justify="left")
+    table.add_column("phase", overflow="fold")
+    table.add_column("kernel", overflow="fold")
+    for name in ("times", "us") if wide else ():
+        table.add_column(name, justify="right", no_wrap=True)
+    for name in ("share", "limit", "matrix unit" if wide else "matrix"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for name in ("FLOP/byte", "waves") if wide else ():
+        table.add_column(name, justify="right", no_wrap=True)
     rest = 0.0
     for phase in sorted(last.phases, key=lambda each: -each.count * each.timing.microseconds):
         timing = phase.timing
@@ -122,16 +140,14 @@ def _print(console: Console, card: Card, network: str, found: list[Prediction]) 
         if share < _SMALL_SHARE:
             rest += share
             continue
-        phases.add_row(
+        table.add_row(
             phase.label,
             phase.kernel,
-            str(phase.count),
-            f"{timing.microseconds:.1f}",
+            *((str(phase.count), f"{timing.microseconds:.1f}") if wide else ()),
             f"{share:.0%}",
             timing.limit,
             f"{timing.shares['matrix unit']:.0%}" if timing.flop else "",
-            f"{timing.intensity:.0f}",
-            str(timing.waves),
+            *((f"{timing.intensity:.0f}", str(timing.waves)) if wide else ()),
         )
-    phases.add_row("all others", "", "", "", f"{rest:.0%}", "", "", "", "")
-    console.print(phases)
+    table.add_row("all others", "", *(("", "") if wide else ()), f"{rest:.0%}")
+    return table

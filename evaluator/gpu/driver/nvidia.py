@@ -131,8 +131,7 @@ class NvidiaDevice(Device):
     # -- kernels ---------------------------------------------------------------------------------------
 
     def compiler_version(self) -> str:
-        major, minor = _check(nvrtc.nvrtcVersion())
-        return f"nvrtc {major}.{minor}"
+        return compiler_version()
 
     def compile(self, source: str, name: str, options: Sequence[str]) -> bytes:
         return compile_source(source, name, options, self.info.target)
@@ -351,6 +350,17 @@ def compile_to_ptx(source: str, name: str, options: Sequence[str], target: Targe
     return text.split(b"\0")[0].decode()
 
 
+def compiler_version() -> str:
+    """As "nvrtc 13.0". Raises DeviceError where cuda-bindings does not find NVRTC's library, which it looks for at the
+    first call only."""
+    try:
+        major, minor = _check(nvrtc.nvrtcVersion())
+    except RuntimeError as error:
+        reason = str(error).splitlines()[0]
+        raise DeviceError(f"needs NVRTC (pip install nvidia-cuda-nvrtc): {reason}") from error
+    return f"nvrtc {major}.{minor}"
+
+
 @contextmanager
 def _compiled(
     source: str, name: str, options: Sequence[str], target: Target, kind: str
@@ -359,6 +369,7 @@ def _compiled(
     # "a": the architecture's own instructions too (wgmma); such code runs on exactly this compute capability.
     architecture = target.name.replace("sm", kind) + ("a" if target.name == "sm_90" else "")
     flags = [f"--gpu-architecture={architecture}", "--std=c++17", "-default-device", *options]
+    compiler_version()
     program = _check(nvrtc.nvrtcCreateProgram(source.encode(), f"{name}.cu".encode(), 0, None, None))
     try:
         result = nvrtc.nvrtcCompileProgram(program, len(flags), [flag.encode() for flag in flags])

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evaluator.gpu.driver.compiler import AMD_FLAGS, source
-from evaluator.gpu.driver.device import CompilationError
+from evaluator.gpu.driver.device import CompilationError, DeviceError
 from evaluator.gpu.driver.target import Target
 from evaluator.gpu.inspect.variants import Variant
 
@@ -50,9 +50,13 @@ def unavailable(target: Target) -> str | None:
         missing = [name for name in ("clang-19", "ld.lld-19") if shutil.which(name) is None]
         return f"needs {' and '.join(missing)} (apt-get install clang-19 lld-19)" if missing else None
     try:
-        import cuda.bindings.nvrtc  # noqa: F401
+        from evaluator.gpu.driver import nvidia
+
+        nvidia.compiler_version()
     except ImportError as error:
         return f"needs NVRTC (pip install cuda-bindings nvidia-cuda-nvrtc): {error}"
+    except DeviceError as error:
+        return str(error)
     return None
 
 
