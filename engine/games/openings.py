@@ -18,6 +18,7 @@ import chess
 import chess.pgn
 import chess.polyglot
 
+from engine._core import Game
 from protocol.settings.spec import UNREACHED, setting
 
 Order = Literal["random", "sequential"]
@@ -117,6 +118,8 @@ def _source(name: str, path: Path, plies: int, *, chess960: bool) -> _Source:
         text = path.read_text("utf-8-sig", errors="replace")
     except OSError as error:
         raise OpeningError(f"cannot read the openings {path}: {error.strerror}") from None
+    if "\0" in text:
+        raise OpeningError(f"{path} is no text: unpack it, or save it as UTF-8")
     suffix = path.suffix.lower()
     if suffix == ".pgn":
         return _PgnGames(path, text, plies, chess960=chess960)
@@ -150,8 +153,15 @@ def _check(opening: Opening, *, chess960: bool) -> None:
             flag.name.lower().replace("_", " ") for flag in chess.Status if flag & status and flag.name
         )
         raise OpeningError(f"opening {opening.name}: {board.fen()} is not a legal position: {problems}")
-    if board.is_game_over(claim_draw=False):
+    if board.is_game_over(claim_draw=False) or board.is_fifty_moves() or board.is_repetition():
         raise OpeningError(f"opening {opening.name}: the game is over in {board.fen()}")
+    try:
+        # The search plays it as well, and knows no null moves, and no move numbers beyond 9999.
+        game = Game(opening.fen, chess960)
+        for move in opening.moves:
+            game.push_uci(move)
+    except ValueError as error:
+        raise OpeningError(f"opening {opening.name}: {error}") from None
 
 
 class _EpdLines:
