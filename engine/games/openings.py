@@ -9,22 +9,26 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from random import Random
-from typing import Literal, Protocol, get_args
+from typing import Any, Literal, Protocol, get_args
 
 import chess
 import chess.pgn
 import chess.polyglot
 
 from engine._core import Game
+from engine.games.identity import file_identity
 from protocol.settings.spec import UNREACHED, setting
 
 Order = Literal["random", "sequential"]
 
 SHIPPED_BOOK = Path(__file__).with_name("openings.pgn")
 """2000 openings of 6 to 10 plies that a strong engine calls balanced."""
+
+INITIAL = "startpos"
+"""In the place of a file: the initial position alone."""
 
 POLYGLOT_PLIES = 8
 """Plies taken from a Polyglot book when the settings name no number."""
@@ -71,6 +75,11 @@ class OpeningSettings:
     plies: int = setting(0, high=1000)
     start: int = setting(1, low=1, high=UNREACHED)
 
+    def identity(self) -> dict[str, Any]:
+        """All that openings depend on, as JSON data: a file counts by its content."""
+        file = self.file if self.file == INITIAL else file_identity(self.file)
+        return asdict(self) | {"file": file}
+
 
 class _Source(Protocol):
     """A numbered collection of openings."""
@@ -109,7 +118,7 @@ def read_openings(
 
 
 def _source(name: str, path: Path, plies: int, *, chess960: bool) -> _Source:
-    if name == "startpos":
+    if name == INITIAL:
         return [Opening("initial position")]
     if not name and chess960:
         return _Chess960Starts()

@@ -75,7 +75,7 @@ def match_config(document: Mapping[str, Any], source: str) -> MatchConfig:
         config.schedule  # noqa: B018 - raises if the numbers do not fit
     if config.sprt is not None and len(players) != 2:
         raise SettingsError(f"{source}: an SPRT decides between two players, not {len(players)}")
-    return config
+    return config.with_output_named()
 
 
 def _adjudication(table: Table | None) -> Adjudication:

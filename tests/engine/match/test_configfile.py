@@ -189,6 +189,37 @@ def test_what_changes_results_is_part_of_the_identity_and_is_named(tmp_path: Pat
     assert "sha256" in differences(first, second)[0]
 
 
+@pytest.mark.parametrize("directory", ["", "there"])
+def test_a_program_that_was_built_anew_is_another_player(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, directory: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    program = Path(directory, "engine")
+    program.parent.mkdir(exist_ok=True)
+    program.write_bytes(b"old")
+    player = f"program=./engine,directory={directory}"
+    config = from_flags("--player", player, "--player", "nodes=1")
+    files = config.files
+    before = config.identity()
+    program.write_bytes(b"newer")
+    (line,) = differences(before, config.identity())
+    assert line.startswith("players 1 program: 'sha256")
+    assert config.files == files  # It may be built during the match.
+
+
+def test_a_book_counts_by_its_content(tmp_path: Path) -> None:
+    books = [tmp_path / name for name in ("a.epd", "b.epd")]
+    books[0].write_text("4k3/8/8/8/8/8/4P3/4K3 w - - 0 1", "utf-8")
+    books[1].write_text("4k3/8/8/8/8/8/3P4/4K3 w - - 0 1", "utf-8")
+    players = ("--player", "nodes=2", "--player", "nodes=1")
+    a, b = (from_flags(*players, "--openings", str(book)).identity() for book in books)
+    (line,) = differences(a, b)
+    assert line.startswith("openings file: 'sha256")
+    copy = tmp_path / "copy.epd"
+    copy.write_bytes(books[0].read_bytes())
+    assert from_flags(*players, "--openings", str(copy)).identity() == a
+
+
 def test_the_file_in_configs_shows_the_defaults() -> None:
     path = REPOSITORY / "configs" / "match.toml"
     config = match_config(read_document(path), "configs/match.toml")
