@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 
-from protocol.host.processes import group_of_its_own, how_it_ended
+from protocol.host.processes import group_of_its_own, how_it_ended, kill_group
 
 MAX_PENDING_BYTES = 1 << 20
 """What is kept of a search's output while it goes on; older lines are of no interest."""
@@ -181,13 +181,14 @@ class UciClient(asyncio.SubprocessProtocol):
         await self._exited.wait()
 
     def kill(self) -> None:
-        """End it at once. Idempotent."""
+        """End it at once, and what it has started. Idempotent."""
         self._note_end()
         transport, self._transport = self._transport, None
         if transport is None:
             return
-        with contextlib.suppress(ProcessLookupError):
-            transport.kill()
+        if transport.get_returncode() is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                kill_group(transport.get_pid())
         # Closing the transport would wait for the process behind the back of asyncio, which warns of it; it
         # closes by itself when the process has ended.
         for descriptor in range(3):
