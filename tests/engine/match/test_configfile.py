@@ -189,6 +189,37 @@ def test_what_changes_results_is_part_of_the_identity_and_is_named(tmp_path: Pat
     assert "sha256" in differences(first, second)[0]
 
 
+def test_options_of_all_programs_are_given_once() -> None:
+    programs = ("--player", "program=a,hash=2", "--player", "program=b,option.Ponder=false")
+    config = from_flags(*programs, "--player", "nodes=5", "--each", "option.Hash=16,option.Threads=2,cpuct=3")
+    first, second, engine = config.players
+    assert first.uci_options == {"Threads": "2", "hash": "2"}
+    assert second.uci_options == {"Hash": "16", "Threads": "2", "Ponder": "false"}
+    assert engine.options.cpuct == 3
+    players = '[[player]]\nprogram = "a"\nhash = "2"\n[[player]]\nprogram = "b"\noption.Ponder = "false"\n[[player]]'
+    file = from_toml(
+        f'[defaults]\noption.Hash = "16"\n"option.Threads" = "2"\ncpuct = 3\n{players}\nnodes = 5'
+    )
+    assert [player.uci_options for player in file.players] == [
+        player.uci_options for player in config.players
+    ]
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--each", "hash=16"), "hash is an option of this engine, and no player is: .* option.NAME"),
+        (("--threads", "2"), "threads is an option of this engine"),
+        (("--player", "option.Hash=1"), "option.Hash belongs to a program"),
+        (("--player", "program=c,Hash=1,option.Hash=1"), "Hash is given twice"),
+        (("--each", "option=1"), "options of programs are written option.NAME = value"),
+    ],
+)
+def test_options_that_nobody_would_take_are_refused(flags: tuple[str, ...], message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
+        from_flags("--player", "program=a", "--player", "program=b", *flags)
+
+
 @pytest.mark.parametrize("directory", ["", "there"])
 def test_a_program_that_was_built_anew_is_another_player(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, directory: str
