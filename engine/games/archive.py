@@ -57,9 +57,9 @@ class GameArchive(Generic[T]):
 
         header: of a new journal, with its kind as `journal` and with all that the games depend on as
         `identity`; a journal with another one is refused. read: makes a game of an entry, raises KeyError,
-        TypeError or ValueError. beside: further files that the run will write. restart: forget what is there.
-        Raises JournalError if the journal is damaged, of other games, or in use, and if there are other files of
-        these names without it.
+        TypeError or ValueError. beside: further files that the run will write. restart: forget what is
+        there. Raises JournalError if the journal is damaged, of other games, or in use, and if there are
+        other files of these names without it.
         """
         self._messages = messages
         if not restart and not journal.exists():

@@ -25,8 +25,8 @@ def options_identity(options: Options, *, apart: Collection[str]) -> dict[str, A
 
 
 def file_identity(name: str) -> str:
-    """What a file of this name is to games: its content, wherever it lies; the name itself if there is none that
-    can be read."""
+    """What a file of this name is to games: its content, wherever it lies; the name itself if there is none
+    that can be read."""
     path = Path(name).expanduser()
     try:
         if not name or not path.is_file():

@@ -1,9 +1,9 @@
 """An append-only file of JSON lines that survives its writer: the first line says what it is about, every
 further one is an entry. An entry counts from the moment its line is on the disk.
 
-A line that was cut off by the writer's death is dropped when the file is opened again, and written over by the
-next entry: a file that turns out to be something else stays as it was. The file is locked while it is open, so
-that two processes cannot continue the same one.
+A line that was cut off by the writer's death is dropped when the file is opened again, and written over by
+the next entry: a file that turns out to be something else stays as it was. The file is locked while it is
+open, so that two processes cannot continue the same one.
 """
 
 from __future__ import annotations
@@ -88,8 +88,8 @@ class Journal:
         self.close()
 
     def _load(self, header: bytes) -> list[dict[str, Any]]:
-        """The whole lines. What was cut off behind them is dropped; where nothing stands before it, it must be
-        the beginning of a line as `header`."""
+        """The whole lines. What was cut off behind them is dropped; where nothing stands before it, it must
+        be the beginning of a line as `header`."""
         lines: list[dict[str, Any]] = []
         *whole, cut = self._file.readall().split(b"\n")
         for number, line in enumerate(whole, 1):

@@ -229,8 +229,8 @@ def _columns(config: MatchConfig, standings: Standings) -> dict[str, list[str]]:
 
 
 def _width(columns: dict[str, list[str]], longest_name: int | None = None) -> int:
-    """What a table with these columns takes: a border and two blanks for each, and a last border. longest_name:
-    where names are cut."""
+    """What a table with these columns takes: a border and two blanks for each, and a last border.
+    longest_name: where names are cut."""
     widths = {heading: max(len(heading), *map(len, cells)) for heading, cells in columns.items()}
     if longest_name is not None:
         widths["player"] = min(widths["player"], longest_name)

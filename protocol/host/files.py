@@ -74,10 +74,10 @@ def open_to_append(path: Path) -> FileIO:
 
 
 def append_whole(file: FileIO, data: bytes, *, end: int) -> int:
-    """Write `data` at `end`, in the place of whatever stands behind; when this returns it is on the disk.
+    """Write `data` at `end`, over whatever stands behind; when this returns it is on the disk.
 
-    Returns where the file ends now. When writing fails, the file ends at `end`, and nothing is left in a buffer
-    that would be written later. Raises OSError.
+    Returns where the file ends now. When writing fails, the file ends at `end`, and nothing is left in a
+    buffer that would be written later. Raises OSError.
     """
     try:
         file.truncate(end)

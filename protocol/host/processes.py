@@ -71,8 +71,8 @@ def leave(status: int) -> NoReturn:
 
 
 def run_interruptible(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end, which Ctrl-C, SIGTERM and the closing of the terminal bring about in order: they
-    cancel it. A hangup that is ignored, as under nohup, stays so.
+    """Run a coroutine to its end, which Ctrl-C, SIGTERM and the closing of the terminal bring about in order:
+    they cancel it. A hangup that is ignored, as under nohup, stays so.
 
     Raises KeyboardInterrupt if it was cancelled and returned nothing of its own, and at the second Ctrl-C.
     """
@@ -106,8 +106,8 @@ def group_of_its_own() -> dict[str, Any]:
 
 
 def kill_group(process_id: int) -> None:
-    """End a process of a group of its own, and what it has started: an engine behind a shell script goes on without
-    the script. Raises ProcessLookupError if there is none."""
+    """End a process of a group of its own, and what it has started: an engine behind a shell script goes on
+    without the script. Raises ProcessLookupError if there is none."""
     import signal
 
     if sys.platform == "win32":

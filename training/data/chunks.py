@@ -51,7 +51,7 @@ class ChunkGames:
     def add(self, path: Path, name: str) -> None:
         """The games of a chunk, or of all chunks of an archive. name: what `take` calls the file.
 
-        Of an archive that ends too early nothing is taken, nor does `take` name it: it may be on its way still.
+        Of an archive that ends too early nothing is taken, nor does `take` name it: it may be on its way.
         """
         games: list[dict[str, Any]] = []
         try:
