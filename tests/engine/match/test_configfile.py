@@ -196,10 +196,10 @@ def test_options_of_all_programs_are_given_once() -> None:
     assert first.uci_options == {"Threads": "2", "hash": "2"}
     assert second.uci_options == {"Hash": "16", "Threads": "2", "Ponder": "false"}
     assert engine.options.cpuct == 3
-    players = '[[player]]\nprogram = "a"\nhash = "2"\n[[player]]\nprogram = "b"\noption.Ponder = "false"\n[[player]]'
-    file = from_toml(
-        f'[defaults]\noption.Hash = "16"\n"option.Threads" = "2"\ncpuct = 3\n{players}\nnodes = 5'
-    )
+    file = from_toml("""
+        defaults = {option.Hash = "16", "option.Threads" = "2", cpuct = 3}
+        player = [{program = "a", hash = "2"}, {program = "b", option.Ponder = "false"}, {nodes = 5}]
+    """)
     assert [player.uci_options for player in file.players] == [
         player.uci_options for player in config.players
     ]
