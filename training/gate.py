@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+import signal
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 from protocol.host.files import write_atomically
 from protocol.host.processes import INTERRUPTED
 from training.errors import TrainingError
+from training.step import run_step
 
 VERDICT = "gate.json"
 
@@ -40,21 +40,20 @@ class Gate:
                 raise TrainingError(f"{path}: no network there")
         self.folder.mkdir(parents=True, exist_ok=True)
         # Progress goes to standard error, which the match has from this process.
-        done = subprocess.run(self._command(), stdout=subprocess.PIPE, text=True, check=False)
-        if done.returncode == INTERRUPTED:
+        status, output = run_step("engine.cli", self._arguments())
+        if status in (INTERRUPTED, -signal.SIGTERM):
             raise KeyboardInterrupt
-        if done.returncode:
-            raise TrainingError(f"the match failed with exit status {done.returncode}")
-        summary = json.loads(done.stdout)
+        if status:
+            raise TrainingError(f"the match failed with exit status {status}")
+        summary = json.loads(output)
         verdict = verdict_of(self.network, self.against, summary)
         write_atomically(self.folder / VERDICT, (json.dumps(verdict, indent=1) + "\n").encode(), durable=True)
         return verdict
 
-    def _command(self) -> list[str]:
+    def _arguments(self) -> list[str]:
         against = "name=against" + ("" if self.against == "shipped" else f",weights={self.against}")
         return [
-            *(sys.executable, "-m", "engine.cli", "match"),
-            *("--player", f"name=new,weights={self.network}"),
+            *("match", "--player", f"name=new,weights={self.network}"),
             *("--player", against),
             *("--nodes", str(self.nodes), "--games", str(self.games), "--sprt", self.sprt),
             *("--output", str(self.folder / "match"), "--json"),

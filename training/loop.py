@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import shutil
 import signal
-import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -22,6 +21,7 @@ from protocol.settings.spec import SettingsError
 from training.config import LoopSettings
 from training.errors import TrainingError
 from training.gate import VERDICT
+from training.step import run_step
 
 STEPS = ("selfplay", "import", "train", "gate", "promote")
 HEADER = {"journal": "wavefront training loop"}
@@ -98,8 +98,7 @@ class Loop:
             )
         else:
             module, arguments = self._command(step)
-            # Standard output belongs to who started the loop.
-            _run([sys.executable, "-m", "training.step", module, *arguments], step)
+            _run(module, arguments, step)
         self._journal.append(entry)
         self._done.add((self._generation, step))
 
@@ -135,14 +134,9 @@ class Loop:
                 ]
 
 
-def _run(command: list[str], step: str) -> None:
-    # The pipe ends with this process, however it ends, and the step with the pipe.
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=sys.stderr) as process:
-        stop = signal.signal(signal.SIGTERM, lambda number, frame: process.terminate())
-        try:
-            status = process.wait()
-        finally:
-            signal.signal(signal.SIGTERM, stop)
+def _run(module: str, arguments: list[str], step: str) -> None:
+    # Standard output belongs to who started the loop.
+    status, _ = run_step(module, arguments, output=sys.stderr)
     if status in (INTERRUPTED, -signal.SIGTERM):
         raise KeyboardInterrupt
     if status and not (step == "gate" and status == GATE_REFUSES):

@@ -1,4 +1,4 @@
-"""Runs a module as a program, and ends it in order when the process that started it is gone.
+"""Runs a module as a program of its own, which ends in order when the process that started it is gone.
 
     python -m training.step MODULE [ARGUMENT …]
 
@@ -11,8 +11,27 @@ from __future__ import annotations
 import os
 import runpy
 import signal
+import subprocess
 import sys
 import threading
+from collections.abc import Sequence
+from typing import IO
+
+
+def run_step(module: str, arguments: Sequence[str], *, output: IO[str] | None = None) -> tuple[int, str]:
+    """Run a module to its end. SIGTERM is passed on to it, and it ends with this process, however that ends.
+
+    output: where its standard output goes; None keeps it. Returns the exit status and the output kept.
+    """
+    command = [sys.executable, "-m", "training.step", module, *arguments]
+    target = subprocess.PIPE if output is None else output
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=target, text=True) as process:
+        before = signal.signal(signal.SIGTERM, lambda number, frame: process.terminate())
+        try:
+            kept = process.stdout.read() if process.stdout is not None else ""
+            return process.wait(), kept
+        finally:
+            signal.signal(signal.SIGTERM, before)
 
 
 def _end_with_starter() -> None:

@@ -165,13 +165,17 @@ class _View:
 
     def _table(self, report: Report) -> Table:
         from rich.table import Table
+        from rich.text import Text
 
         best = self._san(report.best_move) if report.best_move else "-"
         table = Table(
             title=self._game.fen(),
-            caption=f"best move {best}   {report.nodes:,} nodes   {report.nodes_per_second:,} nodes/s   "
-            f"depth {report.depth}/{report.selective_depth}   mean batch {report.mean_batch:.0f}   "
-            f"{report.seconds:.1f} s\n{self._evaluator}",
+            caption=Text(
+                f"best move {best}   {report.nodes:,} nodes   {report.nodes_per_second:,} nodes/s   "
+                f"depth {report.depth}/{report.selective_depth}   mean batch {report.mean_batch:.0f}   "
+                f"{report.seconds:.1f} s\n{self._evaluator}",
+                "table.caption",
+            ),
         )
         for heading in ("", "score", "win", "draw", "loss", "visits", "prior"):
             table.add_column(heading, justify="right", no_wrap=True)

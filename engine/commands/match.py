@@ -24,6 +24,7 @@ players are written key=value,key=value:
   weights=FILE, backend=…, cpuct=…, any other option    this engine so
   program=stockfish,args=…,"Skill Level=5",Hash=64      a UCI engine so
   name=…, tc=60+0.6 | movetime=MS, nodes=N, depth=N     for both kinds
+for all of them: --each tc=8+0.08,option.Hash=16 (option.NAME: of programs)
 
 examples:
   %(prog)s --player a.pb.gz --player b.pb.gz --nodes 400

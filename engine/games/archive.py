@@ -6,7 +6,7 @@ PGN is cut back to the last end in the journal: both hold the same games, each o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -49,6 +49,7 @@ class GameArchive(Generic[T]):
         read: Callable[[dict[str, Any]], T],
         messages: Messages,
         *,
+        beside: Sequence[Path] = (),
         restart: bool = False,
         log: Callable[[str], None] = lambda text: None,
     ) -> None:
@@ -56,10 +57,18 @@ class GameArchive(Generic[T]):
 
         header: of a new journal, with its kind as `journal` and with all that the games depend on as
         `identity`; a journal with another one is refused. read: makes a game of an entry, raises KeyError,
-        TypeError or ValueError. restart: forget what is there. Raises JournalError if the journal is damaged,
-        of other games, or in use.
+        TypeError or ValueError. beside: further files that the run will write. restart: forget what is
+        there. Raises JournalError if the journal is damaged, of other games, or in use, and if there are
+        other files of these names without it.
         """
         self._messages = messages
+        if not restart and not journal.exists():
+            for path in (pgn, *beside):
+                if path.exists() and path.stat().st_size:
+                    raise JournalError(
+                        f"{path} is there already, without a journal: choose another --output, "
+                        "or --restart to overwrite it"
+                    )
         # The identity last: it is long.
         header = {"journal": header["journal"], "format": FORMAT, "version": __version__, **header}
         self._journal = Journal(journal, header, restart=restart)

@@ -19,11 +19,22 @@ def options_identity(options: Options, *, apart: Collection[str]) -> dict[str, A
         for entry in fields(options)
         if entry.name not in apart and getattr(options, entry.name) != entry.default
     }
-    weights = Path(options.weights).expanduser()
-    if weights.is_file():
-        status = weights.stat()
-        changed["weights"] = "sha256 " + _content_hash(weights, status.st_size, status.st_mtime_ns)
+    if "weights" in changed:
+        changed["weights"] = file_identity(options.weights)
     return changed
+
+
+def file_identity(name: str) -> str:
+    """What a file of this name is to games: its content, wherever it lies; the name itself if there is none
+    that can be read."""
+    path = Path(name).expanduser()
+    try:
+        if not name or not path.is_file():
+            return name
+        status = path.stat()
+        return "sha256 " + _content_hash(path, status.st_size, status.st_mtime_ns)
+    except OSError:  # Whoever has to read it says so.
+        return name
 
 
 @cache

@@ -1,13 +1,13 @@
 """An append-only file of JSON lines that survives its writer: the first line says what it is about, every
 further one is an entry. An entry counts from the moment its line is on the disk.
 
-A line that was cut off by the writer's death is dropped when the file is opened again. The file is locked
-while it is open, so that two processes cannot continue the same one.
+A line that was cut off by the writer's death is dropped when the file is opened again, and written over by
+the next entry: a file that turns out to be something else stays as it was. The file is locked while it is
+open, so that two processes cannot continue the same one.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import sys
@@ -15,6 +15,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+
+from protocol.host.files import append_whole, open_to_append
 
 LOCK_OFFSET = 1 << 40
 """Where Windows locks a byte: beyond any content, because its locks keep others from reading."""
@@ -35,37 +37,32 @@ class Journal:
         self.path = Path(path)
         self.entries: list[dict[str, Any]] = []
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0)
-            self._file = os.fdopen(os.open(self.path, flags, 0o666), "r+b")
+            self._file = open_to_append(self.path)
         except OSError as error:
             raise JournalError(f"cannot open {self.path}: {error.strerror}") from None
         try:
-            if not _lock(self._file.fileno()):
+            try:
+                locked = _lock(self._file.fileno())
+            except OSError as error:  # Some network file systems.
+                raise JournalError(f"cannot lock {self.path}: {error.strerror}") from None
+            if not locked:
                 raise JournalError(f"{self.path} is in use by another process")
-            if restart:
-                self._file.truncate(0)
-            lines = self._load()
+            self._end = 0
+            lines = [] if restart else self._load(_line(header))
+            if lines:
+                self.header, *self.entries = lines
+            else:
+                self.header = dict(header)
+                self.append(header)
         except BaseException:
             self._file.close()
             raise
-        if lines:
-            self.header, *self.entries = lines
-        else:
-            self.header = dict(header)
-            self.append(header)
 
     def append(self, entry: Mapping[str, Any]) -> None:
         """Write an entry; when this returns it is on the disk. Raises JournalError."""
-        line = json.dumps(entry, separators=(",", ":"), ensure_ascii=False, allow_nan=False) + "\n"
-        end = self._file.seek(0, os.SEEK_END)
         try:
-            self._file.write(line.encode("utf-8"))
-            self._file.flush()
-            os.fsync(self._file.fileno())
+            self._end = append_whole(self._file, _line(entry), end=self._end)
         except OSError as error:
-            with contextlib.suppress(OSError):  # A full disk: half a line must not stand before the next one.
-                self._file.truncate(end)
             raise JournalError(f"cannot write {self.path}: {error.strerror}") from None
 
     def last(self, key: str) -> int:
@@ -90,14 +87,12 @@ class Journal:
     ) -> None:
         self.close()
 
-    def _load(self) -> list[dict[str, Any]]:
-        """The whole lines; what was cut off behind them is dropped."""
+    def _load(self, header: bytes) -> list[dict[str, Any]]:
+        """The whole lines. What was cut off behind them is dropped; where nothing stands before it, it must
+        be the beginning of a line as `header`."""
         lines: list[dict[str, Any]] = []
-        self._file.seek(0)
-        whole = 0
-        for number, line in enumerate(self._file, 1):
-            if not line.endswith(b"\n"):
-                break
+        *whole, cut = self._file.readall().split(b"\n")
+        for number, line in enumerate(whole, 1):
             try:
                 entry = json.loads(line)
                 if not isinstance(entry, dict):
@@ -108,9 +103,17 @@ class Journal:
                     "or move the file away to start anew"
                 ) from None
             lines.append(entry)
-            whole += len(line)
-        self._file.truncate(whole)
+            self._end += len(line) + 1
+        kind = header.partition(b",")[0].rstrip(b"}\n")
+        if not lines and cut.strip(b"\0") and not (cut.startswith(kind) or kind.startswith(cut)):
+            raise JournalError(f"{self.path} is no journal: move it away, or choose another name")
         return lines
+
+
+def _line(entry: Mapping[str, Any]) -> bytes:
+    """An entry as it stands in the file. Bytes of a command line that are no text come back as they were."""
+    text = json.dumps(entry, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return text.encode("utf-8", "backslashreplace") + b"\n"
 
 
 def _lock(descriptor: int) -> bool:

@@ -9,21 +9,26 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from random import Random
-from typing import Literal, Protocol, get_args
+from typing import Any, Literal, Protocol, get_args
 
 import chess
 import chess.pgn
 import chess.polyglot
 
+from engine._core import Game
+from engine.games.identity import file_identity
 from protocol.settings.spec import UNREACHED, setting
 
 Order = Literal["random", "sequential"]
 
 SHIPPED_BOOK = Path(__file__).with_name("openings.pgn")
 """2000 openings of 6 to 10 plies that a strong engine calls balanced."""
+
+INITIAL = "startpos"
+"""In the place of a file: the initial position alone."""
 
 POLYGLOT_PLIES = 8
 """Plies taken from a Polyglot book when the settings name no number."""
@@ -70,6 +75,11 @@ class OpeningSettings:
     plies: int = setting(0, high=1000)
     start: int = setting(1, low=1, high=UNREACHED)
 
+    def identity(self) -> dict[str, Any]:
+        """All that openings depend on, as JSON data: a file counts by its content."""
+        file = self.file if self.file == INITIAL else file_identity(self.file)
+        return asdict(self) | {"file": file}
+
 
 class _Source(Protocol):
     """A numbered collection of openings."""
@@ -108,7 +118,7 @@ def read_openings(
 
 
 def _source(name: str, path: Path, plies: int, *, chess960: bool) -> _Source:
-    if name == "startpos":
+    if name == INITIAL:
         return [Opening("initial position")]
     if not name and chess960:
         return _Chess960Starts()
@@ -117,6 +127,8 @@ def _source(name: str, path: Path, plies: int, *, chess960: bool) -> _Source:
         text = path.read_text("utf-8-sig", errors="replace")
     except OSError as error:
         raise OpeningError(f"cannot read the openings {path}: {error.strerror}") from None
+    if "\0" in text:
+        raise OpeningError(f"{path} is no text: unpack it, or save it as UTF-8")
     suffix = path.suffix.lower()
     if suffix == ".pgn":
         return _PgnGames(path, text, plies, chess960=chess960)
@@ -150,8 +162,15 @@ def _check(opening: Opening, *, chess960: bool) -> None:
             flag.name.lower().replace("_", " ") for flag in chess.Status if flag & status and flag.name
         )
         raise OpeningError(f"opening {opening.name}: {board.fen()} is not a legal position: {problems}")
-    if board.is_game_over(claim_draw=False):
+    if board.is_game_over(claim_draw=False) or board.is_fifty_moves() or board.is_repetition():
         raise OpeningError(f"opening {opening.name}: the game is over in {board.fen()}")
+    try:
+        # The search plays it as well, and knows no null moves, and no move numbers beyond 9999.
+        game = Game(opening.fen, chess960)
+        for move in opening.moves:
+            game.push_uci(move)
+    except ValueError as error:
+        raise OpeningError(f"opening {opening.name}: {error}") from None
 
 
 class _EpdLines:

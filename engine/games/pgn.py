@@ -17,6 +17,7 @@ import chess.pgn
 
 from engine.games.journal import JournalError
 from engine.games.record import GameRecord, MoveRecord
+from protocol.host.files import append_whole, open_to_append
 
 
 def pgn_text(
@@ -97,14 +98,13 @@ class PgnFile:
         not know. log: told when the file is shorter than that. Raises JournalError."""
         self._path = path
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = path.open("r+b" if path.exists() else "w+b")
+            self._file = open_to_append(path)
             size = self._file.seek(0, os.SEEK_END)
             if size < end:
                 log(f"{path} is shorter than the journal says: games of before are missing in it")
                 end = size
             self._file.truncate(end)
-            self._file.seek(end)
+            self._end = end
         except OSError as error:
             raise JournalError(f"cannot open {path}: {error.strerror}") from None
 
@@ -112,12 +112,10 @@ class PgnFile:
         """Write a game; when this returns it is on the disk. Returns where the file ends now. Raises
         JournalError."""
         try:
-            self._file.write(text.encode("utf-8"))
-            self._file.flush()
-            os.fsync(self._file.fileno())
+            self._end = append_whole(self._file, text.encode("utf-8", "replace"), end=self._end)
         except OSError as error:
             raise JournalError(f"cannot write {self._path}: {error.strerror}") from None
-        return self._file.tell()
+        return self._end
 
     def close(self) -> None:
         """Idempotent."""

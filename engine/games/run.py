@@ -217,7 +217,7 @@ class GameRun(Generic[Game, Entry, State]):
         text = json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
         path = self._ledger.summary_file
         try:
-            write_atomically(path, text.encode("utf-8"))
+            write_atomically(path, text.encode("utf-8", "backslashreplace"))
         except OSError as error:
             if last:
                 self._view.note(f"cannot write {path}: {error.strerror}")

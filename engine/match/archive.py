@@ -7,7 +7,6 @@ from dataclasses import asdict
 from typing import Any
 
 from engine.games.archive import GameArchive, Messages
-from engine.games.journal import JournalError
 from engine.games.pgn import pgn_text
 from engine.games.record import GameOutcome, GameRecord, Reason, as_result
 from engine.match.config import MatchConfig
@@ -29,11 +28,6 @@ class MatchArchive:
         """Open or begin the files. Raises JournalError if they belong to another match, or are in use."""
         self._config = config
         files = config.files
-        if not restart and not files.journal.exists() and files.pgn.exists() and files.pgn.stat().st_size:
-            raise JournalError(
-                f"{files.pgn} is there already, without a journal: choose another --output, "
-                "or --restart to overwrite it"
-            )
         self._files = GameArchive(
             files.journal,
             files.pgn,
@@ -45,6 +39,7 @@ class MatchArchive:
                 "--restart to discard its games",
                 damaged="move the file away",
             ),
+            beside=(files.summary,),
             restart=restart,
             log=log,
         )

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, get_args
 
-from engine.games.identity import options_identity
+from engine.games.identity import file_identity, options_identity
 from engine.games.openings import OpeningSettings
 from engine.match.adjudication import Adjudication
 from engine.match.results.sprt import Sprt
@@ -101,17 +102,22 @@ class MatchConfig:
     def identity(self) -> dict[str, Any]:
         """All that results depend on, as JSON data: games of matches that differ here must not be mixed.
 
-        The number of games is no part of it, so that a match can be made longer; network files count by
-        content.
+        The number of games is no part of it, so that a match can be made longer; networks, books and programs
+        count by content.
         """
         identity = {
             name: value
             for name, value in asdict(self).items()
             if name not in ("event", "games", "concurrency", "workers", "stall_seconds", "output", "plot")
         }
+        identity["openings"] = self.openings.identity()
         identity["players"] = [_player_identity(player) for player in self.players]
         data: dict[str, Any] = json.loads(json.dumps(identity, sort_keys=True))
         return data
+
+    def with_output_named(self) -> MatchConfig:
+        """With the files' names as they are now: a network or a program may be made anew during the match."""
+        return replace(self, output=str(self.files.pgn).removesuffix(".pgn"))
 
     @property
     def fingerprint(self) -> str:
@@ -122,7 +128,15 @@ class MatchConfig:
 def _player_identity(player: PlayerConfig) -> dict[str, Any]:
     identity: dict[str, Any] = {"name": player.name, "time": str(player.time)}
     if player.is_program:
-        return identity | {"command": player.command, "options": dict(player.uci_options)}
+        program = {"program": _program_identity(player), "command": player.command}
+        return identity | program | {"options": dict(player.uci_options)}
     # Where the evaluator runs does not matter; threads and backends do, to a player with a clock.
     apart = {"evaluator", "evaluator_keys", "evaluator_compression", "log_file"}
     return identity | {"options": options_identity(player.options, apart=apart)}
+
+
+def _program_identity(player: PlayerConfig) -> str:
+    """A program that was built anew is another player."""
+    name = player.command[0]
+    in_path = Path(name).name == name
+    return file_identity(shutil.which(name) or name if in_path else str(Path(player.directory, name)))

@@ -22,6 +22,10 @@ from engine.settings.tables import Table
 from protocol.settings.sources import source_named
 from protocol.settings.spec import UNREACHED, SettingsError, setting
 
+UCI_OPTION = "option."
+"""Before the name of a program's UCI option, as other match programs write it; needed where all players are
+meant."""
+
 DEFAULT_TIME = TimeControl(nodes=400)
 """For players when nothing else is said."""
 
@@ -75,7 +79,7 @@ def match_config(document: Mapping[str, Any], source: str) -> MatchConfig:
         config.schedule  # noqa: B018 - raises if the numbers do not fit
     if config.sprt is not None and len(players) != 2:
         raise SettingsError(f"{source}: an SPRT decides between two players, not {len(players)}")
-    return config
+    return config.with_output_named()
 
 
 def _adjudication(table: Table | None) -> Adjudication:
@@ -99,35 +103,80 @@ def _players(
     if len(given) < 2:
         raise SettingsError(f"{source}: a match needs two players, [[player]] or --player, not {len(given)}")
     time = _time(defaults) or DEFAULT_TIME
-    options = defaults.rest_over(Options(chess960=chess960))
+    uci_options, own_options = _by_kind(defaults)
+    with source_named(defaults.source):
+        options = Options(chess960=chess960).parsed(own_options)
     players = [
-        player_config(Table(f"{source}: player {number}", entries), time, options)
+        player_config(Table(f"{source}: player {number}", entries), time, options, uci_options)
         for number, entries in enumerate(given, 1)
     ]
+    if own_options and all(player.is_program for player in players):
+        key = next(iter(own_options))
+        raise SettingsError(
+            f"{defaults.source}: {key} is an option of this engine, and no player is: an option of all "
+            f"programs is written {UCI_OPTION}NAME, one of a single one with that player"
+        )
     with source_named(source):
         return named(players)
 
 
-def player_config(table: Table, default_time: TimeControl, default_options: Options) -> PlayerConfig:
-    """The player that a table stands for; its name is "" if it was given none. Raises SettingsError."""
+def player_config(
+    table: Table,
+    default_time: TimeControl,
+    default_options: Options,
+    default_uci_options: Mapping[str, UciValue] | None = None,
+) -> PlayerConfig:
+    """The player that a table stands for; its name is "" if it was given none. Options it does not name are
+    default_options, or those of default_uci_options if it is a program. Raises SettingsError."""
     time = _time(table) or default_time
     player = _PlayerKeys(**table.settings(_PlayerKeys))
     own_table = table.table("options")
-    given = table.rest() | (own_table.rest() if own_table is not None else {})
+    uci_options, given = _by_kind(table)
+    given |= own_table.rest() if own_table is not None else {}
     with source_named(table.source):
         if player.program:
+            # Here every option is the program's, with the prefix and without.
+            for key, value in given.items():
+                if key in uci_options:
+                    raise SettingsError(f"{key} is given twice")
+                uci_options[key] = _uci_value(key, value)
+            named_here = {key.lower() for key in uci_options}
+            unnamed = {
+                key: value
+                for key, value in (default_uci_options or {}).items()
+                if key.lower() not in named_here
+            }
             return PlayerConfig(
                 player.name,
                 time,
                 command=player.program + _words(player.args),
-                uci_options={key: _uci_value(key, value) for key, value in given.items()},
+                uci_options=unnamed | uci_options,
                 directory=player.directory,
+            )
+        if uci_options:
+            raise SettingsError(
+                f"{UCI_OPTION}{next(iter(uci_options))} belongs to a program, and none is given: options of "
+                "this engine are written as in configs/engine.toml"
             )
         if player.args:
             raise SettingsError("args belong to a program, and none is given")
         if player.directory:
             raise SettingsError("directory belongs to a program, and none is given")
         return PlayerConfig(player.name, time, options=default_options.parsed(given))
+
+
+def _by_kind(table: Table) -> tuple[dict[str, UciValue], dict[str, object]]:
+    """What was not read yet: the options of programs, without their prefix, and the rest. Raises
+    SettingsError."""
+    rest = table.rest()
+    dotted = rest.pop(UCI_OPTION.rstrip("."), {})  # What TOML makes of option.NAME.
+    if not isinstance(dotted, Mapping):
+        raise SettingsError(f"{table.source}: options of programs are written {UCI_OPTION}NAME = value")
+    given = dict(dotted) | {
+        key.removeprefix(UCI_OPTION): rest.pop(key) for key in list(rest) if key.startswith(UCI_OPTION)
+    }
+    with source_named(table.source):
+        return {key: _uci_value(key, value) for key, value in given.items()}, rest
 
 
 def _words(arguments: tuple[str, ...]) -> tuple[str, ...]:

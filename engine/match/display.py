@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 REPORT_GAMES = 10
 """Games between two reports of the standings in a log."""
 
+SHORTEST_NAME = 8
+"""Characters of players' names that the narrowest table shows."""
+
 PAIRINGS_SHOWN = 15
 """Pairings of players at most whose results are printed one by one."""
 
@@ -180,19 +183,25 @@ class LiveView(LiveDisplay[MatchState]):
 def standings_table(config: MatchConfig, standings: Standings, width: int) -> RenderableType:
     """The standings as a table of rich, with as many of its columns as `width` characters have room for."""
     from rich.table import Table
+    from rich.text import Text
 
     columns = _columns(config, standings)
     for dispensable in ("limits", "normalised", "games", "LOS"):
         if _width(columns) > width:
             columns.pop(dispensable, None)
-    table = Table(title=config.event)
+    for dispensable in ("score", "results"):  # Rather than these, names are cut.
+        if _width(columns, longest_name=SHORTEST_NAME) > width:
+            columns.pop(dispensable)
+    longest = max(len("player"), *map(len, columns["player"]))
+    names = max(min(SHORTEST_NAME, longest), longest - max(0, _width(columns) - width))
+    table = Table(title=Text(config.event, "table.title"))
     for heading, cells in columns.items():
         if heading == "player":
-            table.add_column(heading, overflow="ellipsis", no_wrap=True, min_width=8)
+            table.add_column(heading, overflow="ellipsis", no_wrap=True, width=names)
         else:
             table.add_column(heading, justify="right", no_wrap=True, min_width=max(map(len, cells)))
     for row in zip(*columns.values(), strict=True):
-        table.add_row(*row)
+        table.add_row(*map(Text, row))  # As texts: brackets in names are no markup.
     return table
 
 
@@ -219,9 +228,13 @@ def _columns(config: MatchConfig, standings: Standings) -> dict[str, list[str]]:
     return columns
 
 
-def _width(columns: dict[str, list[str]]) -> int:
-    """What a table with these columns takes: a border and two blanks for each, and a last border."""
-    return 1 + sum(3 + max(len(heading), *map(len, cells)) for heading, cells in columns.items())
+def _width(columns: dict[str, list[str]], longest_name: int | None = None) -> int:
+    """What a table with these columns takes: a border and two blanks for each, and a last border.
+    longest_name: where names are cut."""
+    widths = {heading: max(len(heading), *map(len, cells)) for heading, cells in columns.items()}
+    if longest_name is not None:
+        widths["player"] = min(widths["player"], longest_name)
+    return 1 + sum(3 + width for width in widths.values())
 
 
 def _duration(seconds: float) -> str:

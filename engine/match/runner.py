@@ -104,12 +104,16 @@ class _Ledger:
         self._faults = [0] * len(state.config.players)
         self._failure = ""
         journal = state.config.files.journal
+        scheduled, last = (
+            len(state.config.schedule),
+            max((game.number for game in archive.outcomes), default=-1),
+        )
+        if last >= scheduled:
+            raise MatchError(
+                f"{journal} holds game {last + 1}, and the match is to have {scheduled}: raise the number "
+                "of games"
+            )
         for outcome in archive.outcomes:
-            if outcome.number >= len(state.config.schedule):
-                raise MatchError(
-                    f"{journal} holds game {outcome.number + 1}, and the match is to have "
-                    f"{len(state.config.schedule)}: raise the number of games"
-                )
             try:
                 self._add(outcome)
             except ValueError as error:

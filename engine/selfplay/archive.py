@@ -130,6 +130,7 @@ class Archive:
                 "--output, or --restart to discard them",
                 damaged="move the folder away",
             ),
+            beside=(self.folder.summary,),
             restart=restart,
             log=log,
         )

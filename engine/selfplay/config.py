@@ -83,7 +83,7 @@ class SelfPlayConfig:
     def identity(self) -> dict[str, Any]:
         """All that games depend on, as JSON data: games that differ here are not mixed in one folder.
 
-        How many games, and where and how fast they are played, is no part of it; a network file counts by
+        How many games, and where and how fast they are played, is no part of it; networks and books count by
         content.
         """
         left_out = ("games", "concurrency", "workers", "time_limit_s", "output", "options")
@@ -95,6 +95,7 @@ class SelfPlayConfig:
         if self.options.backend not in WITHOUT_NETWORK:
             apart.add("backend")
         data["options"] = options_identity(self.options, apart=apart)
+        data["openings"] = self.openings.identity()
         identity: dict[str, Any] = json.loads(json.dumps(data))
         return identity
 

@@ -93,6 +93,7 @@ class LiveView(LiveDisplay[SelfPlayState]):
 def totals_table(state: SelfPlayState) -> RenderableType:
     """The totals as a table of rich: a line for each, which fits any terminal."""
     from rich.table import Table
+    from rich.text import Text
 
     totals, speed = state.totals, state.throughput
     wanted = f" of {state.config.games:,}" if state.config.games else ""
@@ -106,7 +107,7 @@ def totals_table(state: SelfPlayState) -> RenderableType:
     }
     if totals.resign_checked:
         rows["resigning"] = f"wrong in {totals.resign_wrong} of {totals.resign_checked} games played on"
-    table = Table(title=f"self-play in {state.config.output}", show_header=False)
+    table = Table(title=Text(f"self-play in {state.config.output}", "table.title"), show_header=False)
     for heading, cell in rows.items():
         table.add_row(heading, cell)
     return table

@@ -122,8 +122,8 @@ def _print(console: Console, card: Card, network: str, found: list[Prediction]) 
 
 
 def _phases(last: Prediction, *, wide: bool) -> Table:
-    """Where the time of a batch goes, the longest phase first. wide: with what the limit of a phase was computed from;
-    else that is left to wider terminals and to --json."""
+    """Where the time of a batch goes, the longest phase first. wide: with what its limit was computed from,
+    which else is left to wider terminals and to --json."""
     table = Table(box=box.SIMPLE, title=f"batch {last.positions}", title_justify="left")
     table.add_column("phase", overflow="fold")
     table.add_column("kernel", overflow="fold")

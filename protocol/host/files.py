@@ -1,11 +1,14 @@
-"""Files that another process sees whole or not at all."""
+"""Files that another process sees whole or not at all, and files that grow by whole entries."""
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import threading
 from contextlib import suppress
 from functools import partial
+from io import FileIO
 from pathlib import Path
 
 UNFINISHED = ".part"
@@ -56,3 +59,35 @@ def _open(mode: int | None, path: str, flags: int) -> int:
     if mode is not None and hasattr(os, "fchmod"):
         os.fchmod(descriptor, mode)  # Whatever the umask, and a file that was left behind.
     return descriptor
+
+
+def open_to_append(path: Path) -> FileIO:
+    """A file for `append_whole`, made with its folder if it is missing. Raises OSError, also for what is no
+    regular file: a pipe or a device keeps nothing."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0)
+    file = FileIO(os.open(path, flags, 0o666), "r+")
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "it is no regular file", str(path))
+    return file
+
+
+def append_whole(file: FileIO, data: bytes, *, end: int) -> int:
+    """Write `data` at `end`, over whatever stands behind; when this returns it is on the disk.
+
+    Returns where the file ends now. When writing fails, the file ends at `end`, and nothing is left in a
+    buffer that would be written later. Raises OSError.
+    """
+    try:
+        file.truncate(end)
+        file.seek(end)
+        left = memoryview(data)
+        while left:
+            left = left[file.write(left) :]
+        os.fsync(file.fileno())
+    except BaseException:
+        with suppress(OSError):
+            file.truncate(end)
+        raise
+    return end + len(data)

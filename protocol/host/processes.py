@@ -71,7 +71,8 @@ def leave(status: int) -> NoReturn:
 
 
 def run_interruptible(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end, which Ctrl-C and SIGTERM bring about in order: they cancel it.
+    """Run a coroutine to its end, which Ctrl-C, SIGTERM and the closing of the terminal bring about in order:
+    they cancel it. A hangup that is ignored, as under nohup, stays so.
 
     Raises KeyboardInterrupt if it was cancelled and returned nothing of its own, and at the second Ctrl-C.
     """
@@ -81,8 +82,11 @@ def run_interruptible(work: Coroutine[Any, Any, T]) -> T:
     async def run() -> T:
         task = asyncio.current_task()
         assert task is not None
-        with contextlib.suppress(NotImplementedError):  # On Windows nobody sends that signal.
-            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        with contextlib.suppress(NotImplementedError):  # On Windows nobody sends these signals.
+            loop = asyncio.get_running_loop()
+            loop.add_signal_handler(signal.SIGTERM, task.cancel)
+            if signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:
+                loop.add_signal_handler(signal.SIGHUP, task.cancel)
         return await work
 
     try:
@@ -99,6 +103,17 @@ def group_of_its_own() -> dict[str, Any]:
 
         return {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.CREATE_NO_WINDOW}
     return {"process_group": 0}
+
+
+def kill_group(process_id: int) -> None:
+    """End a process of a group of its own, and what it has started: an engine behind a shell script goes on
+    without the script. Raises ProcessLookupError if there is none."""
+    import signal
+
+    if sys.platform == "win32":
+        os.kill(process_id, signal.SIGTERM)  # Which ends it at once there.
+    else:
+        os.killpg(process_id, signal.SIGKILL)
 
 
 def how_it_ended(status: int) -> str:

@@ -30,8 +30,8 @@ def read_document(path: str | Path) -> dict[str, Any]:
     import tomllib
 
     try:
-        with Path(path).open("rb") as file:
-            return tomllib.load(file)
+        # Some editors begin a file with a byte order mark.
+        return tomllib.loads(Path(path).read_bytes().decode("utf-8-sig"))
     except OSError as error:
         raise SettingsError(f"cannot read {path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

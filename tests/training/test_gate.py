@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from evaluator.network.random_network import random_network
 from evaluator.network.writer import write_network
-from tests.training.run.runs import run_training
+from protocol.host.processes import INTERRUPTED
+from tests.training.run.runs import run_training, start_training
 from training.gate import verdict_of
 
 
@@ -25,6 +30,26 @@ def test_a_network_does_not_take_its_own_place(tmp_path: Path) -> None:
     assert not verdict["accepted"]
     assert verdict["match"]["games"] == 4
     assert not promoted.exists()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGTERM for another process")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_gate_that_is_ended_takes_its_match_with_it(tmp_path: Path, number: signal.Signals) -> None:
+    network = tmp_path / "net.pb.gz"
+    write_network(random_network("tiny-attention"), network)
+    arguments = ("gate", network, "--against", network, "--nodes", "2", "--games", "2000", "--sprt", "elo1=2")
+    journal = tmp_path / "gate" / "match.jsonl"
+    with start_training(*arguments, "--match=--max-moves=12") as process:
+        while not journal.exists() or len(journal.read_bytes().splitlines()) < 3:
+            assert process.poll() is None
+            time.sleep(0.05)
+        children = psutil.Process(process.pid).children(recursive=True)
+        process.send_signal(number)
+        process.wait(60)
+    assert not psutil.wait_procs(children, timeout=30)[1]
+    if number is signal.SIGTERM:
+        assert process.returncode == INTERRUPTED
+    assert not (tmp_path / "gate" / "gate.json").exists()
 
 
 @pytest.mark.parametrize(("decision", "accepted"), [("H1", True), ("H0", False), (None, False)])

@@ -49,15 +49,21 @@ class ChunkGames:
         return len(self._games)
 
     def add(self, path: Path, name: str) -> None:
-        """The games of a chunk, or of all chunks of an archive. name: what `take` calls the file."""
+        """The games of a chunk, or of all chunks of an archive. name: what `take` calls the file.
+
+        Of an archive that ends too early nothing is taken, nor does `take` name it: it may be on its way.
+        """
+        games: list[dict[str, Any]] = []
         try:
             for chunk, data in _chunks(path):
                 try:
-                    self._games += games_of(parse_records(_unpacked(data)))
+                    games += games_of(parse_records(_unpacked(data)))
                 except (OSError, EOFError, zlib.error, ValueError) as error:
                     self._broken(chunk, error)
         except (OSError, EOFError, zlib.error, tarfile.TarError) as error:
             self._broken(path, error)
+            return
+        self._games += games
         self._sources.append(name)
 
     def take(self) -> tuple[list[str], Shard]:

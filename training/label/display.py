@@ -87,7 +87,7 @@ class LiveView(LiveDisplay[LabelState]):
         from rich.table import Table
         from rich.text import Text
 
-        table = Table(title=f"labelling to {state.folder}", show_header=False)
+        table = Table(title=Text(f"labelling to {state.folder}", "table.title"), show_header=False)
         for heading, cell in rows(state).items():
             table.add_row(heading, cell)
         return Group(table, Text("\n".join(self._notes)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -66,9 +67,11 @@ class ProgramPlayer:
                 raise PlayerError(
                     f"{self.config.name}: there is no directory {self.config.directory} to start it in"
                 ) from None
+            hint = "is it installed, and the path right?"
+            if error.errno in (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM):
+                hint = "fewer games at once (--concurrency) need less"
             raise PlayerError(
-                f"{self.config.name}: cannot start {command[0]}: {error.strerror}; "
-                "is it installed, and the path right?"
+                f"{self.config.name}: cannot start {command[0]}: {error.strerror}; {hint}"
             ) from None
         try:
             async with asyncio.timeout(START_SECONDS):

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 
-from protocol.host.processes import group_of_its_own, how_it_ended
+from protocol.host.processes import group_of_its_own, how_it_ended, kill_group
 
 MAX_PENDING_BYTES = 1 << 20
 """What is kept of a search's output while it goes on; older lines are of no interest."""
@@ -181,13 +181,14 @@ class UciClient(asyncio.SubprocessProtocol):
         await self._exited.wait()
 
     def kill(self) -> None:
-        """End it at once. Idempotent."""
+        """End it at once, and what it has started. Idempotent."""
         self._note_end()
         transport, self._transport = self._transport, None
         if transport is None:
             return
-        with contextlib.suppress(ProcessLookupError):
-            transport.kill()
+        if transport.get_returncode() is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                kill_group(transport.get_pid())
         # Closing the transport would wait for the process behind the back of asyncio, which warns of it; it
         # closes by itself when the process has ended.
         for descriptor in range(3):
@@ -255,7 +256,7 @@ class UciClient(asyncio.SubprocessProtocol):
         else:
             lines = (self._errors + data).split(b"\n")
             self._errors = lines.pop()[-200:]
-            self.last_words.extend(line[:200].decode("utf-8", "replace").rstrip() for line in lines)
+            self.last_words.extend(_printable(line[:200]) for line in lines)
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         if fd == 1:
@@ -272,7 +273,7 @@ class UciClient(asyncio.SubprocessProtocol):
         self._gone = True
         self._ended.set()
         if self._errors:
-            self.last_words.append(self._errors.decode("utf-8", "replace").rstrip())
+            self.last_words.append(_printable(self._errors))
             self._errors = b""
         status = self._transport.get_returncode() if self._transport is not None else None
         if status is not None:
@@ -312,7 +313,7 @@ def parse_option(line: str) -> UciOption | None:
 def parse_answer(lines: bytes) -> UciAnswer:
     """What the lines of a search say, the last of which is its `bestmove`."""
     *_, last = lines.rstrip(b"\r\n").rsplit(b"\n", 1)
-    words = last.decode("utf-8", "replace").split()
+    words = _printable(last).split()
     move = words[1] if len(words) > 1 and words[1] not in ("(none)", "NULL") else None
     bound: bytes | None = None
     end = len(lines) - len(last)
@@ -347,6 +348,12 @@ def _with_info(move: str | None, line: bytes) -> UciAnswer:
         selective_depth=values.get("seldepth"),
         nodes=values.get("nodes"),
     )
+
+
+def _printable(line: bytes) -> str:
+    """A line for people's eyes: a program's control characters are not for their terminals and files."""
+    text = line.decode("utf-8", "replace").replace("\t", " ")
+    return "".join(character if character.isprintable() else "?" for character in text.rstrip())
 
 
 def _whole(text: str) -> int | None:

@@ -351,8 +351,8 @@ def compile_to_ptx(source: str, name: str, options: Sequence[str], target: Targe
 
 
 def compiler_version() -> str:
-    """As "nvrtc 13.0". Raises DeviceError where cuda-bindings does not find NVRTC's library, which it looks for
-    at the first call only."""
+    """As "nvrtc 13.0". Raises DeviceError where NVRTC's library is not found, which cuda-bindings looks for at
+    the first call only."""
     try:
         major, minor = _check(nvrtc.nvrtcVersion())
     except RuntimeError as error:

@@ -48,6 +48,57 @@ def test_a_cut_header_begins_anew(tmp_path: Path) -> None:
     assert json.loads(path.read_text("utf-8")) == HEADER
 
 
+@pytest.mark.parametrize("content", [b"notes", b'{"my":1}', b'{"what":"another"', b'{"my":1}\n{"last":2}'])
+def test_a_file_that_is_something_else_stays_as_it_was(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "journal.jsonl"
+    path.write_bytes(content)
+    if b"\n" in content:
+        Journal(path, HEADER).close()  # Whoever opens it looks at its header.
+    else:
+        with pytest.raises(JournalError, match="is no journal: move it away"):
+            Journal(path, HEADER)
+    assert path.read_bytes() == content
+
+
+def test_what_a_power_failure_left_of_a_new_journal_begins_anew(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    path.write_bytes(bytes(100))
+    with Journal(path, HEADER) as journal:
+        assert (journal.header, journal.entries) == (HEADER, [])
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs device files")
+def test_a_device_is_no_journal() -> None:
+    with pytest.raises(JournalError, match="no regular file"):
+        Journal("/dev/full", HEADER)
+
+
+def test_names_that_are_no_text_come_back_as_they_were(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    Journal(path, {"name": "caf\udce9"}).close()
+    with Journal(path, HEADER) as journal:
+        assert journal.header == {"name": "caf\udce9"}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs limits of file sizes")
+def test_a_full_disk_leaves_whole_lines_and_says_so_once(tmp_path: Path) -> None:
+    import resource
+
+    path = tmp_path / "journal.jsonl"
+    journal = Journal(path, HEADER)
+    journal.append({"number": 1})
+    before = path.read_bytes()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 5, limits[1]))
+    try:
+        with pytest.raises(JournalError, match="cannot write"):
+            journal.append({"number": 2})
+        journal.close()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert path.read_bytes() == before
+
+
 def test_the_last_entry_s_numbers(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
     with Journal(path, HEADER) as journal:

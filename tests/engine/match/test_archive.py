@@ -108,6 +108,11 @@ def test_games_of_something_else_are_not_overwritten(tmp_path: Path) -> None:
     with pytest.raises(JournalError, match="without a journal"):
         MatchArchive(config)
     assert config.files.pgn.read_text("utf-8") == "my games"
+    config.files.pgn.unlink()
+    config.files.summary.write_text("my settings", "utf-8")
+    with pytest.raises(JournalError, match="without a journal"):
+        MatchArchive(config)
+    assert config.files.summary.read_text("utf-8") == "my settings"
     config.files.journal.write_text('{"something":"else"}\n', "utf-8")
     with pytest.raises(JournalError, match="not a journal of this program"):
         MatchArchive(config)

@@ -189,6 +189,68 @@ def test_what_changes_results_is_part_of_the_identity_and_is_named(tmp_path: Pat
     assert "sha256" in differences(first, second)[0]
 
 
+def test_options_of_all_programs_are_given_once() -> None:
+    programs = ("--player", "program=a,hash=2", "--player", "program=b,option.Ponder=false")
+    config = from_flags(*programs, "--player", "nodes=5", "--each", "option.Hash=16,option.Threads=2,cpuct=3")
+    first, second, engine = config.players
+    assert first.uci_options == {"Threads": "2", "hash": "2"}
+    assert second.uci_options == {"Hash": "16", "Threads": "2", "Ponder": "false"}
+    assert engine.options.cpuct == 3
+    file = from_toml("""
+        defaults = {option.Hash = "16", "option.Threads" = "2", cpuct = 3}
+        player = [{program = "a", hash = "2"}, {program = "b", option.Ponder = "false"}, {nodes = 5}]
+    """)
+    assert [player.uci_options for player in file.players] == [
+        player.uci_options for player in config.players
+    ]
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--each", "hash=16"), "hash is an option of this engine, and no player is: .* option.NAME"),
+        (("--threads", "2"), "threads is an option of this engine"),
+        (("--player", "option.Hash=1"), "option.Hash belongs to a program"),
+        (("--player", "program=c,Hash=1,option.Hash=1"), "Hash is given twice"),
+        (("--each", "option=1"), "options of programs are written option.NAME = value"),
+    ],
+)
+def test_options_that_nobody_would_take_are_refused(flags: tuple[str, ...], message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
+        from_flags("--player", "program=a", "--player", "program=b", *flags)
+
+
+@pytest.mark.parametrize("directory", ["", "there"])
+def test_a_program_that_was_built_anew_is_another_player(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, directory: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    program = Path(directory, "engine")
+    program.parent.mkdir(exist_ok=True)
+    program.write_bytes(b"old")
+    player = f"program=./engine,directory={directory}"
+    config = from_flags("--player", player, "--player", "nodes=1")
+    files = config.files
+    before = config.identity()
+    program.write_bytes(b"newer")
+    (line,) = differences(before, config.identity())
+    assert line.startswith("players 1 program: 'sha256")
+    assert config.files == files  # It may be built during the match.
+
+
+def test_a_book_counts_by_its_content(tmp_path: Path) -> None:
+    books = [tmp_path / name for name in ("a.epd", "b.epd")]
+    books[0].write_text("4k3/8/8/8/8/8/4P3/4K3 w - - 0 1", "utf-8")
+    books[1].write_text("4k3/8/8/8/8/8/3P4/4K3 w - - 0 1", "utf-8")
+    players = ("--player", "nodes=2", "--player", "nodes=1")
+    a, b = (from_flags(*players, "--openings", str(book)).identity() for book in books)
+    (line,) = differences(a, b)
+    assert line.startswith("openings file: 'sha256")
+    copy = tmp_path / "copy.epd"
+    copy.write_bytes(books[0].read_bytes())
+    assert from_flags(*players, "--openings", str(copy)).identity() == a
+
+
 def test_the_file_in_configs_shows_the_defaults() -> None:
     path = REPOSITORY / "configs" / "match.toml"
     config = match_config(read_document(path), "configs/match.toml")

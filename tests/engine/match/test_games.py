@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 from pathlib import Path
@@ -16,9 +17,9 @@ from engine.match.config import PlayerConfig
 from engine.match.players import program as program_module
 from engine.match.players.player import PlayerError
 from engine.match.results.sprt import Sprt
-from engine.match.runner import FAULTS_IN_A_ROW, MatchError
+from engine.match.runner import FAULTS_IN_A_ROW, MatchError, MatchRunner
 from engine.match.timecontrol import TimeControl
-from tests.engine.match.matches import RANDOM, engine, match, play, program, replay
+from tests.engine.match.matches import RANDOM, Recorder, engine, match, play, program, replay
 
 SHORT = Adjudication(max_moves=12)
 
@@ -215,8 +216,10 @@ def test_a_match_can_be_made_longer(tmp_path: Path) -> None:
     assert sorted(record.number for record in recorder.records) == [2, 3, 4, 5]
     assert runner.state.resumed == 2
     assert len(replay(longer.files.pgn)) == 6
+    runner = MatchRunner(match(tmp_path, players, games=2, adjudication=SHORT), Recorder())
     with pytest.raises(MatchError, match="raise the number of games"):
-        play(match(tmp_path, players, games=2, adjudication=SHORT))
+        asyncio.run(runner.run())
+    assert not runner.state.outcomes  # Half of a match is no result.
 
 
 def test_stockfish_of_limited_strength_plays_this_engine_on_the_clock(tmp_path: Path) -> None:

@@ -180,6 +180,21 @@ def test_the_table_leaves_out_columns_instead_of_cutting_numbers(width: int) -> 
     assert len(text.splitlines()) == 7  # No cell takes two lines.
 
 
+@pytest.mark.parametrize("name", ["first", "a name that is far too long for any terminal", "[bold]v1[/dev]"])
+@pytest.mark.parametrize("width", [40, 80])
+def test_the_table_cuts_names_before_results(width: int, name: str) -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=width, color_system=None)
+    config = replace(CONFIG, players=(PlayerConfig(name), PlayerConfig("other")), event="an event [/x]")
+    state, _ = state_after(20, config)
+    console.print(standings_table(config, state.standings, console.width))
+    assert isinstance(console.file, io.StringIO)
+    text = console.file.getvalue()
+    for part in (name[:7], "+10 =0 -10", "Elo", " ± ", "an event [/x]"):
+        assert part in text
+    assert ("50.0 %" in text) == (width == 80)
+    assert all(line.rstrip().endswith(("┓", "┃", "┩", "│", "┘", "]")) for line in text.splitlines())
+
+
 def test_a_terminal_that_cannot_draw_anew_gets_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "dumb")
     assert not shows_tables(Console(force_terminal=True))

@@ -19,8 +19,10 @@ import pytest
 
 from engine.games.record import Reason
 from engine.match.adjudication import Adjudication
+from engine.match.config import PlayerConfig
 from engine.match.players import program as program_module
 from engine.match.runner import MatchRunner
+from engine.match.timecontrol import TimeControl
 from tests.engine.match.matches import PROGRAM, Recorder, engine, match, play, program, replay
 from tests.paths import REPOSITORY
 
@@ -183,6 +185,45 @@ def test_a_program_that_does_not_answer_stop_is_ended_and_has_stalled(
     _, _, recorder = play(config)
     assert [record.reason for record in recorder.records] == [Reason.STALL] * 2
     assert all("no answer to stop" in record.detail for record in recorder.records)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs a shell")
+def test_a_program_behind_a_script_is_ended_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program_module, "INTERRUPT_SECONDS", 0.3)
+    script = tmp_path / "engine.sh"
+    script.write_text(f'#!/bin/sh\n"{sys.executable}" "{PROGRAM}" deaf 0 {tmp_path}\necho ended\n', "utf-8")
+    script.chmod(0o755)
+    deaf = PlayerConfig("deaf", TimeControl(nodes=1), command=(str(script),))
+    _, _, recorder = play(match(tmp_path, [deaf, program("good")], stall_seconds=0.5, concurrency=1))
+    assert [record.reason for record in recorder.records] == [Reason.STALL] * 2
+    alive = [process.info["cmdline"] or () for process in psutil.process_iter(["cmdline"])]
+    assert not [words for words in alive if str(tmp_path) in words]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGHUP")
+def test_a_closed_terminal_ends_a_match_in_order(tmp_path: Path) -> None:
+    flags = (*FLAGS, "--player", f'name=c,nodes=1,program={sys.executable},args="{PROGRAM} deaf 12"')
+    with runner_process(tmp_path, *flags) as process:
+        read_games(process, 2)
+        children = psutil.Process(process.pid).children(recursive=True)
+        process.send_signal(signal.SIGHUP)
+        process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert not psutil.wait_procs(children, timeout=20)[1]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGHUP")
+def test_a_match_under_nohup_goes_on_without_its_terminal(tmp_path: Path) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # As nohup has it; the match inherits it.
+    try:
+        with runner_process(tmp_path, *FLAGS) as process:
+            read_games(process, 2)
+            process.send_signal(signal.SIGHUP)
+            process.communicate(timeout=120)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert process.returncode == 0
+    assert_complete(tmp_path, GAMES)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT for another process")

@@ -90,3 +90,10 @@ def test_what_games_depend_on_is_their_identity(tmp_path: Path) -> None:
         for network in networks
     )
     assert a == copy != b
+
+    book = tmp_path / "book.epd"
+    with_book = SelfPlayConfig(openings=OpeningSettings(str(book)))
+    book.write_text("4k3/8/8/8/8/8/4P3/4K3 w - - 0 1", "utf-8")
+    first = with_book.identity()
+    book.write_text("4k3/8/8/8/8/8/8/R3K3 w - - 0 1", "utf-8")
+    assert with_book.identity() != first

@@ -147,6 +147,14 @@ def test_training_data_without_a_journal_is_not_touched(tmp_path: Path) -> None:
     assert folder.chunk(0).read_bytes() == b"somebody's"
 
 
+@pytest.mark.parametrize("name", ["games.pgn", "summary.json"])
+def test_files_of_others_are_not_written_over(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("somebody's", "utf-8")
+    with pytest.raises(JournalError, match="without a journal"):
+        Archive(config(tmp_path))
+    assert (tmp_path / name).read_text("utf-8") == "somebody's"
+
+
 def test_two_runs_do_not_share_a_folder(tmp_path: Path) -> None:
     archive = Archive(config(tmp_path))
     with pytest.raises(JournalError, match="in use"):

@@ -18,6 +18,12 @@ class Lamp(SettingsGroup):
     rooms: tuple[str, ...] = setting(("hall",), "where it hangs", section="use")
 
 
+def test_a_byte_order_mark_is_no_part_of_the_settings(tmp_path: Path) -> None:
+    path = tmp_path / "marked.toml"
+    path.write_bytes(b"\xef\xbb\xbfgames = 3\r\n")
+    assert read_document(path) == {"games": 3}
+
+
 def test_files_that_are_no_toml_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "bad.toml"
     path.write_text("games = = 3", "utf-8")

@@ -127,6 +127,22 @@ def test_an_import_is_gone_on_with_and_takes_nothing_twice(tmp_path: Path) -> No
     assert len(shards_of([tmp_path / "out"])) == 2
 
 
+@pytest.mark.parametrize("name", ["games.tar", "games.tar.gz"])
+def test_an_archive_that_is_not_all_there_is_taken_when_it_is(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    with tarfile.open(path, "w:gz" if name.endswith("gz") else "w") as archive:
+        for seed in (1, 2, 3):
+            write_chunk(tmp_path / f"{seed}.gz", played_game(seed=seed, input_format=1))
+            archive.add(tmp_path / f"{seed}.gz", f"{seed}.gz")
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) * 2 // 3])
+    first = import_sources([str(path)], str(tmp_path / "out"))
+    assert (first.games, list(first.broken)) == (0, [str(path)])
+    path.write_bytes(whole)
+    second = import_sources([str(path)], str(tmp_path / "out"))
+    assert (second.games, second.broken, second.passed_over) == (3, {}, 0)
+
+
 def test_a_window_takes_the_newest_shards(tmp_path: Path) -> None:
     for number in range(3):
         write_chunk(tmp_path / "in" / f"{number}.gz", played_game(seed=number + 1, input_format=1))

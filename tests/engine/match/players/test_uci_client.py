@@ -169,7 +169,7 @@ def test_garbage_is_passed_over() -> None:
 
 def test_a_program_that_ends_is_noticed_with_its_last_words() -> None:
     async def play() -> tuple[str, ...]:
-        client = await UciClient.start([sys.executable, str(PROGRAM), "crash"])
+        client = await UciClient.start([sys.executable, str(PROGRAM), "crash", "0", "\x1b[2Jout of\tchess"])
         await client.initialise()
         with pytest.raises(ProgramGoneError):
             await client.search("position startpos", "go nodes 1")
@@ -179,7 +179,9 @@ def test_a_program_that_ends_is_noticed_with_its_last_words() -> None:
         client.kill()
         return tuple(client.last_words)
 
-    assert asyncio.run(asyncio.wait_for(play(), 60)) == ("out of chess",)
+    assert asyncio.run(asyncio.wait_for(play(), 60)) == (
+        "?[2Jout of chess",
+    )  # Nothing that would clear a terminal.
 
 
 def test_a_search_that_nobody_waited_for_is_ended_before_the_next_game() -> None:

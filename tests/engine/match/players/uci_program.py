@@ -1,10 +1,10 @@
 """A UCI engine that plays the first legal move, and fails in the way and at the move that it is told to.
 
-    python uci_program.py [FAULT [PLY]]
+    python uci_program.py [FAULT [PLY [WORDS]]]
 
 FAULT: illegal, null, crash, hang (until `stop`), deaf (for ever), slow-start (three seconds for a new game),
 mute (does not even say `uciok`), garbage (before the move), or none. PLY: the first ply of the game, from 0,
-at which it may fail.
+at which it may fail. WORDS: what it says when it crashes.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def answer(board: chess.Board, fault: str) -> None:
     elif fault == "null":
         say("bestmove 0000")
     elif fault == "crash":
-        print("out of chess", file=sys.stderr, flush=True)
+        print(sys.argv[3] if len(sys.argv) > 3 else "out of chess", file=sys.stderr, flush=True)
         sys.exit(3)
     elif fault == "deaf":
         time.sleep(1000)
