@@ -351,7 +351,7 @@ def compile_to_ptx(source: str, name: str, options: Sequence[str], target: Targe
 
 
 def compiler_version() -> str:
-    """As "nvrtc 13.0". Raises DeviceError where NVRTC's library is not found, which cuda-bindings looks for at
+    """As "nvrtc 13.0". Raises DeviceError where the library of NVRTC is not found, which is looked for at
     the first call only."""
     try:
         major, minor = _check(nvrtc.nvrtcVersion())
