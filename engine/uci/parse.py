@@ -7,6 +7,7 @@ from collections.abc import Container, Iterator
 from dataclasses import dataclass, replace
 
 from engine.search.limits import Clock, Limits
+from protocol.host.printing import printable
 
 MAX_LINE_BYTES = 8 << 20
 """Longest line taken. A game of ten thousand moves is 60 kB; what is longer than this is not UCI."""
@@ -26,7 +27,7 @@ class PositionCommand:
 
 def shown(text: str, limit: int = 80) -> str:
     """A text from outside, fit for one line of output: no control characters, not too long."""
-    clean = "".join(character if character.isprintable() else "?" for character in text[: limit + 1])
+    clean = printable(text[: limit + 1])
     return clean if len(text) <= limit else clean[:limit] + "…"
 
 

@@ -127,12 +127,11 @@ def _phases(last: Prediction, *, wide: bool) -> Table:
     table = Table(box=box.SIMPLE, title=f"batch {last.positions}", title_justify="left")
     table.add_column("phase", overflow="fold")
     table.add_column("kernel", overflow="fold")
-    for name in ("times", "us") if wide else ():
-        table.add_column(name, justify="right", no_wrap=True)
-    for name in ("share", "limit", "matrix unit" if wide else "matrix"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for name in ("FLOP/byte", "waves") if wide else ():
-        table.add_column(name, justify="right", no_wrap=True)
+    unit = "matrix unit" if wide else "matrix"
+    headings = ("times", "us", "share", "limit", unit, "FLOP/byte", "waves")
+    shown = headings if wide else ("share", "limit", unit)
+    for heading in shown:
+        table.add_column(heading, justify="right", no_wrap=True)
     rest = 0.0
     for phase in sorted(last.phases, key=lambda each: -each.count * each.timing.microseconds):
         timing = phase.timing
@@ -140,14 +139,16 @@ def _phases(last: Prediction, *, wide: bool) -> Table:
         if share < _SMALL_SHARE:
             rest += share
             continue
-        table.add_row(
-            phase.label,
-            phase.kernel,
-            *((str(phase.count), f"{timing.microseconds:.1f}") if wide else ()),
+        values = (
+            str(phase.count),
+            f"{timing.microseconds:.1f}",
             f"{share:.0%}",
             timing.limit,
             f"{timing.shares['matrix unit']:.0%}" if timing.flop else "",
-            *((f"{timing.intensity:.0f}", str(timing.waves)) if wide else ()),
+            f"{timing.intensity:.0f}",
+            str(timing.waves),
         )
-    table.add_row("all others", "", *(("", "") if wide else ()), f"{rest:.0%}")
+        cells = dict(zip(headings, values, strict=True))
+        table.add_row(phase.label, phase.kernel, *(cells[heading] for heading in shown))
+    table.add_row("all others", "", *(f"{rest:.0%}" if heading == "share" else "" for heading in shown))
     return table

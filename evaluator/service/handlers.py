@@ -21,12 +21,13 @@ from evaluator.service.draining import ELSEWHERE
 from evaluator.service.lifecycle import LifeCycle
 from evaluator.service.membership import Membership
 from evaluator.service.networks import ServedNetworks
-from evaluator.service.sessions import Session, Sessions, printable
+from evaluator.service.sessions import Session, Sessions
 from protocol import messages
 from protocol.batch import PositionBatch
 from protocol.codec import check_batch, decode_request
 from protocol.compression import offered
 from protocol.errors import DeadlineExceeded, Draining, DuplicateId, NotReady, UnsupportedVersion
+from protocol.host.printing import printable
 from protocol.host.version import __version__
 from protocol.messages import PRIORITIES, SUPPORTED_VERSIONS
 

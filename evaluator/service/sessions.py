@@ -14,12 +14,6 @@ from protocol.errors import Overloaded
 from protocol.messages import PRIORITIES
 
 
-def printable(name: str) -> str:
-    """A name that a client has chosen, as it may be shown: in a log it is one line, and commands nothing in a
-    terminal."""
-    return "".join(each if each.isprintable() else "?" for each in name)
-
-
 @dataclass(slots=True, eq=False)
 class Session:
     """A client.

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 
+from protocol.host.printing import printable
 from protocol.host.processes import group_of_its_own, how_it_ended, kill_group
 
 MAX_PENDING_BYTES = 1 << 20
@@ -352,8 +353,7 @@ def _with_info(move: str | None, line: bytes) -> UciAnswer:
 
 def _printable(line: bytes) -> str:
     """A line for people's eyes: a program's control characters are not for their terminals and files."""
-    text = line.decode("utf-8", "replace").replace("\t", " ")
-    return "".join(character if character.isprintable() else "?" for character in text.rstrip())
+    return printable(line.decode("utf-8", "replace").replace("\t", " ").rstrip())
 
 
 def _whole(text: str) -> int | None:
