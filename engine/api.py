@@ -96,7 +96,8 @@ class Analysis:
 class Engine:
     """A chess engine with a position, a search tree and an evaluator.
 
-    weights: network file in lc0's format; None is the shipped one. backend: what computes it ("auto", "onnx",
+    weights: network file in lc0's format; None is a shipped one, as the
+    device. backend: what computes it ("auto", "onnx",
     "reference", "random" …). evaluator: address of a running evaluator; None starts one that ends with the
     engine. options: any other option by its Python name, see configs/engine.toml (`cpuct=2.0`, `hash=128`).
 

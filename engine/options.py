@@ -76,7 +76,11 @@ class Options(SettingsGroup):
     noun = "option"
 
     weights: str = _option(
-        "WeightsFile", "", "network file in lc0's format; empty is the shipped network", section="evaluator"
+        "WeightsFile",
+        "",
+        "network file in lc0's format, wavefront-cpu or wavefront-gpu; empty is the latter where a GPU "
+        "computes it, else the former",
+        section="evaluator",
     )
     backend: str = _option(
         "Backend",

@@ -54,8 +54,9 @@ class TargetSettings:
     """What the heads are to say; training/targets.py has the formulas."""
 
     prior: str = setting(
-        "shipped",
-        "network whose policy is improved by an engine's scores: a file, shipped, or empty for scores alone",
+        "wavefront-gpu",
+        "network whose policy is improved by an engine's scores: a file, wavefront-cpu, wavefront-gpu, or "
+        "empty for scores alone",
     )
     prior_exponent: float = setting(0.85, "its policy counts to this power", high=2)
     prior_value_share: float = setting(
@@ -97,7 +98,8 @@ class ModelSettings:
     """The network's shape, where it does not begin as a copy."""
 
     start: str = setting(
-        "", "network file to begin from, or shipped; its shape counts then, not the following"
+        "",
+        "network to begin from: a file, wavefront-cpu, wavefront-gpu; its shape counts then, not these",
     )
     revive: bool = setting(
         False, "begin those units of its feed-forward layers anew that are 0 for every position"
@@ -235,7 +237,7 @@ class TrainConfig:
 class LoopSettings:
     """What the loop does. configs/loop.toml shows every key."""
 
-    start: str = setting("shipped", "network to begin with: a file, or shipped")
+    start: str = setting("wavefront-cpu", "network to begin with: a file, wavefront-cpu or wavefront-gpu")
     output: str = setting(
         "runs/loop", "folder of the loop: best.pb.gz, data, journal, a folder for each generation"
     )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from evaluator.network import network_file
 from protocol.host.files import write_atomically
 from protocol.host.processes import INTERRUPTED
 from training.errors import TrainingError
@@ -18,8 +19,9 @@ VERDICT = "gate.json"
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """A match between two networks. against: a file, or shipped. sprt: as `wavefront match --sprt` has it.
-    folder: where the match is kept, so that the same gate goes on with it. match_arguments: further ones."""
+    """A match between two networks. against: a file, or a shipped network's name. sprt: as `wavefront match
+    --sprt` has it. folder: where the match is kept, so that the same gate goes on with it. match_arguments:
+    further ones."""
 
     network: Path
     against: str
@@ -35,7 +37,7 @@ class Gate:
         Returns the verdict: network, against, accepted, decision (H0, H1 or null), elo and the summary.
         Raises KeyboardInterrupt if the match was interrupted, and TrainingError if it failed.
         """
-        for path in [self.network] + ([] if self.against == "shipped" else [Path(self.against)]):
+        for path in (self.network, network_file(self.against)):
             if not path.exists():
                 raise TrainingError(f"{path}: no network there")
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -51,10 +53,9 @@ class Gate:
         return verdict
 
     def _arguments(self) -> list[str]:
-        against = "name=against" + ("" if self.against == "shipped" else f",weights={self.against}")
         return [
             *("match", "--player", f"name=new,weights={self.network}"),
-            *("--player", against),
+            *("--player", f"name=against,weights={network_file(self.against)}"),
             *("--nodes", str(self.nodes), "--games", str(self.games), "--sprt", self.sprt),
             *("--output", str(self.folder / "match"), "--json"),
             *self.match_arguments,

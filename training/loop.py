@@ -71,11 +71,11 @@ class Loop:
                 self._generation += 1
 
     def _begin(self) -> None:
-        from evaluator.network import SHIPPED_NETWORK
+        from evaluator.network import network_file
 
         if self.best.exists():
             return
-        start = SHIPPED_NETWORK if self._settings.start == "shipped" else Path(self._settings.start)
+        start = network_file(self._settings.start)
         if not start.exists():
             raise TrainingError(f"{start}: no network there")
         _replace(start, self.best)

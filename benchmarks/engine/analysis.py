@@ -187,7 +187,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "--weights", default=str(SHIPPED_NETWORK), help="network file (default: the shipped one)"
+        "--weights", default=str(SHIPPED_NETWORK), help="network file (default: wavefront-cpu)"
     )
     parser.add_argument("--backend", default="auto")
     parser.add_argument("--nodes", type=int, default=800, help="per position (default 800)")

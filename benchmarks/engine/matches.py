@@ -275,7 +275,7 @@ def main() -> None:
     )
     parts = ("overhead", "programs", "memory", "evaluator")
     parser.add_argument("parts", nargs="*", choices=[*parts, []], help="which (default: all)")
-    parser.add_argument("--weights", default="", help="network file (default: the shipped network)")
+    parser.add_argument("--weights", default="", help="network file (default: wavefront-cpu)")
     parser.add_argument("--backend", default="auto")
     parser.add_argument("--program", default="stockfish", help="for `programs` (default stockfish)")
     parser.add_argument("--nodes", type=int, default=200, help="per move, for `evaluator` (default 200)")

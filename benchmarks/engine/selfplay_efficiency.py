@@ -116,7 +116,7 @@ def main() -> None:
     parser.add_argument("--workers", type=_numbers, default=[0], help="processes (default auto)")
     parser.add_argument("--nodes", type=int, default=400, help="per move (default 400)")
     parser.add_argument(
-        "--weights", default=str(SHIPPED_NETWORK), help="network file (default: the shipped one)"
+        "--weights", default=str(SHIPPED_NETWORK), help="network file (default: wavefront-cpu)"
     )
     parser.add_argument("--backend", default="auto")
     parser.add_argument(

@@ -41,7 +41,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "--weights", default=str(SHIPPED_NETWORK), help="network file (default: the shipped one)"
+        "--weights", default=str(SHIPPED_NETWORK), help="network file (default: wavefront-cpu)"
     )
     parser.add_argument("--backend", default="auto")
     parser.add_argument("--seconds", type=float, default=2.0, help="of each turn (default 2)")

@@ -188,7 +188,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--concurrency", type=int, default=0, help="games at once (as `match` chooses)")
     parser.add_argument("--against", default="sequential", metavar="WAY", help="(default: sequential)")
     parser.add_argument("--pool", action="store_true", help="play in the match runner's own process")
-    parser.add_argument("--weights", default=str(SHIPPED_NETWORK), help="(default: the shipped network)")
+    parser.add_argument("--weights", default=str(SHIPPED_NETWORK), help="(default: wavefront-cpu)")
     parser.add_argument("--backend", default="auto")
     parser.add_argument("--evaluator", default="", metavar="ADDRESS", help="one that is running already")
     parser.add_argument("--json", action="store_true", help="print a JSON list at the end, and no table")

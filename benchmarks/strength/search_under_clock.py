@@ -155,7 +155,7 @@ def parsed() -> argparse.Namespace:
     add_cost_arguments(parser)
     parser.add_argument("--kept", type=int, default=1200, metavar="VISITS", help="of the tree before (1200)")
     parser.add_argument("--positions", type=int, default=8, help="of the benchmark suite (8)")
-    parser.add_argument("--weights", default=str(SHIPPED_NETWORK), help="(default: the shipped network)")
+    parser.add_argument("--weights", default=str(SHIPPED_NETWORK), help="(default: wavefront-cpu)")
     parser.add_argument("--json", action="store_true", help="print a JSON object at the end, and no table")
     return parser.parse_args()
 

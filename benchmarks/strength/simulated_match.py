@@ -295,7 +295,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--processes", type=int, default=4, help="(4)")
     parser.add_argument("--abreast", type=int, default=4, help="games of each process at once (4)")
     parser.add_argument("--evaluator", default="", metavar="ADDRESS,…", help="those that are running")
-    parser.add_argument("--weights", default=str(SHIPPED_NETWORK), help="(default: the shipped network)")
+    parser.add_argument("--weights", default=str(SHIPPED_NETWORK), help="(default: wavefront-cpu)")
     parser.add_argument("--backend", default="auto")
     add_cost_arguments(parser)
     parser.add_argument("--tc", default="", metavar="SECONDS+INCREMENT", help="a clock in place of --move-ms")

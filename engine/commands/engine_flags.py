@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 FLAGS = {
-    "weights": "network file; the shipped one if not given",
+    "weights": "network file, wavefront-cpu or wavefront-gpu (default: as the device)",
     "backend": "what computes it",
     "evaluator": "address of a running evaluator",
     "threads": "threads of the evaluator's CPU backend",

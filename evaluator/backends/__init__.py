@@ -34,6 +34,7 @@ __all__ = [
     "for_each_device",
     "open_backend",
     "prepare_backend",
+    "unavailable",
 ]
 
 log = logging.getLogger(__name__)
@@ -56,7 +57,7 @@ def backend_names() -> list[str]:
 
 def available_backends() -> dict[str, str | None]:
     """Backend name -> None if it can run on this machine, else the reason why not."""
-    return {name: _unavailable(name) for name in _registered()}
+    return {name: unavailable(name) for name in _registered()}
 
 
 def needs_network(name: str) -> bool:
@@ -84,7 +85,7 @@ def prepare_backend(name: str) -> None:
     """Import what a backend needs and look for its devices, so that opening it later takes less time. What
     goes wrong is left to `open_backend`. From any thread."""
     try:
-        _unavailable("gpu" if name == AUTO else name)
+        unavailable("gpu" if name == AUTO else name)
     except Exception:
         log.debug("preparing the %s backend failed", name, exc_info=True)
 
@@ -105,7 +106,7 @@ def open_backend(
 
         return open_fastest(network, threads=threads, **options)
     module = _module(name)
-    reason = _unavailable(name)
+    reason = unavailable(name)
     if reason is not None:
         raise BackendError(f"backend {name} cannot run here: {reason}")
     if network is None and module.NEEDS_NETWORK:
@@ -142,7 +143,8 @@ def _module(name: str) -> ModuleType:
         raise BackendError(f"backend {name} cannot run here: {error}") from error
 
 
-def _unavailable(name: str) -> str | None:
+def unavailable(name: str) -> str | None:
+    """Why a backend cannot run on this machine; None if it can. Raises BackendError for an unknown name."""
     try:
         reason: str | None = _module(name).unavailable()
     except BackendError as error:

@@ -25,7 +25,9 @@ WINDOWS = 8
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """--network, --backend, --threads, --batch, --time-limit, --service, --json and --plot."""
-    parser.add_argument("--network", metavar="FILE", help="lc0 network file (default: the shipped one)")
+    parser.add_argument(
+        "--network", metavar="FILE", help="lc0 network file (default: the shipped one for the device)"
+    )
     parser.add_argument(
         "--backend", default="auto", metavar="NAME", help="as of serve (default: %(default)s)"
     )
@@ -84,10 +86,10 @@ def _sizes(text: str | None) -> list[int]:
 def _direct(arguments: argparse.Namespace, sizes: list[int], explicit: bool) -> dict[str, Any]:
     """The curve of the backend itself, in this process."""
     from evaluator.devices.calibration import time_batches
-    from evaluator.devices.loading import Loader
+    from evaluator.devices.loading import Loader, needs_network
 
     loader = Loader((arguments.backend,), arguments.threads, calibration_s=0.01, cache=False)
-    path = arguments.network or _default_network(loader)
+    path = arguments.network or ("" if needs_network(loader.backends) else None)
     network = loader.load(path)
     try:
         backend = network.runners[0].backend
@@ -162,16 +164,6 @@ def _pipelined_ms(client: Any, batch: Any, seconds: float) -> float:
     while client.in_flight:
         client.receive()
     return best
-
-
-def _default_network(loader: Any) -> Path | None:
-    from evaluator.devices.loading import needs_network
-
-    if not needs_network(loader.backends):
-        return None
-    from evaluator.network import SHIPPED_NETWORK
-
-    return Path(SHIPPED_NETWORK)
 
 
 def _report(

@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from evaluator.network import SHIPPED_NETWORK, NetworkError, load_network
+from evaluator.network import NetworkError, load_network
 from evaluator.network.describe import describe
 
 HELP = "print a network's format, shapes, parameters, cost and heads"
@@ -18,7 +18,10 @@ HELP = "print a network's format, shapes, parameters, cost and heads"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "file", nargs="?", default=SHIPPED_NETWORK, help="network (.pb.gz or .pb); default: the shipped one"
+        "file",
+        nargs="?",
+        default="wavefront-cpu",
+        help="network (.pb.gz or .pb), wavefront-cpu or wavefront-gpu (default: wavefront-cpu)",
     )
     parser.add_argument("--policy-head", metavar="NAME", help="vanilla, optimistic, soft or opponent")
     parser.add_argument("--value-head", metavar="NAME", help="winner, q or st")

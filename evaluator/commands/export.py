@@ -6,14 +6,17 @@ import argparse
 import sys
 from pathlib import Path
 
-from evaluator.network import SHIPPED_NETWORK, NetworkError, load_network
+from evaluator.network import NetworkError, load_network
 
 HELP = "write a network as an ONNX model"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "file", nargs="?", default=SHIPPED_NETWORK, help="network (.pb.gz or .pb); default: the shipped one"
+        "file",
+        nargs="?",
+        default="wavefront-cpu",
+        help="network (.pb.gz or .pb), wavefront-cpu or wavefront-gpu (default: wavefront-cpu)",
     )
     parser.add_argument("output", type=Path, help="the .onnx file to write")
     parser.add_argument("--policy-head", metavar="NAME", help="vanilla, optimistic, soft or opponent")

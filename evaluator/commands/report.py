@@ -32,7 +32,7 @@ from evaluator.gpu.model.prediction import Model, predictable, unavailable
 from evaluator.gpu.model.timing import traffic_of
 from evaluator.gpu.plan.plan import EIGHT_BIT_POSITIONS
 from evaluator.gpu.plan.program import Launch, LibraryStep
-from evaluator.network import SHIPPED_NETWORK, NetworkError
+from evaluator.network import NetworkError
 from evaluator.network.spec import NetworkSpec
 from protocol.host.files import write_atomically
 
@@ -44,7 +44,7 @@ HELP = (
 FORMAT = 1
 """Of the file; a higher number may have other keys."""
 
-_NETWORKS = (str(SHIPPED_NETWORK), "random:bt4", "random:t82")
+_NETWORKS = ("wavefront-gpu", "random:bt4", "random:t82")
 _PROFILED = (1, 8, 64)
 """Batch sizes, besides the largest, whose launches are timed one by one."""
 
@@ -65,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--network",
         action="append",
         metavar="FILE",
-        help="or random:SHAPE; may be repeated (default: the shipped network, random:bt4 and random:t82)",
+        help="or random:SHAPE; may be repeated (default: wavefront-gpu, random:bt4 and random:t82)",
     )
     parser.add_argument(
         "--device",

@@ -197,12 +197,8 @@ def _networks(settings: Settings) -> list[NetworkToLoad]:
     from evaluator.service.networks import NetworkToLoad
 
     paths: list[str | None] = list(settings.network)
-    if not paths and needs_network(settings.backend):
-        from evaluator.network import SHIPPED_NETWORK
-
-        paths = [str(SHIPPED_NETWORK)]
-    elif not paths:
-        paths = [None]
+    if not paths:
+        paths = ["" if needs_network(settings.backend) else None]
     return [NetworkToLoad(path, settings.policy_head, settings.value_head) for path in paths]
 
 

@@ -17,7 +17,7 @@ from evaluator.gpu.driver.device import DeviceError
 from evaluator.gpu.driver.discovery import found_devices, open_device, select
 from evaluator.gpu.plan.program import PlanError
 from evaluator.gpu.plan.tiles import Measured
-from evaluator.network import SHIPPED_NETWORK, NetworkError
+from evaluator.network import NetworkError
 from evaluator.network.spec import Activation
 
 HELP = "measure the candidates for every matrix product on a GPU, keep the fastest and print the table"
@@ -25,7 +25,7 @@ HELP = "measure the candidates for every matrix product on a GPU, keep the faste
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--network", default=str(SHIPPED_NETWORK), metavar="FILE", help="or random:SHAPE (default: shipped)"
+        "--network", default="wavefront-gpu", metavar="FILE", help="or random:SHAPE (default: wavefront-gpu)"
     )
     parser.add_argument("--device", default="", metavar="NAME", help="as `devices` lists it")
     parser.add_argument("--precision", default="fp16", help="fp16, bf16, fp32, fp8 or int8 (default fp16)")

@@ -16,7 +16,7 @@ from evaluator.backends.agreement import TIE, agreement
 from evaluator.backends.probe import probe_batch
 from evaluator.backends.reference import ReferenceBackend
 from evaluator.devices.loading import parse_backend
-from evaluator.network import SHIPPED_NETWORK, NetworkError, load_network
+from evaluator.network import SHIPPED_NETWORKS, NetworkError, load_network
 from evaluator.network.random_network import SHAPES, random_network
 from evaluator.network.spec import NetworkSpec
 
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         metavar="FILE",
         help=f"network file, or random:SHAPE with SHAPE one of {', '.join(SHAPES)}; may be repeated "
-        "(default: the shipped network)",
+        "(default: the shipped networks)",
     )
     parser.add_argument(
         "--backend", default="gpu", metavar="NAME", help="with options, as gpu:weights=int8 (default gpu)"
@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
     rows: list[dict[str, Any]] = []
     try:
         name, options = parse_backend(arguments.backend)
-        for file in arguments.network or [str(SHIPPED_NETWORK)]:
+        for file in arguments.network or SHIPPED_NETWORKS:
             network = network_of(file)
             with open_backend(name, network, **options) as backend:
                 batch = probe_batch(min(arguments.positions, backend.max_batch), seed=11)

@@ -86,8 +86,8 @@ class Loader:
         *,
         taken: Collection[str] = (),
     ) -> ServedNetwork:
-        """Load a file ("": the shipped one; None: none, for backends without) and open it on every device. A
-        file with the content and heads of one that is open gives that one. taken: names that it must not
+        """Load a file ("": `shipped_network`; None: none, for backends without) and open it on every device.
+        A file with the content and heads of one that is open gives that one. taken: names that it must not
         have, besides those of other networks.
 
         Raises NetworkError, BackendError or OSError with a message for the user.
@@ -156,11 +156,13 @@ class Loader:
     def _read(self, path: str | Path | None, policy_head: str, value_head: str) -> NetworkSpec | None:
         if path is None:
             return None
-        from evaluator.network import SHIPPED_NETWORK, load_network
+        from evaluator.network import load_network
 
-        path = Path(path or SHIPPED_NETWORK)
-        self._tell(f"loading {path}")
         preparing = self._prepare()
+        if not path:
+            preparing.join()  # Which network is meant depends on the devices.
+            path = shipped_network(self.backends)
+        self._tell(f"loading {path}")
         network = load_network(path, policy_head=policy_head or None, value_head=value_head or None)
         preparing.join()
         return network
@@ -296,6 +298,17 @@ def _described(name: str, network: NetworkSpec | None, backend: Backend, model: 
         device=backend.device,
         recommended_batch=model.knee,
     )
+
+
+def shipped_network(backends: Sequence[str]) -> Path:
+    """The file of the network for users who name none: the larger one as soon as any of the backends runs on
+    a GPU, which `auto` does where there is one."""
+    from evaluator.backends import AUTO, unavailable
+    from evaluator.network import SHIPPED_GPU_NETWORK, SHIPPED_NETWORK
+
+    names = {parse_backend(spec)[0] for spec in backends}
+    gpu = "gpu" in names or (AUTO in names and unavailable("gpu") is None)
+    return SHIPPED_GPU_NETWORK if gpu else SHIPPED_NETWORK
 
 
 def needs_network(backends: Sequence[str]) -> bool:

@@ -1,7 +1,21 @@
 """lc0 network files -> NetworkSpec, plain dataclasses of arrays that every backend reads."""
 
 from evaluator.network.errors import NetworkError
-from evaluator.network.loader import SHIPPED_NETWORK, load_network
+from evaluator.network.loader import (
+    SHIPPED_GPU_NETWORK,
+    SHIPPED_NETWORK,
+    SHIPPED_NETWORKS,
+    load_network,
+    network_file,
+)
 from evaluator.network.spec import NetworkSpec
 
-__all__ = ["SHIPPED_NETWORK", "NetworkError", "NetworkSpec", "load_network"]
+__all__ = [
+    "SHIPPED_GPU_NETWORK",
+    "SHIPPED_NETWORK",
+    "SHIPPED_NETWORKS",
+    "NetworkError",
+    "NetworkSpec",
+    "load_network",
+    "network_file",
+]

@@ -29,8 +29,26 @@ from evaluator.network.spec import (
 )
 from protocol.batch import PLANES
 
-SHIPPED_NETWORK = Path(__file__).resolve().parents[1] / "networks" / "wavefront-cpu.pb.gz"
-"""The network that is used when the user names none."""
+_NETWORKS = Path(__file__).resolve().parents[1] / "networks"
+
+SHIPPED_NETWORKS = {name: _NETWORKS / f"{name}.pb.gz" for name in ("wavefront-cpu", "wavefront-gpu")}
+"""The files of the networks that come with the program, by the names that may stand for them."""
+
+SHIPPED_NETWORK = SHIPPED_NETWORKS["wavefront-cpu"]
+"""The network that processors compute when the user names none."""
+
+SHIPPED_GPU_NETWORK = SHIPPED_NETWORKS["wavefront-gpu"]
+"""The larger one that GPUs compute then."""
+
+
+def network_file(network: str | PathLike[str]) -> Path:
+    """The file of a network as settings name it: a path, or the name of a shipped one (`wavefront-cpu`,
+    `wavefront-gpu`; `shipped` is the former). A file that has such a name goes first."""
+    path = Path(network).expanduser()
+    if path.is_file():
+        return path
+    name = "wavefront-cpu" if str(network) == "shipped" else str(network)
+    return SHIPPED_NETWORKS.get(name, path)
 
 
 def load_network(
@@ -40,7 +58,7 @@ def load_network(
     value_head: str | None = None,
     limits: Limits | None = None,
 ) -> NetworkSpec:
-    """Read an lc0 network file (gzip or plain protobuf).
+    """Read an lc0 network file (gzip or plain protobuf), or a shipped network by its name (`network_file`).
 
     policy_head: vanilla, optimistic, soft or opponent; value_head: winner, q or st. None takes vanilla and
     winner, or the first head in the file where those are missing. limits: how far the file may unpack.
@@ -49,7 +67,7 @@ def load_network(
     missing, damaged, truncated, oversized, inconsistent or not supported, and for a head that is not in the
     file.
     """
-    path = Path(path)
+    path = network_file(path)
     try:
         net, digest, size = read_container(path, limits)
         return _read(net, path, digest, size, policy_head, value_head)

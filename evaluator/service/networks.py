@@ -32,7 +32,8 @@ class NetworksError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class NetworkToLoad:
-    """A network file (None for backends that need none) and the heads to use ("": the file's choice)."""
+    """A network file ("": the shipped one; None: none, for backends without) and the heads to use ("": the
+    file's choice)."""
 
     path: str | None
     policy_head: str = ""
@@ -57,6 +58,11 @@ class _Entry:
     asked: set[NetworkToLoad] = field(default_factory=set)
     lock: threading.Lock = field(default_factory=threading.Lock)
     """Held by who reloads or unloads it."""
+
+    @property
+    def has_file(self) -> bool:
+        """Whether there is one to look at again: a backend that needs none has none."""
+        return self.source.path is not None
 
 
 class ServedNetworks:
@@ -245,7 +251,7 @@ class ServedNetworks:
         on_reloaded or on_failed is called in the I/O thread; the latter with what was wrong with any of them,
         and the others are reloaded all the same. Raises UnknownNetwork.
         """
-        entries = [self._entry(wanted)] if wanted else [each for each in self._entries if each.source.path]
+        entries = [self._entry(wanted)] if wanted else [each for each in self._entries if each.has_file]
         self._reload_all(entries, on_reloaded, on_failed)
 
     def _reload_all(
@@ -290,7 +296,7 @@ class ServedNetworks:
             log.error("a network could not be loaded again, what was served before is served on: %s", error)
             self._load_missing()
 
-        kept = [entry for entry in self._entries if entry.source.path and not self._is_unwanted(entry)]
+        kept = [entry for entry in self._entries if entry.has_file and not self._is_unwanted(entry)]
         self._reload_all(kept, lambda done: self._load_missing(), failed)
 
     def _load_missing(self) -> None:

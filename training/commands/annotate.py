@@ -25,12 +25,16 @@ def run(arguments: argparse.Namespace) -> int:
 
     from engine.games.display import shows_tables
     from engine.option_flags import options_of_arguments
+    from evaluator.devices.loading import needs_network
     from training.annotate import annotate
+    from training.config import TargetSettings
     from training.data.reading import shards_of
     from training.data.shard import ShardError, read_header
 
     paths = shards_of(arguments.paths)
     options = options_of_arguments(arguments)
+    if not options.weights and not options.evaluator and needs_network([options.backend]):
+        options = options.changed(weights=TargetSettings().prior)
     total = 0
     for path in paths:
         try:

@@ -11,7 +11,7 @@ HELP = "write a larger network that says what a smaller one says, to begin train
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("network", metavar="NET.pb.gz", help="an attention network, or shipped")
+    parser.add_argument("network", metavar="NET.pb.gz", help="a file, wavefront-cpu or wavefront-gpu")
     parser.add_argument("--output", required=True, metavar="FILE", help="where the larger one goes (.pb.gz)")
     parser.add_argument(
         "--times",

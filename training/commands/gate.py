@@ -18,7 +18,7 @@ REFUSED = 3
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("network", metavar="NET.pb.gz", help="the new network")
     parser.add_argument(
-        "--against", default="shipped", metavar="FILE", help="the other one (default shipped)"
+        "--against", default="wavefront-cpu", metavar="FILE", help="the other one (default wavefront-cpu)"
     )
     parser.add_argument("--nodes", type=int, default=400, metavar="N", help="per move (default %(default)d)")
     parser.add_argument("--games", type=int, default=1000, metavar="N", help="at most (default %(default)d)")

@@ -31,7 +31,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="translate a configuration of lc0's trainers, .yaml or .textproto, and say what cannot be",
     )
     parser.add_argument(
-        "--from", dest="start", metavar="NET.pb.gz", help="go on with this network (or shipped)"
+        "--from",
+        dest="start",
+        metavar="NET.pb.gz",
+        help="go on with this network: a file, wavefront-cpu, …",
     )
     parser.add_argument("--data", nargs="+", default=[], metavar="FOLDER", help="folders of shards")
     parser.add_argument("--output", metavar="FOLDER", help="the run's folder")

@@ -17,7 +17,9 @@ HELP = "regret, calibration and value error of networks on deeply labelled posit
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("networks", nargs="+", metavar="NET.pb.gz", help="network files, or shipped")
+    parser.add_argument(
+        "networks", nargs="+", metavar="NET.pb.gz", help="files, wavefront-cpu, wavefront-gpu"
+    )
     parser.add_argument(
         "--data",
         nargs="+",
@@ -56,6 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from engine.options import Options
+    from evaluator.network import network_file
     from training.data.reading import shards_of
     from training.evaluation import Evaluation
     from training.plots import figure_of
@@ -76,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
     for network in arguments.networks:
         options = Options().parsed(
             {
-                "weights": "" if network == "shipped" else network,
+                "weights": str(network_file(network)),
                 "threads": arguments.threads,
                 **({"backend": arguments.backend} if arguments.backend else {}),
             }

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluator.network import SHIPPED_NETWORK
+from evaluator.network import network_file
 from training.data.shard import Shard
 from training.errors import TrainingError
 
@@ -18,11 +17,11 @@ NAT_STEPS = 16
 
 
 def prior_identity(prior: str) -> str:
-    """SHA-256 of a prior as settings name it: a file, shipped, or empty. Raises TrainingError."""
+    """SHA-256 of a prior as settings name it: a file, a shipped network, or empty. Raises TrainingError."""
     if not prior:
         return ""
     try:
-        with Path(SHIPPED_NETWORK if prior == "shipped" else prior).expanduser().open("rb") as file:
+        with network_file(prior).open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise TrainingError(f"cannot read the network {prior}: {error.strerror}") from None

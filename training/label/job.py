@@ -16,10 +16,11 @@ from engine.options import Options
 from engine.pool.pool import PoolPlayer, PoolStatistics, SearchPool
 from engine.search.limits import Limits
 from engine.workers.executor import ExecutorError, Log, WorkerContext, play_together
+from evaluator.network import network_file
 from protocol.host.processors import usable_processors
 from training.label.engine import EngineError, Labeller
 from training.label.game import LabelledGame, play_game
-from training.label.settings import SHIPPED, LabelSettings
+from training.label.settings import LabelSettings
 
 ENGINES_PER_PROCESS = 8
 """Engines that one process drives: a position takes it 0.4 ms, and Stockfish 6 at 4,000 nodes."""
@@ -40,7 +41,7 @@ class LabelJob:
         if not settings.branch_network:
             return None
         options = Options(
-            weights="" if settings.branch_network == SHIPPED else settings.branch_network,
+            weights=str(network_file(settings.branch_network)),
             policy_temperature=settings.branch_temperature,
             hash=2,
             tree_memory=64,

@@ -76,7 +76,8 @@ class LabelSettings(SettingsGroup):
     branch_lines: float = setting(0.5, "share of these moves taken from the lines after the first", high=1)
     branch_policy: float = setting(0.3, "share drawn from a network's policy, where there is one", high=1)
     branch_network: str = setting(
-        "", "that network: a file, or shipped; empty is none, and any legal move instead"
+        "",
+        "that network: a file, wavefront-cpu or wavefront-gpu; empty is none, and any legal move instead",
     )
     branch_temperature: float = setting(1.4, "temperature of its policy", low=0.01, high=100)
     positions: int = setting(

@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 from torch import nn
 
-from evaluator.network import SHIPPED_NETWORK, NetworkError, load_network
+from evaluator.network import NetworkError, load_network
 from evaluator.network.random_network import NetworkShape, random_network
 from evaluator.network.schema import InputFormat
 from evaluator.network.spec import Activation, NetworkSpec
@@ -15,8 +15,6 @@ from training.config import ModelSettings
 from training.errors import TrainingError
 from training.model.layers import Dense, LayerNorm
 from training.model.network import AttentionNetwork
-
-SHIPPED = "shipped"
 
 
 def initial_network(settings: ModelSettings, seed: int) -> AttentionNetwork:
@@ -29,9 +27,9 @@ def initial_network(settings: ModelSettings, seed: int) -> AttentionNetwork:
 
 
 def network_of(path: str) -> NetworkSpec:
-    """The network of a file, or the shipped one. Raises TrainingError."""
+    """The network of a file, or a shipped one by its name. Raises TrainingError."""
     try:
-        return load_network(SHIPPED_NETWORK if path == SHIPPED else path)
+        return load_network(path)
     except NetworkError as error:
         raise TrainingError(str(error)) from None
 

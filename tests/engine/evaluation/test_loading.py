@@ -14,7 +14,7 @@ from evaluator.network import SHIPPED_NETWORK
 from evaluator.service.connections.access import Access
 from protocol import EvaluatorClient
 from protocol.addresses import runtime_directory
-from protocol.errors import NotAllowed
+from protocol.errors import LoadFailed, NotAllowed
 from tests.evaluator.service.harness import WAIT_S, expected, numbered_batch, running, same
 
 pytestmark = pytest.mark.skipif(not zmq.has("ipc"), reason="this platform has no ipc")
@@ -43,6 +43,16 @@ def test_ones_own_evaluator_loads_them_though_the_address_is_plain_tcp(
         batch = numbered_batch(3)
         assert same(client.evaluate(batch), expected(batch))
         assert served_network(client, (network.name, "", "")) == network
+
+
+def test_a_shipped_network_is_loaded_by_its_name(tmp_path: Path) -> None:
+    with (
+        running(tmp_path) as harness,
+        EvaluatorClient(harness.address, timeout=WAIT_S) as client,
+    ):
+        assert served_network(client, ("wavefront-cpu", "", "")).name == "wavefront-cpu"
+        with pytest.raises(LoadFailed, match=f"{Path('wavefront.pb').resolve()}: there is no such file"):
+            served_network(client, ("wavefront.pb", "", ""))
 
 
 def test_anothers_evaluator_does_not(tmp_path: Path, own_socket: str) -> None:

@@ -18,8 +18,8 @@ import pytest
 from evaluator.backends import open_backend
 from evaluator.backends.base import Backend, BackendError
 from evaluator.backends.probe import probe_batch
-from evaluator.devices.loading import Loader, parse_backend
-from evaluator.network import load_network
+from evaluator.devices.loading import Loader, parse_backend, shipped_network
+from evaluator.network import SHIPPED_GPU_NETWORK, SHIPPED_NETWORK, load_network
 from evaluator.service.lifecycle import LifeCycle
 from protocol import EvaluatorClient
 from protocol.errors import LoadFailed
@@ -101,6 +101,23 @@ def test_backends_are_written_with_their_options() -> None:
     )
     with pytest.raises(ValueError, match="key=value"):
         parse_backend("onnx:int8")
+
+
+@pytest.mark.parametrize(
+    ("backends", "gpu", "shipped"),
+    [
+        (["onnx:int8=true"], True, SHIPPED_NETWORK),
+        (["auto"], False, SHIPPED_NETWORK),
+        (["auto"], True, SHIPPED_GPU_NETWORK),
+        (["gpu:device=0+1"], False, SHIPPED_GPU_NETWORK),
+        (["onnx", "gpu"], True, SHIPPED_GPU_NETWORK),
+    ],
+)
+def test_who_names_no_network_gets_the_one_for_the_devices(
+    monkeypatch: pytest.MonkeyPatch, backends: list[str], gpu: bool, shipped: Path
+) -> None:
+    monkeypatch.setattr("evaluator.backends.unavailable", lambda name: None if gpu else "no GPU")
+    assert shipped_network(backends) == shipped
 
 
 @pytest.fixture

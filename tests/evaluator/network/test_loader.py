@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from evaluator.backends.reference import forward
-from evaluator.network import SHIPPED_NETWORK, NetworkError, NetworkSpec, load_network
+from evaluator.network import SHIPPED_NETWORK, NetworkError, NetworkSpec, load_network, network_file
 from evaluator.network.random_network import SHAPES, NetworkShape, random_network
 from evaluator.network.schema import InputEmbedding, Message, PolicyFormat, Structure, WeightsEncoding
 from evaluator.network.spec import Activation, AttentionBody, ClassicalPolicyHead, ResidualTower
@@ -96,10 +96,21 @@ def test_linear16_spans_its_range() -> None:
     assert abs(values[2] - (-2 + 8 * 32767 / 65535)) < 1e-6
 
 
-def test_the_shipped_network_is_what_its_description_says() -> None:
-    network = load_network(SHIPPED_NETWORK)
+def test_a_file_goes_before_a_shipped_network_of_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert network_file("wavefront-cpu") == network_file("shipped") == SHIPPED_NETWORK
+    Path("wavefront-cpu").write_bytes(b"")
+    assert network_file("wavefront-cpu") == Path("wavefront-cpu")
+
+
+@pytest.mark.parametrize(("name", "layers", "width"), [("wavefront-cpu", 8, 128), ("wavefront-gpu", 10, 256)])
+def test_the_shipped_networks_are_what_their_description_says(name: str, layers: int, width: int) -> None:
+    network = load_network(name)
     assert isinstance(network.body, AttentionBody)
-    assert len(network.body.encoders) == 8
+    assert len(network.body.encoders) == layers
+    assert len(network.body.embedding.biases) == width
     assert network.body.position is InputEmbedding.PE_DENSE
     assert (network.policy_heads, network.value_heads) == (("vanilla",), ("winner",))
 
