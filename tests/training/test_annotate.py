@@ -16,7 +16,7 @@ from evaluator.network.writer import write_network
 from tests.training.labels import labelled_shard
 from tests.training.run.runs import run_training
 from training.config import DataSettings, TargetSettings
-from training.data.annotations import NAT_STEPS
+from training.data.annotations import NAT_STEPS, prior_identity
 from training.data.packed import unpack_positions
 from training.data.reading import encoded_positions, table_of
 from training.data.shard import Shard, ShardError, read_shard, write_shard
@@ -74,6 +74,14 @@ def test_what_was_annotated_is_passed_over_and_another_network_takes_its_place(
     write_network(random_network(SHAPE, seed=4), other)
     assert json.loads(run_training(*arguments, other).stdout)["shards"] == 1
     assert read_shard(path).annotated_by == load_network(other).content_hash
+
+
+def test_who_names_no_network_gets_what_training_takes_as_the_prior(tmp_path: Path) -> None:
+    path = tmp_path / "a.shard"
+    write_shard(path, labelled_shard(1, 8))
+    run_training("annotate", path, "--backend", "onnx", "--threads", 1)
+    assert read_shard(path).annotated_by == prior_identity(TargetSettings().prior)
+    assert "no backend 'foo'" in run_training("annotate", path, "--backend", "foo", status=1).stderr
 
 
 def test_a_table_takes_annotations_of_its_prior_only(folder: Path) -> None:

@@ -5,10 +5,18 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from typing import TYPE_CHECKING
 
 from protocol.host.processes import INTERRUPTED
+from training.errors import TrainingError
 
-HELP = "write a network's policy and W D L into shards, so that training need not evaluate its prior"
+if TYPE_CHECKING:
+    from engine.options import Options
+
+HELP = (
+    "write the policy and W D L of a network (wavefront-gpu if none is named) into shards, so that training "
+    "need not evaluate its prior"
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,16 +33,12 @@ def run(arguments: argparse.Namespace) -> int:
 
     from engine.games.display import shows_tables
     from engine.option_flags import options_of_arguments
-    from evaluator.devices.loading import needs_network
     from training.annotate import annotate
-    from training.config import TargetSettings
     from training.data.reading import shards_of
     from training.data.shard import ShardError, read_header
 
     paths = shards_of(arguments.paths)
-    options = options_of_arguments(arguments)
-    if not options.weights and not options.evaluator and needs_network([options.backend]):
-        options = options.changed(weights=TargetSettings().prior)
+    options = _with_network(options_of_arguments(arguments))
     total = 0
     for path in paths:
         try:
@@ -58,3 +62,18 @@ def run(arguments: argparse.Namespace) -> int:
             return INTERRUPTED
     print(json.dumps(done.data()) if arguments.json else done)
     return 1 if done.broken else 0
+
+
+def _with_network(options: Options) -> Options:
+    """The options, with the presets' prior where a network is needed and none named. Raises TrainingError."""
+    from evaluator.backends import needs_network
+    from evaluator.backends.base import BackendError
+    from training.config import TargetSettings
+
+    try:
+        needed = needs_network(options.backend.partition(":")[0])
+    except BackendError as error:
+        raise TrainingError(str(error)) from None
+    if not needed or options.weights or options.evaluator:
+        return options
+    return options.changed(weights=TargetSettings().prior)
