@@ -105,12 +105,12 @@ def served_network(client: EvaluatorClient, key: NetworkKey) -> NetworkInfo:
             f"{weights!r} is served with the heads {heads}: ask for these, or name the file to load it "
             "with others"
         )
-    return load_network(client, _file(weights), policy_head, value_head)
+    path = weights if is_shipped(weights) else str(Path(weights).expanduser().resolve())
+    return load_network(client, path, policy_head, value_head)
 
 
-def _file(weights: str) -> str:
-    """The network file as the evaluator is to look for it. What is no file here and has no dot or folder is
-    the name of a network that is shipped with the evaluator."""
+def is_shipped(weights: str) -> bool:
+    """Whether these are no file but a network that comes with the evaluator: of a name without dot or folder,
+    or its choice ("")."""
     path = Path(weights).expanduser()
-    by_name = path.name == weights and not path.suffix and not path.exists()
-    return weights if not weights or by_name else str(path.resolve())
+    return not weights or (path.name == weights and not path.suffix and not path.exists())

@@ -118,7 +118,11 @@ class RayExecutor(GameSupervisor[Game]):
         except Exception as error:  # Ray raises many kinds, ConnectionError and ValueError among them.
             raise ExecutorError(f"no Ray cluster at {self._address}: {first_line(error)}") from None
         self._connected = True
+        from engine.evaluation.connecting import is_shipped
+
         for path in self._job.networks:
+            if is_shipped(path):
+                continue  # The nodes have it, too.
             try:
                 content = Path(path).expanduser().read_bytes()
             except OSError as error:
