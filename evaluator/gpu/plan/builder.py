@@ -18,7 +18,7 @@ from evaluator.gpu.driver.compiler import KernelKey
 from evaluator.gpu.driver.target import AMD_UNITS, Precision, Target
 from evaluator.gpu.plan import weights as pack
 from evaluator.gpu.plan.program import Argument, Branch, Buffer, Launch, Matrix, PlanError, Program, Space
-from evaluator.gpu.plan.tiles import Choice, Chooser, Measurements
+from evaluator.gpu.plan.tiles import Choice, Chooser, Measurements, takes_norms
 from evaluator.gpu.plan.weights import round_up
 from evaluator.network.e4m3 import E4m3Inputs
 from evaluator.network.eight_bits import EightBits
@@ -98,7 +98,7 @@ class ProgramBuilder:
 
     def takes_norms(self, choice: Choice) -> bool:
         """Whether a product that is computed so takes norms that were left to it, and leaves them."""
-        return choice.cluster is not None if self.target.name == "sm_90" else choice.whole
+        return takes_norms(self.target, choice)
 
     def choose_normed(self, product: Product) -> Choice:
         """The fastest way to compute a product that takes and leaves norms. Raises PlanError if there is

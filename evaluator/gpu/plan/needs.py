@@ -12,7 +12,7 @@ from evaluator.gpu.blas.product import Product
 from evaluator.gpu.driver.compiler import KernelKey
 from evaluator.gpu.driver.target import Precision, Target
 from evaluator.gpu.plan.plan import Plan
-from evaluator.gpu.plan.tiles import Choice, Measured, estimates
+from evaluator.gpu.plan.tiles import Choice, Measured, estimates, takes_norms
 
 PRODUCT_KERNELS = ("gemm", "gemm_cluster", "gemm_hopper", "rows")
 """What products become, as chosen."""
@@ -44,19 +44,28 @@ class MeasuringChooser(Protocol):
 
 
 class Collector:
-    """A Chooser that only notes what it is asked for."""
+    """A Chooser that records which products it is asked for.
 
-    def __init__(self, target: Target, precision: Precision, multiprocessors: int) -> None:
+    takes_norms: whether some kernels can take layer norms. With False the plan takes the other branch at each
+    norm.
+    """
+
+    def __init__(
+        self, target: Target, precision: Precision, multiprocessors: int, *, takes_norms: bool
+    ) -> None:
         self.products: dict[Product, None] = {}
         self._of = (target, precision, multiprocessors)
+        self._takes_norms = takes_norms
 
     def __call__(self, product: Product) -> Choice:
-        return self.measurements(product)[0].choice
+        self.products[product] = None
+        return estimates(product, *self._of)[0].choice
 
     def measurements(self, product: Product) -> list[Measured]:
-        """Estimates in their place."""
+        """Estimates instead of measurements."""
         self.products[product] = None
-        return estimates(product, *self._of)
+        found = estimates(product, *self._of)
+        return [each for each in found if self._takes_norms or not takes_norms(self._of[0], each.choice)]
 
 
 class _Unmade(dict[str, NDArray[Any]]):
@@ -67,14 +76,21 @@ class _Unmade(dict[str, NDArray[Any]]):
 
 
 def needs_of(plan: Plan, buckets: tuple[int, ...], multiprocessors: int) -> Needs:
-    """The matrix products of all batch sizes, and the kernels of everything but them. Packs the plan's
-    layers, which later programs share. Raises PlanError."""
-    collector = Collector(plan.target, plan.precision, multiprocessors)
-    measurements = None if plan.measurements is None else collector.measurements
-    # Shares the packed layers.
-    plan = replace(plan, choose=collector, measurements=measurements, weights=_Unmade())
+    """Return the matrix products of all batch sizes, and all other kernels.
+
+    The result holds for any measurements, as both branches of each decision by measurements are collected.
+    Packs the plan's layers, which later programs share. Raises PlanError.
+    """
+    products: dict[Product, None] = {}
     kernels: dict[tuple[KernelKey, int], None] = {}
-    for size in buckets:
-        for program in (plan.program(size), *plan.persistent_programs(size), *plan.own_programs(size)):
-            kernels |= {key: None for key in program.kernels() if key[0].file not in PRODUCT_KERNELS}
-    return Needs(tuple(collector.products), tuple(kernels))
+    for with_norms in (True, False):
+        collector = Collector(plan.target, plan.precision, multiprocessors, takes_norms=with_norms)
+        measurements = None if plan.measurements is None else collector.measurements
+        # Shares the packed layers.
+        collecting = replace(plan, choose=collector, measurements=measurements, weights=_Unmade())
+        for size in buckets:
+            others = (*collecting.persistent_programs(size), *collecting.own_programs(size))
+            for program in (collecting.program(size), *others):
+                kernels |= {key: None for key in program.kernels() if key[0].file not in PRODUCT_KERNELS}
+        products |= collector.products
+    return Needs(tuple(products), tuple(kernels))

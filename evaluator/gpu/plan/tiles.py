@@ -110,6 +110,11 @@ class Choice:
         )
 
 
+def takes_norms(target: Target, choice: Choice) -> bool:
+    """Whether a product computed this way can apply a norm to its inputs, and leave one to its readers."""
+    return choice.cluster is not None if target.name == "sm_90" else choice.whole
+
+
 Chooser: TypeAlias = Callable[[Product], Choice]
 
 

@@ -56,17 +56,14 @@ def neighbours(product: Product, known: Iterable[Product]) -> tuple[Product, Pro
 
 
 def shortlist(possible: Collection[Choice], found: Sequence[Sequence[Measured]]) -> Shortlist:
-    """Of the possible choices of our own those that were close to the best on either side, each tile with any
-    split of sums between those that were.
+    """Return those of the possible own choices that were close to the best at either neighbour.
+
+    A tile is returned with any split of sums between those that were close. The fastest own choice of each
+    kernel family is always among them: a program of own kernels needs it even if a library is faster.
 
     found: the neighbours' results, the fastest first.
     """
-    near = [
-        each.choice
-        for results in found
-        for each in results[:_BEST]
-        if each.microseconds <= _NEAR * results[0].microseconds
-    ]
+    near = [each.choice for results in found for each in (*_close(results), *_best_of_families(results))]
     splits: dict[tuple[Tile, bool], list[int]] = {}
     for choice in near:
         if choice.tile is not None:
@@ -80,3 +77,17 @@ def shortlist(possible: Collection[Choice], found: Sequence[Sequence[Measured]])
 
     own = tuple(choice for choice in possible if is_near(choice))
     return Shortlist(own, frozenset(choice.library for choice in near if choice.library))
+
+
+def _close(results: Sequence[Measured]) -> list[Measured]:
+    return [each for each in results[:_BEST] if each.microseconds <= _NEAR * results[0].microseconds]
+
+
+def _best_of_families(results: Sequence[Measured]) -> list[Measured]:
+    """The fastest of each family of own kernels: general whole, general split, Hopper, cluster."""
+    best: dict[tuple[bool, bool, bool], Measured] = {}
+    for each in results:
+        choice = each.choice
+        if not choice.library:
+            best.setdefault((choice.whole, choice.hopper is not None, choice.cluster is not None), each)
+    return list(best.values())

@@ -46,13 +46,11 @@ def is_left(b: ProgramBuilder, maker: Use, readers: Callable[[], Sequence[Use]])
     uses = [maker, *readers()]
     if any(use.layer.eight is not None or use.layer.packed is not None for use in uses):
         return False
+    products = [use.product for use in uses]
     # The betas of inputs become biases.
-    products = [replace(use.product, bias=True) for use in uses]
-    left = [leaving(b, products[0]), *products[1:]]
-    if b.target.name == "sm_90":  # whether it pays shows in the whole program
-        pays = b.measurements is not None and all(_kept(b, b.measurements, left))
-    elif b.measurements is not None:
-        pays = _is_faster(b, b.measurements, left, products)
+    left = [leaving(b, products[0]), *(replace(product, bias=True) for product in products[1:])]
+    if b.measurements is not None:
+        pays = _pays(b, b.measurements, left, products)
     else:
         pays = all(b.takes_norms(b.choose(product)) for product in (*products, *left))
     if not pays:
@@ -63,15 +61,20 @@ def is_left(b: ProgramBuilder, maker: Use, readers: Callable[[], Sequence[Use]])
     return maker.layer.padded_width % columns == 0
 
 
-def _is_faster(
+def _pays(
     b: ProgramBuilder, measurements: Measurements, left: Sequence[Product], products: Sequence[Product]
 ) -> bool:
-    """Whether products that are computed by kernels that take norms take less time together than others that
-    may be computed in any way."""
-    # All are asked for, so that what is measured does not depend on what was found.
+    """Whether to leave a norm. left: the products if it is left; products: the same if it is not.
+
+    On sm_90 kernels that take norms must exist, as the whole program is timed later. Elsewhere they must be
+    faster together than the fastest ways without.
+    """
+    # Request both lists before deciding, so that the measurements do not change which products are requested.
     whole = _kept(b, measurements, left)
-    fastest = [measurements(product)[0].microseconds for product in products]
-    return all(whole) and sum(found[0].microseconds for found in whole) < sum(fastest)
+    others = [measurements(product) for product in products]
+    if not all(whole) or b.target.name == "sm_90":
+        return all(whole)
+    return sum(found[0].microseconds for found in whole) < sum(found[0].microseconds for found in others)
 
 
 def _kept(b: ProgramBuilder, measurements: Measurements, products: Sequence[Product]) -> list[list[Measured]]:
