@@ -34,6 +34,9 @@ COMMANDS = (
 
 def console() -> NoReturn:
     """The console script."""
+    from evaluator.gpu.driver.crashes import record_crashes
+
+    record_crashes()
     processes.console(main)
 
 

@@ -21,8 +21,14 @@ def announce(text: str) -> None:
     log.info("%s", text)
 
 
+def warn(text: str) -> None:
+    """Tell the user something that must not be lost, in words. Any thread may call this."""
+    log.warning("%s", text)
+
+
 class Listener(logging.Handler):
-    """Passes announcements on, at most one in EVERY_S seconds; a shorter start announces nothing."""
+    """Passes announcements on, at most one in EVERY_S seconds; a shorter start announces nothing. Warnings
+    are always passed on."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         super().__init__(logging.INFO)
@@ -31,7 +37,7 @@ class Listener(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         now = time.monotonic()
-        if now >= self._next:
+        if record.levelno >= logging.WARNING or now >= self._next:
             self._next = now + EVERY_S
             self._tell(record.getMessage())
 

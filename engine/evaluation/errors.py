@@ -23,5 +23,9 @@ class EvaluatorKilledError(NoEvaluatorError):
     """The evaluator that was started was killed (SIGKILL) before it was ready: not by a fault of its own."""
 
 
+class EvaluatorCrashedError(NoEvaluatorError):
+    """The evaluator crashed before it was ready, as in a driver. Its next start avoids the device."""
+
+
 class PipelineError(RuntimeError):
     """The evaluator will not evaluate what this search sends. The message says why."""

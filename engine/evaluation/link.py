@@ -10,13 +10,20 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from engine.evaluation.errors import (
+    EvaluatorCrashedError,
     EvaluatorDrainingError,
     EvaluatorKilledError,
     EvaluatorRefusalError,
     NoEvaluatorError,
 )
 from engine.evaluation.given import GivenEvaluators
-from engine.evaluation.process import EvaluatorProcess, EvaluatorSettings, evaluator_command
+from engine.evaluation.process import (
+    EvaluatorProcess,
+    EvaluatorSettings,
+    crash_folder,
+    crash_signal,
+    evaluator_command,
+)
 from engine.evaluation.pulse import Pulse
 from protocol.host.extras import missing
 from protocol.settings.spec import SettingsError
@@ -42,6 +49,9 @@ MAX_FAILED_STARTS = 3
 
 MAX_KILLED_STARTS = 10
 """The same for those that are killed: by a person, or the system, which may have memory again before long."""
+
+MAX_CRASHED_STARTS = 6
+"""The same for those that crash: each may have found another device that crashes."""
 
 MAX_IDLE_RESTARTS = 3
 """Evaluators that may die in a row without anybody having asked for one: then one is started when it is."""
@@ -91,6 +101,8 @@ class EvaluatorLink:
         self._next: tuple[EvaluatorClient, str] | None = None
         """A better evaluator with another network, for the next search, and its address."""
         self._closed = False
+        self._crashes: str | None = None
+        """A temporary folder for records of crashes, "" if none is needed, None until that is known."""
         addresses: tuple[str, ...] = ()
         try:
             addresses = settings.addresses
@@ -212,6 +224,10 @@ class EvaluatorLink:
         self._end_process()
         if thread is not None and thread is not threading.current_thread():
             thread.join(timeout=5)
+        if self._crashes:
+            import shutil
+
+            shutil.rmtree(self._crashes, ignore_errors=True)
 
     # -- in the background -------------------------------------------------------------------------------
 
@@ -220,7 +236,7 @@ class EvaluatorLink:
         client: EvaluatorClient | None = None
         began = time.monotonic()
         reported = address = ""
-        failed_starts = killed_starts = attempt = 0
+        failed_starts = killed_starts = crashed_starts = attempt = 0
         embedded = not self.settings.address
         if self._refusals and not self._given.has_alternative():
             if self._fallback and not embedded:
@@ -246,12 +262,18 @@ class EvaluatorLink:
                     self._log(reported)
                 killed = isinstance(failure, EvaluatorKilledError)
                 killed_starts += killed
-                failed_starts += embedded and not killed
+                crashed = isinstance(failure, EvaluatorCrashedError)
+                crashed_starts += crashed
+                failed_starts += embedded and not killed and not crashed
                 waited = time.monotonic() - began
                 patience = FALLBACK_SECONDS if self._fallback else RECONNECT_SECONDS * self._was_connected
                 if self._fallback and (self._drained or isinstance(failure, EvaluatorDrainingError)):
                     patience = 0.0  # It will not be back before it has ended, if at all.
-                hopeless = failed_starts >= MAX_FAILED_STARTS or killed_starts >= MAX_KILLED_STARTS
+                hopeless = (
+                    failed_starts >= MAX_FAILED_STARTS
+                    or killed_starts >= MAX_KILLED_STARTS
+                    or crashed_starts >= MAX_CRASHED_STARTS
+                )
                 if hopeless or (not embedded and not self._fallback and waited >= patience):
                     error = failure
                     break
@@ -346,7 +368,9 @@ class EvaluatorLink:
 
     def _start_embedded(self) -> EvaluatorClient:
         self._end_process()
-        process = EvaluatorProcess(evaluator_command(self.settings))
+        if self._crashes is None:
+            self._crashes = crash_folder() or ""
+        process = EvaluatorProcess(evaluator_command(self.settings), self._crashes or None)
         with self._condition:
             self._process = process
             closed = self._closed
@@ -374,7 +398,9 @@ class EvaluatorLink:
             self._retired.append(self._client)
             self._client = None
             self._take_next()
-        self._log(f"evaluator lost: it ended with exit code {status}; starting another")
+        name = crash_signal(status)
+        how = f"it ended with exit code {status}" if name is None else f"it crashed ({name})"
+        self._log(f"evaluator lost: {how}; starting another")
         self._begin()
 
     def _end_process(self) -> None:

@@ -17,7 +17,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.evaluation.errors import EvaluatorKilledError, EvaluatorRefusalError, NoEvaluatorError
+from engine.evaluation.errors import (
+    EvaluatorCrashedError,
+    EvaluatorKilledError,
+    EvaluatorRefusalError,
+    NoEvaluatorError,
+)
 from engine.options import Options
 from protocol.address_list import parse_addresses
 from protocol.host.processes import group_of_its_own
@@ -71,6 +76,34 @@ class EvaluatorSettings:
         return self.weights, self.policy_head, self.value_head
 
 
+def crash_signal(status: int) -> str | None:
+    """The name of the signal of a crash that ended a process; None if it ended in another way."""
+    for name in ("SIGABRT", "SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE"):
+        if status == -getattr(signal, name, 0) and status:
+            return name
+    return None
+
+
+def crash_folder() -> str | None:
+    """Make and return a temporary folder for the evaluator's records of crashes, if it has no cache folder.
+
+    None if the evaluator can write its cache folder, or no folder can be made.
+    """
+    import tempfile
+
+    import platformdirs
+
+    with contextlib.suppress(OSError, RuntimeError):  # there may be no home
+        path = Path(platformdirs.user_cache_dir("wavefront", False))
+        while not path.exists():
+            path = path.parent
+        if os.access(path, os.W_OK | os.X_OK):
+            return None
+    with contextlib.suppress(OSError):
+        return tempfile.mkdtemp(prefix="wavefront-crashes-")
+    return None
+
+
 def evaluator_command(settings: EvaluatorSettings) -> list[str]:
     """The command line of an embedded evaluator."""
     # -P: a folder called `evaluator` where the engine happens to be started must not be run.
@@ -104,7 +137,11 @@ class EvaluatorProcess:
     Raises EvaluatorRefusalError if the process cannot be started.
     """
 
-    def __init__(self, command: list[str]) -> None:
+    def __init__(self, command: list[str], crashes: str | None = None) -> None:
+        """crashes: the folder for records of crashes; None for the evaluator's cache folder."""
+        environment = evaluator_environment()
+        if crashes is not None:
+            environment["WAVEFRONT_CRASHES"] = crashes
         try:
             self._process = subprocess.Popen(
                 command,
@@ -113,7 +150,7 @@ class EvaluatorProcess:
                 text=True,
                 encoding="utf-8",
                 errors="replace",
-                env=evaluator_environment(),
+                env=environment,
                 **group_of_its_own(),
             )
         except OSError as error:
@@ -135,8 +172,8 @@ class EvaluatorProcess:
 
         It prints JSON lines: the address it is bound to, what it is doing (which goes to `log`), and that it
         is ready; what it does later goes to `log`, too, from another thread. Raises EvaluatorRefusalError
-        with the reason it gave, EvaluatorKilledError if it was killed, NoEvaluatorError if it ended otherwise
-        without a reason.
+        with the reason it gave, EvaluatorKilledError if it was killed, EvaluatorCrashedError if it crashed,
+        NoEvaluatorError if it ended otherwise without a reason.
         """
         assert self._process.stdout is not None
         address = ""
@@ -165,6 +202,8 @@ class EvaluatorProcess:
             raise EvaluatorKilledError(
                 "the evaluator was killed before it was ready; is there memory for it?"
             )
+        if (name := crash_signal(code)) is not None:
+            raise EvaluatorCrashedError(f"the evaluator crashed ({name}) before it was ready")
         raise NoEvaluatorError(
             f"the evaluator ended with exit code {code} before it was ready; "
             f"try `{Path(sys.executable).name} -m evaluator serve` to see why"

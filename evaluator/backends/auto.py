@@ -12,11 +12,14 @@ from evaluator.backends import available_backends, needs_network, open_backend, 
 from evaluator.backends.base import Backend, BackendError
 from evaluator.backends.probe import probe_batch
 from evaluator.network.spec import NetworkSpec
+from evaluator.progress import warn
 from protocol.batch import PositionBatch
 
 _log = logging.getLogger(__name__)
 
-_PREFERRED = "gpu"  # checks itself against the reference when it opens, and no CPU comes near it
+_PREFERRED = (
+    "gpu"  # checks itself against the reference when it opens; no CPU comes near one that is not small
+)
 _NEVER = {"reference"}  # the yardstick is always slowest
 _BATCH = 32
 _MEASURE_SECONDS = 0.3
@@ -31,8 +34,8 @@ def open_fastest(
     tuning: str = "before",
     **options: Any,
 ) -> Backend:
-    """The GPU if there is one that works; else open every candidate, check each against the reference,
-    measure, keep the fastest.
+    """Return the GPU if one works that is not small; else open every candidate, check each against the
+    reference, measure, keep the fastest.
 
     With one candidate nothing is measured. int8 adds the quantised onnx to the candidates. tuning goes to
     those that have such an option, all other options to all of them.
@@ -55,13 +58,19 @@ def open_fastest(
                 opened.append(open_backend(name, network, threads=threads, **more))
             except BackendError as error:
                 reasons.append(f"{name}: {error}")
-        if name == _PREFERRED and opened:
+        if name == _PREFERRED and opened and not opened[0].small:
             return opened[0]
     if not opened:
         raise BackendError("no backend can run this network; " + "; ".join(reasons))
     for reason in reasons:
         _log.info("backend auto passes over %s", reason)
-    return opened[0] if len(opened) == 1 else _fastest(opened, network)
+    chosen = opened[0] if len(opened) == 1 else _fastest(opened, network)
+    if chosen.name != _PREFERRED:
+        from evaluator.gpu.driver.discovery import found_devices
+
+        for notice in found_devices().notices:
+            warn(f"{notice}; {chosen.name} on {chosen.device} is used instead")
+    return chosen
 
 
 def _fastest(opened: list[Backend], network: NetworkSpec) -> Backend:

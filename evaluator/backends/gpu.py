@@ -24,8 +24,9 @@ from evaluator.backends.reference import ReferenceBackend
 from evaluator.gpu.blas.discovery import open_libraries
 from evaluator.gpu.blas.library import Library
 from evaluator.gpu.driver.compiler import Compiler
+from evaluator.gpu.driver.crashes import Attempt, Phase
 from evaluator.gpu.driver.device import Device, DeviceError, DeviceInfo, NotFiniteOutput
-from evaluator.gpu.driver.discovery import found_devices, open_device, select, select_all
+from evaluator.gpu.driver.discovery import fastest, found_devices, open_device, select, select_all, subject_of
 from evaluator.gpu.driver.sensors import read_sensors
 from evaluator.gpu.driver.target import Precision
 from evaluator.gpu.plan.needs import MeasuringChooser, needs_of
@@ -52,7 +53,7 @@ from evaluator.gpu.tuning.tune import NotMeasured, Tuner
 from evaluator.gpu.tuning.when import Tuning
 from evaluator.network.eight_bits import EightBits
 from evaluator.network.spec import NetworkSpec
-from evaluator.progress import announce
+from evaluator.progress import announce, warn
 from evaluator.sensors import Sensors
 from evaluator.slices import Slice, unshared
 from protocol.batch import EvaluationBatch, PositionBatch
@@ -64,9 +65,17 @@ NEEDS_NETWORK = True
 
 def unavailable() -> str | None:
     found = found_devices()
-    if found.devices:
+    if found.usable:
         return None
+    if found.excluded:
+        return "; ".join(found.excluded.values())
     return "no GPU can be used; " + "; ".join(f"{vendor}: {why}" for vendor, why in found.problems.items())
+
+
+def is_small() -> bool:
+    """Whether the GPU that is used if none is named may be slower than the CPU."""
+    usable = found_devices().usable
+    return bool(usable) and fastest(usable).small
 
 
 def named_devices(device: str) -> list[str]:
@@ -109,7 +118,10 @@ def open(
     if max_batch is not None and max_batch < 1:
         raise BackendError(f"max_batch must be at least 1, not {max_batch}")
     try:
-        info = select(found_devices().devices, str(device))
+        found = found_devices()
+        info = select(found.devices, str(device), found.excluded)
+        for notice in found.notices:
+            warn(f"{notice}; {info.name} is used instead")
     except DeviceError as error:
         raise BackendError(str(error)) from error
     sizes = batch_sizes(str(buckets)) or usual_buckets(info, max_batch)
@@ -127,9 +139,11 @@ def _open_on(
     slices: Slice = unshared,
 ) -> GpuBackend:
     """Take a device and open the network on it. Raises BackendError."""
+    attempt = Attempt(subject_of(info), Phase.OPENING)
     try:
         taken = open_device(info)
     except DeviceError as error:
+        attempt.end()
         raise BackendError(str(error)) from error
     libraries: tuple[Library, ...] = ()
     try:
@@ -137,7 +151,7 @@ def _open_on(
             libraries, problems = open_libraries(info, chosen.stored)
             for name, why in problems.items():
                 log.info("%s: without %s: %s", info.name, name, why)
-        return GpuBackend(
+        backend = GpuBackend(
             network,
             taken,
             precision=chosen.stored,
@@ -149,7 +163,11 @@ def _open_on(
             tuning=tuning,
             slices=slices,
         )
+        attempt.enter(Phase.USING)
+        backend.attempt = attempt
+        return backend
     except BaseException as error:
+        attempt.end()
         for library in libraries:
             library.close()
         taken.close()
@@ -204,6 +222,9 @@ class GpuBackend(Backend):
         self.device = f"{info.name} ({target.name}, {chosen}, {info.driver})"
         self.precision = precision
         self.eight = eight
+        self.small = info.small
+        self.attempt: Attempt | None = None
+        """Recorded while the device is used."""
         self.tolerance = chosen.tolerance
         self.network = network = rounded(network, weights)
         of_eight_bits = network_of_eight_bits(network, eight, target)
@@ -356,3 +377,5 @@ class GpuBackend(Backend):
             for library in self._libraries:
                 library.close()
             self._device.close()
+            if self.attempt is not None:
+                self.attempt.end()

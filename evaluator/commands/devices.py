@@ -11,8 +11,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from evaluator.gpu.driver import crashes
 from evaluator.gpu.driver.device import DeviceError, DeviceInfo
-from evaluator.gpu.driver.discovery import discover, open_device
+from evaluator.gpu.driver.discovery import discover, fastest, open_device
 from evaluator.gpu.driver.sensors import read_sensors
 from evaluator.gpu.driver.target import Precision
 from evaluator.sensors import Sensors
@@ -22,14 +23,27 @@ HELP = "list the GPUs and what each can do, or why it cannot be used, and the CP
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument(
+        "--retry-gpu", action="store_true", help="try GPUs again that are not used because they crashed"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if arguments.retry_gpu:
+        crashes.forget()
     found = discover()
     threads = os.cpu_count() or 1
     if arguments.json:
         devices = [facts(each) for each in found.devices]
-        print(json.dumps({"devices": devices, "problems": found.problems, "cpu": {"threads": threads}}))
+        chosen = fastest(found.usable) if found.usable else None
+        facts_of_all = {
+            "devices": devices,
+            "problems": found.problems,
+            "excluded": [f"{each.vendor}:{each.index}" for each in found.excluded],
+            "taken": None if chosen is None else f"{chosen.vendor}:{chosen.index}",
+            "cpu": {"threads": threads},
+        }
+        print(json.dumps(facts_of_all))
         return 0
     console = Console(markup=False, highlight=False)
     if found.devices:
@@ -45,15 +59,30 @@ def run(arguments: argparse.Namespace) -> int:
             table.add_row(shown["device"], device.name, target, memory, unit, device.driver, power)
         console.print(table)
         console.print(
-            "Use one with --backend gpu:device=NAME, several with gpu:device=NAME+NAME or gpu:device=all; "
-            "--backend gpu takes the first.",
+            "Use one with --backend gpu:device=NAME, several with gpu:device=NAME+NAME or gpu:device=all.",
             soft_wrap=True,
         )
+        for reason in found.excluded.values():
+            console.print(reason, soft_wrap=True)
+        if found.usable:
+            console.print(_choice(found.usable), soft_wrap=True)
     for vendor, problem in found.problems.items():
         console.print(f"{vendor}: {problem}", soft_wrap=True)
-    otherwise = "on request" if found.devices else "which --backend auto takes here"
+    otherwise = "on request" if found.usable else "which --backend auto takes here"
     console.print(f"CPU: {threads} threads, with --backend onnx ({otherwise})", soft_wrap=True)
     return 0
+
+
+def _choice(usable: tuple[DeviceInfo, ...]) -> str:
+    """Which device is taken if none is named, and why."""
+    chosen = fastest(usable)
+    clock = f" x {chosen.clock_mhz} MHz" if chosen.clock_mhz else ""
+    estimate = f"{chosen.compute_units} compute units{clock}, about {chosen.tflops:.3g} TFLOP/s in fp16"
+    why = "the only one" if len(usable) == 1 else "the fastest of them by this estimate"
+    if len(usable) > 1 and any(each.integrated and each.small for each in usable):
+        why += "; small integrated GPUs come last"
+    text = f"--backend gpu takes {chosen.vendor}:{chosen.index} ({chosen.name}): {estimate}; {why}."
+    return text + " --backend auto compares it with the CPU, as it is small." * chosen.small
 
 
 def facts(device: DeviceInfo) -> dict[str, Any]:
@@ -77,6 +106,9 @@ def facts(device: DeviceInfo) -> dict[str, Any]:
         "problem": problem,
         "multiprocessors": device.multiprocessors,
         "matrix_unit": device.target.matrix_unit(Precision.FP16).value,
+        "compute_units": device.compute_units,
+        "clock_mhz": device.clock_mhz,
+        "estimated_tflops": round(device.tflops, 1),
         "integrated": device.integrated,
         "driver": device.driver,
         **asdict(read_sensors(device)),

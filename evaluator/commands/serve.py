@@ -57,6 +57,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="serve the program that started this one: private address, JSON lines on stdout, exit when "
         "stdin ends",
     )
+    parser.add_argument(
+        "--retry-gpu", action="store_true", help="try GPUs again that are not used because they crashed"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -65,6 +68,10 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         settings = from_arguments(arguments)
         logs.configure(settings.log_level, settings.log_format)
+        if arguments.retry_gpu:
+            from evaluator.gpu.driver import crashes
+
+            crashes.forget()
         return _serve(settings, embedded, lambda: from_arguments(arguments))
     except SettingsError as error:
         return _fail(embedded, str(error), 2)

@@ -61,7 +61,8 @@ def measure(
     reason = unavailable()
     if reason is not None:
         raise BackendError(f"{reason}. There is nothing to tune: the CPU's matrix products are onnxruntime's")
-    device = open_device(select(found_devices().devices, arguments.device))
+    found = found_devices()
+    device = open_device(select(found.devices, arguments.device, found.excluded))
     try:
         network = rounded(network, chosen.weights)
         return tune_network(

@@ -301,13 +301,16 @@ def _described(name: str, network: NetworkSpec | None, backend: Backend, model: 
 
 
 def shipped_network(backends: Sequence[str]) -> Path:
-    """The file of the network for users who name none: the larger one as soon as any of the backends runs on
-    a GPU, which `auto` does where there is one."""
+    """Return the file for users who name no network: the larger one if any backend runs on a GPU.
+
+    `auto` runs on a GPU if there is one that is not small.
+    """
     from evaluator.backends import AUTO, unavailable
+    from evaluator.backends.gpu import is_small
     from evaluator.network import SHIPPED_GPU_NETWORK, SHIPPED_NETWORK
 
     names = {parse_backend(spec)[0] for spec in backends}
-    gpu = "gpu" in names or (AUTO in names and unavailable("gpu") is None)
+    gpu = "gpu" in names or (AUTO in names and unavailable("gpu") is None and not is_small())
     return SHIPPED_GPU_NETWORK if gpu else SHIPPED_NETWORK
 
 

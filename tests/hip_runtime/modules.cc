@@ -169,6 +169,7 @@ EXPORT int hipGetDevicePropertiesR0600(void* result, int index) {
   properties.bytes(296, 64 << 10);                                        // sharedMemPerBlock
   properties.number(308, device.target.rfind("gfx9", 0) == 0 ? 64 : 32);  // warpSize
   properties.number(320, 1024);                                           // maxThreadsPerBlock
+  properties.number(348, device.clock_mhz * 1000);                        // clockRate
   properties.number(388, device.processors);                              // multiProcessorCount
   properties.number(396, device.integrated);
   properties.number(400, 1);             // canMapHostMemory

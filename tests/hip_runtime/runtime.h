@@ -131,6 +131,7 @@ struct Device {
   std::size_t memory = std::size_t(8) << 30, used = 0;
   int processors = 16;
   bool integrated = false;
+  int clock_mhz = 0;
   int fault = 0;
   Stream* default_stream = nullptr;
 };

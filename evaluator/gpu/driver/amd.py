@@ -84,6 +84,7 @@ def describe(index: int) -> DeviceInfo:
         multiprocessors=int(properties.multiProcessorCount),
         driver=f"HIP {major}.{minor}",
         integrated=bool(properties.integrated),
+        clock_mhz=int(getattr(properties, "clockRate", 0)) // 1000,
         pci=f"{properties.pciDomainID:04x}:{properties.pciBusID:02x}:{properties.pciDeviceID:02x}.0",
     )
 

@@ -45,8 +45,9 @@ class DeviceInfo:
     """What is known of a device before it is used.
 
     vendor: "nvidia" or "amd". name: as the driver gives it. memory: bytes. driver: its version, in words.
-    integrated: it shares the CPU's memory. cooperative: it can run kernels whose blocks wait for each other.
-    pci: its address, as 0000:03:00.0; empty if unknown.
+    multiprocessors: as the driver counts them. integrated: it shares the CPU's memory. cooperative: it can
+    run kernels whose blocks wait for each other. pci: its address, as 0000:03:00.0; empty if unknown.
+    clock_mhz: the highest clock; 0 if unknown.
     """
 
     vendor: str
@@ -59,6 +60,36 @@ class DeviceInfo:
     integrated: bool
     cooperative: bool = False
     pci: str = ""
+    clock_mhz: int = 0
+
+    @property
+    def compute_units(self) -> int:
+        """Compute units of AMD, multiprocessors of NVIDIA."""
+        return self.multiprocessors * self.target.units_per_processor
+
+    @property
+    def tflops(self) -> float:
+        """Peak fp16 rate in TFLOP/s, estimated from compute units and clock."""
+        return self.compute_units * self.target.flops_per_clock * (self.clock_mhz or _USUAL_MHZ) * 1e-6
+
+    @property
+    def small(self) -> bool:
+        """Whether a CPU may be faster. Only a measurement can decide."""
+        return self.tflops < _FEW_TFLOPS or (self.integrated and self.compute_units < _FEW_UNITS)
+
+    @property
+    def lacks_memory(self) -> bool:
+        """Whether it shares a small memory with the CPU. MI300A and Strix Halo with large memory do not."""
+        return self.integrated and self.memory < _LARGE_MEMORY
+
+
+_USUAL_MHZ = 2000
+"""Assumed if the driver reports no clock."""
+
+_FEW_UNITS, _FEW_TFLOPS = 20, 8.0
+"""Radeon 780M has 12 units, gfx1036 (Ryzen 7000) 2. A CPU of 16 cores reaches some 2 TFLOP/s."""
+
+_LARGE_MEMORY = 48 << 30
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import os
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from types import ModuleType
 
+from evaluator.gpu.driver import crashes
+from evaluator.gpu.driver.crashes import Phase
 from evaluator.gpu.driver.device import Device, DeviceError, DeviceInfo
 from protocol.host.extras import install
+from protocol.host.version import __version__
 
 _VENDORS = {
     "amd": (
@@ -31,27 +36,53 @@ DEVICE_NODES: dict[str, tuple[str, ...]] = {
 """By vendor, on Linux: files of which its driver makes at least one; dxg is that of Windows, under WSL."""
 
 
+_BINDINGS = {"amd": "hip-python", "nvidia": "cuda-bindings"}
+_DRIVER_VERSIONS = {"amd": "/sys/module/amdgpu/version", "nvidia": "/proc/driver/nvidia/version"}
+
+RETRY = "to try it again: `wavefront-evaluator devices --retry-gpu`"
+
+
 @dataclass(frozen=True, slots=True)
 class Discovery:
-    """devices: usable, AMD first. problems: by vendor, why there are none of it, or why some are not among
-    the devices."""
+    """devices: those with kernels, AMD first. problems: by vendor, why there are none of it, or why some are
+    not among the devices. excluded: devices that ended a process before, and what to tell the user.
+    crashed_drivers: what to tell of drivers that did so while devices were listed.
+    """
 
     devices: tuple[DeviceInfo, ...]
     problems: dict[str, str]
+    excluded: Mapping[DeviceInfo, str] = field(default_factory=dict)
+    crashed_drivers: tuple[str, ...] = ()
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What each start tells the user: which devices and drivers are not used, as they crashed."""
+        return (*self.crashed_drivers, *self.excluded.values())
+
+    @property
+    def usable(self) -> tuple[DeviceInfo, ...]:
+        """The devices that are not excluded."""
+        return tuple(device for device in self.devices if device not in self.excluded)
 
 
 def discover() -> Discovery:
     """Look for the GPUs of every vendor. Never raises."""
     devices: list[DeviceInfo] = []
     problems: dict[str, str] = {}
+    crashed: list[str] = []
     for vendor in _VENDORS:
         try:
             _require_driver(vendor)
-            module = _module(vendor)
-            count = module.device_count()
+            if crash := crashes.excluded(_driver_subject(vendor)):
+                problems[vendor] = f"the driver of {vendor} is not used: {crash}; {RETRY}"
+                crashed.append(problems[vendor])
+                continue
+            with crashes.attempt(_driver_subject(vendor), Phase.OPENING):
+                module = _module(vendor)
+                count = module.device_count()
+                described = [module.describe(index) for index in range(count)]
             if count == 0:
                 problems[vendor] = "the driver sees no device"
-            described = [module.describe(index) for index in range(count)]
             devices += [each for each in described if not each.target.problem]
             unusable = [f"{each.name}: {each.target.problem}" for each in described if each.target.problem]
             if unusable:
@@ -60,7 +91,32 @@ def discover() -> Discovery:
             problems[vendor] = str(error)
         except Exception as error:  # whatever is wrong with a vendor's package, the rest must go on
             problems[vendor] = f"{type(error).__name__}: {error}"
-    return Discovery(tuple(devices), problems)
+    excluded = {
+        device: f"{device.name} ({device.vendor}:{device.index}) is not used: {crash}; {RETRY}"
+        for device in devices
+        if (crash := crashes.excluded(subject_of(device)))
+    }
+    return Discovery(tuple(devices), problems, excluded, tuple(crashed))
+
+
+def subject_of(device: DeviceInfo) -> str:
+    """What a crash of a device is blamed on: the device, its driver, their binding and this program."""
+    return "|".join(
+        (device.name, device.target.name, device.pci, device.driver, _driver_subject(device.vendor))
+    )
+
+
+@cache
+def _driver_subject(vendor: str) -> str:
+    try:
+        binding = importlib.metadata.version(_BINDINGS[vendor])
+    except importlib.metadata.PackageNotFoundError:
+        binding = ""
+    try:
+        driver = Path(_DRIVER_VERSIONS[vendor]).read_text(errors="replace").partition("\n")[0]
+    except OSError:
+        driver = ""
+    return f"{vendor}|{driver}|{binding}|{__version__}"
 
 
 @cache
@@ -69,9 +125,35 @@ def found_devices() -> Discovery:
     return discover()
 
 
-def select(devices: tuple[DeviceInfo, ...], wanted: str) -> DeviceInfo:
-    """The device that `wanted` names: "" the first, "1" the second of all, "amd:0" AMD's number 0. Raises
-    DeviceError."""
+def fastest(devices: Sequence[DeviceInfo]) -> DeviceInfo:
+    """Return the device that is used if none is named; at least one must be given.
+
+    Small integrated GPUs come last. Among the others the estimated rate decides, whichever vendor, and the
+    driver's order decides between equal ones.
+    """
+    return max(devices, key=lambda device: (not (device.integrated and device.small), device.tflops))
+
+
+def select(
+    devices: tuple[DeviceInfo, ...], wanted: str, excluded: Mapping[DeviceInfo, str] | None = None
+) -> DeviceInfo:
+    """Return the device that `wanted` names: "" the fastest, "1" the second of all, "amd:0" AMD's number 0.
+
+    excluded: devices that are not used, and why. Raises DeviceError.
+    """
+    excluded = excluded or {}
+    if not wanted and devices:
+        usable = [device for device in devices if device not in excluded]
+        if not usable:
+            raise DeviceError("; ".join(excluded.values()))
+        return fastest(usable)
+    named = _named(devices, wanted)
+    if named in excluded:
+        raise DeviceError(excluded[named])
+    return named
+
+
+def _named(devices: tuple[DeviceInfo, ...], wanted: str) -> DeviceInfo:
     vendor, _, number = wanted.rpartition(":")
     numbered = {
         str(device.index if vendor else position): device
@@ -93,7 +175,7 @@ def select_all(devices: tuple[DeviceInfo, ...], wanted: str) -> list[DeviceInfo]
         vendor, _, number = part.rpartition(":")
         if number == "all":
             among = [device for device in devices if not vendor or device.vendor == vendor]
-            found += among or [select(devices, part)]
+            found += among or [_named(devices, part)]
         else:
             found.append(select(devices, part))
     if len(set(found)) < len(found):

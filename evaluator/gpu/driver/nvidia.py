@@ -73,6 +73,7 @@ def describe(index: int) -> DeviceInfo:
         driver=f"CUDA {version // 1000}.{version % 1000 // 10}",
         integrated=bool(get(attribute.CU_DEVICE_ATTRIBUTE_INTEGRATED)),
         cooperative=target.persistent and bool(get(attribute.CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH)),
+        clock_mhz=get(attribute.CU_DEVICE_ATTRIBUTE_CLOCK_RATE) // 1000,
         pci="{:04x}:{:02x}:{:02x}.0".format(*place),
     )
 

@@ -84,6 +84,22 @@ class Target:
         return "" if self.name in _GFX_INT8 else "its matrix unit is no faster with int8 than with fp16"
 
     @property
+    def flops_per_clock(self) -> int:
+        """fp16 operations of a compute unit per clock, as the kernels use it.
+
+        An addition with its multiplication counts twice. Sources: the vendors' product pages, peak rate /
+        (units x boost clock).
+        """
+        if self.unit is MatrixUnit.FMA:
+            return _FMA_FLOPS
+        return _FLOPS.get(self.name, _UNIT_FLOPS[self.unit])
+
+    @property
+    def units_per_processor(self) -> int:
+        """Compute units of what the driver counts as a processor: HIP counts RDNA's pairs of units."""
+        return 2 if self.name.startswith("gfx1") else 1
+
+    @property
     def persistent(self) -> bool:
         """Whether kernels/persistent.hip is for it: measured to be faster, without spilled registers. Its
         source is portable, but AMD's compilers spill hundreds of registers with the tiles that it has."""
@@ -93,6 +109,16 @@ class Target:
         """The unit that multiplies matrices of this storage."""
         return MatrixUnit.FMA if precision is Precision.FP32 else self.unit
 
+
+_FMA_FLOPS = 128
+
+_UNIT_FLOPS = {
+    MatrixUnit.MMA_SYNC: 1024,
+    MatrixUnit.WMMA_GFX11: 512,
+    MatrixUnit.WMMA_GFX12: 1024,
+    MatrixUnit.MFMA: 2048,
+}
+_FLOPS = {"sm_80": 2048, "sm_90": 4096, "sm_100": 8192, "sm_103": 8192, "gfx90a": 1024}
 
 _SM_SHARED_KIB = {
     75: 64,

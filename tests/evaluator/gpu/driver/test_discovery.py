@@ -10,7 +10,7 @@ import pytest
 from evaluator.backends import available_backends, open_backend
 from evaluator.gpu.driver.device import DeviceError, DeviceInfo
 from evaluator.gpu.driver.discovery import discover, select, select_all
-from evaluator.gpu.driver.target import nvidia_target
+from evaluator.gpu.driver.target import amd_target, nvidia_target
 from evaluator.network.random_network import random_network
 
 DEVICES = tuple(
@@ -98,3 +98,63 @@ def test_verify_command_passes_a_right_backend_and_fails_for_an_unknown_one() ->
     done = subprocess.run([*command, "--backend", "none"], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "no backend 'none'" in done.stderr
+
+
+def gpu(
+    target: str, processors: int, clock_mhz: int = 0, *, integrated: bool = False, gb: int = 16
+) -> DeviceInfo:
+    of = nvidia_target(*divmod(int(target[3:]), 10)) if target.startswith("sm_") else amd_target(target)
+    vendor = "nvidia" if target.startswith("sm_") else "amd"
+    return DeviceInfo(vendor, 0, target, of, gb << 30, processors, "1", integrated, clock_mhz=clock_mhz)
+
+
+RYZEN = gpu("gfx1036", 1, 2200, integrated=True, gb=1)
+RADEON_780M = gpu("gfx1103", 6, 2700, integrated=True, gb=4)
+STRIX_HALO = gpu("gfx1151", 20, 2900, integrated=True, gb=96)
+MI300A = gpu("gfx942", 228, 2100, integrated=True, gb=128)
+RX_6600 = gpu("gfx1032", 14, 2491)
+RX_7900_XTX = gpu("gfx1100", 48, 2500)
+RX_9070_XT = gpu("gfx1201", 32, 2970)
+T400 = gpu("sm_75", 6, 1425)
+RTX_4090 = gpu("sm_89", 128, 2520)
+
+
+@pytest.mark.parametrize(
+    ("slower", "faster"),
+    [
+        (RYZEN, RX_7900_XTX),
+        (RYZEN, T400),
+        (RADEON_780M, RX_6600),
+        (T400, STRIX_HALO),
+        (RX_6600, MI300A),
+        (RX_7900_XTX, RTX_4090),
+        (RX_7900_XTX, RX_9070_XT),
+    ],
+    ids=lambda each: each.name,
+)
+def test_the_faster_gpu_is_taken_whatever_the_order(slower: DeviceInfo, faster: DeviceInfo) -> None:
+    assert select((slower, faster), "") is faster
+    assert select((faster, slower), "") is faster
+    assert select((slower, faster), "0") is slower
+
+
+def test_small_gpus_are_those_that_a_cpu_may_beat() -> None:
+    assert [each.small for each in (RYZEN, RADEON_780M, T400)] == [True] * 3
+    assert [each.small for each in (STRIX_HALO, MI300A, RX_6600, RX_9070_XT)] == [False] * 4
+
+
+def test_large_apus_count_by_their_memory() -> None:
+    assert not STRIX_HALO.lacks_memory
+    assert not MI300A.lacks_memory
+    assert RADEON_780M.lacks_memory
+
+
+def test_an_excluded_gpu_is_not_taken_and_refused_if_it_is_named() -> None:
+    excluded = {RTX_4090: "it crashed"}
+    assert select((RX_6600, RTX_4090), "", excluded) is RX_6600
+    assert select((RX_6600, RTX_4090), "amd:0", excluded) is RX_6600
+    for wanted in ("1", "nvidia:0"):
+        with pytest.raises(DeviceError, match="it crashed"):
+            select((RX_6600, RTX_4090), wanted, excluded)
+    with pytest.raises(DeviceError, match="it crashed"):
+        select((RTX_4090,), "", excluded)

@@ -65,6 +65,11 @@ def listed(network: NetworkSpec, target: Target) -> Collection[Product]:
     return needs_of(plan_of(network, target, lambda product, choice: True, {}), SIZES, PROCESSORS).products
 
 
+def without(lost: Callable[[Choice], bool], of: Product | None = None) -> Keep:
+    """Candidates of one product, or of all, are missing."""
+    return lambda product, choice: (of is not None and product != of) or not lost(choice)
+
+
 def losses(products: Collection[Product]) -> Iterator[tuple[str, Keep]]:
     """Each candidate family of each product missing in turn, and of all products."""
     families: dict[str, Callable[[Choice], bool]] = {
@@ -76,12 +81,9 @@ def losses(products: Collection[Product]) -> Iterator[tuple[str, Keep]]:
     }
     yield "nothing", lambda product, choice: True
     for name, is_lost in families.items():
-        yield f"every {name}", lambda product, choice, lost=is_lost: not lost(choice)
+        yield f"every {name}", without(is_lost)
         for missing in products:
-            yield (
-                f"{name} of {missing}",
-                lambda product, choice, lost=is_lost, of=missing: product != of or not lost(choice),
-            )
+            yield f"{name} of {missing}", without(is_lost, missing)
 
 
 @pytest.mark.parametrize("network", [WITH_SMOLGEN, PLAIN], ids=["smolgen", "plain"])

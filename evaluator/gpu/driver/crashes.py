@@ -1,0 +1,252 @@
+"""Records of processes that a GPU's driver or library ended, so that a later start does not use it again.
+
+A driver answers an illegal access with abort(), which no exception handler catches. So a process writes to a
+file what it does with a device (`Attempt`), and Python's faulthandler adds the signal that ends the process.
+A later start reads the files of processes that have ended. A file without a signal is deleted: SIGKILL,
+SIGTERM and a full memory say nothing about the device.
+
+The files lie in the user's cache folder. Where that cannot be written, they lie in the folder that the
+parent process names in WAVEFRONT_CRASHES, and are lost with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import itertools
+import json
+import logging
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+log = logging.getLogger(__name__)
+
+FOLDER_VARIABLE = "WAVEFRONT_CRASHES"
+"""Names the folder to use if the cache folder cannot be written."""
+
+DAY_S = 24 * 3600.0
+USES = 2
+"""Crashes of a device that had passed its self-check, within DAY_S, that exclude it. While it is opened, one
+is enough."""
+
+MOST_FILES = 200
+MOST_BYTES = 1 << 20
+"""Of a file, which are read."""
+
+_SIGNALS = {
+    "Aborted": "SIGABRT",
+    "Segmentation fault": "SIGSEGV",
+    "Bus error": "SIGBUS",
+    "Illegal instruction": "SIGILL",
+    "Floating point exception": "SIGFPE",
+}
+"""What faulthandler writes for each signal that it handles."""
+
+_FATAL = "Fatal Python error: "
+
+
+class Phase(StrEnum):
+    """What a process does with a device."""
+
+    OPENING = "opened"
+    TRYING = "tried"
+    TUNING = "tuned"
+    USING = "used"
+
+
+@dataclass(frozen=True, slots=True)
+class Crash:
+    """A process that ended by a signal. when: seconds since 1970. signal: its name."""
+
+    subject: str
+    phase: Phase
+    when: float
+    signal: str
+
+    def __str__(self) -> str:
+        date = time.strftime("%Y-%m-%d %H:%M", time.localtime(self.when))
+        return f"it ended the process by {self.signal} while it was {self.phase}, on {date}"
+
+
+class Attempt:
+    """What this process does with one subject. Ends with `end`, or with the process."""
+
+    def __init__(self, subject: str, phase: Phase) -> None:
+        """subject: what a crash is blamed on: a device or library with its versions."""
+        self._subject = subject
+        self._id = next(_ids)
+        self.enter(phase)
+
+    def enter(self, phase: Phase) -> None:
+        """Record that the next phase begins."""
+        _write({"id": self._id, "subject": self._subject, "phase": phase, "at": time.time()})
+
+    def end(self) -> None:
+        """Record that the subject is not used any more. Idempotent."""
+        _write({"id": self._id, "subject": self._subject, "phase": "", "at": time.time()})
+
+
+@contextlib.contextmanager
+def attempt(subject: str, phase: Phase) -> Iterator[None]:
+    """An Attempt that ends with the context."""
+    made = Attempt(subject, phase)
+    try:
+        yield
+    finally:
+        made.end()
+
+
+def record_crashes() -> None:
+    """Have this process record its attempts from now on. For programs, not for a library's user."""
+    global _recording
+    _recording = True
+
+
+def records() -> bool:
+    """Whether this process records its attempts."""
+    return _recording
+
+
+def excluded(subject: str) -> Crash | None:
+    """Return the crash for which a subject is not to be used; None if it may be used."""
+    found = sorted((each for each in crashes() if each.subject == subject), key=lambda each: each.when)
+    opening = [each for each in found if each.phase in (Phase.OPENING, Phase.TRYING)]
+    if opening:
+        return opening[-1]
+    for first, last in itertools.pairwise(found):
+        if last.when - first.when <= DAY_S:
+            return found[-1]
+    return None
+
+
+def add(subject: str, phase: Phase, signal: str) -> None:
+    """Record the crash of a child process, of which only its parent knows."""
+    folder = _folder()
+    if folder is None:
+        _remembered.append(Crash(subject, phase, time.time(), signal))
+        return
+    text = next(name for name, known in _SIGNALS.items() if known == signal)
+    line = json.dumps({"id": 0, "subject": subject, "phase": phase, "at": time.time()})
+    with contextlib.suppress(OSError):
+        handle, path = tempfile.mkstemp(".log", "child-", folder)
+        with os.fdopen(handle, "w") as file:
+            file.write(f"{line}\n{_FATAL}{text}\n")
+        log.debug("recorded %s", path)
+
+
+def crashes() -> list[Crash]:
+    """Return all recorded crashes, of processes that have ended."""
+    folder = _folder()
+    if folder is None:
+        return list(_remembered)
+    found = list(_remembered)
+    with contextlib.suppress(OSError):
+        files = sorted(folder.glob("*.log"), key=lambda path: path.stat().st_mtime, reverse=True)
+        for index, path in enumerate(files):
+            if _is_alive(path):
+                continue
+            of_file = _read(path)
+            found += of_file
+            if not of_file or index >= MOST_FILES:
+                path.unlink(missing_ok=True)
+    return found
+
+
+def forget() -> None:
+    """Delete the records, so that each device is tried again."""
+    _remembered.clear()
+    folder = _folder()
+    for path in folder.glob("*.log") if folder is not None else ():
+        if not _is_alive(path):
+            path.unlink(missing_ok=True)
+
+
+# -- the files -------------------------------------------------------------------------------------------
+
+_ids = itertools.count(1)
+_lock = threading.Lock()
+_recording = False
+_file: Any = None
+_remembered: list[Crash] = []
+"""Of this process's children, where there is no folder."""
+
+
+def _folder() -> Path | None:
+    """The folder of the records; None if there is none that can be written."""
+    import platformdirs
+
+    choices = [os.environ.get(FOLDER_VARIABLE, "")]
+    with contextlib.suppress(Exception):  # there may be no home
+        choices.insert(0, str(Path(platformdirs.user_cache_dir("wavefront", False)) / "crashes"))
+    for choice in filter(None, choices):
+        with contextlib.suppress(OSError):
+            path = Path(choice)
+            path.mkdir(parents=True, exist_ok=True)
+            if os.access(path, os.W_OK | os.X_OK):
+                return path
+    return None
+
+
+def _write(line: dict[str, Any]) -> None:
+    global _file
+    if not _recording:
+        return
+    with _lock, contextlib.suppress(OSError):
+        if _file is None:
+            folder = _folder()
+            if folder is None:
+                return
+            import psutil
+
+            name = f"{os.getpid()}-{round(psutil.Process().create_time() * 100)}.log"
+            _file = (folder / name).open("ab", buffering=0)
+            faulthandler.enable(_file)
+        _file.write(json.dumps(line).encode() + b"\n")
+
+
+def _is_alive(path: Path) -> bool:
+    """Whether the process that writes a file still runs. Process ids are used again, start times are not."""
+    import psutil
+
+    number, _, started = path.stem.partition("-")
+    try:
+        return round(psutil.Process(int(number)).create_time() * 100) == int(started)
+    except (ValueError, psutil.Error):
+        return False
+
+
+def _read(path: Path) -> list[Crash]:
+    """The crashes that a file tells of: of what was in progress when the signal came."""
+    try:
+        with path.open("rb") as file:
+            lines = file.read(MOST_BYTES).decode(errors="replace").splitlines()
+    except OSError:
+        return []
+    current: dict[int, dict[str, Any]] = {}
+    for line in lines:
+        if line.startswith(_FATAL):
+            signal = _SIGNALS.get(line.removeprefix(_FATAL).strip())
+            return [] if signal is None else _blamed(list(current.values()), signal)
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            entry = json.loads(line)
+            if entry["phase"]:
+                current[entry["id"]] = {**entry, "phase": Phase(entry["phase"]), "at": float(entry["at"])}
+            else:
+                current.pop(entry["id"], None)
+    return []
+
+
+def _blamed(entries: list[dict[str, Any]], signal: str) -> list[Crash]:
+    """The crash of what is likeliest: something that was opened or tried rather than something in use."""
+    for phases in ((Phase.TRYING,), (Phase.OPENING,), (Phase.TUNING, Phase.USING)):
+        chosen = [entry for entry in entries if entry["phase"] in phases]
+        if chosen:
+            return [Crash(str(each["subject"]), each["phase"], each["at"], signal) for each in chosen]
+    return []
