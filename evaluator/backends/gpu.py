@@ -4,7 +4,7 @@ evaluator/kernels."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -23,6 +23,8 @@ from evaluator.backends.probe import uneven_batch
 from evaluator.backends.reference import ReferenceBackend
 from evaluator.gpu.blas.discovery import open_libraries
 from evaluator.gpu.blas.library import Library
+from evaluator.gpu.blas.product import Product
+from evaluator.gpu.driver import crashes
 from evaluator.gpu.driver.compiler import Compiler
 from evaluator.gpu.driver.crashes import Attempt, Phase
 from evaluator.gpu.driver.device import Device, DeviceError, DeviceInfo, NotFiniteOutput
@@ -34,7 +36,7 @@ from evaluator.gpu.plan.persistent_form import PersistentForm
 from evaluator.gpu.plan.plan import EIGHT_BIT_POSITIONS, Plan
 from evaluator.gpu.plan.program import PlanError
 from evaluator.gpu.plan.quantised import WeightFormat
-from evaluator.gpu.plan.tiles import model_chooser
+from evaluator.gpu.plan.tiles import Measured, model_chooser
 from evaluator.gpu.run.buckets import BUCKETS, usual_buckets
 from evaluator.gpu.run.executor import Executor
 from evaluator.gpu.run.opening import OpeningError, open_executor
@@ -100,6 +102,7 @@ def open(
     max_batch: int | None = None,
     buckets: str = "",
     tuning: str = "before",
+    libraries: bool = True,
 ) -> GpuBackend:
     """device: see `driver.discovery.select`. precision: fp16, bf16, fp32, or fp8 or int8 for the encoders'
     products of 8 bits and the rest in fp16. weights: int8 or int4 to round the encoders' weights to so few
@@ -108,7 +111,7 @@ def open(
     max_batch: less saves memory; 1024 or a little more if not given, 256 on a GPU that shares the CPU's
     memory. buckets: the batch sizes that are run, as in "1+8+64", in place of the usual ones up to
     max_batch. tuning: when what is fastest is measured where nobody knows it yet: before the backend opens;
-    behind, by whoever calls `tuned`; or off."""
+    behind, by whoever calls `tuned`; or off. libraries: use the vendor's libraries, too."""
     chosen, when = formats(precision, weights), tuning_of(tuning)
     if chosen.eight is not None and deterministic:
         raise BackendError(
@@ -125,7 +128,9 @@ def open(
     except DeviceError as error:
         raise BackendError(str(error)) from error
     sizes = batch_sizes(str(buckets)) or usual_buckets(info, max_batch)
-    return _open_on(info, network, chosen, sizes, deterministic=deterministic, tuning=when)
+    return _open_on(
+        info, network, chosen, sizes, deterministic=deterministic, tuning=when, with_libraries=libraries
+    )
 
 
 def _open_on(
@@ -137,6 +142,8 @@ def _open_on(
     deterministic: bool,
     tuning: Tuning,
     slices: Slice = unshared,
+    with_libraries: bool = True,
+    known: Mapping[Product, Sequence[Measured]] | None = None,
 ) -> GpuBackend:
     """Take a device and open the network on it. Raises BackendError."""
     attempt = Attempt(subject_of(info), Phase.OPENING)
@@ -147,7 +154,7 @@ def _open_on(
         raise BackendError(str(error)) from error
     libraries: tuple[Library, ...] = ()
     try:
-        if not deterministic:
+        if with_libraries and not deterministic:
             libraries, problems = open_libraries(info, chosen.stored)
             for name, why in problems.items():
                 log.info("%s: without %s: %s", info.name, name, why)
@@ -162,7 +169,9 @@ def _open_on(
             libraries=libraries,
             tuning=tuning,
             slices=slices,
+            known=known,
         )
+        backend.with_libraries = with_libraries
         attempt.enter(Phase.USING)
         backend.attempt = attempt
         return backend
@@ -211,10 +220,11 @@ class GpuBackend(Backend):
         form: PersistentForm | None = None,
         tuning: Tuning = Tuning.BEFORE,
         slices: Slice = unshared,
+        known: Mapping[Product, Sequence[Measured]] | None = None,
     ) -> None:
         """check: compare every bucket with the reference. form: of the one launch for all encoders;
-        None for those that may be the fastest. slices: of the device, for the self-check. Raises
-        BackendError."""
+        None for those that may be the fastest. slices: of the device, for the self-check. known:
+        measurements, besides those in the cache. Raises BackendError."""
         info, target = device.info, device.info.target
         if not target.known:
             log.warning("%s (%s) is not a known target; it gets the generic kernels", info.name, target.name)
@@ -225,6 +235,7 @@ class GpuBackend(Backend):
         self.small = info.small
         self.attempt: Attempt | None = None
         """Recorded while the device is used."""
+        self.with_libraries = True
         self.tolerance = chosen.tolerance
         self.network = network = rounded(network, weights)
         of_eight_bits = network_of_eight_bits(network, eight, target)
@@ -238,8 +249,11 @@ class GpuBackend(Backend):
             wanted = Expected(probe, ReferenceBackend(of_eight_bits).evaluate)
             checks[EIGHT_BIT_POSITIONS] = Check(wanted, limits_of_eight_bits(eight), exact=expected)
         if tuner is None and not deterministic:
-            measures = tuning is Tuning.BEFORE
-            tuner = Tuner(device, compiler, precision, libraries, progress=log.info, measures=measures)
+            # A program measures in a child, which a candidate may end.
+            measures = tuning is Tuning.BEFORE and not crashes.records()
+            tuner = Tuner(
+                device, compiler, precision, libraries, progress=log.info, measures=measures, known=known
+            )
         model = model_chooser(target, precision, info.multiprocessors, deterministic=deterministic)
         choose = model if tuner is None else tuner.choose
         blocks = info.multiprocessors if info.cooperative and not deterministic else 0
@@ -255,6 +269,7 @@ class GpuBackend(Backend):
             form,
             None if tuner is None else tuner.measurements,
         )
+        self._sizes = buckets
         self._given, self._plan, self._formats, self._tuning = given, plan, chosen, tuning
 
         def opened(plan: Plan, tuner: MeasuringChooser | None) -> Executor:
@@ -283,7 +298,11 @@ class GpuBackend(Backend):
             try:
                 self.executor = opened(plan, tuner)
             except NotMeasured:
-                self.executor = self._open_by_guess(opened, tuner)
+                if tuning is Tuning.BEFORE:
+                    self._measure(tuner, buckets)
+                    self.executor = opened(plan, tuner)
+                else:
+                    self.executor = self._open_by_guess(opened, tuner)
         except (OpeningError, SelfCheckError) as error:
             raise BackendError(str(error)) from error
         self._executor: Executor | None = self.executor
@@ -307,10 +326,28 @@ class GpuBackend(Backend):
             executor = opened(_guessed(self._plan, quick), None)
         except (OpeningError, SelfCheckError, DeviceError) as error:
             log.warning("%s; measuring how it is to be computed", error)
-            tuner.measures = True
+            if crashes.records():
+                self._measure(tuner, self._sizes)
+            else:
+                tuner.measures = True
             return opened(self._plan, tuner)
         self.provisional = True
         return executor
+
+    def _measure(self, tuner: MeasuringChooser | None, sizes: tuple[int, ...]) -> None:
+        """Have a child measure what the tuner does not know. Raises OpeningError."""
+        assert isinstance(tuner, Tuner)
+        info = self._device.info
+        needs = needs_of(self._plan, sizes, info.multiprocessors)
+        announce(f"measuring matrix products on {info.name}; the next start needs none of it")
+
+        def progress(text: str) -> None:
+            announce(f"measuring matrix products on {info.name}, {text} done")
+
+        try:
+            tuner.known |= measure_in_child(Job(info, self.precision, needs), unshared, progress)
+        except DeviceError as error:
+            raise OpeningError(f"{info.name}: {error}") from error
 
     def evaluate(self, batch: PositionBatch) -> EvaluationBatch:
         return self.evaluate_parts([batch])
@@ -339,7 +376,7 @@ class GpuBackend(Backend):
         try:
             needs = needs_of(self._plan, self.buckets, info.multiprocessors)
             self._plan.forget()
-            measure_in_child(Job(info, self.precision, needs), slices, progress)
+            known = measure_in_child(Job(info, self.precision, needs), slices, progress)
         except (DeviceError, PlanError) as error:
             raise BackendError(f"{info.name}: {error}") from error
         found = _open_on(
@@ -350,6 +387,8 @@ class GpuBackend(Backend):
             deterministic=False,
             tuning=Tuning.OFF,
             slices=slices,
+            with_libraries=self.with_libraries,
+            known=known,
         )
         if found.provisional or found.buckets != self.buckets:
             found.close()

@@ -21,8 +21,10 @@ from evaluator.backends.gpu import open as open_gpu
 from evaluator.backends.gpu_options import PRECISIONS
 from evaluator.backends.probe import probe_batch
 from evaluator.backends.reference import ReferenceBackend
+from evaluator.child import ChildEnded, run_in_child
 from evaluator.commands import devices
 from evaluator.commands.verify import network_of
+from evaluator.gpu.driver import crashes
 from evaluator.gpu.driver.device import CompilationError, DeviceError
 from evaluator.gpu.driver.discovery import discover
 from evaluator.gpu.driver.target import Precision
@@ -33,7 +35,6 @@ from evaluator.gpu.model.timing import traffic_of
 from evaluator.gpu.plan.plan import EIGHT_BIT_POSITIONS
 from evaluator.gpu.plan.program import Launch, LibraryStep
 from evaluator.network import NetworkError
-from evaluator.network.spec import NetworkSpec
 from protocol.host.files import write_atomically
 
 HELP = (
@@ -80,6 +81,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="as of the gpu backend; fp8 and int8 where it has them (default fp16)",
     )
     parser.add_argument("--max-batch", type=int, metavar="N", help="as of the gpu backend")
+    parser.add_argument(
+        "--no-libraries", action="store_true", help="without the vendor's libraries: own kernels alone"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -88,32 +92,35 @@ def run(arguments: argparse.Namespace) -> int:
     def say(text: str) -> None:
         console.print(text, style="dim", soft_wrap=True)
 
-    try:
-        networks = [network_of(name) for name in arguments.network or _NETWORKS]
-    except NetworkError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    found = discover()
     report: dict[str, Any] = {
         "format": FORMAT,
         "machine": machine_facts(),
-        "devices": [devices.facts(each) for each in found.devices],
-        "problems": found.problems,
+        "devices": [],
+        "problems": {},
         "runs": [],
     }
-    names = arguments.device or [f"{each.vendor}:{each.index}" for each in found.devices]
-    for name in names:
-        for network in networks:
-            say(f"{name}: {network.name} (the first time takes up to a minute)")
-            report["runs"].append(_run(network, name, arguments, say))
     try:
-        write_atomically(arguments.out, (json.dumps(impersonal(report), indent=1) + "\n").encode())
+        names = arguments.network or list(_NETWORKS)
+        for name in names:
+            network_of(name)
+        _write(arguments.out, report)
+        report |= _found(say)
+        _write(arguments.out, report)
+        names_of_devices = arguments.device or [each["device"] for each in report["devices"]]
+        for device in names_of_devices:
+            for name in names:
+                say(f"{device}: {name} (the first time takes up to a minute)")
+                report["runs"].append(_isolated(name, device, arguments, say))
+                _write(arguments.out, report)
+    except NetworkError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
     except OSError as error:
         print(f"error: {arguments.out} cannot be written: {error}", file=sys.stderr)
         return 1
-    if not names:
+    if not names_of_devices:
         print("no GPU can be used here; the file says why:", file=sys.stderr)
-        for vendor, problem in found.problems.items():
+        for vendor, problem in report["problems"].items():
             print(f"  {vendor}: {problem}", file=sys.stderr)
     failed = sum("error" in each for each in report["runs"])
     console.print(
@@ -124,23 +131,65 @@ def run(arguments: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-def _run(
-    network: NetworkSpec, device: str, arguments: argparse.Namespace, say: Callable[[str], None]
+def _write(path: Path, report: dict[str, Any]) -> None:
+    """Replace the file by what is known so far. Raises OSError."""
+    write_atomically(path, (json.dumps(impersonal(report), indent=1) + "\n").encode())
+
+
+def _found(say: Callable[[str], None]) -> dict[str, Any]:
+    """The devices and the problems, looked for in a child: a driver may end the process that asks it."""
+    try:
+        return run_in_child(found_devices)
+    except ChildEnded as ended:
+        say(f"error: while devices were listed {ended}")
+        return {"problems": {"drivers": f"while devices were listed {ended}"}}
+
+
+def found_devices() -> dict[str, Any]:
+    """The devices as `devices` lists them, and by vendor why some are missing."""
+    crashes.ignore()
+    found = discover()
+    return {"devices": [devices.facts(each) for each in found.devices], "problems": found.problems}
+
+
+def _isolated(
+    network: str, device: str, arguments: argparse.Namespace, say: Callable[[str], None]
 ) -> dict[str, Any]:
-    """One network on one device. A failure is a part of the report."""
+    """`measured_run` in a child. How that ended is a part of the report, with its last lines."""
+    try:
+        return run_in_child(measured_run, network, device, arguments)
+    except ChildEnded as ended:
+        say(f"error: {ended}")
+        return {
+            "device": device,
+            "network": network,
+            "precision": arguments.precision,
+            "error": str(ended),
+            "stderr": ended.lines,
+        }
+
+
+def measured_run(name: str, device: str, arguments: argparse.Namespace) -> dict[str, Any]:
+    """One network on one device, in this process. A failure is a part of the report."""
+    crashes.ignore()
+    network = network_of(name)
     facts: dict[str, Any] = {"device": device, "network": network.name, "precision": arguments.precision}
     log = _Log()
     logging.getLogger("evaluator").addHandler(log)
     try:
         start = time.perf_counter()
         with open_gpu(
-            network, device=device, precision=arguments.precision, max_batch=arguments.max_batch
+            network,
+            device=device,
+            precision=arguments.precision,
+            max_batch=arguments.max_batch,
+            libraries=not arguments.no_libraries,
         ) as backend:
             facts["seconds_to_open"] = round(time.perf_counter() - start, 2)  # its self-check is passed
             facts |= measurements(backend)
     except (BackendError, DeviceError) as error:
         facts["error"] = str(error)
-        say(f"error: {error}")
+        print(f"error: {error}", file=sys.stderr)
     finally:
         logging.getLogger("evaluator").removeHandler(log)
     facts["log"] = log.lines

@@ -11,10 +11,11 @@ from rich.console import Console
 from rich.table import Table
 
 from evaluator.backends import BackendError
+from evaluator.child import ChildEnded, run_in_child
 from evaluator.commands.verify import network_of
 from evaluator.gpu.blas.product import Product
-from evaluator.gpu.driver.device import DeviceError
-from evaluator.gpu.driver.discovery import found_devices, open_device, select
+from evaluator.gpu.driver.device import DeviceError, DeviceInfo
+from evaluator.gpu.driver.discovery import found_devices, select
 from evaluator.gpu.plan.program import PlanError
 from evaluator.gpu.plan.tiles import Measured
 from evaluator.network import NetworkError
@@ -52,32 +53,40 @@ def measure(
 ) -> list[tuple[Product, list[Measured]]]:
     """Every product with its candidates, the fastest first. Raises NetworkError, BackendError and
     DeviceError."""
-    from evaluator.backends.gpu import unavailable
     from evaluator.backends.gpu_options import formats, network_of_eight_bits, rounded
     from evaluator.gpu.tuning.network import tune_network
 
     network = network_of(arguments.network)
     chosen = formats(arguments.precision, arguments.weights)
-    reason = unavailable()
-    if reason is not None:
-        raise BackendError(f"{reason}. There is nothing to tune: the CPU's matrix products are onnxruntime's")
-    found = found_devices()
-    device = open_device(select(found.devices, arguments.device, found.excluded))
     try:
-        network = rounded(network, chosen.weights)
+        device = run_in_child(device_to_tune, arguments.device)
+    except ChildEnded as ended:
+        raise DeviceError(f"while devices were listed {ended}") from None
+    network = rounded(network, chosen.weights)
+    try:
         return tune_network(
             network,
             device,
             chosen.stored,
             chosen.weights,
-            eight_bits=network_of_eight_bits(network, chosen.eight, device.info.target),
+            eight_bits=network_of_eight_bits(network, chosen.eight, device.target),
             rebuild=arguments.rebuild,
             progress=progress,
         )
     except PlanError as error:
         raise BackendError(str(error)) from error
-    finally:
-        device.close()
+
+
+def device_to_tune(name: str) -> DeviceInfo:
+    """Look for the device in this process, which the driver may end. Raises BackendError and DeviceError."""
+    from evaluator.backends.gpu import unavailable
+
+    found = found_devices()
+    if not found.devices:
+        raise BackendError(
+            f"{unavailable()}. There is nothing to tune: the CPU's matrix products are onnxruntime's"
+        )
+    return select(found.devices, name, found.excluded)
 
 
 def table(measured: list[tuple[Product, list[Measured]]]) -> Table:

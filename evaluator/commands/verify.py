@@ -11,10 +11,11 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from evaluator.backends import BackendError, available_backends, open_backend
+from evaluator.backends import BackendError, open_backend
 from evaluator.backends.agreement import TIE, agreement
 from evaluator.backends.probe import probe_batch
 from evaluator.backends.reference import ReferenceBackend
+from evaluator.child import ChildEnded, run_in_child
 from evaluator.devices.loading import parse_backend
 from evaluator.network import SHIPPED_NETWORKS, NetworkError, load_network
 from evaluator.network.random_network import SHAPES, random_network
@@ -46,20 +47,36 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         name, options = parse_backend(arguments.backend)
         for file in arguments.network or SHIPPED_NETWORKS:
-            network = network_of(file)
-            with open_backend(name, network, **options) as backend:
-                batch = probe_batch(min(arguments.positions, backend.max_batch), seed=11)
-                expected = ReferenceBackend(network, dtype="float64").evaluate(batch)
-                found = agreement(backend.evaluate(batch), expected, batch, backend.tolerance)
-                facts = {"network": network.name, "device": backend.device, "positions": len(batch)}
-                limits = {"limits": asdict(backend.tolerance), "ok": found.within(backend.tolerance)}
-                rows.append(facts | asdict(found) | limits)
+            rows.append(run_in_child(compared, file, name, options, arguments.positions))
+    except ChildEnded as ended:
+        if rows:
+            show(rows, arguments.json)
+        print(f"error: {file} on {arguments.backend}: {ended}", file=sys.stderr)
+        return 1
     except (NetworkError, BackendError, ValueError) as error:
-        without_gpu = arguments.backend == "gpu" and available_backends()["gpu"] is not None
+        without_gpu = str(error).startswith("backend gpu cannot run here")
         hint = "; --backend onnx compares the one for processors" if without_gpu else ""
         print(f"error: {error}{hint}", file=sys.stderr)
         return 1
-    if arguments.json:
+    show(rows, arguments.json)
+    return 0 if all(row["ok"] for row in rows) else 1
+
+
+def compared(file: str, name: str, options: dict[str, Any], positions: int) -> dict[str, Any]:
+    """A backend's errors with one network. Raises NetworkError and BackendError."""
+    network = network_of(file)
+    with open_backend(name, network, **options) as backend:
+        batch = probe_batch(min(positions, backend.max_batch), seed=11)
+        expected = ReferenceBackend(network, dtype="float64").evaluate(batch)
+        found = agreement(backend.evaluate(batch), expected, batch, backend.tolerance)
+        facts = {"network": network.name, "device": backend.device, "positions": len(batch)}
+        limits = {"limits": asdict(backend.tolerance), "ok": found.within(backend.tolerance)}
+        return facts | asdict(found) | limits
+
+
+def show(rows: list[dict[str, Any]], as_json: bool) -> None:
+    """Print what was compared, as a table or as JSON."""
+    if as_json:
         print(json.dumps(rows))
     else:
         table = Table(
@@ -77,7 +94,6 @@ def run(arguments: argparse.Namespace) -> int:
         made_up = f"{rows[0]['positions']} made-up positions"
         console.print(f"largest errors of {rows[0]['device']}, {made_up}", soft_wrap=True)
         console.print(_explanation(rows[0]["limits"]), soft_wrap=True)
-    return 0 if all(row["ok"] for row in rows) else 1
 
 
 def _explanation(limits: dict[str, float]) -> str:

@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 import importlib
+import json
+import logging
+from pathlib import Path
 
-from evaluator.gpu.blas.library import Library
+from evaluator.caching import kept
+from evaluator.child import ChildEnded, run_in_child
+from evaluator.gpu.blas.library import Library, Operands, library_product
+from evaluator.gpu.blas.product import Product
+from evaluator.gpu.driver import crashes
+from evaluator.gpu.driver.crashes import Phase
 from evaluator.gpu.driver.device import DeviceError, DeviceInfo
+from evaluator.gpu.driver.discovery import RETRY, open_device, subject_of
 from evaluator.gpu.driver.target import Precision
+from evaluator.network.spec import Activation
+
+log = logging.getLogger(__name__)
 
 _LIBRARIES = {
     "amd": {"hipBLASLt": ("hipblaslt", "HipBlasLt"), "hipBLAS": ("hipblas", "HipBlas")},
@@ -14,18 +26,94 @@ _LIBRARIES = {
 }
 """By vendor, and by the library's name: the module and class that drive it."""
 
+_SIDE = 64
+"""Rows, columns and depth of the product that is tried."""
+
 
 def open_libraries(info: DeviceInfo, precision: Precision) -> tuple[tuple[Library, ...], dict[str, str]]:
-    """The vendor's libraries for the device that is the calling thread's, and by name why one cannot be used.
-    Never raises: our own kernels can do everything."""
+    """Return the vendor's libraries for the device, and by name why one cannot be used.
+
+    The device must be the calling thread's. A program tries a library in a child first, once for each version
+    of device, driver and library. Never raises: our own kernels can do everything.
+    """
     libraries: list[Library] = []
     problems: dict[str, str] = {}
-    for name, (module, kind) in _LIBRARIES.get(info.vendor, {}).items():
+    for name in _LIBRARIES.get(info.vendor, {}):
+        subject = library_subject(info, name)
         try:
-            made = getattr(importlib.import_module(f"evaluator.gpu.blas.{module}"), kind)
-            libraries.append(made(precision))
+            if crash := crashes.excluded(subject):
+                problems[name] = f"{crash}; {RETRY}"
+                continue
+            if problem := _tried(info, precision, name):
+                problems[name] = problem
+                continue
+            with crashes.attempt(subject, Phase.TRYING):
+                libraries.append(_made(info, precision, name))
         except DeviceError as error:
             problems[name] = str(error)
         except ImportError as error:
             problems[name] = f"its binding is missing: pip install 'hip-python[libraries]>=10' ({error})"
     return tuple(libraries), problems
+
+
+def library_subject(info: DeviceInfo, name: str) -> str:
+    """What a crash in a library is blamed on."""
+    return f"{name}|{subject_of(info)}"
+
+
+def _made(info: DeviceInfo, precision: Precision, name: str) -> Library:
+    module, kind = _LIBRARIES[info.vendor][name]
+    made: Library = getattr(importlib.import_module(f"evaluator.gpu.blas.{module}"), kind)(precision)
+    return made
+
+
+def _tried(info: DeviceInfo, precision: Precision, name: str) -> str:
+    """Why a library is not used after a trial in a child; empty if it is. The result is kept."""
+    folder = crashes.folder()
+    if not crashes.records() or folder is None:
+        return ""
+    key = f"{library_subject(info, name)}|{precision.value}"
+    path = folder / "libraries.json"
+    known = _read(path)
+    if key in known:
+        return known[key]
+    try:
+        problem = run_in_child(try_library, info, precision, name, echo=False)
+    except ChildEnded as ended:
+        problem = str(ended)
+        log.warning("%s: %s is not used: %s", info.name, name, problem)
+        if crashes.signal_of(ended.status) is None:
+            return problem  # killed, or out of memory: that says nothing about the library
+    kept(path, json.dumps(_read(path) | {key: problem}).encode(), log, "what libraries work", "tries them")
+    return problem
+
+
+def _read(path: Path) -> dict[str, str]:
+    try:
+        entries = json.loads(path.read_text("utf-8"))
+        return {str(key): str(problem) for key, problem in entries.items()}
+    except (OSError, ValueError, AttributeError):
+        return {}
+
+
+def try_library(info: DeviceInfo, precision: Precision, name: str) -> str:
+    """Multiply with a library. Returns why that cannot be done; empty if it can."""
+    device = open_device(info)
+    try:
+        library = _made(info, precision, name)
+        product = library_product(
+            Product(_SIDE, _SIDE, _SIDE, Activation.NONE, bias=False), name, fused=False, lda=_SIDE, ldo=_SIDE
+        )
+        size = _SIDE * _SIDE * precision.bytes
+        a, b, out, workspace = (device.allocate(each) for each in (size, size, size, library.workspace))
+        stream, event = device.create_stream(), device.create_event()
+        operands = Operands(a, b, 0, 0, out)
+        for algorithm in library.algorithms(product)[:1]:
+            library.multiply(product, algorithm, operands, workspace=workspace, stream=int(stream))
+        device.record(event, stream)
+        device.synchronize(event)
+    except DeviceError as error:
+        return str(error)
+    except ImportError as error:
+        return f"its binding is missing: pip install 'hip-python[libraries]>=10' ({error})"
+    return ""

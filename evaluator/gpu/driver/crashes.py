@@ -17,6 +17,7 @@ import itertools
 import json
 import logging
 import os
+import signal
 import tempfile
 import threading
 import time
@@ -114,8 +115,16 @@ def records() -> bool:
     return _recording
 
 
+def ignore() -> None:
+    """Have this process use what is excluded, too: a report is for devices that fail."""
+    global _ignoring
+    _ignoring = True
+
+
 def excluded(subject: str) -> Crash | None:
     """Return the crash for which a subject is not to be used; None if it may be used."""
+    if _ignoring:
+        return None
     found = sorted((each for each in crashes() if each.subject == subject), key=lambda each: each.when)
     opening = [each for each in found if each.phase in (Phase.OPENING, Phase.TRYING)]
     if opening:
@@ -128,27 +137,35 @@ def excluded(subject: str) -> Crash | None:
 
 def add(subject: str, phase: Phase, signal: str) -> None:
     """Record the crash of a child process, of which only its parent knows."""
-    folder = _folder()
-    if folder is None:
+    where = folder()
+    if where is None:
         _remembered.append(Crash(subject, phase, time.time(), signal))
         return
     text = next(name for name, known in _SIGNALS.items() if known == signal)
     line = json.dumps({"id": 0, "subject": subject, "phase": phase, "at": time.time()})
     with contextlib.suppress(OSError):
-        handle, path = tempfile.mkstemp(".log", "child-", folder)
+        handle, path = tempfile.mkstemp(".log", "child-", where)
         with os.fdopen(handle, "w") as file:
             file.write(f"{line}\n{_FATAL}{text}\n")
         log.debug("recorded %s", path)
 
 
+def signal_of(status: int) -> str | None:
+    """The name of the signal of a crash, by an exit status as of `subprocess`; None for other ends."""
+    with contextlib.suppress(ValueError):
+        name = signal.Signals(-status).name
+        return name if name in _SIGNALS.values() else None
+    return None
+
+
 def crashes() -> list[Crash]:
     """Return all recorded crashes, of processes that have ended."""
-    folder = _folder()
-    if folder is None:
+    where = folder()
+    if where is None:
         return list(_remembered)
     found = list(_remembered)
     with contextlib.suppress(OSError):
-        files = sorted(folder.glob("*.log"), key=lambda path: path.stat().st_mtime, reverse=True)
+        files = sorted(where.glob("*.log"), key=lambda path: path.stat().st_mtime, reverse=True)
         for index, path in enumerate(files):
             if _is_alive(path):
                 continue
@@ -162,8 +179,8 @@ def crashes() -> list[Crash]:
 def forget() -> None:
     """Delete the records, so that each device is tried again."""
     _remembered.clear()
-    folder = _folder()
-    for path in folder.glob("*.log") if folder is not None else ():
+    where = folder()
+    for path in where.glob("*.log") if where is not None else ():
         if not _is_alive(path):
             path.unlink(missing_ok=True)
 
@@ -173,12 +190,13 @@ def forget() -> None:
 _ids = itertools.count(1)
 _lock = threading.Lock()
 _recording = False
+_ignoring = False
 _file: Any = None
 _remembered: list[Crash] = []
 """Of this process's children, where there is no folder."""
 
 
-def _folder() -> Path | None:
+def folder() -> Path | None:
     """The folder of the records; None if there is none that can be written."""
     import platformdirs
 
@@ -200,13 +218,13 @@ def _write(line: dict[str, Any]) -> None:
         return
     with _lock, contextlib.suppress(OSError):
         if _file is None:
-            folder = _folder()
-            if folder is None:
+            where = folder()
+            if where is None:
                 return
             import psutil
 
             name = f"{os.getpid()}-{round(psutil.Process().create_time() * 100)}.log"
-            _file = (folder / name).open("ab", buffering=0)
+            _file = (where / name).open("ab", buffering=0)
             faulthandler.enable(_file)
         _file.write(json.dumps(line).encode() + b"\n")
 

@@ -5,35 +5,41 @@ Python takes no time from the service's threads. It asks for the device each tim
 and has it for a few milliseconds. What it finds is in the cache when it ends.
 
 The parent writes a pickled Job to the child's standard input, and then a line for each slice it grants; the
-child writes lines: "ask", "over" when a slice has ended, "did N of M", "failed WHY", "done". A child whose
-standard input ends, ends.
+child writes lines: "ask", "over" when a slice has ended, "did N of M", "try CANDIDATE" before it runs one,
+"found DATA" with a product's measurements, "failed WHY", "done". A child whose standard input ends, ends.
 """
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import logging
 import math
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import IO
 
-from evaluator.gpu.blas.discovery import open_libraries
+from evaluator.child import environment
+from evaluator.gpu.blas.discovery import library_subject, open_libraries
+from evaluator.gpu.blas.product import Product
+from evaluator.gpu.driver import crashes
 from evaluator.gpu.driver.compiler import Compiler
+from evaluator.gpu.driver.crashes import Phase
 from evaluator.gpu.driver.device import DeviceError, DeviceInfo
 from evaluator.gpu.driver.discovery import open_device
 from evaluator.gpu.driver.target import Precision
 from evaluator.gpu.plan.needs import Needs
-from evaluator.gpu.tuning.tune import Tuner
+from evaluator.gpu.plan.tiles import Measured
+from evaluator.gpu.tuning.tune import Tuner, library_of_key
 from evaluator.slices import Slice
 from protocol.host.processes import group_of_its_own, how_it_ended
 
@@ -46,28 +52,78 @@ _SLICE_S = 2.0
 """A slice is some milliseconds; after so long the device hangs, or what uses it."""
 
 
+MOST_CRASHES = 3
+"""Candidates of one library that may end a child before the library is excluded, and of our own kernels
+before measuring is given up."""
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What to measure, and where."""
+    """What to measure, and where.
+
+    known: what was measured already. given_up: candidates that ended a child, as `candidate_key` names them.
+    rebuild: measure what is in the cache, too.
+    """
 
     device: DeviceInfo
     precision: Precision
     needs: Needs
+    known: Mapping[Product, Sequence[Measured]] = field(default_factory=dict)
+    given_up: frozenset[str] = frozenset()
+    rebuild: bool = False
+
+
+@dataclass(slots=True)
+class Found:
+    """What one child found. last: "done", or what failed; empty if it did not say. trying: the candidate that
+    it was at."""
+
+    last: str = ""
+    trying: str = ""
+    measured: dict[Product, list[Measured]] = field(default_factory=dict)
 
 
 # -- the parent ------------------------------------------------------------------------------------------
 
 
-def measure_in_child(job: Job, slices: Slice, progress: Callable[[str], None]) -> None:
-    """Have everything measured that is not in the cache. Raises DeviceError where the child fails, and
-    whatever `slices` raises."""
+def measure_in_child(
+    job: Job, slices: Slice, progress: Callable[[str], None]
+) -> dict[Product, list[Measured]]:
+    """Return what a child measures of the products that are not in its cache.
+
+    A candidate that ends the child is given up, and measuring goes on with another child.
+
+    Raises DeviceError if the child fails otherwise, and whatever `slices` raises.
+    """
+    measured: dict[Product, list[Measured]] = {}
+    given_up: list[str] = []
+    while True:
+        found, status = _one_child(
+            replace(job, known={**job.known, **measured}, given_up=frozenset(given_up)), slices, progress
+        )
+        measured |= found.measured
+        if found.last == "done":
+            return measured
+        library = library_of_key(found.trying)
+        of_library = sum(library_of_key(each) == library for each in given_up) + 1
+        hopeless = not library and of_library == MOST_CRASHES
+        if found.last or not found.trying or crashes.signal_of(status) is None or hopeless:
+            raise DeviceError(found.last or f"the process that measured {how_it_ended(status)}")
+        given_up.append(found.trying)
+        log.warning("%s is not used: the process that measured it %s", found.trying, how_it_ended(status))
+        if library and of_library == MOST_CRASHES:
+            crashes.add(library_subject(job.device, library), Phase.TRYING, signal.Signals(-status).name)
+
+
+def _one_child(job: Job, slices: Slice, progress: Callable[[str], None]) -> tuple[Found, int]:
+    """Return what one child found, and its exit status. Raises as `measure_in_child` does."""
     command = [sys.executable, "-P", "-m", "evaluator.gpu.tuning.child"]
     try:
         child = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=_environment(),
+            env=environment(),
             **group_of_its_own(),
         )
     except OSError as error:
@@ -79,15 +135,14 @@ def measure_in_child(job: Job, slices: Slice, progress: Callable[[str], None]) -
         with contextlib.suppress(BrokenPipeError):
             child.stdin.write(pickle.dumps(job))
             child.stdin.flush()
-        last = answer(child.stdin, child.stdout, slices, progress, limit)
+        found = answer(child.stdin, child.stdout, slices, progress, limit)
     finally:
         limit.stop()
         with contextlib.suppress(OSError):
             child.stdin.close()
         status = _ended(child)
         child.stdout.close()
-    if last != "done":
-        raise DeviceError(last or f"the process that measured {how_it_ended(status)}")
+    return found, status
 
 
 class _Limit(AbstractContextManager[None]):
@@ -122,9 +177,9 @@ def answer(
     slices: Slice,
     progress: Callable[[str], None],
     limit: AbstractContextManager[None],
-) -> str:
-    """Grant slices until the child says how it ended, which is returned: "done", or what failed; empty if it
-    did not say. limit: entered with each slice."""
+) -> Found:
+    """Grant slices until the child says how it ended. limit: entered with each slice."""
+    found = Found()
     while line := lines.readline().decode(errors="replace").strip():
         word, _, rest = line.partition(" ")
         if word == "ask":
@@ -134,9 +189,15 @@ def answer(
                 lines.readline()  # "over", or the end
         elif word == "did":
             progress(rest)
+        elif word == "try":
+            found.trying = rest
+        elif word == "found":
+            product, measured = pickle.loads(base64.b64decode(rest))
+            found.measured[product], found.trying = measured, ""
         else:
-            return rest if word == "failed" else word
-    return ""
+            found.last = rest if word == "failed" else word
+            break
+    return found
 
 
 def _ended(child: subprocess.Popen[bytes]) -> int:
@@ -146,15 +207,6 @@ def _ended(child: subprocess.Popen[bytes]) -> int:
     except subprocess.TimeoutExpired:
         child.kill()
         return child.wait()
-
-
-def _environment() -> dict[str, str]:
-    """Of a process that has to find the package which this module is of."""
-    root = str(Path(__file__).resolve().parents[3])
-    if root.endswith(("site-packages", "dist-packages")):
-        return dict(os.environ)
-    paths = [root, os.environ.get("PYTHONPATH", "")]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
 
 # -- the child -------------------------------------------------------------------------------------------
@@ -212,8 +264,24 @@ def _measure(job: Job, slices: Slice, tell: Callable[[str], None]) -> None:
         done += 1
         tell(f"did {done} of {len(job.needs.products)}")
 
-    tuner = Tuner(device, compiler, job.precision, libraries, progress=progress, slices=slices)
-    tuner.measured_products(job.needs, rebuild=False)
+    def found(product: Product, measured: list[Measured]) -> None:
+        tell(f"found {base64.b64encode(pickle.dumps((product, measured))).decode()}")
+
+    tuner = Tuner(
+        device,
+        compiler,
+        job.precision,
+        libraries,
+        progress=progress,
+        slices=slices,
+        known=job.known,
+        given_up=job.given_up,
+        trying=lambda candidate: tell(f"try {candidate}"),
+        found=found,
+    )
+    for product, measured in tuner.measured_products(job.needs, rebuild=job.rebuild):
+        if product not in job.known:
+            found(product, measured)
     compiler.load(list(job.needs.kernels))
     device.close()
 

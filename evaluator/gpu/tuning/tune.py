@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -79,10 +79,16 @@ class Tuner:
         shortlists: bool = True,
         measures: bool = True,
         slices: Slice = unshared,
+        known: Mapping[Product, Sequence[Measured]] | None = None,
+        given_up: Collection[str] = (),
+        trying: Callable[[str], None] = lambda candidate: None,
+        found: Callable[[Product, list[Measured]], None] = lambda product, measured: None,
     ) -> None:
         """use_cache: read and write what was measured. progress: told of each product. shortlists: at most
         batch sizes only those candidates are measured that are fast at its neighbours. measures: else what is
-        not known raises NotMeasured. slices: of the device, to time candidates in."""
+        not known raises NotMeasured. slices: of the device, to time candidates in. known: what was measured,
+        besides what is in the cache. given_up: candidates that are not tried, by their keys. trying: called
+        with a candidate's key before it runs for the first time. found: called with what was measured."""
         self._device = device
         self._compiler = compiler
         self._precision = precision
@@ -90,6 +96,9 @@ class Tuner:
         self._progress = progress
         self._path = cache.path_of(device.info, precision, libraries) if use_cache else None
         self.known: dict[Product, list[Measured]] = {} if self._path is None else cache.read(self._path)
+        self.known |= {product: [*measured] for product, measured in (known or {}).items()}
+        self._not_tried = {*given_up}
+        self._trying, self._found = trying, found
         self.measured = 0
         """Products that were not in the cache."""
         self._chosen: set[str] = set()
@@ -166,6 +175,7 @@ class Tuner:
                 )
                 beside = None if product in full else neighbours(product, self.known)
                 self.known[product] = self.measure(product, samples, beside)
+                self._found(product, self.known[product])
                 self.measured += 1
                 if samples.abandoned:
                     samples = Samples(self._device, self._precision)
@@ -261,6 +271,8 @@ class Tuner:
         """What of our own and of the libraries computes the right thing, the fastest first."""
         measured: list[Measured] = []
         for choice in own:
+            if not self._may_try(product, choice):
+                continue
             try:
                 errors = bench.errors(choice)
             except DeviceError as error:
@@ -276,6 +288,12 @@ class Tuner:
             if library.name in libraries and library.name not in self._given_up:
                 measured += self._of_library(bench, library, product)
         return sorted(measured, key=_microseconds)
+
+    def _may_try(self, product: Product, candidate: Choice | str) -> bool:
+        """Announce a candidate, a choice or a library's name. False for one that ended a process before."""
+        key = candidate_key(product, candidate)
+        self._trying(key)
+        return key not in self._not_tried
 
     def _looked_at_again(self, bench: Bench, measured: list[Measured]) -> list[Measured]:
         """The same, with better times for what may be the fastest."""
@@ -297,7 +315,11 @@ class Tuner:
         troubles: list[str] = []
         level = logging.INFO
         try:
+            if not self._may_try(product, library.name):
+                return []
             for choice in bench.within(CANDIDATE_S, lambda: offers(library, product)):
+                if not self._may_try(product, choice):
+                    continue
                 try:
                     errors = bench.errors(choice, CANDIDATE_S)
                     if errors.within(self._precision):
@@ -335,6 +357,19 @@ class Tuner:
         if lost & self._chosen:
             self._chosen -= lost
             raise LibraryGivenUp(", ".join(sorted(lost)))
+
+
+def candidate_key(product: Product, candidate: Choice | str) -> str:
+    """The name of a candidate in one line. candidate: a choice, or a library's name for its list of them."""
+    library = candidate if isinstance(candidate, str) else candidate.library or "own"
+    text = f"{library} for {product.m} x {product.n} x {product.k}: {product!r} {candidate!r}"
+    return " ".join(text.split())
+
+
+def library_of_key(key: str) -> str:
+    """The library of a candidate's key; empty for our own kernels."""
+    name = key.partition(" ")[0]
+    return "" if name == "own" else name
 
 
 def _microseconds(measured: Measured) -> float:

@@ -64,6 +64,7 @@ def test_every_precision_of_the_gpu_backend_can_be_reported(
         raise BackendError("there is no GPU")
 
     monkeypatch.setattr(report_command, "open_gpu", refuse)
+    monkeypatch.setattr(report_command, "run_in_child", lambda function, *given: function(*given))
     out = tmp_path / "report.json"
     flags = ["--network", "random:tiny-attention", "--device", "amd:0", "--precision", precision]
     assert cli.main(["report", *flags, "--out", str(out)]) == 1
@@ -111,6 +112,7 @@ def test_what_fails_on_a_gpu_is_in_the_file(
         raise BackendError(f"{options['device']}: fails its self-check; see /home/someone/cache/log")
 
     monkeypatch.setattr(report_command, "open_gpu", refuse)
+    monkeypatch.setattr(report_command, "run_in_child", lambda function, *given: function(*given))
     out = tmp_path / "report.json"
     flags = ["--network", "random:tiny-attention", "--device", "amd:0", "--out", str(out)]
     assert cli.main(["report", *flags]) == 1

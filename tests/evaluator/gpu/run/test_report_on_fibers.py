@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from evaluator import cli
+from evaluator.commands import report as report_command
 from evaluator.commands.report import measurements
 from evaluator.gpu.driver.target import Precision
 from evaluator.network.random_network import random_network
@@ -43,8 +44,9 @@ def test_every_launch_is_timed_and_predicted(runtime: Runtime, kernel_cache: Pat
     ],
 )
 def test_a_precision_that_a_gpu_has_not_is_refused_with_the_reason(
-    machine: Runtime, tmp_path: Path, precision: str, reason: str
+    machine: Runtime, tmp_path: Path, precision: str, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(report_command, "run_in_child", lambda function, *given: function(*given))
     out = tmp_path / "report.json"
     flags = ["--network", "random:tiny-attention", "--device", "amd:0", "--precision", precision]
     assert cli.main(["report", *flags, "--out", str(out)]) == 1

@@ -25,8 +25,8 @@ def answered(lines: bytes) -> tuple[str, bytes, int, list[str]]:
         had.append(True)
         yield
 
-    last = answer(grants, io.BytesIO(lines), slices, progress.append, nullcontext())
-    return last, grants.getvalue(), len(had), progress
+    found = answer(grants, io.BytesIO(lines), slices, progress.append, nullcontext())
+    return found.last, grants.getvalue(), len(had), progress
 
 
 def test_each_slice_is_granted_until_the_child_is_done() -> None:

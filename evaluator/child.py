@@ -1,0 +1,121 @@
+"""A function run in a child process, for work that a driver or library may end.
+
+The function lies in an importable module; arguments and result are pickled. What the child writes to standard
+output and standard error is passed on to standard error, and its last lines are kept for the message.
+"""
+
+from __future__ import annotations
+
+import collections
+import os
+import pickle
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any, TypeVar
+
+from protocol.host.processes import group_of_its_own, how_it_ended
+
+T = TypeVar("T")
+
+LAST_LINES = 20
+"""Lines of standard error that are kept."""
+
+_SHOWN = 3
+
+
+class ChildEnded(Exception):  # noqa: N818 - named for what happened
+    """A child process ended before it returned a result.
+
+    status: as of `subprocess`. lines: the last ones that it wrote to standard error.
+    """
+
+    def __init__(self, status: int, lines: list[str]) -> None:
+        self.status, self.lines = status, lines
+        shown = "; ".join(line.strip() for line in lines if line.strip())
+        super().__init__(f"the process {how_it_ended(status)}" + (f": {shown}" if shown else ""))
+
+
+def run_in_child(function: Callable[..., T], *arguments: Any, echo: bool = True) -> T:
+    """Call a function of a module in a child process, and return what it returns.
+
+    echo: pass on what the child writes. Raises what the function raises, and ChildEnded if the process ends
+    before that.
+    """
+    command = [sys.executable, "-P", "-m", "evaluator.child"]
+    child = subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(),
+        **group_of_its_own(),
+    )
+    assert child.stdin is not None
+    assert child.stdout is not None
+    assert child.stderr is not None
+    last: collections.deque[str] = collections.deque(maxlen=LAST_LINES)
+    reader = threading.Thread(target=_pass_on, args=(child.stderr, last, echo), daemon=True)
+    reader.start()
+    try:
+        try:
+            child.stdin.write(pickle.dumps((function.__module__, function.__qualname__, arguments)))
+            child.stdin.flush()
+        except BrokenPipeError:
+            pass
+        answer = child.stdout.read()
+        child.stdin.close()
+        status = child.wait()
+    except BaseException:
+        child.kill()
+        child.wait()
+        raise
+    reader.join(1)  # a grandchild may hold the pipe
+    if not answer:
+        raise ChildEnded(status, [*last][-_SHOWN:])
+    result, error = pickle.loads(answer)
+    if error is not None:
+        raise error
+    return result  # type: ignore[no-any-return]
+
+
+def environment() -> dict[str, str]:
+    """Of a process that has to find the package which this module is of."""
+    root = str(Path(__file__).resolve().parents[1])
+    if root.endswith(("site-packages", "dist-packages")):
+        return dict(os.environ)
+    paths = [root, os.environ.get("PYTHONPATH", "")]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+
+
+def _pass_on(stream: IO[bytes], last: collections.deque[str], echo: bool) -> None:
+    for line in stream:
+        text = line.decode(errors="replace").rstrip("\n")
+        last.append(text)
+        if echo and sys.stderr is not None:
+            print(text, file=sys.stderr, flush=True)
+
+
+def main() -> None:
+    """Call the function that standard input names."""
+    import importlib
+
+    # What a library prints must not come between the bytes of the answer.
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    answer: tuple[Any, Exception | None]
+    module, name, arguments = pickle.load(sys.stdin.buffer)
+    try:
+        answer = (getattr(importlib.import_module(module), name)(*arguments), None)
+    except Exception as error:
+        answer = (None, error)
+    answers.write(pickle.dumps(answer))
+    answers.flush()
+    sys.stderr.flush()
+    os._exit(0)  # nothing waits for a driver that does not return
+
+
+if __name__ == "__main__":
+    main()
