@@ -115,6 +115,6 @@ class Watchdog(Generic[W]):
 
     def _allow_for_a_standstill(self, late_ms: float) -> None:
         if late_ms > LATE_MS:
-            log.warning("the process stood still for %.1f s", late_ms / 1000)
+            log.info("the process stood still for %.1f s", late_ms / 1000)
             for work in self._due_ms:
                 self._due_ms[work] += late_ms
