@@ -70,6 +70,13 @@ class Dispatcher:
             self._networks.append(network)
             for runner in network.runners:
                 self._workers.start(runner)
+                if not runner.model.known:
+                    log.info(
+                        "network %s on %s: batches measured %s positions, the rest while it serves",
+                        network.info.name,
+                        runner.device.name,
+                        runner.model.extent,
+                    )
             self._tuning.add(network)
 
     def retire(self, network: ServedNetwork) -> None:
@@ -252,7 +259,7 @@ class Dispatcher:
             for count, ms, lonely in zip(positions[last], milliseconds[last], alone[last], strict=True):
                 runner.ran(count, ms)
                 if lonely or not may_share:
-                    runner.learn(count, ms)
+                    runner.learn(count, ms, disturbed=self._workers.others.busy)
 
     def cancel(self, network: ServedNetwork, request: Request) -> bool:
         """Drop a request; returns False when it is answered already. Positions of it that run already are
@@ -312,6 +319,21 @@ class Dispatcher:
                     running, in_use = found.get(runner.device.name, (0, True))
                     found[runner.device.name] = (running + runner.running, in_use and runner.in_use)
         return found
+
+    def curves(self) -> dict[str, dict[str, dict[str, int]]]:
+        """How far the curve of each network is measured on each device; see State.curves."""
+        with self._lock:
+            return {
+                network.info.name: {
+                    runner.device.name: {
+                        "measured": runner.model.measured,
+                        "largest": runner.model.largest,
+                        "known": runner.model.known,
+                    }
+                    for runner in network.all_runners
+                }
+                for network in self._networks
+            }
 
     def tuning(self) -> dict[str, str]:
         """What is being measured on which device, in words."""

@@ -110,6 +110,7 @@ class Failover:
         """A device has failed on a batch: hand it on, and leave the device out after MAX_FAILURES."""
         job, runner = attempt.job, attempt.runner
         name = runner.device.name
+        runner.model.refuse(job.positions)
         if isinstance(failure, NotFiniteError):
             runner.failures = 0
             self._metrics.not_finite.add()
@@ -229,7 +230,7 @@ class Failover:
                 if each.device is device:
                     self._leave_out(network, each, "hangs: a batch does not come back", float("inf"))
         self._end(work)
-        if not work.job.is_probe:
+        if work.job.segments:
             work.job.tried.append(device)
             self._pass_on(work.job, DeviceFailed("the device hangs and there is no other"), wait=False)
 

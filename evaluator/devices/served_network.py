@@ -25,7 +25,8 @@ class Job:
 
     tried: the devices that failed on them. error: what is answered if none is left that could. began_ms: when
     the first of them began. due_ms: when they are answered whatever has become of them by then.
-    began_share_ms: the device's share_ms when it began. A job without positions is a probe: a try whether a
+    began_share_ms: the device's share_ms when it began. A job with positions and no segments tries that
+    batch size on an idle device. A job without positions is a probe: a try whether a
     device that is left out works again.
     """
 
@@ -41,6 +42,10 @@ class Job:
     @property
     def is_probe(self) -> bool:
         return not self.positions
+
+    @property
+    def is_trial(self) -> bool:
+        return self.positions > 0 and not self.segments
 
 
 @dataclass(slots=True, eq=False)

@@ -267,6 +267,7 @@ class EvaluatorService:
             buffered_bytes=self._sockets.buffered_bytes,
             closed_connections=self._sockets.closed_connections,
             tuning=self._dispatcher.tuning(),
+            curves=self._dispatcher.curves(),
             device_sensors={} if self._sensing is None else self._sensing.last(),
         )
 
