@@ -41,7 +41,7 @@ class Workers:
 
     lock: the dispatcher's, which guards everything here. networks: those served, its list. choose: takes the
     next batch for a device off the queues; closed: notes that a request is answered; both are called with the
-    lock held. post: see Post. failover has what fails; patience: its own.
+    lock held. post: see Post. failover has what fails; patience, on_hung: its own.
     """
 
     def __init__(
@@ -53,6 +53,7 @@ class Workers:
         post: Post,
         metrics: Metrics,
         patience: Patience,
+        on_hung: Callable[[str], None],
     ) -> None:
         self._lock = lock
         self._networks = networks
@@ -67,6 +68,7 @@ class Workers:
             post,
             metrics,
             patience,
+            on_hung=on_hung,
             start=self.start,
             tell_all=self._tell_all,
             end=self._end,
@@ -285,8 +287,8 @@ class Workers:
             failure = error
         finished: list[tuple[Request, RemoteError | None]] = []
         with self._lock:
-            if not self.failover.watchdog.done(attempt):
-                self.failover.came_back(attempt, now_ms() - start)
+            given_up = not self.failover.watchdog.done(attempt)
+            if given_up and not self.failover.came_back(attempt, now_ms() - start, worked=failure is None):
                 return
             if job.is_probe:
                 self.failover.probed(attempt, failure)
@@ -296,7 +298,7 @@ class Workers:
                 assert failure is not None
                 self.failover.failed(attempt, failure)
             else:
-                shared = self._shared(runner, start)
+                shared = given_up or self._shared(runner, start)
                 elapsed_ms = self._complete(attempt, evaluation, start, now_ms(), finished)
         (post or self._post)(finished)
         # Nobody waits for the rest.
@@ -344,11 +346,14 @@ class Workers:
             request.compute_ms += end - start
             request.largest_batch = max(request.largest_batch, job.positions)
         try:
-            for request in distribute(job.segments, evaluation):
+            # Another device may have answered it meanwhile.
+            segments, job.answered = [] if job.answered else job.segments, True
+            for request in distribute(segments, evaluation):
                 self._closed(request, job.network)
                 finished.append((request, None))
         except Exception as fault:  # memory, most likely: those not put together are answered so
             log.exception("%s: the answers of a batch could not be put together", runner.device.name)
+            job.answered = False
             self.failover.fail(
                 job, DeviceFailed(f"the evaluator could not put the answer together: {fault!r}")
             )
