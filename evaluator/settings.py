@@ -110,6 +110,11 @@ class Settings(SettingsGroup):
     retry_s: float = setting(
         30.0, "seconds until a device that was left out is tried again", low=0.01, metavar="S"
     )
+    exit_when_hung: bool = setting(
+        False,
+        "end the service with exit status 75 when the driver of a device that hangs has not returned for "
+        "retry_s seconds, so that systemd starts it again; requests for other devices are finished first",
+    )
     calibration_s: float = setting(
         0.4, "seconds to measure a latency curve in, where none is cached", low=0.01, metavar="S"
     )

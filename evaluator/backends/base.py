@@ -35,9 +35,10 @@ class Backend(ABC):
     each with a part of the processor's `threads`, and not one after the other. buckets: the sizes the
     device really runs, a batch being padded to the next one; empty if any size runs as it is. finite:
     `evaluate` returns finite numbers only, and raises NotFiniteError where others would come out.
-    small: a CPU may be faster than the device. provisional: it is not as fast as it will be once it has been
-    tuned (see `tuned`), so that its times are not to be kept. tolerance: how far results may be from the
-    float64 reference, which `verify` and the conformance suite hold the backend to.
+    on_host: it computes on the processors of this machine, as every standby does. small: a CPU may be faster
+    than the device. provisional: it is not as fast as it will be once it has been tuned (see `tuned`), so
+    that its times are not to be kept. tolerance: how far results may be from the float64 reference, which
+    `verify` and the conformance suite hold the backend to.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Backend(ABC):
     threads: int = 1
     buckets: tuple[int, ...] = ()
     finite: bool = False
+    on_host: bool = False
     small: bool = False
     provisional: bool = False
     tolerance: Tolerance = FP32

@@ -25,6 +25,7 @@ class RandomBackend(Backend):
     """Needs no network."""
 
     name = "random"
+    on_host = True
     device = "none"
     max_batch = 16384
 

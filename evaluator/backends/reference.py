@@ -77,6 +77,7 @@ class ReferenceBackend(Backend):
     """numpy on the CPU. Slow, and right."""
 
     name = "reference"
+    on_host = True
     device = "CPU (numpy)"
     max_batch = 256
 

@@ -24,6 +24,7 @@ class UniformBackend(Backend):
     """Logits 0, W D L = 0.25 0.5 0.25, moves left 0. Needs no network."""
 
     name = "uniform"
+    on_host = True
     device = "none"
     max_batch = 16384
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -128,8 +129,10 @@ def _through_service(arguments: argparse.Namespace, sizes: list[int], explicit: 
         if "address" not in bound:
             raise ValueError(bound["message"])
         points: dict[int, float] = {}
-        start = time.perf_counter()
         with EvaluatorClient(bound["address"], timeout=120.0) as client:
+            # The service may take long to open; the limit is for measuring.
+            client.evaluate(probe_batch(sizes[0]))
+            start = time.perf_counter()
             for index, size in enumerate(sizes):
                 left_s = arguments.time_limit - (time.perf_counter() - start)
                 if points and not explicit and left_s <= 0:
@@ -144,26 +147,37 @@ def _through_service(arguments: argparse.Namespace, sizes: list[int], explicit: 
         process.wait()
 
 
-def _pipelined_ms(client: Any, batch: Any, seconds: float) -> float:
-    """Milliseconds per request with IN_FLIGHT of them under way: the best of WINDOWS spans of that time, as
-    the best run counts where the backend is measured alone."""
-    client.evaluate(batch)
+def _pipelined_ms(
+    client: Any, batch: Any, seconds: float, clock: Callable[[], float] = time.perf_counter
+) -> float:
+    """Milliseconds per request with IN_FLIGHT requests in flight: the best of WINDOWS windows.
+
+    seconds: for all windows. A window lasts at least a round of IN_FLIGHT answers. clock: in seconds.
+    """
     for _ in range(IN_FLIGHT):
         client.submit(batch)
-    best = float("inf")
+    _receive(client, batch)  # A window starts and ends with an answer.
+    best = math.inf
     for _ in range(WINDOWS):
-        start = time.perf_counter()
+        start = clock()
         done = 0
-        while not done or time.perf_counter() - start < seconds / WINDOWS:
-            completed = client.receive()
-            assert completed is not None
-            completed.result()
-            client.submit(batch)
+        while done < IN_FLIGHT or clock() - start < seconds / WINDOWS:
+            _receive(client, batch)
             done += 1
-        best = min(best, (time.perf_counter() - start) * 1000 / done)
+        best = min(best, (clock() - start) * 1000 / done)
+        if seconds <= 0:
+            break
     while client.in_flight:
         client.receive()
     return best
+
+
+def _receive(client: Any, batch: Any) -> None:
+    """Receive an answer and submit the batch again."""
+    completed = client.receive()
+    assert completed is not None
+    completed.result()
+    client.submit(batch)
 
 
 def _report(

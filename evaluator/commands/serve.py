@@ -21,7 +21,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from evaluator import logs
 from evaluator.progress import listen
@@ -45,6 +45,9 @@ KEPT_DESCRIPTORS = 64
 
 MOST_DESCRIPTORS = 65536
 
+EXIT_HUNG = 75
+"""Exit status of a service that ends because a device hangs (sysexits.h: EX_TEMPFAIL, try again)."""
+
 log = logging.getLogger("evaluator.serve")
 
 
@@ -63,7 +66,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Serve; returns 0 after a clean end, 1 when it could not start, 2 for a wrong setting."""
+    """Serve; returns 0 after a clean end, 1 when it could not start, 2 for a wrong setting.
+
+    With `exit_when_hung` the process ends with EXIT_HUNG when the driver of a device does not return.
+    """
     embedded: bool = arguments.embedded
     try:
         settings = from_arguments(arguments)
@@ -86,8 +92,15 @@ def _serve(settings: Settings, embedded: bool, again: Callable[[], Settings]) ->
     if settings.metrics_port and not settings.metrics_address:
         return _fail(embedded, "metrics_address is empty, which would be all addresses: 0.0.0.0 or ::", 2)
     failure: list[Exception] = []
+    hung: list[str] = []
+
+    def on_hung(reason: str) -> None:
+        if settings.exit_when_hung:
+            hung.append(reason)
+            service.drain(reason, settings.exit_timeout)
+
     try:
-        service = _service(settings, embedded, failure.append)
+        service = _service(settings, embedded, failure.append, on_hung)
     except ValueError as error:
         return _fail(embedded, str(error), 2)
     _handle_signals(service, settings, again)  # before there is a folder that must be removed
@@ -119,6 +132,8 @@ def _serve(settings: Settings, embedded: bool, again: Callable[[], Settings]) ->
                 log.info("listening on %s", address)
             stack.enter_context(trimmed())
         service.run()
+    if hung:
+        _exit_hung(hung[0])
     if failure:
         return _fail(embedded, str(failure[0]) or repr(failure[0]), 1)
     if not embedded:
@@ -126,7 +141,20 @@ def _serve(settings: Settings, embedded: bool, again: Callable[[], Settings]) ->
     return 0
 
 
-def _service(settings: Settings, embedded: bool, on_failed: Callable[[Exception], None]) -> EvaluatorService:
+def _exit_hung(reason: str) -> NoReturn:
+    """End the process at once: what a driver does at a process's end would hang as well."""
+    log.error("the service ends with exit status %d: %s", EXIT_HUNG, reason)
+    logging.shutdown()
+    sys.stdout.flush()
+    os._exit(EXIT_HUNG)
+
+
+def _service(
+    settings: Settings,
+    embedded: bool,
+    on_failed: Callable[[Exception], None],
+    on_hung: Callable[[str], None],
+) -> EvaluatorService:
     """The service that the settings describe, not yet listening. Raises ValueError for a wrong backend."""
     from evaluator import _core
     from evaluator.devices.loading import Loader, parse_backend
@@ -180,6 +208,7 @@ def _service(settings: Settings, embedded: bool, on_failed: Callable[[Exception]
         patience=patience(settings),
         on_ready=lambda networks: _ready(networks, embedded),
         on_failed=on_failed,
+        on_hung=on_hung,
     )
 
 

@@ -42,7 +42,14 @@ def _text(address: str, status: StatusReply) -> str:
             f"network {network.name}{also}: {network.backend} on {network.device}, input format "
             f"{network.input_format}, best batch {network.recommended_batch}"
         )
+        for device, told in status.metrics.get("curves", {}).get(network.name, {}).items():
+            knee = "knee known" if told["known"] else "knee not known yet"
+            lines.append(
+                f"  {device}: measured up to {told['measured']} of {told['largest']} positions, {knee}"
+            )
     for name, value in status.metrics.items():
+        if name == "curves":
+            continue
         lines.append(f"{name}: {_listed(value) if isinstance(value, dict) else value}")
     return "\n".join(lines)
 

@@ -13,17 +13,19 @@ import logging
 import math
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Self
 
 import platformdirs
-import psutil
 
 from evaluator.backends.base import Backend
 from evaluator.backends.probe import probe_batch
 from evaluator.caching import kept
-from evaluator.scheduling.latency import LADDER, LAUNCH_MS, LAUNCH_ON_CPU_MS, LatencyModel
+from evaluator.devices.machine import MAX_OTHERS_SHARE, others_share, reading
+from evaluator.scheduling.growth import Growth, is_flat
+from evaluator.scheduling.latency import LAUNCH_MS, LAUNCH_ON_CPU_MS, LatencyModel, steps_to
 from evaluator.slices import Slice, unshared
 from protocol.batch import PositionBatch
 
@@ -32,20 +34,11 @@ log = logging.getLogger("evaluator.calibration")
 CODE_VERSION = 4
 """Raise when the meaning of a cached curve, or the speed of our own code in it, changes."""
 
-FLAT_STEPS = 3
-"""Measuring ends when the throughput has not grown for this many steps of the ladder."""
-
-BEYOND_MEASURED = 2
-"""Batches are run up to this many times the largest that there was time to measure."""
-
 DISTURBED = 0.7
 """A throughput below this fraction of the best so far is measured once more."""
 
 PATIENCE = 4.0
 """Measuring the processor's time may take so many times its budget on the clock."""
-
-MAX_OTHERS_SHARE = 0.25
-"""A curve that was measured while other programs took a larger share of the machine is not kept."""
 
 MIN_OBSERVATIONS = 200
 """A curve is cached again at the end if it was corrected by at least this many batches."""
@@ -86,18 +79,7 @@ def time_batches(
             passed = max(own, passed / PATIENCE)
         return budget_s - passed
 
-    with ThreadPoolExecutor(at_once) as threads:
-
-        def run_ms(batch: PositionBatch) -> float:
-            if not side_by_side:
-                with slices():
-                    begin = clock()
-                    backend.evaluate(batch)
-                    return (clock() - begin) * 1000
-            begin = time.process_time()
-            list(threads.map(backend.evaluate, [batch] * at_once))
-            return max(1e-3, (time.process_time() - begin) * 1000 / backend.threads / at_once)
-
+    with BatchTimer(backend, clock, slices) as timer:
         for size in sizes:
             if size > backend.max_batch:
                 break
@@ -107,7 +89,7 @@ def time_batches(
             runs: list[float] = []
             planned = repeats + 1
             while len(runs) < planned:
-                runs.append(run_ms(batch))
+                runs.append(timer.run_ms(batch))
                 if len(runs) > 1 and left_s() < at_once * runs[-1] / 1000:
                     break
                 # A larger batch that is much slower per position was disturbed: look again.
@@ -116,9 +98,47 @@ def time_batches(
             runs = runs[1:] or runs
             previous = points[size] = max(1e-3, min(runs))
             best_rate = max(best_rate, size / previous)
-            if stop_when_flat and _is_flat(points):
+            if stop_when_flat and is_flat(points):
                 break
     return points
+
+
+class BatchTimer:
+    """Times single batches of a backend, for as long as the context lasts.
+
+    clock: seconds. slices: of the device; a batch is run in each.
+    """
+
+    def __init__(
+        self, backend: Backend, clock: Callable[[], float] = time.perf_counter, slices: Slice = unshared
+    ) -> None:
+        self._backend = backend
+        self._clock = clock
+        self._slices = slices
+        self._at_once = backend.max_in_flight if backend.side_by_side else 1
+        self._threads = ThreadPoolExecutor(self._at_once)
+
+    def run_ms(self, batch: PositionBatch) -> float:
+        """Milliseconds of one batch.
+
+        Where batches compute side by side, as many run at once as the backend takes. Each has its share of
+        the processor's time, which other programs do not lengthen.
+        """
+        backend = self._backend
+        if not backend.side_by_side:
+            with self._slices():
+                begin = self._clock()
+                backend.evaluate(batch)
+                return (self._clock() - begin) * 1000
+        begin = time.process_time()
+        list(self._threads.map(backend.evaluate, [batch] * self._at_once))
+        return max(1e-3, (time.process_time() - begin) * 1000 / backend.threads / self._at_once)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._threads.shutdown()
 
 
 def latency_model(
@@ -131,62 +151,40 @@ def latency_model(
     clock: Callable[[], float] = time.perf_counter,
     slices: Slice = unshared,
 ) -> tuple[LatencyModel, Callable[[], None]]:
-    """The latency model of an opened backend, from the cache or measured now, and what to call at the end to
-    cache what it has learnt: times shorter than measured. Longer ones say more about what else ran.
+    """Return the latency model of an opened backend, and what to call at the end to cache what it has learnt.
 
+    The curve comes from the cache, or is measured now. It grows while it is used (scheduling/growth.py); one
+    that was measured on a busy machine is doubted, and cached only once it has been measured again. Of later
+    times only shorter ones are cached: longer ones say more about what else ran.
     clock: seconds, to measure by. slices: as of time_batches.
     """
     path = _cache_path(backend, content_hash, threads) if use_cache else None
     points = _read(path) if path is not None else None
-    if points is None:
-        # A size between the buckets takes as long as the next one, and would look like a step without gain.
-        sizes = backend.buckets or [size for size in LADDER if size <= backend.max_batch]
-        before = _processor_seconds()
-        points = time_batches(backend, sizes, budget_s, clock=clock, slices=slices)
-        if path is not None and others_share(before, _processor_seconds()) > MAX_OTHERS_SHARE:
-            log.info("other programs keep the machine busy: the latency curve holds for this run only")
-            path = None
-        if path is not None:
+    # A size between the buckets takes as long as the next one, and would look like a step without gain.
+    steps = backend.buckets or steps_to(backend.max_batch)
+    if points is not None:
+        run = backend.buckets or range(1, backend.max_batch + 1)
+        points = {size: ms for size, ms in points.items() if size in run}
+    doubted = False
+    if not points:
+        before = reading()
+        points = time_batches(backend, steps, budget_s, clock=clock, slices=slices)
+        doubted = others_share(before, reading()) > MAX_OTHERS_SHARE
+        if doubted:
+            log.info("other programs keep the machine busy: the latency curve will be measured again")
+        elif path is not None:
             _write(path, points)
+    growth = Growth(steps, points, points if doubted else ())
     launch_ms = LAUNCH_ON_CPU_MS if backend.side_by_side else LAUNCH_MS
-    model = LatencyModel(points, _largest_trusted(points, backend), backend.buckets, launch_ms)
+    model = LatencyModel(points, max(points), backend.buckets, launch_ms, growth)
+    first = dict(growth.points)
 
     def save() -> None:
-        if path is not None and model.observations >= MIN_OBSERVATIONS:
+        learnt = model.observations >= MIN_OBSERVATIONS or growth.points != first
+        if path is not None and learnt and not growth.doubted:
             _write(path, model.shortest())
 
     return model, save
-
-
-def _processor_seconds() -> tuple[float, float, float]:
-    """Seconds on the clock, and of the processors: of the whole machine, of this process."""
-    machine = psutil.cpu_times()
-    busy = sum(machine) - machine.idle - getattr(machine, "iowait", 0.0)
-    return time.perf_counter(), busy, time.process_time()
-
-
-def others_share(before: tuple[float, float, float], after: tuple[float, float, float]) -> float:
-    """The share of the machine that other processes took between two readings, 0 to 1; 0 where that cannot be
-    told, because the machine counts in hundredths of a second."""
-    passed, busy, own = (later - earlier for earlier, later in zip(before, after, strict=True))
-    return max(0.0, busy - own) / (passed * (os.cpu_count() or 1)) if passed >= 0.1 else 0.0
-
-
-def _is_flat(points: Mapping[int, float]) -> bool:
-    """Whether the throughput has not grown over the last FLAT_STEPS sizes."""
-    best_rate, flat = 0.0, 0
-    for size, ms in sorted(points.items()):
-        flat = 0 if size / ms > 1.02 * best_rate else flat + 1
-        best_rate = max(best_rate, size / ms)
-    return flat >= FLAT_STEPS
-
-
-def _largest_trusted(points: Mapping[int, float], backend: Backend) -> int:
-    """The largest batch to run: nobody knows how the time grows far beyond what was measured, and where the
-    throughput had stopped growing there is nothing to gain. (Caches overflow: a CPU that ran 64 positions at
-    once took three times as long for each of 128.)"""
-    most = min(backend.max_batch, max(points) * (1 if _is_flat(points) else BEYOND_MEASURED))
-    return max((bucket for bucket in backend.buckets if bucket <= most), default=most)
 
 
 def _cache_path(backend: Backend, content_hash: str, threads: int | None) -> Path:

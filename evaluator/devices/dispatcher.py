@@ -41,7 +41,7 @@ HERE_MS = 2.0
 class Dispatcher:
     """The served networks and the threads that run them.
 
-    post: see Post. patience: with devices that fail or hang.
+    post: see Post. patience: with devices that fail or hang. on_hung: see Failover.
     """
 
     def __init__(
@@ -50,12 +50,13 @@ class Dispatcher:
         metrics: Metrics,
         limits: QueueLimits,
         patience: Patience = Patience(),  # noqa: B008 - immutable
+        on_hung: Callable[[str], None] = lambda reason: None,
     ) -> None:
         self._admission = Admission(limits)
         self._lock = threading.RLock()
         self._networks: list[ServedNetwork] = []
         self._workers = Workers(
-            self._lock, self._networks, self._choose, self._closed, post, metrics, patience
+            self._lock, self._networks, self._choose, self._closed, post, metrics, patience, on_hung
         )
         self._tuning = BackgroundTuning(self._lock, self._networks, self._workers.idle, self._workers.tell)
         self._unannounced = False
@@ -70,6 +71,13 @@ class Dispatcher:
             self._networks.append(network)
             for runner in network.runners:
                 self._workers.start(runner)
+                if not runner.model.known:
+                    log.info(
+                        "network %s on %s: batches measured %s positions, the rest while it serves",
+                        network.info.name,
+                        runner.device.name,
+                        runner.model.extent,
+                    )
             self._tuning.add(network)
 
     def retire(self, network: ServedNetwork) -> None:
@@ -252,7 +260,7 @@ class Dispatcher:
             for count, ms, lonely in zip(positions[last], milliseconds[last], alone[last], strict=True):
                 runner.ran(count, ms)
                 if lonely or not may_share:
-                    runner.learn(count, ms)
+                    runner.learn(count, ms, disturbed=self._workers.others.busy)
 
     def cancel(self, network: ServedNetwork, request: Request) -> bool:
         """Drop a request; returns False when it is answered already. Positions of it that run already are
@@ -312,6 +320,21 @@ class Dispatcher:
                     running, in_use = found.get(runner.device.name, (0, True))
                     found[runner.device.name] = (running + runner.running, in_use and runner.in_use)
         return found
+
+    def curves(self) -> dict[str, dict[str, dict[str, int]]]:
+        """How far the curve of each network is measured on each device; see State.curves."""
+        with self._lock:
+            return {
+                network.info.name: {
+                    runner.device.name: {
+                        "measured": runner.model.measured,
+                        "largest": runner.model.largest,
+                        "known": runner.model.known,
+                    }
+                    for runner in network.all_runners
+                }
+                for network in self._networks
+            }
 
     def tuning(self) -> dict[str, str]:
         """What is being measured on which device, in words."""

@@ -3,7 +3,8 @@
 A batch that a device fails on goes to another one that holds the network, else to the network's standby: a
 backend that is opened when it is first needed, and takes all requests while no device works. A device that
 fails MAX_FAILURES times in a row, or inside which a call hangs (watchdog.py), is left out; it is tried again
-with a probe, and opened anew if that fails. Output that is not finite is a failure of that batch alone.
+with a probe, and opened anew if that fails. A call that returns after all brings its device back at once, and
+its answer is used. Output that is not finite is a failure of that batch alone.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from evaluator.backends.base import NotFiniteError
 from evaluator.backends.probe import probe_batch
-from evaluator.devices.runners import Runner, evaluate_parts, now_ms
+from evaluator.devices.runners import Device, Runner, evaluate_parts, now_ms
 from evaluator.devices.served_network import Job, ServedNetwork
 from evaluator.devices.watchdog import Patience, Watchdog
 from evaluator.metrics import Metrics
@@ -50,6 +52,13 @@ class StandbyWait:
 
 
 @dataclass(frozen=True, slots=True)
+class Stuck:
+    """A device inside which a call hangs."""
+
+    device: Device
+
+
+@dataclass(frozen=True, slots=True)
 class Trouble:
     """A device that is left out: which, why (a sentence), and since when in seconds of the Unix epoch."""
 
@@ -58,12 +67,17 @@ class Trouble:
     since: float
 
 
+Watched: TypeAlias = Attempt | Job | ServedNetwork | StandbyWait | Stuck
+"""What is watched; a standby that opens is watched under its network."""
+
+
 class Failover:
     """Takes what failed elsewhere, or answers for it, and devices out of use and into it again.
 
     lock: the dispatcher's; all is called with it held. networks: those served, the dispatcher's list.
-    closed: notes that a request is answered. post: see Post. patience: may be changed. Of the threads of the
-    devices it calls: start, to have some for a standby; tell_all, when there may be work for any; end, to
+    closed: notes that a request is answered. post: see Post. patience: may be changed. on_hung: called with a
+    reason for a device that hangs, once its call has not returned for retry_s seconds more. Of the threads of
+    the devices it calls: start, to have some for a standby; tell_all, when there may be work for any; end, to
     note that a device is not busy with an attempt any more.
     """
 
@@ -76,6 +90,7 @@ class Failover:
         metrics: Metrics,
         patience: Patience,
         *,
+        on_hung: Callable[[str], None],
         start: Callable[[Runner], None],
         tell_all: Callable[[], None],
         end: Callable[[Attempt], None],
@@ -86,10 +101,11 @@ class Failover:
         self._post = post
         self._metrics = metrics
         self.patience = patience
+        self._on_hung = on_hung
         self._start = start
         self._tell_all = tell_all
         self._end = end
-        self.watchdog: Watchdog[Attempt | Job | ServedNetwork | StandbyWait] = Watchdog(lock, self._overdue)
+        self.watchdog: Watchdog[Watched] = Watchdog(lock, self._overdue)
         self.stopping = False
         """Nothing is handed on or opened any more."""
         self.well_since = time.time()
@@ -110,6 +126,7 @@ class Failover:
         """A device has failed on a batch: hand it on, and leave the device out after MAX_FAILURES."""
         job, runner = attempt.job, attempt.runner
         name = runner.device.name
+        runner.model.refuse(job.positions)
         if isinstance(failure, NotFiniteError):
             runner.failures = 0
             self._metrics.not_finite.add()
@@ -133,14 +150,19 @@ class Failover:
                 self._leave_out(job.network, runner, reason, now_ms() + 1000 * self.patience.retry_s)
         if runner.device not in job.tried:
             job.tried.append(runner.device)
-        self._pass_on(job, error)
+        if not job.answered:
+            self._pass_on(job, error)
 
-    def _pass_on(self, job: Job, error: RemoteError, *, wait: bool = True) -> None:
-        """Hand a job to another device, or answer it with the error if there is none. wait: for a standby
-        that has to be opened first."""
+    def _pass_on(self, job: Job, error: RemoteError) -> None:
+        """Hand a job to another device, or answer it with the error if there is none.
+
+        The job waits for a standby that has to be opened first, and for a call that was given up and may
+        return.
+        """
         network = job.network
-        known = network.next_to_try(job) is not None
-        if not self.stopping and (known or (self._request_standby(network) and wait)):
+        if not self.stopping and (
+            network.next_to_try(job) is not None or job.awaited or self._request_standby(network)
+        ):
             job.error = error
             network.retries.append(job)
             self.watchdog.watch(job, job.due_ms)
@@ -155,6 +177,9 @@ class Failover:
 
     def fail(self, job: Job, error: RemoteError) -> None:
         """Answer the requests of a job with an error, those that are not answered yet."""
+        if job.answered:
+            return
+        job.answered = True
         finished: list[tuple[Request, RemoteError | None]] = []
         for segment in job.segments:
             if not segment.request.closed:
@@ -165,16 +190,33 @@ class Failover:
 
     # -- devices ---------------------------------------------------------------------------------------
 
-    def came_back(self, attempt: Attempt, took_ms: float) -> None:
-        """A call that had been given up has returned. What it says is not wanted any more."""
-        name = attempt.runner.device.name
-        log.warning("%s: a batch that was given up came back after %.1f s", name, took_ms / 1000)
-        self.free_again(attempt.job.network, attempt.runner)
+    def came_back(self, attempt: Attempt, took_ms: float, *, worked: bool) -> bool:
+        """Note that a call that was given up has returned; returns whether its answer is still wanted.
+
+        worked: it brought an answer. The device did not hang then, and is in use again at once.
+        """
+        job, device = attempt.job, attempt.runner.device
+        log.warning("%s: a batch that was given up came back after %.1f s", device.name, took_ms / 1000)
+        self.free_again(job.network, attempt.runner)
+        job.awaited -= 1
+        if worked and not device.stuck:
+            for network in self._networks:
+                for each in network.all_runners:
+                    if each.device is device and not each.in_use:
+                        each.take_back()
+            self.well_since = time.time()
+        if not worked or job.answered or not job.segments:
+            return False
+        if job in job.network.retries:
+            self.take(job)
+        return True
 
     def free_again(self, network: ServedNetwork, runner: Runner) -> None:
         """What was stuck inside a device is not any more: it may be tried again. With the lock held."""
         device = runner.device
         runner.stuck_inside(-1)
+        if not device.stuck:
+            self.watchdog.done(Stuck(device))
         now = now_ms()
         for served in self._networks:
             for each in served.all_runners:
@@ -197,17 +239,26 @@ class Failover:
                 self._request_standby(network)
         self._tell_all()
 
-    def _leave_out(self, network: ServedNetwork, runner: Runner, reason: str, probe_at_ms: float) -> None:
+    def _leave_out(
+        self, network: ServedNetwork, runner: Runner, reason: str, probe_at_ms: float, *, standby: bool = True
+    ) -> None:
+        """Give a device no work. standby: open one if no other device is left."""
         if runner.in_use:
             log.error("%s %s; network %s is run elsewhere", runner.device.name, reason, network.info.name)
         runner.leave_out(reason, probe_at_ms)
         if not network.in_use:
-            self._request_standby(network)
+            if standby:
+                self._request_standby(network)
             self._settle(network)
 
-    def _overdue(self, work: Attempt | Job | ServedNetwork | StandbyWait) -> None:
-        """A batch hangs in its device, a job has waited for another one for too long, or a standby (watched
-        under its network) does not open, or not as soon as requests wait for it."""
+    def _overdue(self, work: Watched) -> None:
+        """A batch hangs in its device, a job has waited for another one for too long, a standby (watched
+        under its network) does not open, or not as soon as requests wait for it, or a device hangs on."""
+        if isinstance(work, Stuck):
+            reason = f"{work.device.name} hangs: its driver has not returned"
+            log.error("%s; only a restart of the service can bring it back", reason)
+            self._on_hung(reason)
+            return
         if isinstance(work, ServedNetwork):
             self._standby_opened(work, None, "it took too long to open")
             return
@@ -227,11 +278,16 @@ class Failover:
         for network in self._networks:
             for each in network.all_runners:
                 if each.device is device:
-                    self._leave_out(network, each, "hangs: a batch does not come back", float("inf"))
+                    # A standby would compute on the processors that this one is short of.
+                    standby = not each.backend.on_host
+                    reason = "hangs: a batch does not come back"
+                    self._leave_out(network, each, reason, float("inf"), standby=standby)
         self._end(work)
-        if not work.job.is_probe:
+        self.watchdog.watch(Stuck(device), now_ms() + 1000 * self.patience.retry_s)
+        work.job.awaited += 1
+        if work.job.segments and not work.job.answered:
             work.job.tried.append(device)
-            self._pass_on(work.job, DeviceFailed("the device hangs and there is no other"), wait=False)
+            self._pass_on(work.job, DeviceFailed("the device hangs and there is no other"))
 
     # -- the standby -----------------------------------------------------------------------------------
 
@@ -281,7 +337,7 @@ class Failover:
         """Answer what nothing can evaluate any more; have the devices look at the rest."""
         error = DeviceFailed(f"network {network.info.name} has no device that works; try again later")
         for job in list(network.retries):
-            if network.next_to_try(job) is None and not network.standby_opening:
+            if network.next_to_try(job) is None and not network.standby_opening and not job.awaited:
                 self.take(job)
                 self.fail(job, error)
         if network.hopeless:

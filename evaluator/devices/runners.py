@@ -5,6 +5,7 @@ Plain data with the rules that follow from it; the threads are the dispatcher's 
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections import deque
@@ -19,6 +20,8 @@ from evaluator.scheduling.batching import BatchPolicy, LatencyTargets
 from evaluator.scheduling.latency import LatencyModel
 from evaluator.slices import Slice
 from protocol.batch import EvaluationBatch, PositionBatch
+
+log = logging.getLogger("evaluator.calibration")
 
 RECENT_BATCHES = 256
 """How many of the last batches of a network on a device are remembered."""
@@ -44,7 +47,8 @@ class Device:
     not returned, of all networks. last_batch: positions and milliseconds of the last one. direct: a thread
     runs batches by itself, which are not among the others (Dispatcher.begin_directly). reserved: no batch may
     begin, as the device is measured (tuning.py); reserved_ms: for how long it was so last, until
-    reserved_end_ms. tuning: what is being measured, in words.
+    reserved_end_ms. tuning: what is being measured, in words. trial_end_ms: when it last tried a batch size
+    (trials.py), or was first used.
     """
 
     name: str
@@ -59,6 +63,7 @@ class Device:
     reserved_ms: float = 0.0
     reserved_end_ms: float = 0.0
     tuning: str = ""
+    trial_end_ms: float = 0.0
     _shares_ms: float = 0.0
     _shares_at_ms: float = 0.0
     _busy_ms: float = 0.0
@@ -150,10 +155,13 @@ class Runner:
         others. What they took then says nothing of what each takes."""
         return any(self.backend.computes_beside(positions) for positions in batches)
 
-    def learn(self, positions: int, milliseconds: float) -> None:
-        """Have the model learn from a batch."""
+    def learn(self, positions: int, milliseconds: float, *, disturbed: bool) -> None:
+        """Have the model learn from a batch. disturbed: other programs kept the machine busy meanwhile."""
         if positions <= self.backend.max_batch:
-            self.model.observe(positions, milliseconds)
+            was_known = self.model.known
+            self.model.observe(positions, milliseconds, disturbed=disturbed)
+            if self.model.known and not was_known:
+                log.info("%s: latency curve known, measured %s", self.device.name, self.model.extent)
 
     def leave_out(self, reason: str, probe_at_ms: float) -> None:
         """Give it no work until `take_back`. reason: the rest of a sentence about the device."""

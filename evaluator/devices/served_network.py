@@ -25,8 +25,10 @@ class Job:
 
     tried: the devices that failed on them. error: what is answered if none is left that could. began_ms: when
     the first of them began. due_ms: when they are answered whatever has become of them by then.
-    began_share_ms: the device's share_ms when it began. A job without positions is a probe: a try whether a
-    device that is left out works again.
+    answered: its requests have their part of the answer, or an error. awaited: calls that were given up and
+    may still return its answer. began_share_ms: the device's share_ms when it began.
+    A job without positions is a probe: a try whether a device that is left out works again. A job with
+    positions and no segments tries that batch size on an idle device.
     """
 
     network: ServedNetwork
@@ -37,10 +39,16 @@ class Job:
     began_ms: float | None = None
     due_ms: float = inf
     began_share_ms: float = 0.0
+    answered: bool = False
+    awaited: int = 0
 
     @property
     def is_probe(self) -> bool:
         return not self.positions
+
+    @property
+    def is_trial(self) -> bool:
+        return self.positions > 0 and not self.segments
 
 
 @dataclass(slots=True, eq=False)

@@ -2,6 +2,7 @@
 
 A call into a driver that hangs cannot be ended from outside; the thread inside it is lost until the call
 returns. What can be done is to answer for it: the watchdog tells its owner, once, of work that is overdue.
+Time in which the process waited for a processor, or stood still, does not count: its devices do not hang.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from evaluator.devices.machine import ProcessorWaits
 from evaluator.devices.runners import now_ms
 
 log = logging.getLogger("evaluator.watchdog")
@@ -57,11 +59,22 @@ class Watchdog(Generic[W]):
     """Watches pieces of work of type W, each named once.
 
     overdue: called with the lock held, from the watchdog's thread, for each piece of work that is not done at
-    its time. All methods are called with the lock held.
+    its time. waits: counts how long the process waits for a processor. All methods are called with the lock
+    held.
     """
 
-    def __init__(self, lock: threading.RLock, overdue: Callable[[W], None]) -> None:
+    def __init__(
+        self,
+        lock: threading.RLock,
+        overdue: Callable[[W], None],
+        waits: Callable[[], ProcessorWaits] = ProcessorWaits,
+    ) -> None:
         self._overdue = overdue
+        self._new_waits = waits
+        self._waits: ProcessorWaits | None = None
+        """Only while something is watched for longer than a tick: to read it takes a millisecond."""
+        self._ticked: set[W] = set()
+        """What was watched at the last look at the clock."""
         self._news = threading.Condition(lock)
         self._due_ms: dict[W, float] = {}
         self._wakes_ms = float("inf")
@@ -104,7 +117,7 @@ class Watchdog(Generic[W]):
                     self._used = False
                     self._wakes_ms = min(due_ms, now + TICK_MS) if ticks else float("inf")
                     self._news.wait((self._wakes_ms - now) / 1000 if ticks else None)
-                    self._allow_for_a_standstill(now_ms() - self._wakes_ms)
+                    self._allow_for_lost_time(now_ms() - self._wakes_ms)
                     continue
                 for work in [work for work, due_ms in self._due_ms.items() if due_ms <= now]:
                     del self._due_ms[work]
@@ -113,8 +126,17 @@ class Watchdog(Generic[W]):
                     except Exception:  # the others must be watched whatever becomes of this one
                         log.exception("overdue work could not be given up")
 
-    def _allow_for_a_standstill(self, late_ms: float) -> None:
-        if late_ms > LATE_MS:
-            log.warning("the process stood still for %.1f s", late_ms / 1000)
-            for work in self._due_ms:
-                self._due_ms[work] += late_ms
+    def _allow_for_lost_time(self, late_ms: float) -> None:
+        """Give everything watched the time in which the process could not run. late_ms: of this thread."""
+        lost_ms = late_ms if late_ms > LATE_MS else 0.0
+        if lost_ms:
+            log.info("the process stood still for %.1f s", lost_ms / 1000)
+        if self._ticked.isdisjoint(self._due_ms):
+            self._waits = None
+        elif self._waits is None:
+            self._waits = self._new_waits()
+        else:
+            lost_ms = max(lost_ms, self._waits.lost_ms())
+        self._ticked = set(self._due_ms)
+        for work in self._due_ms:
+            self._due_ms[work] += lost_ms

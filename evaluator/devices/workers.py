@@ -11,8 +11,10 @@ import threading
 from collections.abc import Callable
 
 from evaluator.devices.failover import Attempt, Failover, Post, probe
+from evaluator.devices.machine import OtherPrograms
 from evaluator.devices.runners import Device, Runner, evaluate_in_pieces, now_ms
 from evaluator.devices.served_network import Job, ServedNetwork
+from evaluator.devices.trials import next_trial, run_trial
 from evaluator.devices.watchdog import Patience
 from evaluator.metrics import Metrics
 from evaluator.scheduling.requests import Request, distribute, parts_of
@@ -39,7 +41,7 @@ class Workers:
 
     lock: the dispatcher's, which guards everything here. networks: those served, its list. choose: takes the
     next batch for a device off the queues; closed: notes that a request is answered; both are called with the
-    lock held. post: see Post. failover has what fails; patience: its own.
+    lock held. post: see Post. failover has what fails; patience, on_hung: its own.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class Workers:
         post: Post,
         metrics: Metrics,
         patience: Patience,
+        on_hung: Callable[[str], None],
     ) -> None:
         self._lock = lock
         self._networks = networks
@@ -65,10 +68,13 @@ class Workers:
             post,
             metrics,
             patience,
+            on_hung=on_hung,
             start=self.start,
             tell_all=self._tell_all,
             end=self._end,
         )
+        self.others = OtherPrograms()
+        """What keeps the machine busy besides: read with the lock held."""
         self.idle = threading.Condition(lock)
         """Waited on by who retires a network, measures on a device, or ends the threads."""
         self._news: dict[Device, threading.Condition] = {}
@@ -87,6 +93,7 @@ class Workers:
         if device in self._news:
             return
         self._news[device] = threading.Condition(self._lock)
+        device.trial_end_ms = now_ms()
         for index in range(device.threads):
             thread = threading.Thread(
                 target=self._work, args=(device,), name=f"{device.name}-{index}", daemon=True
@@ -216,13 +223,19 @@ class Workers:
                         return Job(network, [], 0), runner, None
                     probe_at_ms = min(runner.probe_at_ms, probe_at_ms or runner.probe_at_ms)
         job, chosen, again_ms = self._choose(device)
+        if job is None and again_ms is None:
+            trial = next_trial(self._networks, device, now)
+            if isinstance(trial, tuple):
+                network, runner, size = trial
+                return Job(network, [], size), runner, None
+            again_ms = trial
         if again_ms is None or (probe_at_ms is not None and probe_at_ms < again_ms):
             again_ms = probe_at_ms
         return job, chosen, again_ms
 
     def _begin(self, job: Job, runner: Runner) -> Attempt:
         device, now = runner.device, now_ms()
-        runner.running += 1
+        runner.running += _places(job, runner)
         runner.under_way.append(job.positions)
         job.began_share_ms = device.share_ms(now)
         ms = runner.model.drain_ms(max(1, job.positions))
@@ -246,7 +259,7 @@ class Workers:
             return
         attempt.open = False
         device = attempt.runner.device
-        attempt.runner.running -= 1
+        attempt.runner.running -= _places(attempt.job, attempt.runner)
         attempt.runner.under_way.remove(attempt.job.positions)
         device.share_ms(now_ms())
         device.expected_end_ms.remove(attempt.expected_end_ms)
@@ -262,33 +275,47 @@ class Workers:
         start = now_ms()
         evaluation: EvaluationBatch | None = None
         failure: BaseException | None = None
+        elapsed_ms, shared = 0.0, False
         try:
             if job.is_probe:
                 probe(runner)
+            elif job.is_trial:
+                elapsed_ms = run_trial(runner, job.positions)
             else:
                 evaluation = evaluate_in_pieces(runner.backend, parts_of(job.segments))
         except BaseException as error:  # whatever a device does, the service goes on
             failure = error
         finished: list[tuple[Request, RemoteError | None]] = []
-        elapsed_ms, shared = 0.0, False
         with self._lock:
-            if not self.failover.watchdog.done(attempt):
-                self.failover.came_back(attempt, now_ms() - start)
+            given_up = not self.failover.watchdog.done(attempt)
+            if given_up and not self.failover.came_back(attempt, now_ms() - start, worked=failure is None):
                 return
             if job.is_probe:
                 self.failover.probed(attempt, failure)
+            elif job.is_trial:
+                shared = self._tried(attempt, start, failure)
             elif evaluation is None:
                 assert failure is not None
                 self.failover.failed(attempt, failure)
             else:
-                shared = self._shared(runner, start)
+                shared = given_up or self._shared(runner, start)
                 elapsed_ms = self._complete(attempt, evaluation, start, now_ms(), finished)
         (post or self._post)(finished)
         # Nobody waits for the rest.
         with self._lock:
-            if evaluation is not None and not shared:
-                runner.learn(job.positions, elapsed_ms)
+            if elapsed_ms and not shared:
+                runner.learn(job.positions, elapsed_ms, disturbed=self.others.busy)
             self._end(attempt)
+
+    def _tried(self, attempt: Attempt, start: float, failure: BaseException | None) -> bool:
+        """Note the end of a trial; returns whether it says nothing, as it did not have the device alone."""
+        job, runner, device = attempt.job, attempt.runner, attempt.runner.device
+        if failure is not None:
+            log.warning("%s: a trial of %d positions failed: %s", device.name, job.positions, failure)
+            runner.model.refuse(job.positions)
+        alone = len(device.expected_end_ms) == 1 and start >= device.last_end_ms
+        device.trial_end_ms = device.last_end_ms = now_ms()
+        return failure is not None or not alone
 
     def _shared(self, runner: Runner, start: float) -> bool:
         """Whether a batch that began at `start`, and has just ended, may have had only a part of the device.
@@ -319,11 +346,14 @@ class Workers:
             request.compute_ms += end - start
             request.largest_batch = max(request.largest_batch, job.positions)
         try:
-            for request in distribute(job.segments, evaluation):
+            # Another device may have answered it meanwhile.
+            segments, job.answered = [] if job.answered else job.segments, True
+            for request in distribute(segments, evaluation):
                 self._closed(request, job.network)
                 finished.append((request, None))
         except Exception as fault:  # memory, most likely: those not put together are answered so
             log.exception("%s: the answers of a batch could not be put together", runner.device.name)
+            job.answered = False
             self.failover.fail(
                 job, DeviceFailed(f"the evaluator could not put the answer together: {fault!r}")
             )
@@ -336,6 +366,11 @@ class Workers:
     def _tell_all(self) -> None:
         for news in self._news.values():
             news.notify_all()
+
+
+def _places(job: Job, runner: Runner) -> int:
+    """How many batches a job counts as: a trial runs as many as compute side by side."""
+    return runner.backend.max_in_flight if job.is_trial and runner.backend.side_by_side else 1
 
 
 def _job_to_retry(network: ServedNetwork, runner: Runner) -> Job | None:

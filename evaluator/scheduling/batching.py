@@ -19,6 +19,8 @@ How it decides:
    that holds up no higher class, or the first is about to end.
 7. Where batches are computed side by side, none is larger than the curve's ceiling: it would be slower, and
    leave that part of the device without work that has no batch.
+8. While the curve is not known to its end (growth.py), a queue that is deep enough tries the next size. The
+   expected time of that batch has to fit the targets of every class that it can make late.
 """
 
 from __future__ import annotations
@@ -127,7 +129,12 @@ class BatchPolicy:
 
     @property
     def largest_batch(self) -> int:
-        """The most positions that the policy will ever run at once."""
+        """The most positions that the policy may run at once at present."""
+        return max(self._usual_batch, self.model.trial or 0)
+
+    @property
+    def _usual_batch(self) -> int:
+        """The same but for sizes that are tried."""
         return self.model.ceiling if self.side_by_side else self.model.max_batch
 
     @property
@@ -182,14 +189,18 @@ class BatchPolicy:
             launch_ms = self.second_at_ms(total, busy_until_ms)
             if launch_ms is None and self._higher_class_active(pending[0].rank, now_ms) is not None:
                 # Play that comes meanwhile need not wait for two batches.
-                launch_ms = busy_until_ms - SECOND_LEAD * model.milliseconds(model.knee)
+                blocks_ms = self._blocking_limit_ms(pending[0].rank, now_ms)
+                launch_ms = busy_until_ms - SECOND_LEAD * min(blocks_ms, model.milliseconds(model.full))
             if launch_ms is not None and launch_ms > now_ms:
                 return Wait(launch_ms)
-        elif total < model.knee and len(self._habits) > 1:
+        elif total < model.full and len(self._habits) > 1:
             until_ms = self._worth_waiting_until(total, pending, now_ms)
             if until_ms is not None:
                 return Wait(until_ms)
-        total = min(total, self.largest_batch)
+        trial = self._trial(pending, total, now_ms)
+        if trial is not None:
+            return Launch(trial)
+        total = min(total, self._usual_batch)
         whole_ms = model.milliseconds(total)
         if (
             len(pending) == 1
@@ -203,9 +214,29 @@ class BatchPolicy:
     def second_at_ms(self, total: int, busy_until_ms: float) -> float | None:
         """When to launch a batch of `total` beside one that is under way; None for a full one, at once. It
         should be ready when that one ends, and gathers more until then."""
-        if total >= self.model.knee:
+        if total >= self.model.full:
             return None
         return busy_until_ms - SECOND_LEAD * self.model.milliseconds(total)
+
+    def _trial(self, pending: Sequence[Pending], total: int, now_ms: float) -> int | None:
+        """The batch size to try on this queue; None if none is due, or if a request could come late by it."""
+        size = self.model.trial
+        if size is None or total < size:
+            return None
+        model = self.model
+        usual_ms, first_ms = model.milliseconds(min(size, model.measured)), model.milliseconds(size)
+        all_ms = first_ms + (model.launch_ms + model.drain_ms(total - size) if total > size else 0.0)
+        reached = 0
+        for request in pending:
+            if reached < size and first_ms > self._blocking_limit_ms(request.rank, now_ms):
+                return None
+            reached += request.positions
+            left_ms = self.targets.of(request.rank) - (now_ms - request.arrived_ms)
+            late = left_ms < (first_ms if reached <= size else all_ms)
+            # Nothing is lost where a usual batch would make a lower class late as well.
+            if late and (request.rank == 0 or usual_ms <= left_ms < first_ms):
+                return None
+        return size
 
     def _best_cut(self, pending: Sequence[Pending], total: int, now_ms: float) -> int:
         model = self.model

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from evaluator.scheduling.growth import Growth
 from protocol.messages import Curve
 
 LADDER = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096)
@@ -49,14 +50,26 @@ REBUILD_OBSERVATIONS = 64
 """The tables are made anew after this many observed batches."""
 
 
+RELAXATION = 0.25
+"""Share of the way by which the average of a size that did not run returns to its shortest, each time the
+tables are made anew: a size that was slow once is tried again."""
+
+
+def steps_to(largest: int) -> tuple[int, ...]:
+    """The sizes of the ladder up to the largest batch of a device, and that one itself."""
+    return (*(size for size in LADDER if size < largest), largest)
+
+
 class LatencyModel:
     """Milliseconds per batch on one device. Pure: no clock, no locks; its owner serialises access.
 
-    points: measured {batch: milliseconds}, at least one. max_batch: the largest batch the device takes.
+    points: measured {batch: milliseconds}, at least one. max_batch: the largest batch that is run.
     buckets: sizes that the device really runs, a batch being padded to the next one; empty when any size runs
     as it is. Beyond the largest measured size the time grows along the last segment, but the throughput is
     not taken to grow any further.
-    launch_ms: what each batch costs besides. observations: batches it was corrected by.
+    launch_ms: what each batch costs besides. growth: what becomes of sizes that were not measured; max_batch
+    then is its next size. Without it the curve ends with max_batch.
+    observations: batches it was corrected by.
     """
 
     def __init__(
@@ -65,18 +78,27 @@ class LatencyModel:
         max_batch: int,
         buckets: Iterable[int] = (),
         launch_ms: float = LAUNCH_MS,
+        growth: Growth | None = None,
     ) -> None:
         if not points or any(size < 1 or not 0 < ms < math.inf for size, ms in points.items()):
             raise ValueError("a latency model needs positive sizes and finite positive milliseconds")
         self.max_batch = max_batch
         self.launch_ms = launch_ms
-        self._buckets = sorted({bucket for bucket in buckets if bucket < max_batch} | {max_batch})
-        self._padded = len(self._buckets) > 1
+        self.growth = growth
+        self._all_buckets = tuple(buckets)
+        self._set_buckets()
         self._sizes = sorted(points)
         self._log_ms = [math.log(points[size]) for size in self._sizes]
         self._shortest_log_ms = list(self._log_ms)
+        self._measured = self._sizes[-1]
+        self._ran: set[int] = set()
+        """Places in `_sizes` that were corrected since the tables were made."""
         self.observations = 0
+        self.version = 0
+        """Another number whenever the times that it gives have changed."""
         self._rebuild()
+        if growth is not None:
+            self._grow()
 
     def milliseconds(self, batch: int) -> float:
         """The expected time of one batch, in milliseconds."""
@@ -105,11 +127,6 @@ class LatencyModel:
         return 1000.0 * batch / self.milliseconds(batch)
 
     @property
-    def version(self) -> int:
-        """Another number whenever the times that it gives have changed."""
-        return self.observations // REBUILD_OBSERVATIONS
-
-    @property
     def ladder(self) -> tuple[int, ...]:
         """Sizes worth considering as a cut: the measured ones and the device's own, within max_batch."""
         return self._cuts
@@ -121,25 +138,57 @@ class LatencyModel:
         return self._knee
 
     @property
+    def full(self) -> int:
+        """The smallest measured batch within KNEE_TOLERANCE of the best throughput, however long it takes."""
+        return self._full
+
+    @property
     def ceiling(self) -> int:
-        """The largest measured batch of those that the knee is the smallest of: larger ones are slower."""
+        """The largest measured batch within KNEE_TOLERANCE of the best throughput."""
         return self._ceiling
+
+    @property
+    def measured(self) -> int:
+        """The largest measured size that is run."""
+        return min(self.max_batch, self._measured)
+
+    @property
+    def largest(self) -> int:
+        """The largest batch of the device."""
+        return self.max_batch if self.growth is None else self.growth.largest
+
+    @property
+    def known(self) -> bool:
+        """Whether no size is left to measure, for the first time or again."""
+        return self.growth is None or self.growth.known
+
+    @property
+    def extent(self) -> str:
+        """How far the curve is measured, in words: "up to 64 of 1024"."""
+        return f"up to {self.measured} of {self.largest}"
+
+    @property
+    def trial(self) -> int | None:
+        """The size that a deep queue should try now; None if there is none."""
+        return None if self.growth is None else self.growth.trial()
 
     def shortest(self) -> dict[int, float]:
         """The least milliseconds that each measured size has had, as an average."""
         return {
-            size: math.exp(log_ms) for size, log_ms in zip(self._sizes, self._shortest_log_ms, strict=True)
+            size: math.exp(log_ms)
+            for size, log_ms in zip(self._sizes, self._shortest_log_ms, strict=True)
+            if size <= self._measured
         }
 
     def curve(self) -> Curve:
         """(batch, milliseconds) at the measured sizes, as corrected since."""
-        return tuple((size, round(self._ms[size], 4)) for size in self._sizes if size <= self.max_batch)
+        return tuple((size, round(self._ms[size], 4)) for size in self._sizes if size <= self.measured)
 
-    def observe(self, batch: int, milliseconds: float) -> None:
+    def observe(self, batch: int, milliseconds: float, *, disturbed: bool = False) -> None:
         """Correct the model by a batch that has run.
 
         The averages of the two measured sizes around it move by the ratio of observed to expected time, each
-        in proportion to how near it is.
+        in proportion to how near it is. disturbed: other programs kept the machine busy meanwhile.
         """
         if milliseconds <= 0 or not 1 <= batch <= self.max_batch:
             return
@@ -149,6 +198,7 @@ class LatencyModel:
         # going by them would correct the same error again and again.
         change = max(-limit, min(limit, math.log(milliseconds / self._expected(size))))
         above = bisect.bisect_left(self._sizes, size)
+        self._ran |= {max(0, above - 1), min(above, len(self._sizes) - 1)}
         if above == len(self._sizes):
             self._log_ms[-1] += LEARNING_RATE * change
         elif above == 0 or self._sizes[above] == size:
@@ -159,8 +209,41 @@ class LatencyModel:
             self._log_ms[above] += LEARNING_RATE * share * change
             self._log_ms[above - 1] += LEARNING_RATE * (1 - share) * change
         self.observations += 1
-        if self.observations % REBUILD_OBSERVATIONS == 0:
+        if self.growth is not None and self.growth.ran(size, milliseconds, disturbed=disturbed):
+            self._grow(size)
+        elif self.observations % REBUILD_OBSERVATIONS == 0:
             self._rebuild()
+
+    def refuse(self, batch: int) -> None:
+        """Never run that many positions again unless as many were measured: the device fails on them."""
+        if self.growth is not None and batch > self._measured:
+            self.growth.refuse(batch)
+            self._grow()
+
+    def _grow(self, changed: int | None = None) -> None:
+        """Take over how far the curve is measured, with the next size at the time that the others promise.
+
+        changed: the size that was measured, for the first time or again.
+        """
+        growth = self.growth
+        assert growth is not None
+        averages = zip(self._sizes, self._log_ms, self._shortest_log_ms, strict=True)
+        known = {size: (log_ms, shortest) for size, log_ms, shortest in averages if size <= self._measured}
+        if changed is not None:
+            new = math.log(growth.points[changed])
+            known[changed] = new, new
+        self._measured, step = growth.measured, growth.next_step
+        self._sizes = sorted(known)
+        self._log_ms = [known[size][0] for size in self._sizes]
+        self._shortest_log_ms = [known[size][1] for size in self._sizes]
+        self.max_batch = step or self._measured
+        self._set_buckets()
+        self._rebuild()
+        if step is not None:
+            # What runs between the measured sizes and this one corrects it; so far it promises nothing.
+            self._sizes.append(step)
+            self._log_ms.append(math.log(self._ms[step]))
+            self._shortest_log_ms.append(self._log_ms[-1])
 
     def _expected(self, size: int) -> float:
         above = bisect.bisect_left(self._sizes, size)
@@ -179,6 +262,11 @@ class LatencyModel:
 
     def _rebuild(self) -> None:
         self._shortest_log_ms = list(map(min, self._shortest_log_ms, self._log_ms))
+        for place in range(len(self._sizes)):
+            if place not in self._ran:
+                self._log_ms[place] -= RELAXATION * (self._log_ms[place] - self._shortest_log_ms[place])
+        self._ran.clear()
+        self.version += 1
         sizes = np.arange(self.max_batch + 1, dtype=np.float64)
         measured = np.array(self._sizes, dtype=np.float64)
         # A larger batch takes no less time: where it seemed so, the smaller one was measured badly.
@@ -199,7 +287,7 @@ class LatencyModel:
         self._cuts = tuple(sorted(candidates))
         rates = {size: size / self._ms[size] for size in self._cuts}
         self._best_batch = max(rates, key=lambda size: rates[size])
-        self._knee, self._ceiling = self._find_knee()
+        self._knee, self._full, self._ceiling = self._find_knee()
         # The cheapest way to cut any number of positions. Taking 1, 2, 4, … pieces of a size, or not, reaches
         # any number of them.
         drain = ms.copy()
@@ -211,16 +299,24 @@ class LatencyModel:
                 size, cost = 2 * size, 2 * cost + self.launch_ms
         self._drain: list[float] = drain.tolist()
 
-    def _find_knee(self) -> tuple[int, int]:
-        """The knee and the ceiling of a curve; see `LatencyModel`."""
+    def _find_knee(self) -> tuple[int, int, int]:
+        """The knee, the full batch and the ceiling of a curve; see there."""
         times = np.minimum.accumulate(np.exp(self._shortest_log_ms)[::-1])[::-1]
-        known = {
-            size: float(ms) for size, ms in zip(self._sizes, times, strict=True) if size <= self.max_batch
-        }
+        sizes = zip(self._sizes, times, strict=True)
+        known = {size: float(ms) for size, ms in sizes if size <= self.measured}
         if not known:
-            return self.max_batch, self.max_batch
+            return self.max_batch, self.max_batch, self.max_batch
         quick = {size: ms for size, ms in known.items() if ms <= KNEE_MS} or dict([min(known.items())])
-        rates = {size: size / (ms + self.launch_ms) for size, ms in quick.items()}
+        good = self._good(known)
+        return min(self._good(quick)), min(good), max(good)
+
+    def _good(self, times: Mapping[int, float]) -> list[int]:
+        """The sizes within KNEE_TOLERANCE of the best throughput of some."""
+        rates = {size: size / (ms + self.launch_ms) for size, ms in times.items()}
         enough = (1 - KNEE_TOLERANCE) * max(rates.values())
-        good = [size for size, rate in rates.items() if rate >= enough]
-        return min(good), max(good)
+        return [size for size, rate in rates.items() if rate >= enough]
+
+    def _set_buckets(self) -> None:
+        most = self.max_batch
+        self._buckets = sorted({bucket for bucket in self._all_buckets if bucket < most} | {most})
+        self._padded = len(self._buckets) > 1

@@ -13,7 +13,7 @@ import json
 import math
 import statistics
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -123,29 +123,37 @@ def simulate(
     seed: int = 1,
     in_flight: int = 1,
     beside: Sequence[tuple[LatencyModel, Policy]] = (),
+    takes_ms: Callable[[int], float] | None = None,
+    warm_ms: float | None = None,
 ) -> Outcome:
     """Run one policy under one load on a device with that latency, which takes so many batches at a time and
     computes them one after the other. Deterministic for a seed.
 
-    beside: other devices, each with its policy. The first tenth of the time does not count.
+    beside: other devices, each with its policy. takes_ms: milliseconds of a batch of the first device, where
+    these are not its model's; the model then learns from each batch. warm_ms: milliseconds at the beginning
+    that do not count (default: a tenth of the time).
     """
     devices = [_Device(*each) for each in ((model, policy), *beside)]
-    return _Simulation(devices, loads, duration_ms, seed, in_flight).run()
+    devices[0].takes_ms = takes_ms
+    warm_ms = duration_ms / 10 if warm_ms is None else warm_ms
+    return _Simulation(devices, loads, duration_ms, warm_ms, seed, in_flight).run()
 
 
 @dataclass(slots=True)
 class _Batch:
-    """A batch on the simulated device. expected_ms: its end, as far as the policy knows."""
+    """A batch on the simulated device. expected_ms: its end, as far as the policy knows. own_ms: what it
+    takes of the device."""
 
     segments: list[Segment]
     positions: int
     expected_ms: float
+    own_ms: float
 
 
 @dataclass(slots=True)
 class _Device:
     """A simulated device. free_ms: when it ends the last of its batches. looks_ms: when it looks at the queue
-    again by itself. seen: the positions that were queued when it last looked."""
+    again by itself. seen: the positions that were queued when it last looked. takes_ms: as of `simulate`."""
 
     model: LatencyModel
     policy: Policy
@@ -153,6 +161,11 @@ class _Device:
     free_ms: float = 0.0
     looks_ms: float = -1.0
     seen: int = 0
+    takes_ms: Callable[[int], float] | None = None
+
+    @property
+    def largest_batch(self) -> int:
+        return max(self.model.max_batch, self.model.trial or 0)
 
     def station(self, now: float) -> Station:
         free_ms = free_at_ms(self.running[-1].expected_ms, now) if self.running else now
@@ -167,12 +180,13 @@ class _Simulation:
         devices: Sequence[_Device],
         loads: Sequence[Load],
         duration_ms: float,
+        warm_ms: float,
         seed: int,
         in_flight: int,
     ) -> None:
         self.devices = devices
         self.duration_ms = duration_ms
-        self.warm_ms = duration_ms / 10
+        self.warm_ms = warm_ms
         self.in_flight = in_flight
         self.random = np.random.default_rng(seed)
         self.scheduler = Scheduler()
@@ -247,7 +261,7 @@ class _Simulation:
         if busy_until is not None and now < device.looks_ms and queued < MORE * device.seen:
             return False  # As in the service, it is not woken for each request.
         others = [each.station(now) for each in self.devices if each is not device]
-        most = device.model.max_batch
+        most = device.largest_batch
         own = device.station(now)
         decision, skip = place(self.scheduler, device.policy, most, own, others, now, busy_until)
         if isinstance(decision, Wait):
@@ -260,14 +274,17 @@ class _Simulation:
         positions = sum(segment.stop - segment.start for segment in segments)
         batch_ms = device.model.milliseconds(positions)
         self.scheduler.ran(batch_ms, segments)
-        device.running.append(_Batch(segments, positions, max(now, busy_until or now) + batch_ms))
-        noise = float(np.exp(self.random.normal(0.0, NOISE)))
-        device.free_ms = max(now, device.free_ms) + batch_ms * noise
+        own_ms = batch_ms if device.takes_ms is None else device.takes_ms(positions)
+        own_ms *= float(np.exp(self.random.normal(0.0, NOISE)))
+        device.running.append(_Batch(segments, positions, max(now, busy_until or now) + batch_ms, own_ms))
+        device.free_ms = max(now, device.free_ms) + own_ms
         self.at(device.free_ms, "done", index)
         return True
 
     def finish(self, device: _Device, now: float) -> None:
         batch = device.running.popleft()
+        if device.takes_ms is not None:
+            device.model.observe(batch.positions, batch.own_ms)
         counts = now > self.warm_ms
         self.launched += counts
         for segment in batch.segments:

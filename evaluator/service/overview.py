@@ -212,6 +212,9 @@ def _runs(network: ServedNetwork) -> list[dict[str, Any]]:
             "standby": runner is network.standby,
             "in_use": runner.in_use,
             "knee": runner.model.knee,
+            "measured": runner.model.measured,
+            "largest": runner.model.largest,
+            "known": runner.model.known,
             "curve": runner.model.curve(),
             "recent": list(runner.recent),
         }

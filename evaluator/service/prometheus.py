@@ -79,6 +79,18 @@ class _ServiceCollector:
             },
             ("network", "class"),
         )
+        curves, labels = state.curves, ("network", "device")
+        for name, text, what in (
+            ("measured_batch_positions", "The largest batch whose time was measured.", "measured"),
+            ("largest_batch_positions", "The largest batch that the device takes.", "largest"),
+            ("knee_known", "1 once no batch size is left to measure, else 0.", "known"),
+        ):
+            values: dict[Labels, float] = {
+                (network, device): told[what]
+                for network in curves
+                for device, told in curves[network].items()
+            }
+            yield _gauge(name, text, values, labels)
         yield _gauge(
             "positions_per_second",
             f"Positions evaluated, mean of the last {RATE_WINDOW_S:g} seconds.",

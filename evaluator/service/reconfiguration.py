@@ -31,6 +31,7 @@ AT_START = (
     "metrics_port",
     "metrics_address",
     "page_host",
+    "exit_when_hung",
     "log_format",
 )
 """Settings that a new value of needs a restart."""

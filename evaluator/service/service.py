@@ -57,7 +57,8 @@ class EvaluatorService:
     an address. private: the service is for the program that has started it, at one ipc address, and reads no
     sensors. access: who may do what; by default what the defaults of all settings say. patience: with
     devices. on_ready: called from a thread once the initial networks are loaded, with their descriptions;
-    on_failed with the exception when one could not be.
+    on_failed with the exception when one could not be. on_hung: called from a thread, with a reason, for a
+    device whose driver does not return.
 
     `bind` addresses, then `run` until `stop` (from any thread), or until a client drains it.
     """
@@ -75,6 +76,7 @@ class EvaluatorService:
         patience: Patience = Patience(),  # noqa: B008 - immutable
         on_ready: Callable[[tuple[NetworkInfo, ...]], None] | None = None,
         on_failed: Callable[[Exception], None] | None = None,
+        on_hung: Callable[[str], None] = lambda reason: None,
     ) -> None:
         self.metrics = Metrics()
         self._initial = initial
@@ -83,7 +85,7 @@ class EvaluatorService:
         self._on_failed = on_failed
         self._life = LifeCycle()
         self._manager = ServiceManager()
-        self._dispatcher = Dispatcher(self._post, self.metrics, limits, patience)
+        self._dispatcher = Dispatcher(self._post, self.metrics, limits, patience, on_hung)
         self._networks = ServedNetworks(loader, self._dispatcher, self._call)
         self._sensing = None if private else Sensing(self._backends)
         self._access = access or Access()
@@ -267,6 +269,7 @@ class EvaluatorService:
             buffered_bytes=self._sockets.buffered_bytes,
             closed_connections=self._sockets.closed_connections,
             tuning=self._dispatcher.tuning(),
+            curves=self._dispatcher.curves(),
             device_sensors={} if self._sensing is None else self._sensing.last(),
         )
 

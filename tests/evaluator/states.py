@@ -13,6 +13,7 @@ STATE = State(
     in_use={"0:gpu": True},
     device_memory={"0:gpu": {"used": 3, "total": 5}},
     device_sensors={"0:gpu": {"watts": 412.5, "celsius": 61.0}},
+    curves={"t82": {"0:gpu": {"measured": 16, "largest": 1024, "known": False}}},
     buffered_bytes=7,
     closed_connections={"unread": 1},
 )

@@ -77,6 +77,7 @@ class OnnxBackend(Backend):
     """
 
     name = "onnx"
+    on_host = True
     max_batch = 1024
 
     def __init__(self, network: NetworkSpec, *, threads: int | None = None, int8: bool = False) -> None:

@@ -106,7 +106,7 @@ def measure_in_child(
             return measured
         library = library_of_key(found.trying)
         of_library = sum(library_of_key(each) == library for each in given_up) + 1
-        hopeless = not library and of_library == MOST_CRASHES
+        hopeless = of_library > MOST_CRASHES - (not library)
         if found.last or not found.trying or crashes.signal_of(status) is None or hopeless:
             raise DeviceError(found.last or f"the process that measured {how_it_ended(status)}")
         given_up.append(found.trying)

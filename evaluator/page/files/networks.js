@@ -56,7 +56,14 @@ function factsOf(network, devices) {
     ...(memory.length ? [["memory", memory.join(", ")]] : []),
     ["knee", `${network.recommended_batch.toLocaleString("en")} positions`],
     ["at best", `${short(best)} positions/s`],
+    ["measured", network.runs.filter((run) => run.in_use).map(extent).join(", ")],
   ];
+}
+
+/** How far the curve of a run is measured. */
+function extent({ measured, largest, known }) {
+  const [most, all] = [measured, largest].map((positions) => positions.toLocaleString("en"));
+  return `up to ${most} of ${all} positions${known ? "" : ", knee not known yet"}`;
 }
 
 // -- the chart: a batch is [positions, milliseconds] -------------------------------------------------------

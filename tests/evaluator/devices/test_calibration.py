@@ -13,7 +13,8 @@ import platformdirs
 import pytest
 
 from evaluator.devices import calibration
-from evaluator.devices.calibration import MIN_OBSERVATIONS, latency_model, others_share, time_batches
+from evaluator.devices.calibration import MIN_OBSERVATIONS, latency_model, time_batches
+from evaluator.devices.machine import others_share
 from evaluator.scheduling.latency import LatencyModel
 from protocol.batch import EvaluationBatch, PositionBatch
 from tests.evaluator.service.harness import EchoBackend
@@ -107,10 +108,10 @@ def test_a_measured_curve_is_used_again(cache: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("buckets", "largest"), [((), 64), ((1, 16, 48, 256), 48)], ids=["any size", "padding"]
+    ("buckets", "next_size"), [((), 48), ((1, 32, 80, 256), 80)], ids=["any size", "padding"]
 )
-def test_no_batch_is_run_far_beyond_the_measured_ones(
-    cache: Path, buckets: tuple[int, ...], largest: int
+def test_a_cached_curve_that_was_cut_short_goes_on_with_the_next_size(
+    cache: Path, buckets: tuple[int, ...], next_size: int
 ) -> None:
     backend = EchoBackend(max_batch=256)
     latency_model(backend, "hash", None, budget_s=0.05, use_cache=True)
@@ -118,11 +119,24 @@ def test_no_batch_is_run_far_beyond_the_measured_ones(
     file.write_text(json.dumps({"curve": [[1, 1.0], [32, 10.0]]}))
     backend.buckets = buckets
     model, _ = latency_model(backend, "hash", None, budget_s=0.05, use_cache=True)
-    assert model.max_batch == largest
+    assert (model.measured, model.max_batch, model.largest) == (32, next_size, 256)
+    assert not model.known
     # Where the throughput had stopped growing, not beyond them at all.
-    file.write_text(json.dumps({"curve": [[1, 1.0], [4, 2.0], [8, 4.0], [16, 8.0], [32, 17.0]]}))
+    flat = [[1, 1.0], [32, 10.0], [80, 26.0], [160, 52.0], [256, 90.0]]
+    file.write_text(json.dumps({"curve": flat if not buckets else [flat[0], flat[1], flat[2]]}))
     model, _ = latency_model(backend, "hash", None, budget_s=0.05, use_cache=True)
-    assert model.max_batch == (16 if buckets else 32)
+    assert model.max_batch == 256
+
+
+def test_what_was_tried_since_is_cached(cache: Path) -> None:
+    backend = TimedBackend()
+    model, save = latency_model(backend, "hash", None, budget_s=0.02, use_cache=True, clock=backend.clock)
+    while (size := model.trial) is not None:
+        model.observe(size, backend.milliseconds(size))
+    assert model.measured == 256
+    save()
+    again, _ = measured(backend)
+    assert again.curve() == model.curve()
 
 
 def test_no_size_is_measured_that_is_padded_to_another(cache: Path) -> None:
@@ -182,15 +196,20 @@ def test_longer_times_are_forgotten(cache: Path) -> None:
     assert again.curve() == before
 
 
-def test_a_curve_that_was_measured_on_a_busy_machine_is_not_kept(
+def test_a_curve_that_was_measured_on_a_busy_machine_is_kept_once_it_was_measured_again(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(calibration, "MAX_OTHERS_SHARE", -1.0)
     model, save = latency_model(EchoBackend(), "hash", None, budget_s=0.05, use_cache=True)
     for _ in range(MIN_OBSERVATIONS + 64):
-        model.observe(1, model.milliseconds(1) / 2)
+        model.observe(1, model.milliseconds(1) / 2, disturbed=True)
     save()
     assert not cache.exists()
+    assert model.growth is not None
+    while (size := model.growth.idle_trial()) is not None:
+        model.observe(size, 1.0 + size / 10)
+    save()
+    assert len(list(cache.iterdir())) == 1
 
 
 @pytest.mark.parametrize(("busy", "own", "share"), [(1.0, 1.0, 0.0), (3.0, 1.0, 0.5), (0.9, 1.0, 0.0)])

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import queue
 import threading
+from pathlib import Path
 
 import pytest
 
 from evaluator.devices import watchdog as watchdog_module
+from evaluator.devices.machine import ProcessorWaits
 from evaluator.devices.runners import now_ms
 from evaluator.devices.watchdog import LATE_MS, TICK_MS, Patience, Watchdog
 
@@ -72,7 +75,7 @@ def test_the_time_in_which_the_whole_process_stood_still_does_not_count(
     ahead_ms = [0.0]
     noticed = threading.Event()
     monkeypatch.setattr(watchdog_module, "now_ms", lambda: now_ms() + ahead_ms[0])
-    monkeypatch.setattr(watchdog_module.log, "warning", lambda *_: noticed.set())
+    monkeypatch.setattr(watchdog_module.log, "info", lambda *_: noticed.set())
     with lock:
         watchdog.watch("first", now_ms() + 1)
         watchdog.watch("under way", now_ms() + 100 * TICK_MS)
@@ -84,6 +87,70 @@ def test_the_time_in_which_the_whole_process_stood_still_does_not_count(
         assert watchdog.done("under way")
         watchdog.stop()
     assert overdue.empty()
+
+
+class Waits(ProcessorWaits):
+    """The process waited for a processor for longer than the clock went; `seen` once that was read twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen = threading.Event()
+        self._calls = 0
+
+    def lost_ms(self) -> float:
+        self._calls += 1
+        if self._calls > 1:
+            self.seen.set()
+        return 10 * TICK_MS
+
+
+def test_the_time_in_which_the_process_waited_for_a_processor_does_not_count() -> None:
+    lock = threading.RLock()
+    overdue: queue.SimpleQueue[str] = queue.SimpleQueue()
+    waits = Waits()
+    watchdog = Watchdog(lock, overdue.put, lambda: waits)
+    with lock:
+        watchdog.watch("slow", now_ms() + 4 * TICK_MS)
+    assert waits.seen.wait(WAIT_S)
+    with lock:
+        assert watchdog.done("slow")
+        watchdog.stop()
+    assert overdue.empty()
+
+
+def test_waits_are_those_of_the_thread_that_waited_longest(tmp_path: Path) -> None:
+    def counted(**waited_ms: float) -> None:
+        for thread, ms in waited_ms.items():
+            (tmp_path / thread).mkdir(exist_ok=True)
+            (tmp_path / thread / "schedstat").write_text(f"5 {int(1e6 * ms)} 7\n")
+
+    counted(io=1000.0, device=50.0)
+    waits = ProcessorWaits(tmp_path)
+    counted(io=1001.0, device=80.0, new=2.0)
+    assert waits.lost_ms() == pytest.approx(30.0)
+    assert waits.lost_ms() == 0.0
+
+
+@pytest.mark.parametrize(("busy", "own", "lost"), [(4.0, 0.25, 750.0), (3.0, 0.25, 0.0), (4.0, 4.0, 0.0)])
+def test_where_waits_are_not_counted_a_busy_machine_explains_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, busy: float, own: float, lost: float
+) -> None:
+    readings = iter([(5.0, 10.0, 2.0), (6.0, 10.0 + busy, 2.0 + own)])
+    monkeypatch.setattr("evaluator.devices.machine.reading", lambda: next(readings))
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    waits = ProcessorWaits(tmp_path / "no such folder")
+    assert waits.lost_ms() == pytest.approx(lost)
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="this system does not count waits")
+def test_a_thread_that_waits_for_an_event_does_not_wait_for_a_processor() -> None:
+    waits = ProcessorWaits()
+    began = now_ms()
+    blocked = threading.Thread(target=threading.Event().wait, args=(1.0,))
+    blocked.start()
+    blocked.join()
+    # Other programs may have had the processors meanwhile, but hardly all the time.
+    assert waits.lost_ms() < now_ms() - began
 
 
 def test_a_batch_may_take_a_multiple_of_its_time_and_some_seconds() -> None:

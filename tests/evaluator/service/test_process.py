@@ -15,6 +15,7 @@ import pytest
 
 from evaluator.backends import open_backend
 from evaluator.backends.probe import probe_batch
+from evaluator.commands.serve import EXIT_HUNG
 from evaluator.devices.failover import MAX_FAILURES
 from evaluator.network import load_network
 from protocol import EvaluatorClient
@@ -250,3 +251,29 @@ def test_a_client_reconnects_to_an_evaluator_started_again(environment: dict[str
         event(process, "bound")
         client.reconnect()
         assert len(client.evaluate(probe_batch(8))) == 8
+
+
+@needs_posix
+def test_with_exit_when_hung_it_ends_with_a_status_of_its_own(
+    environment: dict[str, str], plugin: Plugin
+) -> None:
+    flags = (
+        "--embedded",
+        "--backend",
+        "plugin",
+        "--hang-factor",
+        "1",
+        "--hang-s",
+        "0.05",
+        "--retry-s",
+        "0.05",
+    )
+    with serving(environment, *flags, "--exit-when-hung") as process:
+        address = event(process, "bound")["address"]
+        event(process, "ready")
+        with EvaluatorClient(address, timeout=WAIT_S) as client:
+            client.evaluate(probe_batch(4))
+            plugin.hang()
+            client.submit(probe_batch(4))
+            assert process.wait(WAIT_S) == EXIT_HUNG
+    assert sockets(environment) == []

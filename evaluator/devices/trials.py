@@ -1,0 +1,57 @@
+"""Batch sizes that an idle device tries, until its latency curve is known to its end.
+
+A request that comes during a trial waits for it. So a device has to be idle for IDLE_TIMES as long as the
+trial is expected to take. Fewer than one request in IDLE_TIMES then meets a trial, and the 99th percentile of
+play's latency stays as it is. Deep queues try sizes by themselves (scheduling/batching.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from evaluator.backends.probe import probe_batch
+from evaluator.devices.calibration import BatchTimer
+from evaluator.devices.runners import Device, Runner
+from evaluator.devices.served_network import ServedNetwork
+
+IDLE_TIMES = 200.0
+"""A device is idle for this many times the expected time of a trial before it begins."""
+
+LOOK_MS = 1000.0
+"""A device that has not been idle for long enough is looked at again after this time at the earliest."""
+
+
+def next_trial(
+    networks: Sequence[ServedNetwork], device: Device, now: float
+) -> tuple[ServedNetwork, Runner, int] | float | None:
+    """The network, runner and size that an idle device tries now.
+
+    networks: all that are served. now: milliseconds of now_ms. Returns a time instead if the device is to be
+    looked at again then, and None if there is nothing to try.
+    """
+    served = [network for network in networks if network.runner_on(device) is not None]
+    found: list[tuple[float, ServedNetwork, Runner, int]] = []
+    for network in served:
+        runner = network.runner_on(device)
+        growth = None if runner is None or network.closing else runner.model.growth
+        size = None if growth is None else growth.idle_trial()
+        if runner is None or size is None or runner.backend.provisional:
+            continue
+        expected_ms = runner.model.milliseconds(size)
+        if expected_ms <= runner.policy.targets.selfplay:
+            found.append((expected_ms, network, runner, size))
+    if not found:
+        return None
+    expected_ms, network, runner, size = min(found, key=lambda each: each[0])
+    if device.busy or any(each.scheduler.positions for each in served):
+        return now + LOOK_MS
+    arrivals = [each.policy.last_arrival_ms(rank) for _, _, each, _ in found for rank in range(3)]
+    idle_since = max(device.trial_end_ms, device.last_end_ms, device.reserved_end_ms, *arrivals)
+    begins_ms = idle_since + IDLE_TIMES * expected_ms
+    return (network, runner, size) if begins_ms <= now else max(begins_ms, now + LOOK_MS)
+
+
+def run_trial(runner: Runner, size: int) -> float:
+    """Run a batch of that size and return its milliseconds. Raises what the backend raises."""
+    with BatchTimer(runner.backend) as timer:
+        return timer.run_ms(probe_batch(size))
