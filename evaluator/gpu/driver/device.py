@@ -60,6 +60,26 @@ class DeviceInfo:
     cooperative: bool = False
     pci: str = ""
 
+    @property
+    def compute_units(self) -> int:
+        """Compute units (AMD) or streaming multiprocessors (NVIDIA).
+
+        HIP counts workgroup processors on RDNA (gfx10 and later), of two compute units each."""
+        is_rdna = self.target.name.startswith("gfx1")
+        return 2 * self.multiprocessors if is_rdna else self.multiprocessors
+
+    @property
+    def is_small_apu(self) -> bool:
+        """Whether it shares the CPU's memory and has not the size of an accelerator, as MI300A has."""
+        is_large = self.memory >= LARGE_APU_BYTES and self.compute_units >= LARGE_APU_UNITS
+        return self.integrated and not is_large
+
+
+LARGE_APU_BYTES = 64 << 30
+LARGE_APU_UNITS = 64
+"""An integrated GPU with at least so much memory and so many units is treated like a discrete one. MI300A has
+128 GB and 228 units, Strix Halo up to 128 GB and 40 units, GB10 128 GB and 48 multiprocessors."""
+
 
 @dataclass(frozen=True, slots=True)
 class HostBuffer:

@@ -23,8 +23,8 @@ from evaluator.gpu.run.recording import Recorder
 MOST_POSITIONS = 128
 """Of a batch that may compute beside another."""
 
-FEWEST_MULTIPROCESSORS = 40
-"""Of a device on which that is tried: a small batch fills one of fewer."""
+FEWEST_UNITS = 40
+"""Compute units of a device on which that is tried: a small batch fills a device with fewer."""
 
 MOST_MS = 1.0
 """A batch that takes longer fills the device, too, and to measure it would delay the start."""

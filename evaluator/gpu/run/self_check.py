@@ -16,7 +16,7 @@ from evaluator.gpu.driver.device import DeviceError, NotFiniteOutput, OutOfDevic
 from evaluator.gpu.driver.target import Precision
 from evaluator.gpu.plan.program import Launch, LibraryStep, Program
 from evaluator.gpu.run.executor import Executor
-from evaluator.gpu.run.lanes import FEWEST_MULTIPROCESSORS, MOST_MS, MOST_POSITIONS, WORTHWHILE
+from evaluator.gpu.run.lanes import FEWEST_UNITS, MOST_MS, MOST_POSITIONS, WORTHWHILE
 from evaluator.network.eight_bits import EightBits
 from protocol.batch import EvaluationBatch, PositionBatch
 
@@ -177,7 +177,7 @@ class SelfCheck:
         when they do. Measuring takes milliseconds. Raises DeviceError."""
         executor, info = self._executor, self._executor.device.info
         at_once = len(executor.in_flight)
-        if info.integrated or info.multiprocessors < FEWEST_MULTIPROCESSORS or at_once < 2:
+        if info.is_small_apu or info.compute_units < FEWEST_UNITS or at_once < 2:
             return
         one_by_one: dict[int, float] = {}
         for size in executor.buckets:
