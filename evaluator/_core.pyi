@@ -155,6 +155,10 @@ class Link:
     def unread(self) -> int:
         """Of answers that the client has not read."""
 
+    def establish(self, *, administrator: bool) -> bool:
+        """Let the client in, which has sent its first message; False if there are too many. An administrator
+        has places of its own. Until then the gate ends the connection when another one needs its place."""
+
     def charge(self, size: int) -> bool:
         """Count bytes that the service keeps for the client; False, and none, if there is no room."""
 
@@ -178,8 +182,9 @@ class Gate:
     frame, message: the largest from a client, a message with all its frames. parts: most frames of a message.
     arriving: on the way from one client to the service; beyond, the client waits. promised: what
     `Link.charge` allows with the unread answers. kept: the same sum, beyond which a client that does not read
-    is cut off. buffered: arriving and unread of all clients. connections: at a time. greeting_ms: in which a
-    client has to show that it speaks ZeroMQ.
+    is cut off. buffered: arriving and unread of all clients. connections: clients that are let in at a time,
+    at local addresses and again at the others. per_source: connections of one address that are not let in, at
+    most. greeting_ms: in which a client has to show that it speaks ZeroMQ.
     """
 
     def __init__(
@@ -193,13 +198,15 @@ class Gate:
         promised: int,
         buffered: int,
         connections: int,
+        per_source: int,
         greeting_ms: int,
     ) -> None:
         """Raises RuntimeError if the system refuses."""
 
-    def listen(self, listener: int, path: str) -> None:
+    def listen(self, listener: int, path: str, *, local: bool, keys: bool) -> None:
         """Take a listening socket over, by its descriptor. Clients that connect to it are connected to the
-        ipc socket of that path."""
+        ipc socket of that path. local: only the user of the service can connect to it. keys: the service
+        demands CURVE there."""
 
     def stop_listening(self) -> None:
         """Take no more connections."""

@@ -65,8 +65,15 @@ class Settings(SettingsGroup):
     )
     max_connections: int = setting(
         4096,
-        "most connections at a time, as far as the system's limit of open files allows",
+        "most clients at a time, as far as the system's limit of open files allows. Clients at ipc addresses "
+        "are counted apart",
         low=1,
+        metavar="N",
+    )
+    max_silent_per_address: int = setting(
+        0,
+        "most connections of one IP address that have not authenticated or, without keys, have not sent a "
+        "request; at most a quarter of max_connections, 0 for that quarter. Linux only",
         metavar="N",
     )
     max_client_bytes: int = setting(

@@ -31,8 +31,8 @@ class Stream:
     """A client's connection to a UNIX socket. Belongs to one thread, which itself writes and reads.
 
     frame, message, parts: the most bytes of a frame from the other side, of a message with all its frames,
-    and frames of a message. In `ConnectionError` stands why it has ended: "peer", "foreign" (no ZMTP 3 with
-    NULL), "malformed", "frame", "message", "parts", "memory".
+    and frames of a message. In `ConnectionError` stands why it has ended: "peer", "refused" (too many
+    connections), "foreign" (no ZMTP 3 with NULL), "malformed", "frame", "message", "parts", "memory".
     """
 
     def __init__(self, path: bytes, *, frame: int, message: int, parts: int) -> None:
@@ -66,7 +66,8 @@ class Hub:
     time; the others may be called from any.
 
     frame, message, parts: as of Stream; who goes beyond is cut off. kept: bytes of answers that a client may
-    leave unread before it is cut off. connections: at a time; one more is closed at once.
+    leave unread before it is cut off. connections: at a time. One more takes the place of the connection that
+    has been silent for longest; while all have sent a message, it is refused.
     """
 
     def __init__(self, *, frame: int, message: int, parts: int, kept: int, connections: int) -> None: ...

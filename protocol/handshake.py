@@ -17,13 +17,22 @@ from protocol.keys.notation import show_key
 GREETING_S = 1.0
 """How long the other side may take to connect and to send its greeting."""
 
+TOO_MANY = (
+    (int(zmq.Event.HANDSHAKE_FAILED_AUTH), 300),
+    (int(zmq.Event.HANDSHAKE_FAILED_PROTOCOL), 0x1000_0001),  # ZMQ_PROTOCOL_ERROR_ZMTP_UNEXPECTED_COMMAND
+)
+"""Event and value that a monitor reports if a service with too many connections sends the command ERROR with
+the reason 300. The second: libzmq expects no ERROR before it has sent the first command of CURVE."""
+
 _SIGNATURE = b"\xff" + bytes(8) + b"\x7f"
 _GREETING_BYTES = 64
 
 
-def why_refused(endpoint: str, event: int, credentials: Credentials | None) -> str:
-    """What to tell of a failed handshake. event: zmq.Event.HANDSHAKE_FAILED_… of the socket's monitor.
+def why_refused(endpoint: str, event: int, value: int, credentials: Credentials | None) -> str:
+    """What to tell of a failed handshake. event, value: zmq.Event.HANDSHAKE_FAILED_… of the socket's monitor.
     credentials: what it was tried with."""
+    if (event, value) in TOO_MANY:
+        return too_many(endpoint)
     if event == zmq.Event.HANDSHAKE_FAILED_AUTH and credentials is not None:
         return (
             f"the evaluator at {endpoint} does not know this client's key; whoever runs it can let it in: "
@@ -48,8 +57,13 @@ def why_refused(endpoint: str, event: int, credentials: Credentials | None) -> s
             f"{endpoint}, if the key was kept)"
         )
     if mechanism == "NULL":
-        return f"the evaluator at {endpoint} closed the connection at once; it may have too many"
+        return f"the evaluator at {endpoint} closed the connection before the handshake was over"
     return f"what listens at {endpoint} is not an evaluator (ZeroMQ handshake failed)"
+
+
+def too_many(endpoint: str) -> str:
+    """What to tell of a service that has too many connections."""
+    return f"the evaluator at {endpoint} has too many connections (its max_connections); try again later"
 
 
 def mechanism_of(endpoint: str) -> str:

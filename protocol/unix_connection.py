@@ -15,6 +15,7 @@ from typing import Any
 
 from protocol.codec import MAX_REPLY_HEADER, WIRE_MAX_POSITIONS, max_message_bytes
 from protocol.errors import EvaluatorLost
+from protocol.handshake import too_many
 from protocol.keys.notation import KeysError, split_address
 from protocol.multipart import READABLE
 
@@ -113,7 +114,9 @@ class UnixConnection:
         if ending == "peer" and self._stream.was_ready:
             return f"the evaluator at {self.address} is gone (connection closed)"
         if ending == "peer":
-            return f"the evaluator at {self.address} closed the connection at once; it may have too many"
+            return f"the evaluator at {self.address} closed the connection before the handshake was over"
+        if ending == "refused":
+            return too_many(self.address)
         if ending == "foreign":
             return f"what listens at {self.address} is not an evaluator (ZeroMQ handshake failed)"
         return f"{self.address} sent what no evaluator sends ({ending})"

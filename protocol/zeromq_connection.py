@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections.abc import Mapping, Sequence
@@ -14,7 +15,7 @@ from zmq.utils.monitor import parse_monitor_message
 from protocol import multipart
 from protocol.codec import MAX_REPLY_HEADER, max_message_bytes
 from protocol.errors import EvaluatorLost
-from protocol.handshake import why_refused
+from protocol.handshake import TOO_MANY, why_refused
 from protocol.keys.credentials import credentials_for
 from protocol.keys.notation import KeysError
 from protocol.multipart import READABLE
@@ -22,6 +23,13 @@ from protocol.multipart import READABLE
 HEARTBEAT_MS = 250
 """How often the transport pings an idle connection; after four missed answers it counts as lost. This is
 for machines that vanish: a process that dies is noticed at once, by its closed connection."""
+
+RETRY_S = 2.0
+"""How long a client retries that is refused because the service has too many connections. Strangers may have
+displaced it in the middle of its handshake."""
+
+RETRY_PAUSE_S = 0.01
+"""Between two such tries."""
 
 BRIEF_MS = 20
 """So long an answer is waited for without looking at whether the connection still stands."""
@@ -50,9 +58,20 @@ class ZeroMqConnection:
         except KeysError as error:
             raise EvaluatorLost(str(error)) from None
         self.address = address
+        self._context = context
         self._stood = False
         self._lost: str | None = None
-        self._socket = context.socket(zmq.DEALER)
+        self._patience_ms = -1
+        """RCVTIMEO as it is set."""
+        self._retries_until = time.monotonic() + RETRY_S
+        self._first: list[Sequence[Any]] | None = []
+        """The messages that were sent so far, for another try; None once the handshake is over."""
+        self._open()
+
+    def _open(self) -> None:
+        """Connect. Raises EvaluatorLost."""
+        address = self.address
+        self._socket = self._context.socket(zmq.DEALER)
         self._socket.linger = 0
         self._socket.setsockopt(zmq.IPV6, int("[" in address))
         self._socket.setsockopt(zmq.HEARTBEAT_IVL, HEARTBEAT_MS)
@@ -64,8 +83,6 @@ class ZeroMqConnection:
         if self._credentials is not None:
             self._credentials.secure(self._socket)
         self._monitor = self._socket.get_monitor_socket(int(_EVENTS))
-        self._patience_ms = -1
-        """RCVTIMEO as it is set."""
         self._watched = [(self._socket, READABLE), (self._monitor, READABLE)]
         try:
             self._socket.connect(address)
@@ -80,12 +97,17 @@ class ZeroMqConnection:
         """Send a message without waiting. Raises EvaluatorLost."""
         if self._lost is not None:
             raise EvaluatorLost(self._lost)
+        if self._first is not None:
+            self._first.append(frames)
         try:
             multipart.send(self._socket, frames)
         except zmq.Again:
             # So it is, too, when the connection broke before anything was sent.
+            refused = self._socket
             while self._lost is None and multipart.has_message(self._monitor):
                 self._note_event()
+            if self._lost is None and self._socket is not refused:
+                return  # with the next try
             reason = self._lost or f"the evaluator at {self.address} does not take messages any more"
             raise EvaluatorLost(reason) from None
 
@@ -100,10 +122,12 @@ class ZeroMqConnection:
                 brief = False
                 frames = self._receive_within(min(left_ms, BRIEF_MS))
                 if frames is not None:
+                    self._first = None
                     return frames
                 continue
             ready = self._wait(max(0, left_ms) if self._lost is None else 0, interrupt)
             if self._socket in ready:
+                self._first = None
                 return multipart.receive(self._socket)
             # Only now: answers that arrived before the connection broke are still good.
             if self._lost is not None:
@@ -154,14 +178,27 @@ class ZeroMqConnection:
         watched = self._watched if interrupt is None else [*self._watched, (interrupt, READABLE)]
         return dict(multipart.wait(watched, wait_ms))
 
+    def _retry(self) -> None:
+        """Connect again, and send what was sent. Raises EvaluatorLost."""
+        self.close()
+        time.sleep(RETRY_PAUSE_S)
+        self._patience_ms = -1
+        self._open()
+        with contextlib.suppress(zmq.Again):  # It has been refused already, as the monitor reports next.
+            for frames in self._first or ():
+                multipart.send(self._socket, frames)
+
     def _note_event(self) -> None:
         """Take an event of the monitor in, which tells of the connection's loss unless it is the first."""
         event: Mapping[str, Any] = parse_monitor_message(self._monitor.recv_multipart())
         if event["event"] == zmq.Event.HANDSHAKE_SUCCEEDED:
             self._stood = True
+            self._first = None
         elif event["event"] == zmq.Event.CONNECT_RETRIED:
             self._lost = f"no evaluator listens at {self.address}"
         elif self._stood:
             self._lost = f"the evaluator at {self.address} is gone (connection closed)"
+        elif (event["event"], event["value"]) in TOO_MANY and time.monotonic() < self._retries_until:
+            self._retry()
         else:
-            self._lost = why_refused(self.address, event["event"], self._credentials)
+            self._lost = why_refused(self.address, event["event"], event["value"], self._credentials)

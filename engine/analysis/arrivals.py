@@ -10,8 +10,10 @@ from typing import Any
 
 from websockets.asyncio.server import ServerConnection
 
+from protocol.host.crowd import REFUSAL, Crowd, source_of
+
 MOST_ARRIVALS = 64
-"""At a time. One more takes the place of the one that has said nothing for the longest."""
+"""At a time. One more takes the place of a silent one (protocol.host.crowd)."""
 
 TOLD_EVERY_SECONDS = 10.0
 
@@ -22,19 +24,21 @@ class Arrivals:
     """The connections whose request has not come."""
 
     def __init__(self) -> None:
-        self._waiting: dict[ServerConnection, None] = {}  # The oldest first.
+        self._waiting: Crowd[ServerConnection] = Crowd(MOST_ARRIVALS)
 
     def came(self, connection: ServerConnection) -> None:
         """One that says nothing so far."""
-        if len(self._waiting) >= MOST_ARRIVALS:
-            oldest = next(iter(self._waiting))
-            self.went(oldest)
-            oldest.transport.abort()
-        self._waiting[connection] = None
+        source = source_of(str(connection.transport.get_extra_info("peername", ("",))[0]))
+        displaced = self._waiting.displaced_by(source)
+        if displaced is not None:
+            self.went(displaced)
+            displaced.transport.write(REFUSAL)
+            displaced.transport.close()
+        self._waiting.add(connection, source)
 
     def went(self, connection: ServerConnection) -> None:
         """Its request is here, or it has ended."""
-        self._waiting.pop(connection, None)
+        self._waiting.remove(connection)
 
 
 def connections_of(arrivals: Arrivals) -> type[ServerConnection]:

@@ -185,6 +185,11 @@ def _service(
             f"the limit of open files is {_descriptors()}, too few for a client: raise it (ulimit -n), to "
             f"{KEPT_DESCRIPTORS + 64 * for_each} for 64 clients"
         )
+    if settings.max_silent_per_address > max(1, settings.max_connections // 4):
+        raise ValueError(
+            f"--max-silent-per-address: {settings.max_silent_per_address} is not in 0 to "
+            f"{max(1, settings.max_connections // 4)}, a quarter of max_connections"
+        )
     if most_connections < settings.max_connections and not embedded:
         log.warning(
             "the limit of open files, %d, allows %d connections of max_connections, %d: raise it (ulimit -n, "
@@ -202,6 +207,7 @@ def _service(
             min(settings.max_connections, most_connections),
             settings.max_client_bytes,
             settings.max_buffered_bytes,
+            settings.max_silent_per_address,
         ),
         private=private,
         access=access_of(settings, embedded),

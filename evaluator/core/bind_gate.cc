@@ -46,6 +46,7 @@ void bind_gate(nb::module_& module) {
   using std::chrono::milliseconds;
   nb::class_<Link>(module, "Link", "See evaluator/_core.pyi.")
       .def_ro("address", &Link::address)
+      .def("establish", &Link::establish, nb::kw_only(), nb::arg("administrator"))
       .def("charge", &Link::charge, nb::arg("size"))
       .def("release", &Link::release, nb::arg("size"))
       .def("answer", &Link::answer, nb::arg("charged"), nb::arg("size"))
@@ -59,22 +60,23 @@ void bind_gate(nb::module_& module) {
           "__init__",
           [](Gate* gate, std::size_t frame, std::size_t message, std::size_t parts, std::int64_t arriving,
              std::int64_t kept, std::int64_t promised, std::int64_t buffered, std::size_t connections,
-             int greeting_ms) {
+             std::size_t per_source, int greeting_ms) {
             new (gate) Gate({{frame, message, parts},
                              {arriving, kept, promised},
-                             connections,
+                             {connections, per_source},
                              buffered,
                              milliseconds(greeting_ms)});
           },
           nb::kw_only(), nb::arg("frame"), nb::arg("message"), nb::arg("parts"), nb::arg("arriving"),
           nb::arg("kept"), nb::arg("promised"), nb::arg("buffered"), nb::arg("connections"),
-          nb::arg("greeting_ms"))
+          nb::arg("per_source"), nb::arg("greeting_ms"))
       .def(
           "listen",
-          [](Gate& gate, int listener, std::string path) {
-            gate.listen(Descriptor(listener), std::move(path));
+          [](Gate& gate, int listener, std::string path, bool local, bool keys) {
+            gate.listen(Descriptor(listener), std::move(path), local ? Door::kLocal : Door::kPublic,
+                        keys ? Mechanism::kCurve : Mechanism::kNull);
           },
-          nb::arg("listener"), nb::arg("path"))
+          nb::arg("listener"), nb::arg("path"), nb::kw_only(), nb::arg("local"), nb::arg("keys"))
       .def("stop_listening", &Gate::stop_listening)
       .def("link_of", &Gate::link_of, nb::arg("descriptor"))
       .def("__len__", &Gate::size)

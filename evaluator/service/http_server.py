@@ -15,6 +15,8 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from protocol.host.crowd import REFUSAL, Crowd, source_of
+
 log = logging.getLogger("evaluator.service")
 
 REQUEST_S = 10.0
@@ -24,8 +26,10 @@ ANSWER_S = 10.0
 """An answer that has not been taken as a whole by then is given up."""
 
 MOST_CONNECTIONS = 64
-"""At a time. One more takes the place of the one that has kept its request back for the longest; while none
-does, it is closed at once."""
+"""At a time. One more displaces a silent one (protocol.host.crowd); while none is silent, it is refused."""
+
+RESERVED = 8
+"""Connections beyond these for clients of this machine, whose requests have come as well as for others."""
 
 ACCEPT_PAUSE_S = 0.1
 """Pause when no connection can be accepted because there is no descriptor for it."""
@@ -88,15 +92,15 @@ class Server(ThreadingHTTPServer):
         """Raises OSError."""
         self._lock = threading.Lock()
         self._open = 0
-        self._silent: dict[socket.socket, None] = {}
-        """Connections whose request is not there yet, the oldest first."""
+        self._silent: Crowd[socket.socket] = Crowd(MOST_CONNECTIONS)
+        """Connections whose request is not there yet."""
         self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         super().__init__(address, handler)
 
     def received(self, connection: socket.socket) -> None:
         """A connection's request is there."""
         with self._lock:
-            self._silent.pop(connection, None)
+            self._silent.remove(connection)
 
     def get_request(self) -> tuple[socket.socket, Any]:
         try:
@@ -106,12 +110,22 @@ class Server(ThreadingHTTPServer):
             raise
 
     def process_request(self, request: Any, client_address: Any) -> None:
+        source = source_of(client_address[0])
+        most = MOST_CONNECTIONS + (RESERVED if is_loopback(source) else 0)
         with self._lock:
-            taken = self._open < MOST_CONNECTIONS or self._make_room()
+            displaced = self._silent.displaced_by(source)
+            if displaced is None and self._open >= most:
+                displaced = self._silent.victim()
+            if displaced is not None:
+                self._silent.remove(displaced)
+                _refuse(displaced)
+            # Those that were displaced are counted until their threads have found the end.
+            taken = self._open < most or (displaced is not None and self._open < 2 * MOST_CONNECTIONS)
             if taken:
                 self._open += 1
-                self._silent[request] = None
+                self._silent.add(request, source)
         if not taken:
+            _refuse(request)
             self.shutdown_request(request)
             return
         try:
@@ -132,20 +146,10 @@ class Server(ThreadingHTTPServer):
         if not isinstance(fault, OSError):
             log.error("a request by HTTP was not answered", exc_info=fault)
 
-    def _make_room(self) -> bool:
-        """Hang up on the connection that has been silent for the longest; False if there is none."""
-        oldest = next(iter(self._silent), None)
-        # Those that were hung up on are counted until their threads have found the end.
-        if oldest is None or self._open >= 2 * MOST_CONNECTIONS:
-            return False
-        del self._silent[oldest]
-        _hang_up(oldest)
-        return True
-
     def _ended(self, request: socket.socket) -> None:
         with self._lock:
             self._open -= 1
-            self._silent.pop(request, None)
+            self._silent.remove(request)
 
 
 class _Timely(io.RawIOBase):
@@ -166,6 +170,13 @@ class _Timely(io.RawIOBase):
         return self._connection.recv_into(buffer)
 
 
-def _hang_up(connection: socket.socket) -> None:
+def is_loopback(source: str) -> bool:
+    """Whether a source (source_of) is this machine."""
+    return source.startswith("127.") or source == source_of("::1")
+
+
+def _refuse(connection: socket.socket) -> None:
+    """Tell a connection that there are too many, and end it."""
     with contextlib.suppress(OSError):  # It may have gone by itself.
+        connection.send(REFUSAL)
         connection.shutdown(socket.SHUT_RDWR)

@@ -9,7 +9,7 @@ from evaluator.devices.dispatcher import Dispatcher
 from evaluator.service.connections.access import Access
 from evaluator.service.connections.transport import GONE, Arrived, Sockets
 from evaluator.service.sessions import Session, Sessions
-from protocol.errors import NotAllowed
+from protocol.errors import NotAllowed, Overloaded
 
 log = logging.getLogger("evaluator.service")
 
@@ -28,7 +28,7 @@ class Membership:
 
         of_the_gone: also for one that has left since. Otherwise None: nobody waits for the answer, and
         thousands may come of one who has left. Raises NotAllowed for one that has lost its right since it
-        came.
+        came, and Overloaded if there are too many clients.
         """
         self.forget_the_gone()  # whose descriptor may be this one's now
         origin = self._sockets.origin(arrived)
@@ -38,6 +38,10 @@ class Membership:
         if not self._access.may_use(user):
             self._sockets.hang_up(origin.descriptor)
             raise NotAllowed("the key of this client was revoked")
+        if origin.link is not None and not origin.link.establish(
+            administrator=self._access.may_administer(user)
+        ):
+            raise Overloaded("too many connections (max_connections): try again later")
         return self._sessions.add(arrived.client, *origin, user=user, key=self._access.name(user))
 
     def forget_the_gone(self) -> None:

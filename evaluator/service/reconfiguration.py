@@ -26,6 +26,7 @@ AT_START = (
     "unencrypted",
     "max_request",
     "max_connections",
+    "max_silent_per_address",
     "max_client_bytes",
     "max_buffered_bytes",
     "metrics_port",

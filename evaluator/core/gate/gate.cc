@@ -3,8 +3,6 @@
 #ifdef __linux__
 
 #include <fcntl.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <pthread.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -30,23 +28,13 @@ constexpr std::size_t kScratch = 128 * 1024;
 // The bell's number among the listeners'.
 constexpr std::uint64_t kBell = 0xFFFF;
 
-// Connections taken in before others are served.
-constexpr int kMostAccepted = 32;
-
 // Connections to the service that it has not greeted yet: a listening socket's queue is short.
 constexpr std::size_t kMostFresh = 64;
 
 // So many connections in a row are made to the service, and then one each time: each costs it some work,
 // however soon it ends.
 constexpr int kMostAtOnce = 64;
-constexpr std::chrono::microseconds kPace{1000};
-
-// Descriptors that are left to the rest of the process.
-constexpr std::size_t kHeadroom = 16;
-
-// After so many refusals no connection is taken for a while: who is refused comes again at once.
-constexpr std::size_t kMostRefused = 32;
-constexpr milliseconds kPause{100};
+constexpr std::chrono::microseconds kPace{500};
 
 // How long a client may take to read its last answers.
 constexpr milliseconds kLinger{5000};
@@ -65,18 +53,20 @@ std::string random_name() {
   return name + "-";
 }
 
-Descriptor nothing() {
+}  // namespace
+
+Descriptor Gate::spare_descriptor() {
   return Descriptor(open("/dev/null", O_RDONLY | O_CLOEXEC));
 }
-
-}  // namespace
 
 Gate::Gate(const GateLimits& limits)
     : limits_(limits),
       name_(random_name()),
+      board_(std::make_shared<Board>(limits.connections)),
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
       scratch_(kScratch),
-      spare_(nothing()) {
+      spare_(spare_descriptor()),
+      admission_(limits.connections, board_->roll) {
   epoll_event event{.events = EPOLLIN, .data = {.u64 = kBell}};
   if (!epoll_ || !spare_ || epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, board_->bell.descriptor(), &event) != 0)
     throw std::system_error(errno, std::generic_category(), "gate");
@@ -84,11 +74,12 @@ Gate::Gate(const GateLimits& limits)
   pthread_setname_np(thread_.native_handle(), "gate");
 }
 
-void Gate::listen(Descriptor listener, std::string upstream_path) {
+void Gate::listen(Descriptor listener, std::string upstream_path, Door door, Mechanism mechanism) {
   const std::lock_guard lock(mutex_);
   const int socket = listener.get();
   fcntl(socket, F_SETFL, fcntl(socket, F_GETFL) | O_NONBLOCK);  // accept must not keep the thread
-  listeners_.push_back({std::move(listener), std::move(upstream_path)});
+  listeners_.push_back({std::move(listener), std::move(upstream_path), door, mechanism});
+  if (door == Door::kLocal) has_local_ = true;
   epoll_event event{.events = EPOLLIN, .data = {.u64 = listeners_.size() - 1}};
   if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, socket, &event) != 0) {
     listeners_.pop_back();
@@ -163,7 +154,9 @@ void Gate::round(int timeout_ms) {
 int Gate::timeout_ms() const {
   auto next = Clock::time_point::max();
   if (closes_) next = close_by_;
-  if (!listening_) next = std::min(next, listen_at_);
+  for (const auto& until : paused_)
+    if (until) next = std::min(next, *until);
+  if (const auto farewell = farewells_.next()) next = std::min(next, *farewell);
   if (!greetings_.empty()) next = std::min(next, greetings_.front().at);
   if (!endings_.empty()) next = std::min(next, endings_.front().at);
   if (may_connect()) next = std::min(next, connect_at_);
@@ -181,11 +174,11 @@ void Gate::handle(std::uint64_t tag, std::uint32_t events) {
     if (found == relays_.end()) return;  // It has ended in this round.
     Relay& relay = *found->second;
     const bool was_ending = relay.is_ending();
+    const std::size_t steps = relay.steps();
     const auto ending =
         tag % 2 == 0 ? relay.on_client(events, scratch_) : relay.on_upstream(events, scratch_);
     if (ending) return end(number, *ending);
-    if (relay.wants_service() && !relay.is_queued()) waiting_.push_back(relay.queue());
-    if (relay.is_greeted()) fresh_.erase(number);
+    follow(number, relay, steps);
     if (relay.is_ending() && !was_ending) endings_.push_back({Clock::now() + kLinger, number});
     relieve();
   } catch (const std::exception&) {  // memory: whoever it is about goes, all others stay
@@ -193,15 +186,29 @@ void Gate::handle(std::uint64_t tag, std::uint32_t events) {
   }
 }
 
+// Notes how far a connection has got. steps: of its handshake before.
+void Gate::follow(std::uint64_t number, Relay& relay, std::size_t steps) {
+  if (relay.wants_service() && !relay.is_queued()) waiting_.push(relay.source(), relay.queue());
+  if (relay.is_greeted() && fresh_.erase(number) != 0) admission_.touch(number);
+  if (relay.steps() != steps) admission_.touch(number);
+  if (relay.is_proven()) admission_.prove(number);
+}
+
 void Gate::answer_bell() {
   for (const std::uint64_t number : board_->bell.answer()) {
     const auto found = relays_.find(number);
     if (found == relays_.end()) continue;
-    if (found->second->link().is_to_be_cut()) {
+    Link& link = found->second->link();
+    if (link.is_to_be_cut()) {
       end(number, Ending::kAsked);
-    } else {
-      found->second->resume();
+      continue;
     }
+    if (link.is_established()) admission_.remove(number);
+    if (link.take_refusal()) {
+      note(link.address, Ending::kConnections);
+      endings_.push_back({Clock::now() + kLinger, number});
+    }
+    found->second->resume();
   }
   const bool closing = [this] {
     const std::lock_guard lock(mutex_);
@@ -218,85 +225,6 @@ void Gate::begin_to_close() {
   for (const std::uint64_t number : idle) end(number, Ending::kPeer);
 }
 
-void Gate::accept_from(std::size_t index) {
-  int listener = -1;
-  std::string upstream_path;
-  {
-    const std::lock_guard lock(mutex_);
-    listener = listeners_[index].socket.get();
-    upstream_path = listeners_[index].upstream_path;
-  }
-  for (int i = 0; i < kMostAccepted && listening_ && listener >= 0; ++i) {
-    Descriptor client(accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-    if (client) {
-      admit(std::move(client), upstream_path);
-    } else if (errno == EMFILE || errno == ENFILE) {
-      refuse_without_descriptor(listener);
-    } else if (errno != EINTR && errno != ECONNABORTED) {
-      return;
-    }
-  }
-}
-
-void Gate::admit(Descriptor client, const std::string& upstream_path) {
-  char byte;
-  if (recv(client.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0) return;  // It has gone while it waited.
-  if (relays_.size() >= limits_.connections) return refuse(client, Ending::kConnections);
-  Relay::Descriptors descriptors{std::move(client), {}, {}};
-  if (!reserve(descriptors)) return refuse(descriptors.client, Ending::kDescriptors);
-  const int one = 1;
-  setsockopt(descriptors.client.get(), IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);  // ipc has none
-  const std::uint64_t number = next_number_++;
-  auto link = std::make_shared<Link>(number, address_of_peer(descriptors.client.get()), limits_.link, board_);
-  auto relay =
-      std::make_unique<Relay>(epoll_.get(), std::move(descriptors), upstream_path, link, limits_.frames);
-  relay->start();
-  relays_.emplace(number, std::move(relay));
-  greetings_.push_back({Clock::now() + limits_.greeting, number});
-  const std::lock_guard lock(mutex_);
-  links_.emplace(number, std::move(link));
-}
-
-// Takes the further descriptors that a connection needs; false if then there were none left for others.
-bool Gate::reserve(Relay::Descriptors& descriptors) const {
-  descriptors.upstream = Descriptor(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  const auto another = [this] { return Descriptor(fcntl(spare_.get(), F_DUPFD_CLOEXEC, 0)); };
-  descriptors.reserved = another();
-  std::vector<Descriptor> room;
-  for (std::size_t i = 0; i < kHeadroom + fresh_.size(); ++i) {
-    room.push_back(another());
-    if (!room.back()) return false;
-  }
-  return static_cast<bool>(descriptors.upstream) && static_cast<bool>(descriptors.reserved);
-}
-
-void Gate::refuse_without_descriptor(int listener) {
-  spare_.close();
-  {
-    const Descriptor client(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
-    refuse(client, Ending::kDescriptors);
-  }
-  spare_ = nothing();
-}
-
-void Gate::refuse(const Descriptor& client, Ending reason) {
-  if (client) note(address_of_peer(client.get()), reason);
-  if (++refused_ >= kMostRefused || !client) {
-    refused_ = 0;
-    watch_listeners(false);
-  }
-}
-
-void Gate::watch_listeners(bool on) {
-  listening_ = on;
-  listen_at_ = Clock::now() + kPause;
-  const std::lock_guard lock(mutex_);
-  for (std::size_t i = 0; i < listeners_.size(); ++i) {
-    epoll_event event{.events = on ? EPOLLIN : 0U, .data = {.u64 = i}};
-    if (listeners_[i].socket) epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, listeners_[i].socket.get(), &event);
-  }
-}
-
 bool Gate::may_connect() const {
   return !waiting_.empty() && fresh_.size() < kMostFresh;
 }
@@ -305,10 +233,8 @@ void Gate::connect_waiting() {
   const auto now = Clock::now();
   while (may_connect() && connect_at_ <= now) {
     connect_at_ = std::max(connect_at_, now - kMostAtOnce * kPace) + kPace;
-    const std::uint64_t number = waiting_.front();
-    waiting_.pop_front();
+    const std::uint64_t number = waiting_.pop();
     const auto found = relays_.find(number);
-    if (found == relays_.end()) continue;
     if (found->second->connect(name_ + std::to_string(number))) {
       fresh_.insert(number);
     } else {
@@ -344,18 +270,41 @@ void Gate::expire() {
   while (is_due(endings_)) {
     const std::uint64_t number = endings_.front().number;
     endings_.pop_front();
-    if (relays_.contains(number)) end(number, Ending::kPeer);
+    const auto found = relays_.find(number);
+    if (found == relays_.end()) continue;
+    // One that was refused may have come in since.
+    if (found->second->is_ending() || !found->second->link().is_established()) end(number, Ending::kPeer);
   }
-  if (!listening_ && listen_at_ <= now) {
-    if (!spare_) spare_ = nothing();
-    watch_listeners(true);
+  farewells_.expire(now);
+  for (auto& until : paused_) {
+    if (!until || *until > now) continue;
+    if (!spare_) spare_ = spare_descriptor();
+    until.reset();
+    watch_listeners();
   }
 }
 
-void Gate::end(std::uint64_t number, Ending reason) {
+// Ends a connection that the service has not let in; false if it has in this moment.
+bool Gate::dismiss(std::uint64_t number) {
   const auto found = relays_.find(number);
-  found->second->link().end();
+  const bool ends = found->second->link().dismiss();
+  admission_.remove(number);
+  if (!ends) return false;
+  farewells_.add(found->second->dismiss());
+  forget(number, Ending::kSilent);
+  return true;
+}
+
+void Gate::end(std::uint64_t number, Ending reason) {
+  relays_.find(number)->second->link().end();
+  forget(number, reason);
+}
+
+void Gate::forget(std::uint64_t number, Ending reason) {
+  const auto found = relays_.find(number);
   note(found->second->link().address, reason);
+  admission_.remove(number);
+  waiting_.remove(found->second->source(), number);
   fresh_.erase(number);
   relays_.erase(found);
   const std::lock_guard lock(mutex_);

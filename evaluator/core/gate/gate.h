@@ -10,21 +10,25 @@
 #ifdef __linux__
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
-#include "gate/bell.h"
+#include "gate/admission.h"
 #include "gate/ending.h"
+#include "gate/farewell.h"
 #include "gate/link.h"
 #include "gate/relay.h"
+#include "gate/turns.h"
 #include "zmtp/descriptor.h"
 
 namespace wavefront {
@@ -32,7 +36,7 @@ namespace wavefront {
 struct GateLimits {
   FrameLimits frames;
   LinkLimits link;
-  std::size_t connections;
+  ConnectionLimits connections;
   std::int64_t buffered;               // bytes of all connections together, arriving and unread
   std::chrono::milliseconds greeting;  // to show that it speaks ZeroMQ
 };
@@ -51,8 +55,9 @@ class Gate {
   Gate(const Gate&) = delete;
   Gate& operator=(const Gate&) = delete;
 
-  // Takes over a listening socket, whose clients go to the socket of this path. Throws std::system_error.
-  void listen(Descriptor listener, std::string upstream_path);
+  // Takes over a listening socket, whose clients go to the socket of this path. mechanism: NULL, or CURVE if
+  // the service demands keys there. Throws std::system_error.
+  void listen(Descriptor listener, std::string upstream_path, Door door, Mechanism mechanism);
 
   // Takes no more connections; those that there are go on.
   void stop_listening();
@@ -82,6 +87,8 @@ class Gate {
   struct Listener {
     Descriptor socket;
     std::string upstream_path;
+    Door door;
+    Mechanism mechanism;
   };
   struct Deadline {
     Clock::time_point at;
@@ -93,28 +100,37 @@ class Gate {
   int timeout_ms() const;
   void handle(std::uint64_t tag, std::uint32_t events);
   void answer_bell();
+  static Descriptor spare_descriptor();
   void accept_from(std::size_t index);
-  void admit(Descriptor client, const std::string& upstream_path);
-  bool reserve(Relay::Descriptors& descriptors) const;
-  void refuse_without_descriptor(int listener);
-  void refuse(const Descriptor& client, Ending reason);
+  void admit(Descriptor client, const Listener& listener);
+  bool reserve(Relay::Descriptors& descriptors, Door door) const;
+  bool free_descriptors(Door door);
+  void refuse_without_descriptor(const Listener& listener);
+  void refuse(const Descriptor& client, const Listener& listener);
+  void follow(std::uint64_t number, Relay& relay, std::size_t steps);
   bool may_connect() const;
   void connect_waiting();
   void relieve();
   void expire();
   void begin_to_close();
+  bool dismiss(std::uint64_t number);
   void end(std::uint64_t number, Ending reason);
+  void forget(std::uint64_t number, Ending reason);
   void note(std::string address, Ending reason);
-  void watch_listeners(bool on);
+  bool is_paused(Door door) const { return paused_[static_cast<std::size_t>(door)].has_value(); }
+  void pause(Door door, std::chrono::milliseconds time);
+  void pace_displacements();
+  void watch_listeners();
 
   const GateLimits limits_;
   const std::string name_;  // of our sockets towards the service, before their numbers
-  const std::shared_ptr<Board> board_ = std::make_shared<Board>();
+  const std::shared_ptr<Board> board_;
   Descriptor epoll_;
 
   // Any thread.
   mutable std::mutex mutex_;
   std::deque<Listener> listeners_;
+  std::atomic<bool> has_local_ = false;
   std::unordered_map<std::uint64_t, std::shared_ptr<Link>> links_;
   std::array<std::uint64_t, kEndings> counts_{};
   std::deque<Ended> news_;
@@ -126,15 +142,17 @@ class Gate {
   Descriptor spare_;  // given up for a moment to refuse a connection when there is no descriptor for it
   std::unordered_map<std::uint64_t, std::unique_ptr<Relay>> relays_;
   std::uint64_t next_number_ = kFirstNumber;
-  std::deque<std::uint64_t> waiting_;        // for their connection to the service, in order
+  Admission admission_;
+  Farewells farewells_;
+  Turns waiting_;                            // for their connection to the service
   std::unordered_set<std::uint64_t> fresh_;  // connected to the service, which has not greeted them yet
   Clock::time_point connect_at_;             // the next one of those that wait
   std::deque<Deadline> greetings_;
   std::deque<Deadline> endings_;
-  std::size_t refused_ = 0;  // since the last pause
-  bool listening_ = true;
-  Clock::time_point listen_at_;
-  bool closes_ = false;  // it has begun to
+  std::array<std::size_t, kDoors> refused_{};                    // since the last pause
+  std::array<std::optional<Clock::time_point>, kDoors> paused_;  // until then
+  Clock::time_point displace_at_;  // when the next connection may be displaced at the public door
+  bool closes_ = false;            // it has begun to
   std::thread thread_;
 
   static constexpr std::uint64_t kFirstNumber = 1 << 16;  // the numbers below are those of listeners

@@ -26,13 +26,23 @@ std::int64_t seconds() {
 
 }  // namespace
 
-Link::Link(std::uint64_t link_number, std::string link_address, const LinkLimits& limits,
+Link::Link(std::uint64_t link_number, std::string link_address, Door link_door, const LinkLimits& limits,
            std::shared_ptr<Board> board)
     : number(link_number),
       address(std::move(link_address)),
+      door(link_door),
       limits_(limits),
       board_(std::move(board)),
       forgiven_until_(seconds()) {}
+
+bool Link::establish(bool administrator) {
+  const std::lock_guard lock(mutex_);
+  if (ended_ || established_) return true;
+  established_ = board_->roll.enter(door, administrator);
+  refused_ = !established_;
+  board_->bell.ring(number);
+  return established_;
+}
 
 bool Link::charge(std::int64_t bytes) {
   const std::lock_guard lock(mutex_);
@@ -124,8 +134,30 @@ bool Link::is_to_be_cut() const {
   return cut_;
 }
 
+bool Link::is_established() const {
+  const std::lock_guard lock(mutex_);
+  return established_;
+}
+
+bool Link::take_refusal() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(refused_, false);
+}
+
+bool Link::dismiss() {
+  const std::lock_guard lock(mutex_);
+  if (established_) return false;
+  take_off();
+  return true;
+}
+
 void Link::end() {
   const std::lock_guard lock(mutex_);
+  take_off();
+}
+
+void Link::take_off() {
+  if (established_ && !ended_) board_->roll.leave(door);
   ended_ = true;
   board_->buffered -= arriving_ + unread_;
   arriving_ = unread_ = 0;

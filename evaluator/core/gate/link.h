@@ -10,6 +10,7 @@
 #include <string>
 
 #include "gate/bell.h"
+#include "gate/roll.h"
 #include "gate/zmtp.h"
 
 namespace wavefront {
@@ -21,9 +22,12 @@ struct LinkLimits {
   std::int64_t promised;  // the same, beyond which the service takes no further request
 };
 
-// Shared by all links of a gate. arriving and unread: of all of them together, in bytes.
+// Shared by all links of a gate. buffered: arriving and unread of all of them together, in bytes.
 struct Board {
+  explicit Board(const ConnectionLimits& limits) : roll(limits) {}
+
   Bell bell;
+  Roll roll;
   std::atomic<std::int64_t> buffered{0};
 };
 
@@ -31,12 +35,18 @@ struct Board {
 // counted any more.
 class Link {
  public:
-  Link(std::uint64_t number, std::string address, const LinkLimits& limits, std::shared_ptr<Board> board);
+  Link(std::uint64_t number, std::string address, Door door, const LinkLimits& limits,
+       std::shared_ptr<Board> board);
 
   const std::uint64_t number;
   const std::string address;  // of the client, as ZeroMQ would name it
+  const Door door;            // that it came in by
 
   // -- for the service
+
+  // Lets the client in, which has sent its first message; false if there are too many. Until then the gate
+  // ends the connection when it needs the place.
+  bool establish(bool administrator);
 
   // Whether there is room for that many bytes; if so they count until they are released.
   bool charge(std::int64_t bytes);
@@ -74,6 +84,13 @@ class Link {
   void read(std::int64_t bytes);
 
   bool is_to_be_cut() const;
+  bool is_established() const;
+
+  // Whether `establish` was called in vain since the last call.
+  bool take_refusal();
+
+  // Takes what is counted off the board, unless the service has let the client in; false then.
+  bool dismiss();
 
   // Takes what is counted off the board.
   void end();
@@ -81,7 +98,8 @@ class Link {
  private:
   std::int64_t kept() const;
   bool is_full() const;
-  void unpause();  // with the lock held
+  void unpause();  // with the lock held, as the next one
+  void take_off();
 
   const LinkLimits limits_;
   const std::shared_ptr<Board> board_;
@@ -97,6 +115,8 @@ class Link {
   std::int64_t forgiven_until_ = 0;  // in seconds: when opaque frames were last forgiven
   bool paused_ = false;
   bool cut_ = false;
+  bool established_ = false;
+  bool refused_ = false;
   bool ended_ = false;
 };
 

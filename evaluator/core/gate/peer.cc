@@ -3,6 +3,7 @@
 #ifdef __linux__
 
 #include <netdb.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -25,6 +26,28 @@ std::string address_of_peer(int descriptor) {
   char host[NI_MAXHOST];
   if (getnameinfo(plain, size, host, sizeof host, nullptr, 0, NI_NUMERICHOST) != 0) return "";
   return host;
+}
+
+std::string source_of_peer(int descriptor, bool local) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  if (getpeername(descriptor, reinterpret_cast<sockaddr*>(&address), &size) != 0) return "";
+  if (address.ss_family == AF_INET) {
+    in_addr number = reinterpret_cast<const sockaddr_in&>(address).sin_addr;
+    return {reinterpret_cast<const char*>(&number), sizeof number};
+  }
+  if (address.ss_family == AF_INET6) {
+    constexpr std::size_t kMappedAt = 12, kNetwork = 8;
+    const in6_addr number = reinterpret_cast<const sockaddr_in6&>(address).sin6_addr;
+    const auto* const bytes = reinterpret_cast<const char*>(&number);
+    if (IN6_IS_ADDR_V4MAPPED(&number)) return {bytes + kMappedAt, sizeof number - kMappedAt};
+    // All link-local addresses are in one network, and each machine has one.
+    return {bytes, IN6_IS_ADDR_LINKLOCAL(&number) ? sizeof number : kNetwork};
+  }
+  ucred peer{};
+  socklen_t peer_size = sizeof peer;
+  if (getsockopt(descriptor, SOL_SOCKET, SO_PEERCRED, &peer, &peer_size) != 0) return "";
+  return local ? "process " + std::to_string(peer.pid) : "user " + std::to_string(peer.uid);
 }
 
 std::string name_of_peer(int descriptor) {

@@ -13,6 +13,8 @@
 #include <system_error>
 #include <utility>
 
+#include "zmtp/refusal.h"
+
 namespace wavefront {
 
 namespace {
@@ -46,12 +48,20 @@ socklen_t address_of(const std::string& path, sockaddr_un& address) {
 
 }  // namespace
 
+void send_refusal(int client, Mechanism mechanism, std::size_t greeted) {
+  const std::string text = refusal(mechanism == Mechanism::kCurve ? "CURVE" : "NULL", greeted);
+  send_some(client, std::span(reinterpret_cast<const unsigned char*>(text.data()), text.size()));
+  shutdown(client, SHUT_WR);
+}
+
 Relay::Relay(int epoll, Descriptors descriptors, std::string upstream_path, std::shared_ptr<Link> link,
-             const FrameLimits& limits)
+             std::string source, Mechanism mechanism, const FrameLimits& limits)
     : epoll_(epoll),
       descriptors_(std::move(descriptors)),
       upstream_path_(std::move(upstream_path)),
       link_(std::move(link)),
+      source_(std::move(source)),
+      mechanism_(mechanism),
       reader_(limits) {}
 
 void Relay::start() {
@@ -86,11 +96,19 @@ std::optional<Ending> Relay::on_upstream(std::uint32_t events, std::span<unsigne
       descriptors_.upstream.close();
     } else if (received.size > 0) {
       greeted_ = true;
+      handshake_.read(scratch.data(), received.size);
       if (const auto ending = deliver(scratch.first(received.size))) return ending;
     }
   }
   watch();
   return std::nullopt;
+}
+
+Descriptor Relay::dismiss() {
+  epoll_ctl(epoll_, EPOLL_CTL_DEL, descriptors_.client.get(), nullptr);
+  if (outward_.empty() && handshake_.is_between_frames())
+    send_refusal(descriptors_.client.get(), mechanism_, handshake_.greeting_bytes());
+  return std::move(descriptors_.client);
 }
 
 void Relay::resume() {

@@ -17,6 +17,10 @@
 
 namespace wavefront {
 
+// Tells a client that there are too many connections. mechanism: the service's. greeted: bytes of the
+// service's greeting that it has had.
+void send_refusal(int client, Mechanism mechanism, std::size_t greeted);
+
 // Belongs to the gate's thread. The number of its link names it in the data of epoll's events: twice the
 // number for events of the client, one more for those of the service.
 class Relay {
@@ -30,7 +34,7 @@ class Relay {
   };
 
   Relay(int epoll, Descriptors descriptors, std::string upstream_path, std::shared_ptr<Link> link,
-        const FrameLimits& limits);
+        std::string source, Mechanism mechanism, const FrameLimits& limits);
 
   // Begins to listen to the client. Throws std::system_error.
   void start();
@@ -39,6 +43,10 @@ class Relay {
   // read to.
   std::optional<Ending> on_client(std::uint32_t events, std::span<unsigned char> scratch);
   std::optional<Ending> on_upstream(std::uint32_t events, std::span<unsigned char> scratch);
+
+  // Tells the client that there are too many connections, as far as there is room for that. Returns its
+  // descriptor; nothing else may be asked of the relay then.
+  Descriptor dismiss();
 
   // Goes on reading from the client, as the service has taken what it had sent.
   void resume();
@@ -63,6 +71,14 @@ class Relay {
   // Whether the service has hung up, and only answers are left that the client has to read.
   bool is_ending() const { return state_ == State::kEnding; }
 
+  // Steps of the handshake that the client has taken (FrameReader), and whether it has shown a key that is
+  // let in.
+  std::size_t steps() const { return reader_.steps(); }
+  bool is_proven() const { return mechanism_ == Mechanism::kCurve && handshake_.is_ready(); }
+
+  // Where the client comes from (source_of_peer).
+  const std::string& source() const { return source_; }
+
   Link& link() const { return *link_; }
 
  private:
@@ -80,7 +96,10 @@ class Relay {
   Descriptors descriptors_;
   const std::string upstream_path_;
   const std::shared_ptr<Link> link_;
+  const std::string source_;
+  const Mechanism mechanism_;  // of the service
   FrameReader reader_;
+  HandshakeReader handshake_;
   State state_ = State::kSigning;
   bool queued_ = false;
   bool greeted_ = false;

@@ -24,6 +24,8 @@ constexpr std::uint64_t kCurveOverhead = 33;
 
 constexpr std::uint64_t kCurveHandshakeFrames = 2;
 
+constexpr std::string_view kReady("\5READY");
+
 }  // namespace
 
 std::int64_t cost_of(std::size_t frame_bytes, Mechanism mechanism) {
@@ -116,6 +118,36 @@ std::optional<Ending> FrameReader::begin_message_frame(std::uint64_t size, bool 
   cost_ += cost_of(size, mechanism_);
   if (!more) message_bytes_ = message_frames_ = 0;
   return std::nullopt;
+}
+
+void HandshakeReader::read(const unsigned char* data, std::size_t size) {
+  const unsigned char* const end = data + size;
+  while (data != end && !(ready_ && left_ == 0)) {
+    const auto there = static_cast<std::uint64_t>(end - data);
+    if (greeting_bytes_ < kGreeting) {
+      const auto skipped = std::min<std::uint64_t>(kGreeting - greeting_bytes_, there);
+      greeting_bytes_ += skipped;
+      data += skipped;
+    } else if (left_ > 0 && name_.size() < kReady.size()) {
+      name_ += static_cast<char>(*data++);
+      --left_;
+      ready_ = name_ == kReady;
+    } else if (left_ > 0) {
+      const auto skipped = std::min(left_, there);
+      left_ -= skipped;
+      data += skipped;
+    } else {
+      header_[header_size_++] = *data++;
+      if (header_size_ == ((header_[0] & kLong) != 0 ? 9U : 2U)) begin_frame();
+    }
+  }
+}
+
+void HandshakeReader::begin_frame() {
+  left_ = header_[1];
+  for (std::size_t i = 2; i < header_size_; ++i) left_ = left_ << 8 | header_[i];
+  header_size_ = 0;
+  name_.clear();
 }
 
 }  // namespace wavefront

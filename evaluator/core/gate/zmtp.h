@@ -1,10 +1,12 @@
 // What can be told of a ZMTP 3 stream from the outside: where its frames begin, and how large they are.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "gate/ending.h"
 
@@ -44,6 +46,12 @@ class FrameReader {
 
   Mechanism mechanism() const { return mechanism_; }
 
+  // Steps of the handshake that the client has taken: the signature, the greeting, and at most two commands.
+  std::size_t steps() const {
+    return has_signature() + (mechanism_ != Mechanism::kUnknown) +
+           std::min<std::size_t>(handshake_frames_, 2);
+  }
+
   // What the frames of messages that have begun since the last call will take in the service.
   std::int64_t take_cost();
 
@@ -71,6 +79,33 @@ class FrameReader {
   std::uint64_t message_frames_ = 0;
   std::int64_t cost_ = 0;
   std::int64_t opaque_frames_ = 0;
+};
+
+// Follows what the service sends to a client until their handshake is over: the greeting, then commands.
+class HandshakeReader {
+ public:
+  void read(const unsigned char* data, std::size_t size);
+
+  // Bytes of the greeting so far.
+  std::size_t greeting_bytes() const { return greeting_bytes_; }
+
+  // Whether the command READY has come. Under CURVE the service sends it to a client whose key is let in.
+  bool is_ready() const { return ready_; }
+
+  // Whether a command could follow.
+  bool is_between_frames() const { return left_ == 0 && header_size_ == 0; }
+
+ private:
+  static constexpr std::size_t kGreeting = 64;
+
+  void begin_frame();
+
+  std::size_t greeting_bytes_ = 0;
+  bool ready_ = false;
+  std::array<unsigned char, 9> header_{};
+  std::size_t header_size_ = 0;
+  std::uint64_t left_ = 0;  // of the frame's bytes
+  std::string name_;        // of the command, with its length in front
 };
 
 }  // namespace wavefront

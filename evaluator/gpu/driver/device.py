@@ -63,11 +63,6 @@ class DeviceInfo:
     clock_mhz: int = 0
 
     @property
-    def compute_units(self) -> int:
-        """Compute units of AMD, multiprocessors of NVIDIA."""
-        return self.multiprocessors * self.target.units_per_processor
-
-    @property
     def tflops(self) -> float:
         """Peak fp16 rate in TFLOP/s, estimated from compute units and clock."""
         return self.compute_units * self.target.flops_per_clock * (self.clock_mhz or _USUAL_MHZ) * 1e-6
@@ -78,9 +73,19 @@ class DeviceInfo:
         return self.tflops < _FEW_TFLOPS or (self.integrated and self.compute_units < _FEW_UNITS)
 
     @property
-    def lacks_memory(self) -> bool:
-        """Whether it shares a small memory with the CPU. MI300A and Strix Halo with large memory do not."""
-        return self.integrated and self.memory < _LARGE_MEMORY
+    def compute_units(self) -> int:
+        """Compute units (AMD) or streaming multiprocessors (NVIDIA).
+
+        HIP counts workgroup processors on RDNA (gfx10 and later), of two compute units each.
+        """
+        is_rdna = self.target.name.startswith("gfx1")
+        return 2 * self.multiprocessors if is_rdna else self.multiprocessors
+
+    @property
+    def is_small_apu(self) -> bool:
+        """Whether it shares the CPU's memory and has not the size of an accelerator, as MI300A has."""
+        is_large = self.memory >= LARGE_APU_BYTES and self.compute_units >= LARGE_APU_UNITS
+        return self.integrated and not is_large
 
 
 _USUAL_MHZ = 2000
@@ -89,7 +94,10 @@ _USUAL_MHZ = 2000
 _FEW_UNITS, _FEW_TFLOPS = 20, 8.0
 """Radeon 780M has 12 units, gfx1036 (Ryzen 7000) 2. A CPU of 16 cores reaches some 2 TFLOP/s."""
 
-_LARGE_MEMORY = 48 << 30
+LARGE_APU_BYTES = 64 << 30
+LARGE_APU_UNITS = 64
+"""An integrated GPU with at least so much memory and so many units is treated like a discrete one. MI300A has
+128 GB and 228 units, Strix Halo up to 128 GB and 40 units, GB10 128 GB and 48 multiprocessors."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,11 +95,6 @@ class Target:
         return _FLOPS.get(self.name, _UNIT_FLOPS[self.unit])
 
     @property
-    def units_per_processor(self) -> int:
-        """Compute units of what the driver counts as a processor: HIP counts RDNA's pairs of units."""
-        return 2 if self.name.startswith("gfx1") else 1
-
-    @property
     def persistent(self) -> bool:
         """Whether kernels/persistent.hip is for it: measured to be faster, without spilled registers. Its
         source is portable, but AMD's compilers spill hundreds of registers with the tiles that it has."""

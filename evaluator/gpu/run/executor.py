@@ -68,7 +68,7 @@ class Executor:
             raise
         planned()
         self._capturing = threading.Lock()
-        self._direct = buckets[-1] if device.info.integrated else DIRECT_POSITIONS
+        self._direct = buckets[-1] if device.info.is_small_apu else DIRECT_POSITIONS
         self._memory, self._memory_of_lanes = Memory(device), Memory(device)
         self.beside: frozenset[int] = frozenset()
         """The batch sizes that compute beside each other."""

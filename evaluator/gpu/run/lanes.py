@@ -24,7 +24,7 @@ MOST_POSITIONS = 128
 """Of a batch that may compute beside another."""
 
 FEWEST_UNITS = 40
-"""Compute units of a device on which that is tried: a small batch fills fewer."""
+"""Compute units of a device on which that is tried: a small batch fills a device with fewer."""
 
 MOST_MS = 1.0
 """A batch that takes longer fills the device, too, and to measure it would delay the start."""

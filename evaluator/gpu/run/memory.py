@@ -55,10 +55,8 @@ class Memory:
 
 def upload(memory: Memory, weights: Mapping[str, NDArray[Any]]) -> dict[str, int]:
     """The address of each array, by name. One block holds all weights; an array that several layers share is
-    there once. A device that shares a small memory with the CPU reads them where they are put together.
-
-    Raises DeviceError.
-    """
+    there once. A small device that shares the CPU's memory reads them where they are put together. Raises
+    DeviceError."""
     device = memory.device
     addresses: dict[int, int] = {}
     size = 0
@@ -66,7 +64,7 @@ def upload(memory: Memory, weights: Mapping[str, NDArray[Any]]) -> dict[str, int
         if id(array) not in addresses:
             addresses[id(array)] = size
             size += round_up(array.nbytes, _ALIGNMENT)
-    if not device.info.lacks_memory:
+    if not device.info.is_small_apu:
         block = memory.allocate(size)
         for array in {id(each): each for each in weights.values()}.values():
             device.write(block + addresses[id(array)], array)

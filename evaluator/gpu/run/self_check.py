@@ -177,7 +177,7 @@ class SelfCheck:
         when they do. Measuring takes milliseconds. Raises DeviceError."""
         executor, info = self._executor, self._executor.device.info
         at_once = len(executor.in_flight)
-        if info.lacks_memory or info.compute_units < FEWEST_UNITS or at_once < 2:
+        if info.is_small_apu or info.compute_units < FEWEST_UNITS or at_once < 2:
             return
         one_by_one: dict[int, float] = {}
         for size in executor.buckets:

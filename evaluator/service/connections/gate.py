@@ -19,6 +19,7 @@ from pathlib import Path
 import zmq
 
 from evaluator import _core
+from evaluator.service.connections.access import Door
 from evaluator.service.connections.endpoints import listening_socket, private_folder
 from protocol.codec import max_message_bytes, max_request_bytes
 
@@ -42,13 +43,14 @@ TELL_EVERY_S = 1.0
 REASONS = {
     "foreign": "it does not speak ZeroMQ's protocol (ZMTP 3, NULL or CURVE)",
     "late": "it said nothing",
+    "silent": "it had not authenticated or sent a request, and another client needed its place",
     "malformed": "it broke ZeroMQ's protocol",
     "frame": "a frame was too large",
     "message": "a message was too large",
     "parts": f"a message had more than {MOST_FRAMES} frames",
     "unread": "it left too many answers unread (max_client_bytes)",
     "crowded": "all clients together left too much unread or unfinished (max_buffered_bytes), it the most",
-    "connections": "there are as many connections as there may be (max_connections)",
+    "connections": "there are as many clients as there may be (max_connections)",
     "descriptors": "the process has no file descriptors left for it",
     "asked": f"a message had more than {MOST_FRAMES} frames",
 }
@@ -57,13 +59,22 @@ REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """connections: at a time. client_bytes: that one client may make the service keep, with its requests,
-    their answers and what is on the way to either side. buffered_bytes: of unfinished requests and unread
-    answers of all clients together."""
+    """connections: clients at a time, at ipc addresses and again at the others. client_bytes: that one client
+    may make the service keep, with its requests, their answers and what is on the way to either side.
+    buffered_bytes: of unfinished requests and unread answers of all clients together. silent_per_address:
+    connections of one address that have neither authenticated nor sent a request, at most a quarter of
+    `connections`; 0 for that."""
 
     connections: int = 4096
     client_bytes: int = 44 * 1024 * 1024
     buffered_bytes: int = 1024 * 1024 * 1024
+    silent_per_address: int = 0
+
+    @property
+    def most_silent(self) -> int:
+        """The limit that `silent_per_address` means."""
+        quarter = max(1, self.connections // 4)
+        return min(self.silent_per_address or quarter, quarter)
 
 
 class Gatekeeper:
@@ -85,6 +96,7 @@ class Gatekeeper:
             promised=kept - SLACK_BYTES,
             buffered=max(limits.buffered_bytes, arriving + kept),
             connections=limits.connections,
+            per_source=limits.most_silent,
             greeting_ms=GREETING_MS,
         )
         self._folder = _folder()
@@ -93,7 +105,7 @@ class Gatekeeper:
         self._tell_at = 0.0
         self._told = self.closed
 
-    def bind(self, router: zmq.Socket[bytes], address: str) -> str:
+    def bind(self, router: zmq.Socket[bytes], address: str, door: Door) -> str:
         """Let clients of an address come to the socket; returns the address as clients must name it. Raises
         AddressError."""
         listener, bound = listening_socket(address)
@@ -104,7 +116,9 @@ class Gatekeeper:
             listener.close()
             raise
         self._sockets.append(path)
-        self._gate.listen(listener.detach(), self._lasting(path))
+        self._gate.listen(
+            listener.detach(), self._lasting(path), local=door is Door.FILES, keys=door is Door.KEYS
+        )
         return bound
 
     def _lasting(self, path: str) -> str:

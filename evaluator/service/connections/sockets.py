@@ -53,9 +53,9 @@ class ZeroMqSockets:
         *,
         gated: bool,
     ) -> None:
-        """max_request: positions. limits: with which one connection more is closed as soon as it is there;
-        those in bytes are kept by the gate. access: who is let in; on_refused is called for each who is not.
-        gated: whether there is a gate between the clients and the ROUTER, where the system has it."""
+        """max_request: positions. limits: those in bytes are kept by the gate. access: who is let in;
+        on_refused is called for each who is not. gated: whether there is a gate between the clients and the
+        ROUTER, where the system has it."""
         self._context = zmq.Context()
         self._router = self._context.socket(zmq.ROUTER)
         self._router.linger = LINGER_MS
@@ -74,6 +74,8 @@ class ZeroMqSockets:
         self._gate = Gatekeeper(limits, max_request) if gated and gate.AVAILABLE else None
         self._max_connections = limits.connections
         self._open: set[int] = set()
+        self._silent: dict[int, None] = {}
+        """Those that have sent no message, oldest first. Only where there is no gate."""
         self._router.monitor("inproc://connections", zmq.Event.ACCEPTED | zmq.Event.DISCONNECTED)
         self._monitor = self._context.socket(zmq.PAIR)
         self._monitor.rcvhwm = 0  # ZeroMQ's own thread would wait for us.
@@ -99,7 +101,10 @@ class ZeroMqSockets:
             key = self._authentication.secure(self._router, address)
         except KeysError as error:
             raise AddressError(f"{address}: {error}") from None
-        bound = bind(self._router, address) if self._gate is None else self._gate.bind(self._router, address)
+        if self._gate is None:
+            bound = bind(self._router, address)
+        else:
+            bound = self._gate.bind(self._router, address, self._access.door(address))
         self._addresses.append(bound)
         self._access.bound(bound)
         return bound if key is None else f"{bound}#{show_key(key)}"
@@ -149,10 +154,11 @@ class ZeroMqSockets:
             descriptor = int(event["value"])
             if event["event"] == zmq.Event.ACCEPTED:
                 self._open.add(descriptor)
-                if self._gate is None and len(self._open) > self._max_connections:
-                    _hang_up(descriptor)
+                if self._gate is None:
+                    self._make_room_for(descriptor)
             elif descriptor in self._open:
                 self._open.discard(descriptor)
+                self._silent.pop(descriptor, None)
                 yield descriptor
 
     def hang_up(self, descriptor: int) -> None:
@@ -170,9 +176,18 @@ class ZeroMqSockets:
         if descriptor not in self._open:
             descriptor = -1
         if self._gate is None:
+            self._silent.pop(descriptor, None)
             return Origin(descriptor, address)
         link = self._gate.link(frame)
         return Origin(descriptor, GONE if link is None else link.address, link)
+
+    def _make_room_for(self, descriptor: int) -> None:
+        """End the connection that has been silent for longest, if one more is too many; else this one."""
+        self._silent[descriptor] = None
+        if len(self._open) > self._max_connections:
+            oldest = next(iter(self._silent))
+            del self._silent[oldest]
+            _hang_up(oldest)
 
     def user(self, arrived: Arrived) -> str:
         """Who sent a message, as it was admitted."""

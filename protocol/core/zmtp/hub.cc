@@ -15,6 +15,7 @@
 #include <system_error>
 #include <utility>
 
+#include "zmtp/refusal.h"
 #include "zmtp/spin.h"
 
 namespace wavefront {
@@ -44,6 +45,12 @@ std::string address_of_peer(int socket) {
   if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.pid == 0) return "";
   return "localhost:" + std::to_string(peer.uid) + ":" + std::to_string(peer.gid) + ":" +
          std::to_string(peer.pid);
+}
+
+// Tells a client that there are too many connections. greeted: bytes of our greeting that it has had.
+void send_refusal(int client, std::size_t greeted) {
+  const std::string text = refusal("NULL", greeted);
+  send(client, text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 }  // namespace
@@ -183,9 +190,24 @@ void Hub::accept_all() {
         if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) pause_listening();
         break;
       }
-      if (size() < connections_) admit(std::move(socket));
+      if (size() < connections_ || make_room()) {
+        admit(std::move(socket));
+      } else {
+        send_refusal(socket.get(), 0);
+      }
     }
   }
+}
+
+// Ends the connection that has been silent for longest; false if all have sent a message.
+bool Hub::make_room() {
+  std::shared_ptr<Client> oldest;
+  for (auto& each : everybody())
+    if (!each->has_spoken && (!oldest || each->number < oldest->number)) oldest = std::move(each);
+  if (!oldest) return false;
+  if (!oldest->channel.is_waiting()) send_refusal(oldest->channel.descriptor(), kGreetingBytes);
+  end(oldest, Ending::kSilent);
+  return true;
 }
 
 void Hub::admit(Descriptor socket) {
@@ -194,7 +216,7 @@ void Hub::admit(Descriptor socket) {
   setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &at_once, sizeof at_once);
   const std::uint64_t number = next_number_++;
   auto made = std::shared_ptr<Client>(
-      new Client{number, address_of_peer(descriptor), {std::move(socket), "ROUTER", limits_, kept_}, {}});
+      new Client{number, address_of_peer(descriptor), {std::move(socket), "ROUTER", limits_, kept_}});
   epoll_event event{.events = EPOLLIN, .data = {.u64 = number}};
   if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, descriptor, &event) != 0) return;
   const std::lock_guard lock(mutex_);
@@ -208,6 +230,7 @@ void Hub::serve(std::uint64_t number, std::uint32_t events) {
   if ((events & ~static_cast<std::uint32_t>(EPOLLOUT)) == 0) return;
   const auto ending = found->channel.receive(scratch_);
   while (auto message = found->channel.take()) {
+    found->has_spoken = true;
     arrived_.push_back({number, std::move(*message)});
     last_message_ = Clock::now();
   }

@@ -90,13 +90,14 @@ class Hub {
     std::uint64_t number;
     std::string address;
     Channel channel;
+    bool has_spoken = false;  // a message has come; for the thread that waits
     std::mutex mutex;         // of the following
     bool is_watched = false;  // for room to write
-    bool has_come = false;    // its handshake is over
   };
 
   bool is_cut_off(std::uint64_t number) const;
   void accept_all();
+  bool make_room();
   void admit(Descriptor socket);
   void serve(std::uint64_t number, std::uint32_t events);
   void end(const std::shared_ptr<Client>& client, Ending reason);

@@ -45,6 +45,8 @@ struct MessageLimits {
 // Why a connection has ended.
 enum class Ending : std::uint8_t {
   kPeer,       // the other side closed it
+  kRefused,    // the other side has too many connections
+  kSilent,     // it had sent no message when another one needed its place
   kForeign,    // what came is not ZMTP 3 with the mechanism NULL
   kMalformed,  // frames that ZMTP does not have
   kFrame,      // a frame with too many bytes
@@ -54,7 +56,7 @@ enum class Ending : std::uint8_t {
   kMemory,     // there is none for what it sends
 };
 
-inline constexpr std::array kEndingNames = {"peer",    "foreign", "malformed", "frame",
-                                            "message", "parts",   "unread",    "memory"};
+inline constexpr std::array kEndingNames = {"peer",  "refused", "silent", "foreign", "malformed",
+                                            "frame", "message", "parts",  "unread",  "memory"};
 
 }  // namespace wavefront

@@ -5,6 +5,8 @@
 #include <string_view>
 #include <utility>
 
+#include "zmtp/refusal.h"
+
 namespace wavefront {
 
 namespace {
@@ -120,6 +122,7 @@ std::optional<Ending> MessageReader::end_frame() {
 
 std::optional<Ending> MessageReader::obey(const Frame& command) {
   const std::string_view text(reinterpret_cast<const char*>(command.bytes.get()), command.size);
+  if (text.starts_with(kErrorCommand) && text.ends_with(kTooManyConnections)) return Ending::kRefused;
   if (!ready_) {
     if (!text.starts_with(kReady)) return Ending::kForeign;
     ready_ = true;

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import sys
 import threading
 from collections.abc import Iterator
 
 import pytest
 
 from evaluator.service import http_server
-from evaluator.service.http_server import MOST_CONNECTIONS, Handler, Server
+from evaluator.service.http_server import MOST_CONNECTIONS, RESERVED, Handler, Server
 
 WAIT_S = 60.0
 
@@ -132,15 +133,26 @@ def test_those_that_say_nothing_make_room_for_those_that_do(port: int) -> None:
         silent = [stack.enter_context(connected(port)) for _ in range(MOST_CONNECTIONS)]
         for _ in range(5):
             assert b"200 OK" in ask(port, b"GET / HTTP/1.0\r\n\r\n")
-        assert silent[0].recv(1) == b"", "the one that said nothing for the longest is gone"
+        assert b" 503 " in rest(silent[0]), "the one that said nothing for the longest is gone"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="127.0.0.2 is an address of loopback on Linux alone")
+def test_an_address_displaces_its_own_silent_connections(port: int) -> None:
+    with contextlib.ExitStack() as stack:
+        mine = stack.enter_context(connected(port))
+        for _ in range(2 * MOST_CONNECTIONS):
+            stack.enter_context(socket.create_connection(("127.0.0.1", port), WAIT_S, ("127.0.0.2", 0)))
+        mine.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        assert b"200 OK" in rest(mine)
 
 
 def test_those_that_are_being_answered_stay(port: int) -> None:
     with contextlib.ExitStack() as stack:
-        waiting = [stack.enter_context(connected(port)) for _ in range(MOST_CONNECTIONS)]
-        for connection in waiting:
-            connection.sendall(b"GET /wait HTTP/1.0\r\n\r\n")
+        waiting = []
+        for _ in range(MOST_CONNECTIONS + RESERVED):  # this machine's
+            waiting.append(stack.enter_context(connected(port)))
+            waiting[-1].sendall(b"GET /wait HTTP/1.0\r\n\r\n")
             assert Routes.entered.acquire(timeout=WAIT_S)
-        assert ask(port, b"") == b"", "one more is closed at once"
+        assert b" 503 " in ask(port, b""), "one more is refused"
         Routes.gate.set()
         assert all(b"200 OK" in rest(connection) for connection in waiting)

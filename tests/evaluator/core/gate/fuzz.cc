@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <memory>
 #include <optional>
 #include <random>
@@ -17,8 +18,10 @@
 #include <vector>
 
 #include "fuzzing.h"
+#include "gate/admission.h"
 #include "gate/blocks.h"
 #include "gate/link.h"
+#include "gate/turns.h"
 #include "gate/zmtp.h"
 
 namespace wavefront {
@@ -27,6 +30,8 @@ namespace {
 using Bytes = std::vector<unsigned char>;
 
 constexpr FrameLimits kLimits{5000, 9000, 6};
+
+constexpr ConnectionLimits kConnections{40, 6};
 
 void put_frame(Bytes& to, unsigned char flags, std::size_t size, Random& random) {
   if (size > 255 || below(random, 4) == 0) {
@@ -140,8 +145,8 @@ void queue(Random& random) {
 
 // A gate's thread and a service's at one account: in the end nothing is counted that is not there.
 void account(std::uint64_t seed) {
-  const auto board = std::make_shared<Board>();
-  Link link(1 << 16, "127.0.0.1", {10'000, 50'000, 40'000}, board);
+  const auto board = std::make_shared<Board>(kConnections);
+  Link link(1 << 16, "127.0.0.1", Door::kPublic, {10'000, 50'000, 40'000}, board);
   link.speaks(Mechanism::kNull);
   constexpr int kSteps = 3000;
   std::thread service([&] {
@@ -177,7 +182,8 @@ void account(std::uint64_t seed) {
 // kept of it is more than may arrive, however slowly it comes.
 void check_opaque_frames() {
   constexpr std::int64_t kArriving = 32'768, kFrameBytes = 64;
-  Link link(1, "a client", {kArriving, 1'000'000, 1'000'000}, std::make_shared<Board>());
+  Link link(1, "a client", Door::kPublic, {kArriving, 1'000'000, 1'000'000},
+            std::make_shared<Board>(kConnections));
   link.speaks(Mechanism::kCurve);
   for (int message = 0; message < 2; ++message) {
     for (std::int64_t frames = 1; frames < kArriving / kFrameBytes; ++frames)
@@ -187,6 +193,141 @@ void check_opaque_frames() {
   }
 }
 
+// A service lets a client in while the gate wants its place: one of them has it.
+void contend(std::uint64_t seed) {
+  const auto board = std::make_shared<Board>(kConnections);
+  Random random(seed);
+  for (int step = 0; step < 100; ++step) {
+    Link link(1, "127.0.0.1", Door::kPublic, {10'000, 50'000, 40'000}, board);
+    std::thread service([&] { require(link.establish(false), "there is room"); });
+    const bool dismissed = link.dismiss();
+    service.join();
+    require(dismissed != link.is_established(), "it is let in, or it ends");
+    board->bell.answer();
+    link.end();
+    require(board->roll.room(Door::kPublic) == kConnections.connections, "nobody is left");
+  }
+}
+
+// The connections of one door as a list, the newest last.
+struct Model {
+  struct Connection {
+    std::uint64_t number;
+    std::string source;
+    bool proven;
+  };
+  std::vector<Connection> connections;
+
+  // The oldest connection of the source that has the most; among equals, the one that is oldest.
+  std::optional<std::uint64_t> victim(bool proven) const {
+    std::map<std::string, std::size_t> counts;
+    for (const Connection& each : connections) counts[each.source] += each.proven == proven;
+    std::optional<std::uint64_t> found;
+    std::size_t most = 0;
+    for (const Connection& each : connections) {
+      if (each.proven != proven || counts[each.source] <= most) continue;
+      most = counts[each.source];
+      found = each.number;
+    }
+    return found;
+  }
+};
+
+// Whoever makes room is who the rule says, and there are never more connections than it allows.
+std::size_t admit(Random& random) {
+  Roll roll(kConnections);
+  Admission admission(kConnections, roll);
+  Model model;
+  std::size_t established = 0, displacements = 0;
+  const auto drop = [&](std::uint64_t number) {
+    std::erase_if(model.connections, [number](const auto& each) { return each.number == number; });
+    admission.remove(number);
+  };
+  for (std::uint64_t number = 1; number < 600; ++number) {
+    const std::string source(1, static_cast<char>('a' + below(random, 1 + below(random, 30))));
+    while (const auto displaced = admission.displaced_by(Door::kPublic, source)) {
+      const auto mine =
+          std::count_if(model.connections.begin(), model.connections.end(),
+                        [&](const auto& each) { return each.source == source && !each.proven; });
+      if (static_cast<std::size_t>(mine) < kConnections.per_source) {
+        const auto stranger = model.victim(false);
+        require(displaced == (stranger ? stranger : model.victim(true)), "the rule names who makes room");
+      }
+      drop(*displaced);
+      ++displacements;
+    }
+    admission.add(number, Door::kPublic, source);
+    model.connections.push_back({number, source, false});
+    require(model.connections.size() <= roll.room(Door::kPublic), "there are no more than may be");
+    auto& any = model.connections[below(random, model.connections.size())];
+    const std::size_t choice = below(random, 6);
+    if (choice == 0 && !any.proven) {
+      admission.touch(any.number);
+      std::rotate(model.connections.begin() + (&any - model.connections.data()),
+                  model.connections.begin() + (&any - model.connections.data()) + 1, model.connections.end());
+    } else if (choice == 1 && !any.proven) {
+      admission.prove(any.number);
+      any.proven = true;
+      std::rotate(model.connections.begin() + (&any - model.connections.data()),
+                  model.connections.begin() + (&any - model.connections.data()) + 1, model.connections.end());
+    } else if (choice == 2 && roll.enter(Door::kPublic, below(random, 2) == 0)) {
+      drop(any.number);
+      ++established;
+    } else if (choice == 3 && established > 0) {
+      roll.leave(Door::kPublic);
+      --established;
+    }
+  }
+  return displacements;
+}
+
+// Sources are served in turns, and numbers of one source in their order.
+void take_turns(Random& random) {
+  Turns turns;
+  std::map<std::string, std::vector<std::uint64_t>> waiting;
+  for (std::uint64_t number = 1; number < 400; ++number) {
+    const std::string source(1, static_cast<char>('a' + below(random, 5)));
+    turns.push(source, number);
+    waiting[source].push_back(number);
+    auto& some = waiting[source];
+    if (below(random, 4) == 0) {
+      const std::size_t at = below(random, some.size());
+      turns.remove(source, some[at]);
+      some.erase(some.begin() + static_cast<std::ptrdiff_t>(at));
+    }
+    if (turns.empty() || below(random, 3) == 0) continue;
+    const std::uint64_t next = turns.pop();
+    bool is_first = false;
+    for (auto& [name, numbers] : waiting) {
+      if (numbers.empty() || numbers.front() != next) continue;
+      is_first = true;
+      numbers.erase(numbers.begin());
+    }
+    require(is_first, "the first of a source is served");
+  }
+}
+
+// What a service sends is followed in pieces of any size.
+void follow_handshake(Random& random) {
+  Bytes bytes = greeting(true);
+  put_frame(bytes, 4, 168, random);
+  const std::size_t before = bytes.size();
+  const bool ready = below(random, 2) == 0;
+  const std::string name = ready ? "\5READY" : "\5ERROR";
+  bytes.insert(bytes.end(), {4, static_cast<unsigned char>(name.size() + 4)});
+  bytes.insert(bytes.end(), name.begin(), name.end());
+  bytes.insert(bytes.end(), 4, 0);
+  HandshakeReader reader;
+  for (std::size_t at = 0; at < bytes.size();) {
+    const std::size_t size = std::min(bytes.size() - at, 1 + below(random, 90));
+    reader.read(bytes.data() + at, size);
+    at += size;
+    require(reader.greeting_bytes() == std::min<std::size_t>(at, 64), "the greeting is 64 bytes");
+    require(!reader.is_ready() || at >= before + 2 + name.size(), "READY is not seen before it is there");
+  }
+  require(reader.is_ready() == ready && reader.is_between_frames(), "the handshake is over");
+}
+
 }  // namespace
 }  // namespace wavefront
 
@@ -194,7 +335,7 @@ int main(int, char** arguments) {
   using namespace wavefront;
   const int rounds = std::atoi(arguments[1]);
   Random random(std::strtoull(arguments[2], nullptr, 10));
-  std::size_t cut = 0, whole = 0, damaged = 0, curve = 0;
+  std::size_t cut = 0, whole = 0, damaged = 0, curve = 0, displaced = 0;
   check_opaque_frames();
   for (int round = 0; round < rounds; ++round) {
     const Stream stream = null_stream(random);
@@ -203,11 +344,16 @@ int main(int, char** arguments) {
     damaged += read_damaged(stream, random);
     read_in_pieces(curve_stream(random), random);
     ++curve;
+    follow_handshake(random);
     if (round % 100 == 0) {
       queue(random);
       account(random());
+      contend(random());
+      displaced += admit(random);
+      take_turns(random);
     }
   }
-  std::printf("cut %zu whole %zu damaged %zu curve %zu\n", cut, whole, damaged, curve);
+  std::printf("cut %zu whole %zu damaged %zu curve %zu displaced %zu\n", cut, whole, damaged, curve,
+              displaced);
   return 0;
 }

@@ -1,4 +1,5 @@
-"""The gate's reader of frames, its queue and its accounts on random streams, in a program with sanitizers."""
+"""The gate's reader of frames, its queue, its accounts and its choice of who makes room, on random input in a
+program with sanitizers."""
 
 from __future__ import annotations
 
@@ -22,11 +23,12 @@ pytestmark = [
 
 @pytest.mark.parametrize("sanitizers", ["address,undefined", "thread"])
 def test_streams_of_any_kind_are_read_and_counted(sanitizers: str, tmp_path: Path) -> None:
-    sources = [CORE / "gate" / f"{name}.cc" for name in ("bell", "blocks", "link", "zmtp")]
+    names = ("admission", "bell", "blocks", "link", "lobby", "zmtp")
+    sources = [CORE / "gate" / f"{name}.cc" for name in names]
     program = built(
         tmp_path / "fuzz",
         [*sources, Path(__file__).with_name("fuzz.cc")],
         [CORE, REPOSITORY / "protocol" / "core"],
         sanitizers,
     )
-    assert len(numbers_of(program, ROUNDS, SEED)) == 4
+    assert len(numbers_of(program, ROUNDS, SEED)) == 5

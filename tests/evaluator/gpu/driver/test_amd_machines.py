@@ -80,6 +80,29 @@ def test_the_batches_of_an_integrated_gpu_start_small(machine: Runtime) -> None:
     assert usual_buckets(integrated, 512)[-1] == 512
 
 
+def test_a_large_integrated_gpu_is_used_like_a_discrete_one(
+    runtime: Runtime, network: Any, kernel_cache: Path
+) -> None:
+    """MI300A: weights and large batches are in memory that the driver gives to the device."""
+    devices = f"gfx942,integrated=1,memory_mb={128 << 10},processors=228"
+    with open_on_fibers(runtime, network, kernel_cache, devices=devices, buckets=(4, COPIED)) as backend:
+        info = backend.executor.device.info
+        assert info.integrated and not info.is_small_apu
+        assert usual_buckets(info)[-1] == BUCKETS[-1]
+        assert "hipMemcpy" in runtime.report().calls
+
+
+@pytest.mark.parametrize(
+    ("device", "units"),
+    [("gfx1201,processors=32", 64), ("gfx1101,processors=30", 60), ("gfx942,processors=304", 304)],
+)
+def test_compute_units_are_counted_alike_on_all_architectures(
+    machine: Runtime, device: str, units: int
+) -> None:
+    machine.reset(device)
+    assert discover().devices[0].compute_units == units
+
+
 def test_an_unknown_gpu_gets_the_generic_kernels_and_says_so(
     runtime: Runtime, network: Any, kernel_cache: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -143,12 +143,6 @@ def test_small_gpus_are_those_that_a_cpu_may_beat() -> None:
     assert [each.small for each in (STRIX_HALO, MI300A, RX_6600, RX_9070_XT)] == [False] * 4
 
 
-def test_large_apus_count_by_their_memory() -> None:
-    assert not STRIX_HALO.lacks_memory
-    assert not MI300A.lacks_memory
-    assert RADEON_780M.lacks_memory
-
-
 def test_an_excluded_gpu_is_not_taken_and_refused_if_it_is_named() -> None:
     excluded = {RTX_4090: "it crashed"}
     assert select((RX_6600, RTX_4090), "", excluded) is RX_6600

@@ -1,0 +1,51 @@
+// Connections that are refused, kept open until their clients have read why.
+#pragma once
+
+#ifdef __linux__
+
+#include <chrono>
+#include <cstddef>
+#include <deque>
+#include <optional>
+#include <utility>
+
+#include "zmtp/descriptor.h"
+
+namespace wavefront {
+
+// At most kMost for kTime each: a client that sends something after its socket was closed would lose the
+// reason on systems that discard what has arrived when a connection is reset.
+class Farewells {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  void add(Descriptor client) {
+    if (waiting_.size() >= kMost) waiting_.pop_front();
+    waiting_.push_back({std::move(client), Clock::now() + kTime});
+  }
+
+  // When the next one ends, if there is one.
+  std::optional<Clock::time_point> next() const {
+    return waiting_.empty() ? std::nullopt : std::optional(waiting_.front().until);
+  }
+
+  void expire(Clock::time_point now) {
+    while (!waiting_.empty() && waiting_.front().until <= now) waiting_.pop_front();
+  }
+
+  void clear() { waiting_.clear(); }
+
+ private:
+  static constexpr std::size_t kMost = 64;
+  static constexpr std::chrono::milliseconds kTime{500};
+
+  struct Farewell {
+    Descriptor client;
+    Clock::time_point until;
+  };
+  std::deque<Farewell> waiting_;
+};
+
+}  // namespace wavefront
+
+#endif

@@ -1,0 +1,37 @@
+// What a service sends to a client that it has no room for.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace wavefront {
+
+// The command ERROR begins so; the length of the reason and the reason follow.
+inline constexpr std::string_view kErrorCommand("\5ERROR");
+
+// "Temporary error" of ZAP (RFC 27). libzmq reports a reason of this form to a client's monitor, as the value
+// of HANDSHAKE_FAILED_AUTH; other reasons it drops.
+inline constexpr std::string_view kTooManyConnections("300");
+
+// A greeting of ZMTP 3.1 without its first bytes, which the client has already, and the command ERROR.
+// mechanism: NULL or CURVE. greeted: bytes of the greeting that were sent before, at most 64.
+inline std::string refusal(std::string_view mechanism, std::size_t greeted) {
+  constexpr std::size_t kGreeting = 64, kMechanism = 12, kAsServer = 32;
+  std::string text(kGreeting, '\0');
+  text[0] = '\xFF';
+  text[9] = '\x7F';
+  text[10] = 3;
+  text[11] = 1;
+  text.replace(kMechanism, mechanism.size(), mechanism);
+  text[kAsServer] = mechanism == "NULL" ? 0 : 1;
+  text.erase(0, greeted);
+  text += '\4';
+  text += static_cast<char>(kErrorCommand.size() + 1 + kTooManyConnections.size());
+  text += kErrorCommand;
+  text += static_cast<char>(kTooManyConnections.size());
+  text += kTooManyConnections;
+  return text;
+}
+
+}  // namespace wavefront

@@ -1,0 +1,149 @@
+"""Strangers that fill a service with silent connections, and clients that connect all the same."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import socket
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import zmq
+
+from evaluator.service.connections import gate
+from protocol import EvaluatorClient
+from protocol.errors import Overloaded
+from protocol.keys.clients import AllowedClient, allow
+from protocol.keys.files import CLIENT_PAIR, CLIENTS, SERVICE_PAIR
+from protocol.keys.notation import show_key
+from protocol.keys.pairs import pair_at
+from tests.evaluator.service.process import free_port, serving, wait_for_line
+from tests.evaluator.zmtp import GREETING, exactly
+
+pytestmark = pytest.mark.skipif(not gate.AVAILABLE, reason="this system has no gate")
+
+LIMIT = 40
+"""The service's max_connections."""
+
+WAIT_S = 60.0
+
+CURVE_GREETING = GREETING.replace(b"NULL\0", b"CURVE")
+
+
+@dataclass
+class Guarded:
+    """A service that demands keys, also on loopback."""
+
+    port: int
+    ipc: str
+    address: str
+    keys: str
+
+    def client(self) -> EvaluatorClient:
+        """A client with a key that is let in."""
+        return EvaluatorClient(self.address, keys=self.keys, timeout=WAIT_S)
+
+
+@pytest.fixture
+def guarded(tmp_path: Path) -> Iterator[Guarded]:
+    service, own = tmp_path / "service", tmp_path / "client"
+    public = pair_at(service / SERVICE_PAIR).public
+    friend = pair_at(own / CLIENT_PAIR).public
+    allow(service / CLIENTS, AllowedClient("friend", "play", friend))
+    port, ipc = free_port(), f"ipc://{tmp_path / 'socket'}"
+    address = f"tcp://127.0.0.1:{port}"
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
+    flags = ["--backend", "random", "--keys", str(service), "--keys-on-loopback"]
+    flags += ["--address", address, "--address", ipc, "--max-connections", str(LIMIT)]
+    with serving(environment, *flags) as process:
+        wait_for_line(process, "ready")
+        yield Guarded(port, ipc, f"{address}#{show_key(public)}", str(own))
+
+
+def hello(guarded: Guarded) -> bytes:
+    """What a client of ZeroMQ sends until it waits for the service: its greeting and CURVE's HELLO."""
+    with zmq.Context() as context, context.socket(zmq.DEALER) as dealer:
+        dealer.linger = 0
+        dealer.curve_serverkey = bytes.fromhex(guarded.address.rpartition("#")[2])
+        dealer.curve_publickey, dealer.curve_secretkey = zmq.curve_keypair()
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            dealer.connect(f"tcp://127.0.0.1:{listener.getsockname()[1]}")
+            peer = listener.accept()[0]
+            with peer:
+                peer.sendall(CURVE_GREETING)
+                return exactly(peer, 64 + 2 + 200)
+
+
+class Strangers:
+    """Keep more silent connections open than there may be, and reopen those that are closed."""
+
+    def __init__(self, port: int, addresses: int, said: bytes) -> None:
+        self.filled = threading.Event()
+        self._port, self._said = port, said
+        self._addresses = [f"127.0.0.{2 + number}" for number in range(addresses)]
+        self._ends = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> Strangers:
+        self._thread.start()
+        assert self.filled.wait(WAIT_S)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ends.set()
+        self._thread.join(WAIT_S)
+
+    def _run(self) -> None:
+        opened = 0
+        with selectors.DefaultSelector() as selector:
+            while not self._ends.is_set():
+                while len(selector.get_map()) < 2 * LIMIT:
+                    source = (self._addresses[opened % len(self._addresses)], 0)
+                    with contextlib.suppress(OSError):
+                        made = socket.create_connection(("127.0.0.1", self._port), 5.0, source)
+                        made.sendall(self._said)
+                        made.setblocking(False)
+                        selector.register(made, selectors.EVENT_READ)
+                    opened += 1
+                if opened > 4 * LIMIT:
+                    self.filled.set()
+                for key, _ in selector.select(0.01):
+                    one = key.fileobj
+                    assert isinstance(one, socket.socket)
+                    with contextlib.suppress(BlockingIOError, ConnectionError):
+                        if one.recv(1 << 16):
+                            continue
+                    selector.unregister(one)
+                    one.close()
+            for key in list(selector.get_map().values()):
+                assert isinstance(key.fileobj, socket.socket)
+                key.fileobj.close()
+
+
+@pytest.mark.parametrize("addresses", [1, 200])
+@pytest.mark.parametrize("said", ["nothing", "greeting", "hello"])
+def test_a_client_with_a_key_connects_whatever_strangers_keep_open(
+    guarded: Guarded, said: str, addresses: int
+) -> None:
+    text = {"nothing": b"", "greeting": CURVE_GREETING, "hello": hello(guarded)}[said]
+    with Strangers(guarded.port, addresses, text):
+        for _ in range(100):
+            with guarded.client() as client:
+                assert client.ping() >= 0
+        with EvaluatorClient(guarded.ipc, timeout=WAIT_S) as operator:
+            closed = operator.status().metrics["closed_connections"]
+    assert closed["silent"] > 0
+
+
+def test_a_client_too_many_is_told_so_by_the_service_and_an_operator_is_not(guarded: Guarded) -> None:
+    with contextlib.ExitStack() as stack:
+        for _ in range(LIMIT):
+            stack.enter_context(guarded.client())
+        with pytest.raises(Overloaded, match="too many connections"):
+            guarded.client()
+        with EvaluatorClient(guarded.ipc, timeout=WAIT_S) as operator:
+            assert operator.status().metrics["closed_connections"]["connections"] == 1
