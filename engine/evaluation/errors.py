@@ -23,5 +23,9 @@ class EvaluatorKilledError(NoEvaluatorError):
     """The evaluator that was started was killed (SIGKILL) before it was ready: not by a fault of its own."""
 
 
+class NetworkChangedError(RuntimeError):
+    """The evaluator has another network now: what the search has found is void, and it has to start over."""
+
+
 class PipelineError(RuntimeError):
     """The evaluator will not evaluate what this search sends. The message says why."""

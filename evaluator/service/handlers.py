@@ -29,7 +29,7 @@ from protocol.compression import offered
 from protocol.errors import DeadlineExceeded, Draining, DuplicateId, NotReady, UnsupportedVersion
 from protocol.host.printing import printable
 from protocol.host.version import __version__
-from protocol.messages import PRIORITIES, SUPPORTED_VERSIONS
+from protocol.messages import NETWORKS, PRIORITIES, SUPPORTED_VERSIONS
 
 SERVER = f"wavefront-evaluator {__version__}"
 
@@ -94,6 +94,16 @@ class Handlers:
         for session, hello in self._sessions.take_hellos():
             self._welcome(session, hello)
 
+    def announce_networks(self) -> None:
+        """Tell the clients that follow the networks that these have changed, which binds the default anew.
+
+        Called by the I/O thread as part of the change, so the notice precedes all results of a new network.
+        """
+        if not self._life.draining:
+            for session in self._sessions:
+                if session.follows and session.greeted:
+                    self._welcome(session, 0)
+
     def _evaluate(self, session: Session, message: messages.Evaluate) -> None:
         if self._life.draining:
             raise Draining(ELSEWHERE)
@@ -105,7 +115,8 @@ class Handlers:
         if deadline is not None and deadline <= now:
             raise DeadlineExceeded("the deadline had passed on arrival")
         rank = PRIORITIES.index(message.priority)
-        request = Request(session.client, message.id, message.batch, rank, now, deadline)
+        named = network.info.content_hash if session.follows else ""
+        request = Request(session.client, message.id, message.batch, rank, now, deadline, network=named)
         session.charge(request)
         try:
             self._dispatcher.submit(network, request)
@@ -132,6 +143,7 @@ class Handlers:
                 f"client speaks versions {list(message.versions)}, this evaluator {ours}: update one"
             )
         session.name, session.greeted = printable(message.client), True
+        session.follows = NETWORKS in message.features
         if self._life.loaded:
             self._welcome(session, message.id)
         elif session.hello:
@@ -155,6 +167,7 @@ class Handlers:
             aliases=self._networks.aliases,
             instance=self._described.instance,
             compression=self._compression,
+            features=(NETWORKS,) if session.follows else (),
         )
         self._answers.send(session.client, welcome)
 
