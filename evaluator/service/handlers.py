@@ -99,10 +99,13 @@ class Handlers:
 
         Called by the I/O thread as part of the change, so the notice precedes all results of a new network.
         """
-        if not self._life.draining:
-            for session in self._sessions:
-                if session.follows and session.greeted:
-                    self._welcome(session, 0)
+        if self._life.draining:
+            return
+        notice = self._welcome_for(0, follows=True)
+        for session in self._sessions:
+            if session.follows and session.greeted:
+                session.network = self._networks.default
+                self._answers.send(session.client, notice)
 
     def _evaluate(self, session: Session, message: messages.Evaluate) -> None:
         if self._life.draining:
@@ -153,9 +156,13 @@ class Handlers:
             session.hello = message.id
 
     def _welcome(self, session: Session, identity: int) -> None:
-        state = self._described.state()
         session.network = self._networks.default
-        welcome = messages.Welcome(
+        self._answers.send(session.client, self._welcome_for(identity, follows=session.follows))
+
+    def _welcome_for(self, identity: int, *, follows: bool) -> messages.Welcome:
+        """What clients are told of the service now. follows: to those that have negotiated NETWORKS."""
+        state = self._described.state()
+        return messages.Welcome(
             identity,
             version=SUPPORTED_VERSIONS[-1],
             server=SERVER,
@@ -163,13 +170,12 @@ class Handlers:
             networks=self._networks.infos(),
             state=state.state,
             reason=state.reason,
-            default=session.network,
+            default=self._networks.default,
             aliases=self._networks.aliases,
             instance=self._described.instance,
             compression=self._compression,
-            features=(NETWORKS,) if session.follows else (),
+            features=(NETWORKS,) if follows else (),
         )
-        self._answers.send(session.client, welcome)
 
     def _ping(self, session: Session, message: messages.Ping) -> None:
         self._answers.send(session.client, messages.Pong(message.id))
