@@ -647,6 +647,7 @@ class Bursts:
         rule: BatchRule,
         *,
         network: str,
+        content_hash: str,
         next_id: int,
         sent: dict[int, Batch],
         spare: list[Batch],
@@ -662,4 +663,5 @@ class Bursts:
         engine/evaluation/bursts.py, which has the same limits. Times are seconds from now.
 
         sent: batches under way, by the number of their request; changed in place, and `spare` with it.
+        content_hash: of the network; results that name another one are left in the stream.
         """

@@ -11,7 +11,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from engine._core import Game, Tree
-from engine.evaluation.errors import EvaluatorLateError
+from engine.evaluation.errors import EvaluatorLateError, NetworkChangedError
 from engine.evaluation.late import LateAnswers
 from engine.evaluation.link import EvaluatorLink
 from engine.evaluation.pipeline import InstantPipeline, Pipeline, RemotePipeline
@@ -30,7 +30,7 @@ from engine.search.tree import SearchTree
 
 if TYPE_CHECKING:
     from protocol.client import EvaluatorClient
-    from protocol.messages import Priority
+    from protocol.messages import NetworkInfo, Priority
 
 POLL_SECONDS = 0.02
 """Longest wait for the evaluator before the limits and `stop` are looked at again."""
@@ -72,6 +72,8 @@ class Session:
         self._late = LateAnswers()
         self._random = Random()
         self._last: tuple[str, list[str], Line] | None = None
+        self._network_identity = ""
+        """Of the network of the last search."""
         self.game = Game()
 
     @property
@@ -193,29 +195,57 @@ class Session:
         """Search the position until a limit is met or `control` stops it; on_report gets it as it goes.
 
         started: when the clock began to run, in perf_counter seconds. Raises NoEvaluatorError if there was no
-        evaluator in time for anything; one that is lost later only ends the search early.
+        evaluator in time for anything; one that is lost later only ends the search early. If the evaluator
+        gets another network, the search starts over with an empty tree and cache, and its limits as they are.
         """
         control = control or SearchControl(pondering=limits.ponder)
         task = self._task(limits, perf_counter() if started is None else started)
         if not task.legal_moves:
             return Report(best_move=None, ponder=None)
-        known = self._link.client if self._link is not None else None
         if self._in_process:
-            tree, pipeline, sizes = self._in_process_parts(task)
+            report = self._run(self._in_process_parts(task), task, control, on_report)
         else:
-            client = self._connected(self.start_evaluator(), task, control)
-            if limits.clock is None and client is not known:
-                # No clock runs while an evaluator starts: the time for the move begins now.
-                task = replace(task, started=perf_counter())
-            tree, pipeline, sizes = self._remote_parts(client, task)
-        self._tree.set_root(task)
-        task = self._tree.with_tablebase_moves(task)
-        search = Search(tree, pipeline, task, sizes, control=control, on_report=on_report, log=self._log)
-        report = search.run()
+            report = self._search_remotely(task, control, on_report)
         self._tree.tell_damage(self._log)
         if report.nodes:
             self._last = self.game.start_fen(), self.game.moves(), report.lines[0]
         return report
+
+    def _search_remotely(
+        self, task: SearchTask, control: SearchControl, on_report: Callable[[Report], None] | None
+    ) -> Report:
+        """Search with the evaluator's network, again if it gets another one."""
+        known = self._link.client if self._link is not None else None
+        link = self.start_evaluator()
+        while True:
+            client = self._connected(link, task, control)
+            if task.limits.clock is None and client is not known:
+                # No clock runs while an evaluator starts: the time for the move begins now.
+                task = replace(task, started=perf_counter())
+            network = link.network_of(client)
+            if network.identity != self._network_identity:
+                self._network_identity = network.identity
+                task = replace(task, expected=None)
+            try:
+                report = self._run(self._remote_parts(client, network, task), task, control, on_report)
+            except NetworkChangedError:
+                known = link.client
+                continue
+            return replace(report, network=network.identity)
+
+    def _run(
+        self,
+        parts: tuple[Tree, Pipeline, BatchSizes],
+        task: SearchTask,
+        control: SearchControl,
+        on_report: Callable[[Report], None] | None,
+    ) -> Report:
+        """Search from the root of a prepared tree. Raises NetworkChangedError."""
+        tree, pipeline, sizes = parts
+        self._tree.set_root(task)
+        task = self._tree.with_tablebase_moves(task)
+        search = Search(tree, pipeline, task, sizes, control=control, on_report=on_report, log=self._log)
+        return search.run()
 
     def report_without_search(self, limits: Limits) -> Report:
         """What can be said of the position without an evaluator: what the tree knows, or else a legal move
@@ -261,18 +291,19 @@ class Session:
         sizes = BatchSizes(batch, in_flight=self._options.batches_in_flight)
         return tree, InstantPipeline(tree, batch), sizes
 
-    def _remote_parts(self, client: EvaluatorClient, task: SearchTask) -> tuple[Tree, Pipeline, BatchSizes]:
-        """What a search with this evaluator is made of."""
+    def _remote_parts(
+        self, client: EvaluatorClient, network: NetworkInfo, task: SearchTask
+    ) -> tuple[Tree, Pipeline, BatchSizes]:
+        """What a search with this evaluator's network is made of."""
         assert self._link is not None
-        network = client.network
         tree = self._tree.prepared_for(task, network)
-        device = Device(client.recommended_batch, client.max_batch, client.curve)
+        device = Device(network.recommended_batch, client.max_batch, network.curve)
         sizes = BatchSizes.alone(device, self._options, task.limits)
         pipeline = RemotePipeline(
             tree,
             self._link,
             capacity=sizes.capacity,
-            input_format=network.input_format,
+            network=network,
             priority=self._priority,
             late=self._late,
             bursts=self._bursts,

@@ -88,8 +88,9 @@ class DeviceLoop:
     the device has it. All else is left in the hub. Linux only: elsewhere the module has no such name.
 
     names: by which requests name the network, "" for no name. classes: in the order of their ranks. instance:
-    names the run of the service. slots: batches that may be under way. activate: makes the device the calling
-    thread's. Times are milliseconds of the monotonic clock.
+    names the run of the service. network: what results name as theirs, "" for nothing. slots: batches that
+    may be under way. activate: makes the device the calling thread's. Times are milliseconds of the monotonic
+    clock.
 
     One thread is in `run`. A driver that does not return holds it up; another thread may then `take_over`,
     and the hub is that one's.
@@ -102,6 +103,7 @@ class DeviceLoop:
         names: Sequence[str],
         classes: Sequence[str],
         instance: str,
+        network: str,
         slots: int,
         activate: Call,
     ) -> None: ...

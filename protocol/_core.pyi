@@ -17,8 +17,8 @@ def plain_evaluate(
     that its count asks for and are aligned. None for any other message, and for what is rare: who gets it has
     to look for itself. What is in the arrays is not checked."""
 
-def plain_result(frames: Sequence[ReadableBuffer]) -> tuple[int, float, float, int, str] | None:
-    """The same of a `result`: id, queue_ms, compute_ms, batch, instance."""
+def plain_result(frames: Sequence[ReadableBuffer]) -> tuple[int, float, float, int, str, str] | None:
+    """The same of a `result`: id, queue_ms, compute_ms, batch, instance, network."""
 
 class Frame:
     """One part of a message that was received. Has the buffer protocol, read-only; its memory is aligned for

@@ -33,12 +33,14 @@ from protocol.errors import (
     EvaluatorError,
     EvaluatorLost,
     EvaluatorTimeout,
+    NetworkChanged,
     RemoteError,
     TooLarge,
     UnknownNetwork,
     remote_error,
 )
 from protocol.messages import (
+    FEATURES,
     SUPPORTED_VERSIONS,
     Alias,
     Aliased,
@@ -132,7 +134,11 @@ class EvaluatorClient:
     positions per request), recommended_batch, curve, server, instance (which run of the evaluator this is; ""
     from one that does not say), version, in_flight (number of batches submitted and not received), heard_at
     (when the last message came, as time.monotonic tells it), draining (the evaluator has said that it is
-    about to end: what is in flight is still answered, and nothing new is taken).
+    about to end: what is in flight is still answered, and nothing new is taken), notices (how often it has
+    announced other networks: `networks`, `aliases` and `network` then follow).
+
+    Where the evaluator names the network of each result, no result of another network than the one that the
+    batch was submitted for is returned: the batch completes with NetworkChanged instead.
 
     Raises EvaluatorLost if nobody listens there, EvaluatorTimeout, UnsupportedVersion, UnknownNetwork.
     """
@@ -159,12 +165,16 @@ class EvaluatorClient:
         self._connection: Connection | None = None
         self._interrupt: int | None = None
         self._next_id = 1
-        self._in_flight: dict[int, tuple[int, int]] = {}
+        self._in_flight: dict[int, tuple[int, int, NetworkInfo | None]] = {}
         self._completed: list[Completed] = []
         self._answers: dict[int, Reply] = {}
         self._knock = 0
         self.heard_at = time.monotonic()
         self.draining = False
+        self.notices = 0
+        self._bound = ""
+        """What `use` was given; "" for the default network."""
+        self._default = ""
         self.version = 0
         self.server = ""
         self.instance = ""
@@ -221,24 +231,25 @@ class EvaluatorClient:
             raise TooLarge(f"{count} positions in one request, this evaluator takes at most {self.max_batch}")
         identity = self._identity()
         chosen = self.network.name if network is None else network
+        meant = self.network if network is None else self._find(network)
         frames = encode_evaluate(identity, batch, priority, deadline_ms, chosen, self._compressor)
         self._connected().send(frames)
-        self._in_flight[identity] = (count, len(batch.moves))
+        self._in_flight[identity] = (count, len(batch.moves), meant)
         return identity
 
     def receive(self, timeout_ms: float | None = None) -> Completed | None:
         """The next batch that is done, in the order of the evaluator's answers.
 
         Waits at most timeout_ms (0: not at all; None: as long as it takes), or until `interrupt_by` says
-        otherwise or the evaluator that it is `draining`, and returns None if nothing is done by then, or
-        nothing is in flight. Raises EvaluatorLost when the connection breaks; the batches in flight are then
-        gone (`reconnect` and submit them again).
+        otherwise or the evaluator that it is `draining` or has other networks. Returns None if nothing is
+        done by then, or nothing is in flight. Raises EvaluatorLost when the connection breaks; the batches in
+        flight are then gone (`reconnect` and submit them again).
         """
         if self._completed:
             return self._completed.pop(0)
         deadline = None if timeout_ms is None else time.monotonic() + timeout_ms / 1000
-        known = self.draining
-        while self._in_flight and self.draining is known:
+        known, notices = self.draining, self.notices
+        while self._in_flight and self.draining is known and self.notices == notices:
             if not self._pump(deadline, self._interrupt):
                 return None
             if self._completed:
@@ -272,7 +283,8 @@ class EvaluatorClient:
         way, with their numbers of positions and moves. heard: something was received."""
         for identity in answered:
             self._in_flight.pop(identity, None)
-        self._in_flight.update(under_way)
+        network = self.network  # No notice is taken meanwhile.
+        self._in_flight.update((each, (*size, network)) for each, size in under_way.items())
         self._next_id = max(self._next_id, next_id)
         if heard:
             self.heard_at = time.monotonic()
@@ -374,13 +386,24 @@ class EvaluatorClient:
     def use(self, network: str) -> NetworkInfo:
         """Choose the network for the batches to come, by name, alias or content hash. Raises
         UnknownNetwork."""
-        meant = self.aliases.get(network, network)
-        for candidate in self.networks:
-            if meant in (candidate.name, candidate.content_hash):
-                self.network = candidate
-                return candidate
+        found = self._find(network)
+        if found is not None:
+            self._bound, self.network = network, found
+            return found
         known = ", ".join(candidate.name for candidate in self.networks) or "none"
         raise UnknownNetwork(f"the evaluator has no network {network!r}; it has: {known}")
+
+    def following(self, network: str) -> NetworkInfo:
+        """The network that a client bound to a name, alias or content hash has now: the one that is called
+        so, else the default one, else the first. "": the default one."""
+        found = self._find(network) if network else None
+        return found or self._find(self._default) or next(iter(self.networks), self.network)
+
+    def take_notices(self) -> None:
+        """Take what has come, without waiting, so that `networks` and `network` are up to date. Raises
+        EvaluatorLost."""
+        while self._pump(0.0):
+            pass
 
     def reconnect(self) -> None:
         """Drop the connection and make a new one to the same address, with a new handshake.
@@ -411,26 +434,42 @@ class EvaluatorClient:
         self.draining = False
         if not handshake:
             return
-        welcome = self._ask(Hello(self._identity(), SUPPORTED_VERSIONS, self.name), Welcome)
+        welcome = self._ask(Hello(self._identity(), SUPPORTED_VERSIONS, self.name, FEATURES), Welcome)
         self.version = welcome.version
         self.server = welcome.server
         self.instance = welcome.instance
         self.max_batch = welcome.max_batch
-        self.networks = welcome.networks
-        self.aliases = welcome.aliases
+        self._describe(welcome)
+        self._bound = ""
         if self._compress:
             self._compressor = Compressor() if {*offered()} & {*welcome.compression} else None
         if self._wanted is not None:
             self.use(self._wanted)
-        elif welcome.default:
-            self.use(welcome.default)
-        elif welcome.networks and welcome.default is None:
-            self.network = welcome.networks[0]
+        elif welcome.default or (welcome.networks and welcome.default is None):
+            self.network = welcome.networks[0] if welcome.default is None else self.following("")
         else:
             known = ", ".join(network.name for network in welcome.networks) or "none"
             raise UnknownNetwork(
                 f"the evaluator at {self.address} has no default network; name one of: {known}"
             )
+
+    def _describe(self, welcome: Welcome) -> None:
+        self.networks, self.aliases = welcome.networks, welcome.aliases
+        self._default = welcome.default or ""
+
+    def _take_notice(self, notice: Welcome) -> None:
+        """Take the networks that the evaluator announces, and follow to the one that is meant now."""
+        self._describe(notice)
+        self.network = self.following(self._bound)
+        self.notices += 1
+
+    def _find(self, network: str) -> NetworkInfo | None:
+        """The network of this name, alias or content hash."""
+        meant = self.aliases.get(network, network)
+        for candidate in self.networks:
+            if meant in (candidate.name, candidate.content_hash):
+                return candidate
+        return None
 
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
@@ -486,13 +525,21 @@ class EvaluatorClient:
         expected = self._in_flight.pop(reply.id, None)
         if expected is None and reply.id == 0 and isinstance(reply, Error) and reply.code == Draining.code:
             self.draining = True
+        elif expected is None and reply.id == 0 and isinstance(reply, Welcome):
+            self._take_notice(reply)
         elif expected is None:
             # An answer to something given up on (a timeout) is dropped when nobody asks for it.
             if not isinstance(reply, Result | CancelledMessage) and reply.id != self._knock:
                 self._answers[reply.id] = reply
         elif isinstance(reply, Result):
-            if (len(reply.evaluation), len(reply.evaluation.logits)) != expected:
+            *size, meant = expected
+            if [len(reply.evaluation), len(reply.evaluation.logits)] != size:
                 raise connection.broken(f"{self.address} answered with a batch of another size")
+            if meant is not None and reply.network not in ("", meant.content_hash):
+                if not self._has_moved(meant):
+                    raise connection.broken(f"{self.address} answered by another network unannounced")
+                self._completed.append(Completed(reply.id, None, _moved_from(meant)))
+                return
             self._completed.append(
                 Completed(
                     reply.id,
@@ -505,9 +552,20 @@ class EvaluatorClient:
         elif isinstance(reply, CancelledMessage):
             self._completed.append(Completed(reply.id, None, Cancelled("cancelled")))
         elif isinstance(reply, Error):
-            self._completed.append(Completed(reply.id, None, remote_error(reply.code, reply.message)))
+            refused, meant = remote_error(reply.code, reply.message), expected[2]
+            if isinstance(refused, UnknownNetwork) and meant is not None and self._has_moved(meant):
+                refused = _moved_from(meant)
+            self._completed.append(Completed(reply.id, None, refused))
         else:
             raise connection.broken(f"{self.address} answered an evaluate with {type(reply).__name__}")
+
+    def _has_moved(self, network: NetworkInfo) -> bool:
+        """Whether the evaluator has announced that a network's name now means another one."""
+        return self.following(network.name).identity != network.identity
+
+
+def _moved_from(network: NetworkInfo) -> NetworkChanged:
+    return NetworkChanged(f"network {network.name} ({network.content_hash[:8]}) is not served any more")
 
 
 def wait_for_any(

@@ -134,6 +134,7 @@ def encode(message: Request | Reply) -> list[Frame]:
             message.compute_ms,
             message.batch,
             message.instance,
+            message.network,
         )
     header = {"type": _TYPES[type(message)], **asdict(message)}
     return [_pack(header)]
@@ -173,6 +174,7 @@ def encode_result(
     compute_ms: float,
     batch: int,
     instance: str = "",
+    network: str = "",
 ) -> list[Frame]:
     """Frames of a Result with these fields: header, logits, wdl, moves left."""
     header: dict[str, Any] = {
@@ -184,6 +186,8 @@ def encode_result(
     }
     if instance:
         header["instance"] = instance
+    if network:
+        header["network"] = network
     return [_pack(header), evaluation.logits, evaluation.wdl, evaluation.moves_left]
 
 
@@ -323,15 +327,15 @@ def _plain_evaluate(
     return Evaluate(identity, batch, cast(Priority, priority), deadline_ms, network)
 
 
-def _plain_result(plain: tuple[int, float, float, int, str], frames: Sequence[Received]) -> Result:
+def _plain_result(plain: tuple[int, float, float, int, str, str], frames: Sequence[Received]) -> Result:
     """What `_decode_result` would make of it."""
-    identity, queue_ms, compute_ms, batch, instance = plain
+    identity, queue_ms, compute_ms, batch, instance, network = plain
     evaluation = EvaluationBatch(
         np.frombuffer(frames[1], _FLOAT),
         np.frombuffer(frames[2], _FLOAT).reshape(-1, 3),
         np.frombuffer(frames[3], _FLOAT),
     )
-    return Result(identity, evaluation, queue_ms, compute_ms, batch, instance)
+    return Result(identity, evaluation, queue_ms, compute_ms, batch, instance, network)
 
 
 def _decode_evaluate(
@@ -396,4 +400,5 @@ def _decode_result(fields: Fields, frames: Sequence[Received]) -> Result:
         compute_ms=fields.number("compute_ms"),
         batch=fields.integer("batch", 0),
         instance=fields.optional_text("instance", 64, ""),
+        network=fields.optional_text("network", 256, ""),
     )

@@ -44,6 +44,9 @@ MAX_NETWORKS = 1024
 MAX_CLIENTS = 65536
 """Clients in a list of them."""
 
+MAX_FEATURES = 64
+"""Features in a hello or a welcome."""
+
 
 def _network(value: Any) -> NetworkInfo:
     fields = Fields.of(value, "network")
@@ -94,7 +97,10 @@ def _aliases(fields: Fields) -> dict[str, str]:
 
 REQUESTS: dict[str, Callable[[Fields], Request]] = {
     "hello": lambda f: Hello(
-        f.identity(), versions=f.integers("versions", 64), client=f.optional_text("client", 256, "")
+        f.identity(),
+        versions=f.integers("versions", 64),
+        client=f.optional_text("client", 256, ""),
+        features=f.texts("features", MAX_FEATURES, 64) if f.has("features") else (),
     ),
     "cancel": lambda f: Cancel(f.identity()),
     "ping": lambda f: Ping(f.identity()),
@@ -115,7 +121,7 @@ REQUESTS: dict[str, Callable[[Fields], Request]] = {
 
 REPLIES: dict[str, Callable[[Fields], Reply]] = {
     "welcome": lambda f: Welcome(
-        f.identity(),
+        f.identity(0),
         version=f.integer("version", 1),
         server=f.text("server", 1024),
         max_batch=f.integer("max_batch", 1),
@@ -126,6 +132,7 @@ REPLIES: dict[str, Callable[[Fields], Reply]] = {
         aliases=_aliases(f),
         instance=f.optional_text("instance", 64, ""),
         compression=f.texts("compression", 16, 16) if f.has("compression") else (),
+        features=f.texts("features", MAX_FEATURES, 64) if f.has("features") else (),
     ),
     "cancelled": lambda f: Cancelled(f.identity()),
     "pong": lambda f: Pong(f.identity()),

@@ -112,6 +112,13 @@ class Cancelled(RemoteError):
     code = "cancelled"
 
 
+class NetworkChanged(RemoteError):
+    """Another network has taken the place of the one that the request was for. Never sent as an `error`: the
+    client finds it by the evaluator's notice."""
+
+    code = "network_changed"
+
+
 ERRORS: dict[str, type[RemoteError]] = {
     error.code: error
     for error in (

@@ -24,6 +24,12 @@ Priority: TypeAlias = Literal["play", "analysis", "selfplay"]
 
 PRIORITIES: tuple[Priority, ...] = get_args(Priority)
 
+NETWORKS = "networks"
+"""The feature by which results name their network and an evaluator announces changed networks."""
+
+FEATURES = (NETWORKS,)
+"""What this implementation can negotiate in hello and welcome."""
+
 Curve: TypeAlias = tuple[tuple[int, float], ...]
 """Measured latency: (batch in positions, milliseconds), batches ascending."""
 
@@ -69,11 +75,13 @@ class NetworkInfo:
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """First message of a client. versions: protocol versions it can speak. client: who it is, for logs."""
+    """First message of a client. versions: protocol versions it can speak. client: who it is, for logs.
+    features: what it can negotiate, names of FEATURES."""
 
     id: int
     versions: tuple[int, ...] = SUPPORTED_VERSIONS
     client: str = ""
+    features: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +92,9 @@ class Welcome:
     does not say. default: the name of the network that is meant, from now on, by a request of this client
     that names none; "" if there is none, None from an evaluator that does not say: then it is the first.
     aliases: further names, to the networks' own. instance: tells this run of the evaluator from all others.
-    compression: how the arrays of an evaluate may be compressed.
+    compression: how the arrays of an evaluate may be compressed. features: what the evaluator has negotiated.
+
+    With id 0 it is a notice, which only clients with the feature NETWORKS get: the networks have changed.
     """
 
     id: int
@@ -98,6 +108,7 @@ class Welcome:
     aliases: Mapping[str, str] = field(default_factory=dict)
     instance: str = ""
     compression: tuple[str, ...] = ()
+    features: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +129,8 @@ class Evaluate:
 @dataclass(frozen=True, slots=True)
 class Result:
     """Answer to evaluate. queue_ms: from receipt to launch. compute_ms: on the device. batch: positions in
-    the device batch it rode in (the largest, where it was split). instance: as in the Welcome."""
+    the device batch it rode in (the largest, where it was split). instance: as in the Welcome. network:
+    content hash of the network that computed it; empty unless the feature NETWORKS was negotiated."""
 
     id: int
     evaluation: EvaluationBatch
@@ -126,6 +138,7 @@ class Result:
     compute_ms: float
     batch: int
     instance: str = ""
+    network: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import Any
 
 from protocol.codec import WIRE_MAX_POSITIONS
 from protocol.compression import ZSTD
-from protocol.decoders import MAX_CLIENTS, MAX_NETWORKS
+from protocol.decoders import MAX_CLIENTS, MAX_FEATURES, MAX_NETWORKS
 from protocol.messages import PRIORITIES, PROTOCOL_VERSION
 
 Schema = dict[str, Any]
@@ -41,6 +41,7 @@ def or_null(schema: Schema) -> Schema:
 
 
 NETWORKS = items(NETWORK, MAX_NETWORKS)
+FEATURES: Schema = or_null(items(text(64), MAX_FEATURES))
 ALIASES: Schema = or_null({"type": "object", "additionalProperties": {"type": "string"}})
 STATE: Schema = {"state": or_null(text(64)), "reason": or_null(text(32768)), "aliases": ALIASES}
 
@@ -71,7 +72,10 @@ NETWORK_FIELDS: Schema = {
 NETWORK_OPTIONS: Schema = {"batches_in_flight": or_null(POSITIVE), "devices": or_null(POSITIVE)}
 
 REQUESTS: dict[str, tuple[Schema, Schema]] = {
-    "hello": ({"versions": items({"type": "integer"}, 64)}, {"client": or_null(text(256))}),
+    "hello": (
+        {"versions": items({"type": "integer"}, 64)},
+        {"client": or_null(text(256)), "features": FEATURES},
+    ),
     "evaluate": (
         {"count": {"type": "integer", "minimum": 1, "maximum": WIRE_MAX_POSITIONS}},
         {
@@ -98,17 +102,24 @@ REQUESTS: dict[str, tuple[Schema, Schema]] = {
 
 REPLIES: dict[str, tuple[Schema, Schema]] = {
     "welcome": (
-        {"version": POSITIVE, "server": text(1024), "max_batch": POSITIVE, "networks": NETWORKS},
+        {
+            "id": {**ID, "minimum": 0},
+            "version": POSITIVE,
+            "server": text(1024),
+            "max_batch": POSITIVE,
+            "networks": NETWORKS,
+        },
         {
             **STATE,
             "default": or_null(text(1024)),
             "instance": or_null(text(64)),
             "compression": or_null(items(text(16), 16)),
+            "features": FEATURES,
         },
     ),
     "result": (
         {"queue_ms": NUMBER, "compute_ms": NUMBER, "batch": COUNT},
-        {"instance": or_null(text(64))},
+        {"instance": or_null(text(64)), "network": or_null(text(256))},
     ),
     "cancelled": ({}, {}),
     "pong": ({}, {}),

@@ -81,12 +81,13 @@ class EncodedRows:
 class Evaluation:
     """A connection to the evaluator of some options, found or started; a context manager.
 
-    note takes messages. Belongs to one thread. Methods raise TrainingError where there is no evaluator, or it
-    refuses the positions.
+    note takes messages. Belongs to one thread. Methods raise TrainingError where there is no evaluator, it
+    refuses the positions, or it has another network than at first: no result may mix two.
     """
 
     def __init__(self, options: Options, note: Callable[[str], None]) -> None:
         self._link = EvaluatorLink(EvaluatorSettings.of(options), note)
+        self._network: NetworkInfo | None = None
         self._unsent: deque[tuple[int, PositionBatch]] = deque()
         self._requests: Requests[tuple[int, PositionBatch]] = Requests(
             self._link, "selfplay", self._unsent.append
@@ -156,4 +157,11 @@ class Evaluation:
                 self._link.wait(1.0)
         except NoEvaluatorError as error:
             raise TrainingError(str(error)) from None
+        network = self._link.network_of(client) if not client.in_flight else client.network
+        first = self._network = self._network or network
+        if network.identity != first.identity:
+            raise TrainingError(
+                f"the evaluator's network is now {network.name} ({network.content_hash[:8]}), it was "
+                f"{first.name} ({first.content_hash[:8]}): start again, or name a network by its file"
+            )
         return client

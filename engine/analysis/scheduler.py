@@ -127,8 +127,7 @@ class Scheduler:
 
     def networks(self) -> tuple[NetworkInfo, ...] | None:
         """The evaluator's networks, None while there is no evaluator."""
-        clients = (link.client for link in self._pool.links(self.options))
-        return next((client.networks for client in clients if client is not None), None)
+        return self._pool.networks(self.options)
 
     def terminate(self, client: Client, identity: str | None, turns: tuple[int, ...] | None) -> None:
         """End the positions of a client of this id and these turns (None: any), with what has been found."""
@@ -268,8 +267,10 @@ class Scheduler:
         wanted = query.fields.network
         if not wanted:
             return ""
-        for network in self.networks() or ():
-            self._hashes[network.name] = self._hashes[network.content_hash] = network.content_hash
+        networks = self.networks()
+        if networks is not None:  # Else those of before: the evaluator may come back.
+            names = {name: each.content_hash for each in networks for name in (each.name, each.content_hash)}
+            self._hashes = names
         if wanted not in self._hashes:
             raise QueryError(
                 f"the evaluator has no network {shown(wanted)}; `query_networks` lists those that it has",

@@ -21,11 +21,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 if TYPE_CHECKING:
+    from engine._core import Game
     from engine.evaluation.encoding import HistoryFill
     from engine.evaluation.link import EvaluatorLink
     from engine.options import Options
     from protocol.batch import EvaluationBatch, PositionBatch
     from protocol.client import EvaluatorClient
+    from protocol.messages import NetworkInfo
 
 HELP = "evaluate positions given as JSON lines with the network alone, without a search"
 
@@ -61,23 +63,25 @@ class _Question:
 
 @dataclass(slots=True)
 class _Chunk:
-    """Lines sent as one batch: of each what it asks, or its error."""
+    """Lines sent as one batch: of each what it asks, or its error. network: that the batch is encoded for."""
 
     entries: list[_Question | _LineError]
-    batch: PositionBatch | None
+    games: list[Game]
+    batch: PositionBatch | None = None
+    network: NetworkInfo | None = None
     evaluation: EvaluationBatch | None = None
 
     @property
     def done(self) -> bool:
         """Whether it can be written: nothing of it is with the evaluator."""
-        return self.batch is None or self.evaluation is not None
+        return not self.games or self.evaluation is not None
 
     def refuse(self, reason: str) -> None:
         """Answer every question of it with an error."""
         self.entries = [
             entry if isinstance(entry, _LineError) else _LineError(reason) for entry in self.entries
         ]
-        self.batch = None
+        self.games.clear()
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -138,7 +142,7 @@ class _Stream:
                 if lines:
                     chunk = self._parse(lines)
                     self._chunks.append(chunk)
-                    if chunk.batch is not None:
+                    if chunk.games:
                         self._unsent.append(chunk)
             self._exchange()
             while self._chunks and self._chunks[0].done:
@@ -180,10 +184,11 @@ class _Stream:
         """Send what is unsent and wait a little for what is due."""
         from engine.evaluation.errors import PipelineError
 
-        self._connected()
+        network = self._network()
         while self._unsent:
             chunk = self._unsent[0]
-            assert chunk.batch is not None
+            if chunk.batch is None or chunk.network != network:
+                chunk.batch, chunk.network = self._encoded(chunk.games, network), network
             try:
                 if not self._requests.send(chunk.batch, chunk):
                     return
@@ -202,8 +207,6 @@ class _Stream:
                 answered.refuse(f"evaluator: {completed.error}")
 
     def _parse(self, lines: Sequence[bytes | _LineError]) -> _Chunk:
-        from engine.evaluation.encoding import encode_games
-
         entries: list[_Question | _LineError] = []
         games = []
         for line in lines:
@@ -219,15 +222,22 @@ class _Stream:
                     "" if game.playable else "not a legal position: the side to move could take the king"
                 )
                 entries.append(_Question(game.legal_moves(), warning))
-        if not games:
-            return _Chunk(entries, None)
-        network = self._connected().network
+        return _Chunk(entries, games)
+
+    def _network(self) -> NetworkInfo:
+        """The evaluator's network at the moment. Waits for the evaluator. Raises NoEvaluatorError."""
+        client = self._connected()
+        return client.network if client.in_flight else self._link.network_of(client)
+
+    def _encoded(self, games: Sequence[Game], network: NetworkInfo) -> PositionBatch:
+        from engine.evaluation.encoding import encode_games
+
         batch, _transforms = encode_games(
             games,
             input_format=network.input_format,
             history_fill=cast("HistoryFill", self._options.history_fill),
         )
-        return _Chunk(entries, batch)
+        return batch
 
 
 def _game(line: bytes) -> Any:

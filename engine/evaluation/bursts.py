@@ -83,6 +83,7 @@ class BurstRunner:
                 stream,
                 limits.rule,
                 network=client.network.name,
+                content_hash=client.network.content_hash,
                 next_id=client.next_id,
                 sent=sent,
                 spare=spare,

@@ -85,6 +85,14 @@ def _shown(network: NetworkInfo) -> str:
     return f"{network.name} ({network.content_hash[:8]})"
 
 
+def changed_network(before: NetworkInfo, now: NetworkInfo) -> str:
+    """The message that an evaluator has another network now, for the user."""
+    return (
+        f"the evaluator's network is now {_shown(now)}, it was {_shown(before)}: the tree and all cached "
+        "evaluations are discarded"
+    )
+
+
 def served_network(client: EvaluatorClient, key: NetworkKey) -> NetworkInfo:
     """The network that options name so, loaded unless the evaluator serves one of that name or hash.
 

@@ -27,5 +27,9 @@ class EvaluatorCrashedError(NoEvaluatorError):
     """The evaluator crashed before it was ready, as in a driver. Its next start avoids the device."""
 
 
+class NetworkChangedError(RuntimeError):
+    """The evaluator has another network now: what the search has found is void, and it has to start over."""
+
+
 class PipelineError(RuntimeError):
     """The evaluator will not evaluate what this search sends. The message says why."""

@@ -85,6 +85,14 @@ class GivenEvaluators:
             self._max_batch = client.max_batch = min(client.max_batch, self._max_batch or client.max_batch)
         return client
 
+    def follow(self, network: NetworkInfo) -> None:
+        """Have another network decide which evaluators can be used: the one in use serves it now."""
+        with self._looked:
+            if self._network is not None:
+                self._network = network
+                for standing in self._choice.standings.values():
+                    standing.unfit = ""
+
     def left(self, address: str, reason: str = "") -> None:
         """Note that an evaluator is left; reason: if it is lost, and not to be used until it has been seen to
         be ready. Addresses that were not given are passed over."""

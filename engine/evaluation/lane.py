@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from engine.evaluation.connecting import equal_network, served_network
+from engine.evaluation.connecting import changed_network, equal_network, served_network
 from engine.evaluation.errors import EvaluatorRefusalError, NoEvaluatorError
 from engine.evaluation.link import EvaluatorLink
 from engine.evaluation.process import EvaluatorSettings, NetworkKey
@@ -40,11 +40,13 @@ R = TypeVar("R", bound=SharedRequest)
 
 @dataclass(slots=True)
 class _Served:
-    """A network at an evaluator: how it is called there, how fast it is, or why it is not to be used."""
+    """A network at an evaluator: how it is called there, how fast it is, or why it is not to be used. moved:
+    the evaluator has announced it in the place of the one that all evaluators had."""
 
     info: NetworkInfo
     speed: Speed
     unfit: str = ""
+    moved: bool = False
 
 
 @dataclass(slots=True)
@@ -59,7 +61,7 @@ class _Sent:
 @dataclass(slots=True)
 class Agreement:
     """The networks that the evaluators of a pool have agreed on: for each name in the options the first one
-    that was found, which the others must have as well."""
+    that was found, which the others must have as well, until none has it any more."""
 
     networks: dict[NetworkKey, NetworkInfo] = field(default_factory=dict)
 
@@ -91,6 +93,7 @@ class Lane(Generic[R]):
         self._agreement = agreement
         self._alone = alone
         self._retry_at = 0.0
+        self._notices = 0
         self._served: dict[NetworkKey, _Served] = {}
         self._under_way: dict[R, _Sent] = {}
         self.link = EvaluatorLink(settings, self._log, prepare=self._prepare)
@@ -130,6 +133,26 @@ class Lane(Generic[R]):
                 served = _Served(info, Speed(info.curve))
             self._served[key] = served
         return None if served.unfit else served.info
+
+    def networks(self) -> tuple[NetworkInfo, ...] | None:
+        """All networks of the evaluator as they are now; None while there is none."""
+        try:
+            client = self._connect()
+            if client is not None:
+                client.take_notices()
+                return client.networks
+        except (NoEvaluatorError, EvaluatorLost):  # Whoever needs it next is told.
+            pass
+        return None
+
+    def has_moved(self, key: NetworkKey) -> bool:
+        """Whether the evaluator is left out because it has announced another network."""
+        return self.client is not None and key in self._served and self._served[key].moved
+
+    def look_again(self, key: NetworkKey) -> None:
+        """Forget why the evaluator's network is not used."""
+        self._served.pop(key, None)
+        self.failure = None
 
     def under_way(self, key: NetworkKey) -> int:
         """Positions that it has been sent for a network."""
@@ -189,8 +212,37 @@ class Lane(Generic[R]):
         if client is not None and client is not before:
             self._served.clear()
             self.failure = None
+            self._notices = client.notices
             client.interrupt_by(self._interrupt)
+        if client is not None and not client.in_flight:  # Else `receive` takes what comes.
+            with suppress(EvaluatorLost):  # Whoever sends next finds that out.
+                client.take_notices()
+        if client is not None and client.notices != self._notices:
+            self._notices = client.notices
+            self._follow(client)
         return client
+
+    def _follow(self, client: EvaluatorClient) -> None:
+        """Go by the networks that the evaluator has announced."""
+        self.failure = None
+        told: set[str] = set()
+        for key, served in list(self._served.items()):
+            own = key == self.link.settings.network
+            info = client.network if own else client.following(served.info.name)
+            if served.unfit and not served.moved:
+                self.look_again(key)
+            elif info.identity == served.info.identity:
+                served.info = info
+            else:
+                self._served[key] = _Served(info, Speed(info.curve))
+                told.add(changed_network(served.info, info))
+            agreed = self._agreement.networks.get(key)
+            if agreed is not None and key in self._served and agreed.identity != info.identity:
+                self._served[key].moved = True
+                self._served[key].unfit = f"the evaluator at {client.address} has another network now"
+                self.failure = EvaluatorRefusalError(self._served[key].unfit)
+        for text in told:
+            self._log(text)
 
     def _give_up(self, error: NoEvaluatorError) -> None:
         """Note that the link has given up; it is to try again in a while, unless the evaluator refuses."""

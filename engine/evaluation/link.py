@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from engine.evaluation.connecting import changed_network
 from engine.evaluation.errors import (
     EvaluatorCrashedError,
     EvaluatorDrainingError,
@@ -25,11 +26,13 @@ from engine.evaluation.process import (
     evaluator_command,
 )
 from engine.evaluation.pulse import Pulse
+from protocol.errors import EvaluatorLost
 from protocol.host.extras import missing
 from protocol.settings.spec import SettingsError
 
 if TYPE_CHECKING:
     from protocol.client import EvaluatorClient
+    from protocol.messages import NetworkInfo
 
 FALLBACK_SECONDS = 3.0
 """How long a given evaluator may be out of reach before one is started in its place, if that is allowed."""
@@ -100,6 +103,8 @@ class EvaluatorLink:
         """Of the given evaluator that is used, or was last; "" for one of the engine's own."""
         self._next: tuple[EvaluatorClient, str] | None = None
         """A better evaluator with another network, for the next search, and its address."""
+        self._network: NetworkInfo | None = None
+        """The one that `network_of` returned last."""
         self._closed = False
         self._crashes: str | None = None
         """A temporary folder for records of crashes, "" if none is needed, None until that is known."""
@@ -181,6 +186,17 @@ class EvaluatorLink:
         self._log(f"evaluator lost: {reason}; reconnecting")
         client.close()
         self._begin()
+
+    def network_of(self, client: EvaluatorClient) -> NetworkInfo:
+        """The network that `client` means now, notices that wait included. One that is not the network of the
+        call before is logged: whoever asks discards what it has of that one."""
+        with suppress(EvaluatorLost):  # Whoever sends next finds that out.
+            client.take_notices()
+        before, self._network = self._network, client.network
+        if before is not None and before.identity != self._network.identity:
+            self._given.follow(self._network)
+            self._log(changed_network(before, self._network))
+        return self._network
 
     def look_after(self, client: EvaluatorClient) -> None:
         """Tell that `client` owes answers and none has come. An evaluator of the engine's own that does not

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from engine._core import Batch, Tree
 from engine.evaluation.bursts import BurstRunner
 from engine.evaluation.encoding import position_batch
-from engine.evaluation.errors import PipelineError
+from engine.evaluation.errors import NetworkChangedError
 from engine.evaluation.late import LateAnswers, apply_evaluation
 from engine.evaluation.link import EvaluatorLink
 from engine.evaluation.requests import Requests, refusal
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from engine.evaluation.bursts import BurstEnd, BurstLimits
     from protocol._core import Stream
     from protocol.client import EvaluatorClient
-    from protocol.messages import Priority
+    from protocol.messages import NetworkInfo, Priority
 
 
 class Pipeline(Protocol):
@@ -52,12 +52,13 @@ class Pipeline(Protocol):
         ...
 
     def poll(self, timeout_ms: float) -> bool:
-        """Wait for a batch to come back and apply it; False if none did. Raises PipelineError."""
+        """Wait for a batch to come back and apply it; False if none did. Raises PipelineError, and
+        NetworkChangedError if the evaluator has another network than the tree."""
         ...
 
     def burst(self, limits: BurstLimits) -> BurstEnd | None:
         """Take answers and send further batches without the interpreter, for some milliseconds; returns why
-        that has ended, None where it is not possible. Raises PipelineError."""
+        that has ended, None where it is not possible. Raises as `poll`."""
         ...
 
     def abandon(self) -> None:
@@ -116,7 +117,8 @@ class RemotePipeline(SpareBatches):
     """Sends batches to the evaluator of a link.
 
     When the evaluator is lost, the batches in flight stay as they are and are sent again as soon as the link
-    has one: the search goes on where it was. Belongs to one thread.
+    has one: the search goes on where it was. If that has another network, or the evaluator announces one,
+    each method that sends or receives raises NetworkChangedError. Belongs to one thread.
     """
 
     def __init__(
@@ -125,19 +127,19 @@ class RemotePipeline(SpareBatches):
         link: EvaluatorLink,
         *,
         capacity: int,
-        input_format: int,
+        network: NetworkInfo,
         priority: Priority = "play",
         late: LateAnswers | None = None,
         bursts: bool = True,
     ) -> None:
-        """late: what the searches before still await; nothing if None. bursts: False for measurements, and to
-        compare."""
+        """network: whose evaluations the tree holds. late: what the searches before still await; nothing if
+        None. bursts: False for measurements, and to compare."""
         super().__init__(capacity)
         self.evaluations = 0
         self.batches = 0
         self._tree = tree
         self._link = link
-        self._input_format = input_format
+        self._network = network
         self._unsent: list[Batch] = []
         self._requests = Requests(link, priority, self._unsent.append)
         self._sent = self._requests.sent
@@ -167,6 +169,7 @@ class RemotePipeline(SpareBatches):
             return False
         answer = self._requests.receive(timeout_ms)
         if answer is None:
+            self._check_network(self._requests.client)
             return False
         batch, completed = answer
         if batch is None:  # An answer to what was abandoned, or is to be sent again.
@@ -187,8 +190,8 @@ class RemotePipeline(SpareBatches):
             self._free.append(Batch(self._capacity))
 
         def talk(client: EvaluatorClient, stream: Stream, sent: dict[int, Batch]) -> BurstEnd | None:
-            # An evaluator found in the middle of a search may be another one: `submit` will say so.
-            if client.network.input_format != self._input_format or client.max_batch < self._capacity:
+            self._check_network(client)
+            if client.max_batch < self._capacity:  # Another evaluator: `submit` will say so.
                 return None
             end = bursts.run(client, stream, sent, self._free, limits)
             self.evaluations += bursts.evaluations
@@ -221,11 +224,18 @@ class RemotePipeline(SpareBatches):
         client = self._requests.connect()
         if client is None:
             return False
-        if client.network.input_format != self._input_format:
-            raise PipelineError("the evaluator's network now takes another input format")
+        self._check_network(client)
         while self._unsent:
             batch = self._unsent[-1]
             if not self._requests.send(position_batch(batch), batch):
                 return False
             self._unsent.pop()
         return True
+
+    def _check_network(self, client: EvaluatorClient | None) -> None:
+        """Raise NetworkChangedError if a connection means another network than the tree's."""
+        if client is None or client.network is self._network:
+            return
+        if client.network.identity != self._network.identity:
+            raise NetworkChangedError("the evaluator has another network now")
+        self._network = client.network

@@ -2,6 +2,7 @@
 
 lost (the connection broke, the evaluator ends, its device failed): the link finds or starts another one,
     and every request that was not answered is to be sent again
+network changed (the evaluator has another one now): it is to be sent again, which its user may not want
 overloaded (its queue is full of others' work): the request is to be sent again after a pause
 refused for any other reason: an error, since it would be refused again
 """
@@ -18,6 +19,7 @@ from protocol.errors import (
     DeviceFailed,
     Draining,
     EvaluatorLost,
+    NetworkChanged,
     Overloaded,
     RemoteError,
 )
@@ -114,11 +116,11 @@ class Requests(Generic[R]):
         request = self._sent.pop(completed.id, None)
         if request is None or completed.evaluation is not None:
             return request, completed
-        if isinstance(completed.error, Overloaded | Draining | DeviceFailed):
+        if isinstance(completed.error, Overloaded | Draining | DeviceFailed | NetworkChanged):
             self._send_again(request)
             if isinstance(completed.error, Overloaded):
                 sleep(OVERLOADED_SECONDS)
-            else:
+            elif not isinstance(completed.error, NetworkChanged):
                 self.lost(str(completed.error), refused=True)
             return None, completed
         return request, completed

@@ -19,7 +19,12 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from engine._core import Batch, Tree
 from engine.evaluation.encoding import position_batch
-from engine.evaluation.errors import EvaluatorRefusalError, NoEvaluatorError, PipelineError
+from engine.evaluation.errors import (
+    EvaluatorRefusalError,
+    NetworkChangedError,
+    NoEvaluatorError,
+    PipelineError,
+)
 from engine.evaluation.lane import Agreement, Lane
 from engine.evaluation.late import apply_evaluation, cache_evaluation
 from engine.evaluation.link import EvaluatorLink
@@ -33,7 +38,7 @@ from protocol.settings.spec import SettingsError
 if TYPE_CHECKING:
     from engine.evaluation.bursts import BurstEnd, BurstLimits
     from protocol.client import Completed, EvaluatorClient
-    from protocol.messages import Priority
+    from protocol.messages import NetworkInfo, Priority
 
 S = TypeVar("S")
 
@@ -42,7 +47,7 @@ class SharedPipeline(SpareBatches, Generic[S]):
     """The batches of one search among those of others: the Pipeline of a pool's searches.
 
     search: whose batches these are. failure: why the evaluator will not evaluate what it sent; it is over
-    then.
+    then, or with a NetworkChangedError has to start over.
     """
 
     def __init__(
@@ -61,7 +66,7 @@ class SharedPipeline(SpareBatches, Generic[S]):
         self.search = search
         self.network = network
         self.identity = identity
-        self.failure: PipelineError | NoEvaluatorError | None = None
+        self.failure: PipelineError | NoEvaluatorError | NetworkChangedError | None = None
         self._tree = tree
         self._evaluator = evaluator
         self._on_their_way: list[Batch] = []
@@ -170,7 +175,7 @@ class SharedEvaluator(Generic[S]):
         self.device_batches = 0.0
         self._unsent: dict[NetworkKey, list[_Part[S]]] = {}
         self._added = 0
-        agreement = Agreement()
+        self._agreement = agreement = Agreement()
         each = [settings]
         with suppress(SettingsError):  # The link has more to say about it.
             each = [replace(settings, address=address) for address in settings.addresses] or each
@@ -227,15 +232,27 @@ class SharedEvaluator(Generic[S]):
 
         Raises NoEvaluatorError if there is none to hope for, or none that can serve the network.
         """
-        offers = [
-            Offer(lane, network, lane.client.max_batch)
-            for lane in self.lanes
-            if (network := lane.network(key)) is not None and lane.client is not None
-        ]
+        offers = self._offered(key)
+        if not offers and any(lane.has_moved(key) for lane in self.lanes):
+            self._agreement.networks.pop(key, None)
+            for lane in self.lanes:
+                lane.look_again(key)
+            offers = self._offered(key)
         failures = [lane.failure for lane in self.lanes if lane.failure is not None]
         if not offers and len(failures) == len(self.lanes):
             raise _together(failures)
         return offers
+
+    def _offered(self, key: NetworkKey) -> list[Offer[_JointRequest[S]]]:
+        return [
+            Offer(lane, network, lane.client.max_batch)
+            for lane in self.lanes
+            if (network := lane.network(key)) is not None and lane.client is not None
+        ]
+
+    def networks(self) -> tuple[NetworkInfo, ...] | None:
+        """All networks of the first evaluator that is there, as they are now; None while there is none."""
+        return next((found for lane in self.lanes if (found := lane.networks()) is not None), None)
 
     def add(self, pipeline: SharedPipeline[S], batch: Batch) -> None:
         """Have a batch sent with the next `flush`. It must stay as it is until it is answered."""
@@ -272,7 +289,7 @@ class SharedEvaluator(Generic[S]):
         wait for more."""
         parts = [part for part in self._unsent[key] if part.wanted]
         stale = [part for part in parts if part.pipeline.identity != offers[0].network.identity]
-        failed = _fail(stale, PipelineError("the evaluator's network is another one now"))
+        failed = _fail(stale, NetworkChangedError("the evaluator has another network now"))
         if stale:
             parts = [part for part in parts if part not in stale]
         self._unsent[key] = parts
@@ -341,7 +358,7 @@ def _joined(key: NetworkKey, parts: Sequence[_Part[S]], most: int) -> tuple[_Joi
     return _JointRequest(key, joined, shapes, size), PositionBatch.concatenate(batches)
 
 
-def _fail(parts: Sequence[_Part[S]], error: PipelineError | NoEvaluatorError) -> set[S]:
+def _fail(parts: Sequence[_Part[S]], error: PipelineError | NoEvaluatorError | NetworkChangedError) -> set[S]:
     """End the searches that still want these parts; returns them."""
     pipelines = {part.pipeline for part in parts if part.wanted}
     for pipeline in pipelines:

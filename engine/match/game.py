@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from time import perf_counter
@@ -19,6 +20,10 @@ from engine.match.timecontrol import GameClock
 
 PATIENCE_SECONDS = 0.5
 """How long beyond a player's time the runner waits for the move, which is too late, before it says stop."""
+
+
+class _NetworkChangedError(Exception):
+    """A player's evaluator has another network than for the moves so far."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +43,16 @@ async def play_game(
     scheduled: ScheduledGame, opening: Opening, white: Player, black: Player, rules: GameRules
 ) -> GameRecord:
     """Play a game to its end. What a player does wrong is a result with a reason; only PlayerError is
-    raised."""
+    raised. If the evaluator gives a player another network, the game starts over."""
+    while True:
+        with suppress(_NetworkChangedError):
+            return await _play_once(scheduled, opening, white, black, rules)
+
+
+async def _play_once(
+    scheduled: ScheduledGame, opening: Opening, white: Player, black: Player, rules: GameRules
+) -> GameRecord:
+    """As `play_game`. Raises _NetworkChangedError."""
     started, began = datetime.now(UTC), perf_counter()
     board = opening.board(chess960=rules.chess960)
     position = Position(board)
@@ -80,6 +94,7 @@ async def _play(
             await players[color].new_game()
         except ForfeitError as fault:
             return Verdict(win_for(not color), fault.reason, str(fault))
+    networks: dict[Hashable, str] = {}
     verdict = adjudicator.judge_start(board)
     while verdict is None:
         mover = board.turn
@@ -90,6 +105,10 @@ async def _play(
             )
         except ForfeitError as fault:
             return _forfeit(board, fault, clock)
+        if thought.network is not None:
+            asked, found = thought.network
+            if networks.setdefault(asked, found) != found:
+                raise _NetworkChangedError
         try:
             move = _legal(board, thought)
         except ValueError as error:

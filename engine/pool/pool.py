@@ -41,7 +41,10 @@ from protocol.host.wakeup import Wakeup
 
 if TYPE_CHECKING:
     from protocol.client import EvaluatorClient
-    from protocol.messages import Priority
+    from protocol.messages import NetworkInfo, Priority
+
+ANSWER_SECONDS = 10.0
+"""How long the pool's thread may take to say what it is asked."""
 
 LOOK_SECONDS = 0.01
 """Time between two looks at the searches that the clock may end, and at those that have no evaluator yet."""
@@ -84,8 +87,8 @@ class SearchPool:
         self._log = log
         self._priority: Priority = priority
         self._pools = pools
-        # Searches to begin or to stop, and None to end all.
-        self._asked: queue.SimpleQueue[PooledSearch | None] = queue.SimpleQueue()
+        # Searches to begin or to stop, what is to be done in the pool's thread, and None to end all.
+        self._asked: queue.SimpleQueue[PooledSearch | Callable[[], None] | None] = queue.SimpleQueue()
         self._wakeup = Wakeup()
         self._ending = False
         self._lock = threading.Lock()
@@ -115,6 +118,17 @@ class SearchPool:
             if self._closed:
                 raise NoEvaluatorError("the pool is closed")
         return clients
+
+    def networks(self, options: Options) -> tuple[NetworkInfo, ...] | None:
+        """The networks of the evaluator of these options, as they are at the moment; None while there is no
+        evaluator. Not to be called in the pool's thread, which is asked."""
+        evaluator = self._evaluator(EvaluatorSettings.of(options))
+        found: Future[tuple[NetworkInfo, ...] | None] = Future()
+        self._ask(lambda: found.set_result(evaluator.networks()))
+        try:
+            return found.result(ANSWER_SECONDS)
+        except TimeoutError:
+            return None
 
     def recommended_games(self, options: Options) -> int:
         """How many games at once keep the evaluators of these options busy: as many as fill two batches of
@@ -176,10 +190,13 @@ class SearchPool:
 
     def submit(self, running: PooledSearch) -> None:
         """Hand a search to the pool's thread."""
+        self._ask(running)
+
+    def _ask(self, what: PooledSearch | Callable[[], None]) -> None:
         with self._lock:
             if self._closed:
                 raise RuntimeError("the pool is closed")
-            self._asked.put(running)
+            self._asked.put(what)
             self._wakeup.wake()
 
     def stop(self, running: PooledSearch) -> None:
@@ -267,6 +284,8 @@ class SearchPool:
             running = self._asked.get()
             if running is None:
                 self._ending = True
+            elif not isinstance(running, PooledSearch):
+                running()
             elif not running.future.done():
                 due.add(running)
         active |= due

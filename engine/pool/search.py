@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from time import perf_counter
 
 from engine._core import Tree
-from engine.evaluation.errors import NoEvaluatorError, PipelineError
+from engine.evaluation.errors import NetworkChangedError, NoEvaluatorError, PipelineError
 from engine.evaluation.process import EvaluatorSettings
 from engine.evaluation.shared import SharedEvaluator, SharedPipeline
 from engine.search.batching import BatchSizes, Device
@@ -86,8 +86,11 @@ class PooledSearch:
 
     def advance(self, searches: int, processes: int) -> bool:
         """Go on; False when it is over and the future has its result. searches: how many are under way, in so
-        many processes."""
+        many processes. A search whose evaluator has another network now starts over."""
         try:
+            if self._pipeline is not None and isinstance(self._pipeline.failure, NetworkChangedError):
+                self._pipeline.abandon()
+                self._search = self._pipeline = None
             if self._search is None and not self._begin(searches, processes):
                 return True
             assert self._search is not None and self._pipeline is not None
@@ -140,7 +143,8 @@ class PooledSearch:
             self.future.set_exception(self.failure or NoEvaluatorError("the search did not begin"))
             return
         try:
-            report = search.finish()
+            identity = "" if self._pipeline is None else self._pipeline.identity
+            report = replace(search.finish(), network=identity)
             if self._inspect is not None and self._prepared is not None:
                 self._inspect(self._prepared)
         except Exception as error:

@@ -12,7 +12,7 @@ from time import perf_counter
 from engine._core import Line as TreeLine
 from engine._core import RootInfo, Tree, policy_index
 from engine.evaluation.bursts import BurstLimits
-from engine.evaluation.errors import NoEvaluatorError, PipelineError
+from engine.evaluation.errors import NetworkChangedError, NoEvaluatorError, PipelineError
 from engine.evaluation.pipeline import Pipeline
 from engine.search.batching import BatchSizes
 from engine.search.control import SearchControl
@@ -73,7 +73,22 @@ class Search:
 
     def run(self) -> Report:
         """Search until a limit is met, stopped, or the evaluator is gone for good. Always returns a report,
-        with a legal best move if there is a legal move."""
+        with a legal best move if there is a legal move.
+
+        Raises NetworkChangedError if the evaluator has another network now. Nothing is in flight then, and
+        the tree has to be prepared for that network.
+        """
+        try:
+            self._run()
+        except NetworkChangedError:
+            self._pipeline.abandon()
+            raise
+        except BaseException:
+            self.finish()
+            raise
+        return self.finish()
+
+    def _run(self) -> None:
         try:
             while self.advance():
                 if self._pipeline.in_flight:
@@ -82,16 +97,13 @@ class Search:
                     self._control.wait(POLL_MS / 1000)
         except (PipelineError, NoEvaluatorError) as error:
             self._log(f"search ended early: {error}")
-        finally:
-            report = self.finish()
-        return report
 
     def advance(self) -> bool:
         """Do what can be done without waiting: look at the limits, gather batches and submit them.
 
         False when the search is over; then call `finish`. While it is True the pipeline delivers evaluations,
         or the search is `idle`. Raises PipelineError and NoEvaluatorError, after which only `finish` may be
-        called.
+        called, and NetworkChangedError as `run`.
         """
         now = perf_counter()
         self._info = info = self._tree.root_info()

@@ -160,7 +160,7 @@ class Report:
     has taken its memory up, and what matters least in it has been forgotten. draw_score: what a draw is worth
     to the side to move. statistics: of every root move; root_statistics: of the root itself; both only where
     the options ask for them. ended_early: why the search ended before its limits, where it was for want of
-    an evaluator; empty otherwise.
+    an evaluator; empty otherwise. network: identity of the network that evaluated (NetworkInfo.identity).
     """
 
     best_move: str | None
@@ -181,6 +181,7 @@ class Report:
     statistics: tuple[MoveStatistics, ...] = ()
     root_statistics: MoveStatistics | None = None
     ended_early: str = ""
+    network: str = ""
 
     @classmethod
     def unsearched(cls, lines: tuple[Line, ...]) -> Report:

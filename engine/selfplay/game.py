@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from random import Random
@@ -31,6 +32,10 @@ WIN_OVER: dict[Side, Result] = {"white": "0-1", "black": "1-0"}
 
 RANDOM_ATTEMPTS = 100
 """Random openings that may end the game before one is given up for the book's line alone."""
+
+
+class _NetworkChangedError(Exception):
+    """The evaluator has another network than for the moves so far."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +91,16 @@ class Resigning:
 async def play_game(number: int, opening: Opening, config: SelfPlayConfig, pool: SearchPool) -> PlayedGame:
     """Play the game of a number. What is random in it depends on the number and the seed alone.
 
-    Raises NoEvaluatorError if there is no evaluator any more.
+    One network plays all of it: if the evaluator gets another one, the game starts over. Raises
+    NoEvaluatorError if there is no evaluator any more.
     """
+    while True:
+        with suppress(_NetworkChangedError):
+            return await _play(number, opening, config, pool)
+
+
+async def _play(number: int, opening: Opening, config: SelfPlayConfig, pool: SearchPool) -> PlayedGame:
+    """As `play_game`. Raises _NetworkChangedError."""
     random = Random(f"selfplay {config.seed} {number}")
     started, began = datetime.now(UTC), perf_counter()
     game = _opened(opening, config, random)
@@ -99,9 +112,13 @@ async def play_game(number: int, opening: Opening, config: SelfPlayConfig, pool:
     records: list[Records] = []
     white_to_move: list[bool] = []
     ending: tuple[Result, Reason] | None = None
+    network = ""
     try:
         while ending is None:
             found = await _search(player, game, config, random)
+            network = network or found.report.network
+            if found.report.network != network:
+                raise _NetworkChangedError
             move, side, number_of_move = found.played.move, cast("Side", game.turn), game.ply // 2 + 1
             records.append(make_record(game, _encoding(config, found), found.root, found.children, move))
             white_to_move.append(side == "white")

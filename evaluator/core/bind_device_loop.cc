@@ -93,12 +93,12 @@ void bind_device_loop(nb::module_& module) {
       .def(
           "__init__",
           [](DeviceLoop* loop, Hub& hub, std::vector<std::string> names, std::vector<std::string> classes,
-             std::string instance, std::size_t slots, nb::handle activate) {
-            new (loop) DeviceLoop(hub, std::move(names), std::move(classes), std::move(instance), slots,
-                                  call_of(activate));
+             std::string instance, std::string network, std::size_t slots, nb::handle activate) {
+            new (loop) DeviceLoop(hub, std::move(names), std::move(classes), std::move(instance),
+                                  std::move(network), slots, call_of(activate));
           },
           nb::arg("hub"), nb::kw_only(), nb::arg("names"), nb::arg("classes"), nb::arg("instance"),
-          nb::arg("slots"), nb::arg("activate"), nb::keep_alive<1, 2>())
+          nb::arg("network"), nb::arg("slots"), nb::arg("activate"), nb::keep_alive<1, 2>())
       .def("prepare", &DeviceLoop::prepare, nb::arg("slot"), nb::arg("positions"), nb::arg("program"))
       .def(
           "run",

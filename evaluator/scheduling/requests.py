@@ -27,7 +27,7 @@ class Request:
 
     client: who is answered. id: its own name for the request. rank: 0 play, 1 analysis, 2 self-play. Times
     are milliseconds on the service's monotonic clock; deadline_ms is None without a deadline. place: in the
-    order of its class (fair_queue.py).
+    order of its class (fair_queue.py). network: content hash that the answer names; empty: it names none.
     """
 
     client: Hashable
@@ -45,6 +45,7 @@ class Request:
     largest_batch: int = 0
     parts: EvaluationBatch | None = None
     place: tuple[float, int] = (0.0, 0)
+    network: str = ""
 
     def __post_init__(self) -> None:
         self.count = len(self.batch.positions)

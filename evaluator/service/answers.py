@@ -124,7 +124,13 @@ class Answers:
         queue_ms, compute_ms = request.launched_ms - request.arrived_ms, request.compute_ms
         try:
             return encode_result(
-                request.id, request.parts, queue_ms, compute_ms, request.largest_batch, self._instance
+                request.id,
+                request.parts,
+                queue_ms,
+                compute_ms,
+                request.largest_batch,
+                self._instance,
+                request.network,
             )
         except Exception as fault:  # memory, most likely, of which an error takes next to none
             log.exception("an answer could not be encoded")

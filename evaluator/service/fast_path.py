@@ -162,13 +162,15 @@ class FastPath:
             return None
         runner, lent = begun
         names = self._networks.names_of(network, session.network)
-        key = (session, runner, runner.backend, lent.version, names)
+        named = network.info.content_hash if session.follows else ""
+        key = (session, runner, runner.backend, lent.version, names, named)
         if self._loop is None or self._loop[0] != key:
             loop = DeviceLoop(
                 self._sockets.hub,
                 names=names,
                 classes=PRIORITIES,
                 instance=self._instance,
+                network=named,
                 slots=lent.slots,
                 activate=lent.activate,
             )

@@ -29,7 +29,7 @@ from protocol.compression import offered
 from protocol.errors import DeadlineExceeded, Draining, DuplicateId, NotReady, UnsupportedVersion
 from protocol.host.printing import printable
 from protocol.host.version import __version__
-from protocol.messages import PRIORITIES, SUPPORTED_VERSIONS
+from protocol.messages import NETWORKS, PRIORITIES, SUPPORTED_VERSIONS
 
 SERVER = f"wavefront-evaluator {__version__}"
 
@@ -94,6 +94,19 @@ class Handlers:
         for session, hello in self._sessions.take_hellos():
             self._welcome(session, hello)
 
+    def announce_networks(self) -> None:
+        """Tell the clients that follow the networks that these have changed, which binds the default anew.
+
+        Called by the I/O thread as part of the change, so the notice precedes all results of a new network.
+        """
+        if self._life.draining:
+            return
+        notice = self._welcome_for(0, follows=True)
+        for session in self._sessions:
+            if session.follows and session.greeted:
+                session.network = self._networks.default
+                self._answers.send(session.client, notice)
+
     def _evaluate(self, session: Session, message: messages.Evaluate) -> None:
         if self._life.draining:
             raise Draining(ELSEWHERE)
@@ -105,7 +118,8 @@ class Handlers:
         if deadline is not None and deadline <= now:
             raise DeadlineExceeded("the deadline had passed on arrival")
         rank = PRIORITIES.index(message.priority)
-        request = Request(session.client, message.id, message.batch, rank, now, deadline)
+        named = network.info.content_hash if session.follows else ""
+        request = Request(session.client, message.id, message.batch, rank, now, deadline, network=named)
         session.charge(request)
         try:
             self._dispatcher.submit(network, request)
@@ -132,6 +146,7 @@ class Handlers:
                 f"client speaks versions {list(message.versions)}, this evaluator {ours}: update one"
             )
         session.name, session.greeted = printable(message.client), True
+        session.follows = NETWORKS in message.features
         if self._life.loaded:
             self._welcome(session, message.id)
         elif session.hello:
@@ -141,9 +156,13 @@ class Handlers:
             session.hello = message.id
 
     def _welcome(self, session: Session, identity: int) -> None:
-        state = self._described.state()
         session.network = self._networks.default
-        welcome = messages.Welcome(
+        self._answers.send(session.client, self._welcome_for(identity, follows=session.follows))
+
+    def _welcome_for(self, identity: int, *, follows: bool) -> messages.Welcome:
+        """What clients are told of the service now. follows: to those that have negotiated NETWORKS."""
+        state = self._described.state()
+        return messages.Welcome(
             identity,
             version=SUPPORTED_VERSIONS[-1],
             server=SERVER,
@@ -151,12 +170,12 @@ class Handlers:
             networks=self._networks.infos(),
             state=state.state,
             reason=state.reason,
-            default=session.network,
+            default=self._networks.default,
             aliases=self._networks.aliases,
             instance=self._described.instance,
             compression=self._compression,
+            features=(NETWORKS,) if follows else (),
         )
-        self._answers.send(session.client, welcome)
 
     def _ping(self, session: Session, message: messages.Ping) -> None:
         self._answers.send(session.client, messages.Pong(message.id))

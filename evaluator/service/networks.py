@@ -73,11 +73,17 @@ class ServedNetworks:
     """
 
     def __init__(
-        self, loader: Loader, dispatcher: Dispatcher, call: Callable[[Callable[[], None]], None]
+        self,
+        loader: Loader,
+        dispatcher: Dispatcher,
+        call: Callable[[Callable[[], None]], None],
+        changed: Callable[[], None] = lambda: None,
     ) -> None:
+        """changed: called in the I/O thread right after each change of the networks or their aliases."""
         self._loader = loader
         self._dispatcher = dispatcher
         self._call = call
+        self._changed = changed
         self._entries: list[_Entry] = []
         self._changing = threading.Lock()
         """Held by who loads or reloads until what came of it is among the entries: the loader gives a network
@@ -204,6 +210,7 @@ class ServedNetworks:
             if entry is None:
                 entry = _Entry(served, wanted)
                 self._entries.append(entry)
+                self._changed()
             on_loaded(entry)
 
         threading.Thread(target=work, name="load", daemon=True).start()
@@ -220,6 +227,7 @@ class ServedNetworks:
         name = entry.served.info.name
         self._aliases = {alias: meant for alias, meant in self._aliases.items() if meant != name}
         entry.served.closing = True  # Nobody is given it for another file of the same content.
+        self._changed()
 
         def work() -> None:
             with entry.lock:
@@ -239,9 +247,11 @@ class ServedNetworks:
         if not wanted:
             if self._aliases.pop(alias, None) is None:
                 raise UnknownNetwork(f"there is no alias {alias!r}")
+            self._changed()
             return ""
         name = self._entry(wanted).served.info.name
         self._aliases[alias] = name
+        self._changed()
         return name
 
     def reload(self, wanted: str, on_reloaded: Callable[[list[Reloaded]], None], on_failed: Failed) -> None:
@@ -324,6 +334,7 @@ class ServedNetworks:
         if first is not None and (self._wanted[0] != self._default_of or not self.default):
             self._aliases[DEFAULT_ALIAS] = first.served.info.name
             self._default_of = self._wanted[0]
+            self._changed()
         if any(self._asked_by(source) is None for source in self._wanted):
             return
         for entry in list(self._entries):
@@ -361,6 +372,7 @@ class ServedNetworks:
         old, entry.served = entry.served, new
         old.closing = True
         new.closing = entry not in self._entries  # It is unloaded as soon as it is in its place.
+        self._changed()
 
     def _call_and_wait(self, task: Callable[[], None]) -> None:
         done = threading.Event()

@@ -86,7 +86,7 @@ class EvaluatorService:
         self._life = LifeCycle()
         self._manager = ServiceManager()
         self._dispatcher = Dispatcher(self._post, self.metrics, limits, patience, on_hung)
-        self._networks = ServedNetworks(loader, self._dispatcher, self._call)
+        self._networks = ServedNetworks(loader, self._dispatcher, self._call, self._networks_changed)
         self._sensing = None if private else Sensing(self._backends)
         self._access = access or Access()
         self._sockets = self._open_sockets(max_request, connections, private=private)
@@ -298,6 +298,9 @@ class EvaluatorService:
 
     def _call(self, task: Callable[[], None]) -> None:
         self._loop.call(task)
+
+    def _networks_changed(self) -> None:
+        self._handlers.announce_networks()
 
     def _fail_to_start(self, error: Exception) -> None:
         if self._on_failed is not None:

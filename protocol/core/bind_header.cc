@@ -42,7 +42,7 @@ nb::object plain_result_of(nb::sequence frames) {
   for (const Bytes& each : bytes.subspan(1))
     if (!is_aligned(each, 4)) return nb::none();
   return nb::make_tuple(header->id, header->queue_ms, header->compute_ms, header->batch,
-                        text_of(header->instance));
+                        text_of(header->instance), text_of(header->network));
 }
 
 }  // namespace

@@ -53,6 +53,7 @@ NETWORK = NetworkInfo(
 
 REQUESTS = [
     Hello(1, (1, 2), "test"),
+    Hello(1, (1,), "test", ("networks", "of tomorrow")),
     Cancel(7),
     Ping(2**63 - 1),
     Status(3),
@@ -63,6 +64,7 @@ REQUESTS = [
 
 REPLIES = [
     Welcome(1, 1, "server", 4096, (NETWORK,)),
+    Welcome(0, 1, "server", 4096, (NETWORK,), features=("networks",)),
     Cancelled(7),
     Pong(2),
     StatusReply(3, True, False, True, (NETWORK, NETWORK), {"positions": 5, "errors": {"overloaded": 1}}),

@@ -70,8 +70,13 @@ def parts(message: Any) -> Any:
     if isinstance(message, Result):
         evaluation = message.evaluation
         arrays = evaluation.logits, evaluation.wdl, evaluation.moves_left
-        numbers = message.id, message.queue_ms, message.compute_ms, message.batch, message.instance
-        return (*numbers, [(a.tobytes(), a.dtype, a.shape) for a in arrays])
+        numbers = message.id, message.queue_ms, message.compute_ms, message.batch
+        return (
+            *numbers,
+            message.instance,
+            message.network,
+            [(a.tobytes(), a.dtype, a.shape) for a in arrays],
+        )
     return message
 
 
@@ -94,7 +99,19 @@ def test_an_evaluate_is_read_as_without_the_core(header: bytes) -> None:
 
 
 @settings(max_examples=500, deadline=None)
-@given(headers({"type": "result", "id": 7, "queue_ms": 0.5, "compute_ms": 1, "batch": 3, "instance": "ab"}))
+@given(
+    headers(
+        {
+            "type": "result",
+            "id": 7,
+            "queue_ms": 0.5,
+            "compute_ms": 1,
+            "batch": 3,
+            "instance": "ab",
+            "network": "c",
+        }
+    )
+)
 def test_a_result_is_read_as_without_the_core(header: bytes) -> None:
     frames = [header, *ANSWER]
     with_core = outcome(decode_reply, frames)
@@ -129,7 +146,9 @@ def test_our_own_messages_are_plain() -> None:
     )
     answer: list[Any] = encode(Result(9, evaluation, 0.25, 1.5, 64, "0123456789abcdef"))
     found = plain_result(answer)
-    assert found == (9, 0.25, 1.5, 64, "0123456789abcdef")
+    assert found == (9, 0.25, 1.5, 64, "0123456789abcdef", "")
+    named: list[Any] = encode(Result(9, evaluation, 0.25, 1.5, 64, "0123456789abcdef", "9f" * 32))
+    assert plain_result(named) == (9, 0.25, 1.5, 64, "0123456789abcdef", "9f" * 32)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from evaluator.backends.reference import forward
 from evaluator.network import load_network
 from evaluator.network.random_network import NetworkShape, random_network
 from evaluator.network.writer import write_network
+from tests.engine.network_operator import operated
 from tests.training.labels import labelled_shard
 from tests.training.run.runs import run_training
 from training.config import DataSettings, TargetSettings
@@ -20,6 +21,8 @@ from training.data.annotations import NAT_STEPS, prior_identity
 from training.data.packed import unpack_positions
 from training.data.reading import encoded_positions, table_of
 from training.data.shard import Shard, ShardError, read_shard, write_shard
+from training.errors import TrainingError
+from training.evaluation import EncodedRows, Evaluation
 
 SHAPE = NetworkShape(16, layers=1, heads=2, ffn=16, policy_width=16, value_channels=4, value_hidden=16)
 
@@ -126,3 +129,14 @@ def test_targets_of_annotations_are_those_of_the_network(network: Path, folder: 
     assert torch.allclose(device.policy.float(), evaluated.float(), atol=0.02)
     device.set_policy(None, TargetSettings())
     assert not torch.allclose(device.policy.float(), evaluated.float(), atol=0.02)
+
+
+def test_an_evaluation_ends_when_the_network_changes(tmp_path: Path, folder: Path) -> None:
+    """Of one that has begun: what it returned before is another network's."""
+    packed, start, moves = encoded_positions(read_shard(folder / "a.shard"), 1)
+    rows = EncodedRows(packed, start, moves)
+    with operated(tmp_path) as operator, Evaluation(operator.options, operator.log) as evaluation:
+        evaluation.evaluate(rows)
+        operator.reload()
+        with pytest.raises(TrainingError, match="network is now"):
+            evaluation.evaluate(rows)

@@ -24,12 +24,6 @@ std::span<const float> floats(const Frame& frame) {
   return {reinterpret_cast<const float*>(frame.bytes.get()), frame.size / sizeof(float)};
 }
 
-// The id of a plain result; 0 for anything else.
-std::int64_t id_of(const Message& message) {
-  const auto header = plain_result(frames_of(message));
-  return header ? header->id : 0;
-}
-
 std::int64_t count_of(const std::vector<Slot>& slots) {
   return std::count_if(slots.begin(), slots.end(), [](const Slot& slot) { return slot.id != 0; });
 }
@@ -37,12 +31,14 @@ std::int64_t count_of(const std::vector<Slot>& slots) {
 }  // namespace
 
 Burst::Burst(Tree& tree, Stream& stream, const BatchRule& rule, std::string_view priority,
-             std::string_view network, std::int64_t next_id, std::vector<Slot> slots)
+             std::string_view network, std::string_view content_hash, std::int64_t next_id,
+             std::vector<Slot> slots)
     : tree_(tree),
       stream_(stream),
       rule_(rule),
       priority_(priority),
       network_(network),
+      content_hash_(content_hash),
       next_id_(next_id),
       slots_(std::move(slots)) {}
 
@@ -66,6 +62,12 @@ BurstEnd Burst::run(const BurstLimits& limits) {
     if (filled == Filled::kLost) return BurstEnd::kOther;
     if (Clock::now() >= limits.until) return BurstEnd::kTime;
   }
+}
+
+// The id of a plain result of the network; 0 for anything else.
+std::int64_t Burst::id_of(const Message& message) const {
+  const auto header = plain_result(frames_of(message));
+  return header && (header->network.empty() || header->network == content_hash_) ? header->id : 0;
 }
 
 // Applies the message that has been found, if it is the evaluation of a batch under way; else it stays.

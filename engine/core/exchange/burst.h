@@ -47,10 +47,12 @@ enum class BurstEnd : std::uint8_t {
 // had been no burst.
 class Burst {
  public:
-  // rule, priority, network: as long as it lives. next_id: of the next request. slots: the batches under way,
+  // rule, priority, network, content_hash: as long as it lives. content_hash: of the network, which results
+  // name if they name one. next_id: of the next request. slots: the batches under way,
   // which were collected from the tree, and spare ones.
   Burst(Tree& tree, Stream& stream, const BatchRule& rule, std::string_view priority,
-        std::string_view network, std::int64_t next_id, std::vector<Slot> slots);
+        std::string_view network, std::string_view content_hash, std::int64_t next_id,
+        std::vector<Slot> slots);
 
   // Waits for answers and sends further batches until there is a reason to end. To be called once. Throws
   // what the tree throws (std::bad_alloc).
@@ -68,6 +70,7 @@ class Burst {
   // in the cache, so that the search goes on. kLost: the connection has ended.
   enum class Filled : std::uint8_t { kSent, kCached, kLost };
 
+  std::int64_t id_of(const Message& message) const;
   bool take_answer();
   Filled fill(const RootInfo& root, const BurstLimits& limits);
   bool send(Slot& slot);
@@ -78,6 +81,7 @@ class Burst {
   const BatchRule& rule_;
   std::string_view priority_;
   std::string_view network_;
+  std::string_view content_hash_;
   std::int64_t next_id_;
   std::vector<Slot> slots_;
   std::int64_t evaluations_ = 0;

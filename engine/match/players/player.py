@@ -7,6 +7,7 @@ over all games.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Hashable
 from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol
@@ -15,6 +16,7 @@ import chess
 
 from engine._core import Game
 from engine.evaluation.errors import NoEvaluatorError, PipelineError
+from engine.evaluation.process import EvaluatorSettings
 from engine.games.record import Reason
 from engine.match.config import PlayerConfig
 from engine.match.timecontrol import GameClock
@@ -45,7 +47,8 @@ class ForfeitError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Thought:
-    """What a player answers. move: UCI notation, None if it names none. The rest as in MoveRecord."""
+    """What a player answers. move: UCI notation, None if it names none. network: of this engine: which
+    network was asked for, and the identity of the one that evaluated. The rest as in MoveRecord."""
 
     move: str | None
     seconds: float
@@ -54,6 +57,7 @@ class Thought:
     depth: int | None = None
     selective_depth: int | None = None
     nodes: int | None = None
+    network: tuple[Hashable, str] | None = None
 
 
 class Position:
@@ -201,6 +205,7 @@ class EnginePlayer:
             depth=report.depth,
             selective_depth=report.selective_depth,
             nodes=report.nodes,
+            network=(EvaluatorSettings.of(self.config.options), report.network) if report.network else None,
         )
 
     async def close(self) -> None:

@@ -38,11 +38,12 @@ const T* as(const Frame& frame) {
 }  // namespace
 
 DeviceLoop::DeviceLoop(Hub& hub, std::vector<std::string> names, std::vector<std::string> classes,
-                       std::string instance, std::size_t slots, const Call& activate)
+                       std::string instance, std::string network, std::size_t slots, const Call& activate)
     : hub_(hub),
       names_(std::move(names)),
       classes_(std::move(classes)),
       instance_(std::move(instance)),
+      network_(std::move(network)),
       activate_(activate),
       slots_(slots) {}
 
@@ -143,7 +144,8 @@ bool DeviceLoop::answer(const Flight& flight) {
   const Answered& times = flight.times;
   const std::vector<unsigned char> header =
       written(ResultHeader{flight.header.id, times.launched_ms - times.arrived_ms,
-                           times.ended_ms - times.launched_ms, static_cast<std::int64_t>(count), instance_});
+                           times.ended_ms - times.launched_ms, static_cast<std::int64_t>(count), instance_,
+                           network_});
   hub_.send(flight.request.number,
             std::array{Bytes(header), bytes_of(arrays[0]), bytes_of(arrays[1]), bytes_of(arrays[2])});
   answered_.push_back(times);

@@ -50,10 +50,10 @@ struct Answered {
 class DeviceLoop {
  public:
   // names: by which requests name the network, among them "" for the one that they get without a name.
-  // classes: by rank. instance: names the run of the service. slots: batches that may be under way. activate:
-  // makes the device the calling thread's.
+  // classes: by rank. instance: names the run of the service. network: what results name as theirs; "" if they
+  // name none. slots: batches that may be under way. activate: makes the device the calling thread's.
   DeviceLoop(Hub& hub, std::vector<std::string> names, std::vector<std::string> classes, std::string instance,
-             std::size_t slots, const Call& activate);
+             std::string network, std::size_t slots, const Call& activate);
   DeviceLoop(const DeviceLoop&) = delete;
   DeviceLoop& operator=(const DeviceLoop&) = delete;
 
@@ -115,6 +115,7 @@ class DeviceLoop {
   const std::vector<std::string> names_;
   const std::vector<std::string> classes_;
   const std::string instance_;
+  const std::string network_;
   const Call activate_;
   std::vector<Slot> slots_;
 

@@ -77,14 +77,14 @@ std::optional<EvaluateHeader> evaluate_header(std::span<const unsigned char> dat
 
 std::optional<ResultHeader> result_header(std::span<const unsigned char> data) {
   Field type("type"), id("id"), queue("queue_ms"), compute("compute_ms"), batch("batch"),
-      instance("instance");
-  if (!fill(data, type, id, queue, compute, batch, instance)) return std::nullopt;
+      instance("instance"), network("network");
+  if (!fill(data, type, id, queue, compute, batch, instance, network)) return std::nullopt;
   if (type.value().text != "result" || !type.is_text() || !id.is_integer(1) || !queue.is_number() ||
       !compute.is_number() || !batch.is_integer(0) || !instance.is_text_or_nil() ||
-      instance.value().text.size() > kMostOfInstance)
+      instance.value().text.size() > kMostOfInstance || !network.is_text_or_nil())
     return std::nullopt;
   return ResultHeader{id.value().integer, queue.value().number, compute.value().number, batch.value().integer,
-                      instance.value().text};
+                      instance.value().text, network.value().text};
 }
 
 std::vector<unsigned char> written(const EvaluateHeader& header) {
@@ -100,14 +100,15 @@ std::vector<unsigned char> written(const EvaluateHeader& header) {
 }
 
 std::vector<unsigned char> written(const ResultHeader& header) {
-  const bool has_instance = !header.instance.empty();
-  FlatMapWriter map(5U + has_instance);
+  const bool has_instance = !header.instance.empty(), has_network = !header.network.empty();
+  FlatMapWriter map(5U + has_instance + has_network);
   map.add("type", "result");
   map.add("id", static_cast<std::uint64_t>(header.id));
   map.add("queue_ms", header.queue_ms);
   map.add("compute_ms", header.compute_ms);
   map.add("batch", static_cast<std::uint64_t>(header.batch));
   if (has_instance) map.add("instance", header.instance);
+  if (has_network) map.add("network", header.network);
   return map.take();
 }
 

@@ -23,14 +23,15 @@ struct ResultHeader {
   double compute_ms = 0;
   std::int64_t batch = 0;
   std::string_view instance;  // at most 64 bytes
+  std::string_view network;   // content hash, at most 255 bytes; empty unless negotiated
 };
 
 // Nothing for what is another message, not valid, or rare: protocol/codec.py says which.
 std::optional<EvaluateHeader> evaluate_header(std::span<const unsigned char> data);
 std::optional<ResultHeader> result_header(std::span<const unsigned char> data);
 
-// A header's bytes, the same that protocol/codec.py makes of it. A result's instance is left out if it is
-// empty.
+// A header's bytes, the same that protocol/codec.py makes of it. A result has no field for an
+// instance or a network that is empty.
 std::vector<unsigned char> written(const EvaluateHeader& header);
 std::vector<unsigned char> written(const ResultHeader& header);
 

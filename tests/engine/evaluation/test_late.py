@@ -22,7 +22,9 @@ PATIENCE_MS = 60_000
 
 def begun(link: EvaluatorLink, late: LateAnswers, tree: Any) -> RemotePipeline:
     """A pipeline with the root's position on its way."""
-    pipeline = RemotePipeline(tree, link, capacity=8, input_format=1, late=late)
+    client = link.wait(PATIENCE_MS / 1000)
+    assert client is not None
+    pipeline = RemotePipeline(tree, link, capacity=8, network=client.network, late=late)
     batch = pipeline.take()
     assert tree.collect(batch, 8).evaluations == 1
     pipeline.submit(batch)
@@ -38,7 +40,9 @@ def test_what_an_ended_search_had_asked_for_is_found_by_the_next(link: Evaluator
     while late.awaited_from(link.client):
         assert not pipeline.poll(PATIENCE_MS), "its search has ended"
     assert tree.root_info().visits == 0
-    following = RemotePipeline(tree, link, capacity=8, input_format=1, late=late)
+    client = link.client
+    assert client is not None
+    following = RemotePipeline(tree, link, capacity=8, network=client.network, late=late)
     assert tree.collect(following.take(), 8).cache_hits == 1
 
 
@@ -52,7 +56,7 @@ def test_the_next_search_takes_what_has_come_before_it_asks(link: EvaluatorLink)
     batch = Batch(8)
     other.collect(batch, 8)
     client.evaluate(position_batch(batch))
-    following = RemotePipeline(tree, link, capacity=8, input_format=1, late=late)
+    following = RemotePipeline(tree, link, capacity=8, network=client.network, late=late)
     assert not late.awaited_from(client)
     assert tree.collect(following.take(), 8).cache_hits == 1
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import protocol.client
 from evaluator.devices.served_network import ServedNetwork
 from protocol.errors import BadRequest, LoadFailed, UnknownNetwork
 from tests.evaluator.service.harness import WAIT_S, Harness, numbered_batch, running
@@ -42,7 +43,10 @@ def test_an_unloaded_network_is_gone_and_its_device_freed(tmp_path: Path) -> Non
             client.unload("echo")
 
 
-def test_no_other_network_takes_the_place_of_an_unloaded_default(tmp_path: Path) -> None:
+def test_no_other_network_takes_the_place_of_an_unloaded_default(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(protocol.client, "FEATURES", ())  # A client of before follows no notice.
     with running(tmp_path, networks=2) as harness:
         client, admin = harness.client(), harness.client()
         assert client.network.name == "echo"
@@ -55,7 +59,10 @@ def test_no_other_network_takes_the_place_of_an_unloaded_default(tmp_path: Path)
         assert harness.client(network="echo-2").evaluate(numbered_batch(3)) is not None
 
 
-def test_the_default_is_that_of_the_hello_until_it_is_unloaded(tmp_path: Path) -> None:
+def test_the_default_is_that_of_the_hello_until_it_is_unloaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(protocol.client, "FEATURES", ())  # A client of before follows no notice.
     with running(tmp_path, networks=2) as harness:
         before, admin = harness.client(), harness.client()
         assert admin.alias("default", "echo-2") == "echo-2"

@@ -48,7 +48,7 @@ Body floats(std::size_t count, float value) {
 }
 
 Body result_header_of(std::int64_t id) {
-  return written(ResultHeader{id, 0.5, 0.25, 1, ""});
+  return written(ResultHeader{id, 0.5, 0.25, 1, "", ""});
 }
 
 // What an evaluator sends, spoilt in some way if `bad`.
@@ -170,7 +170,7 @@ class Driver {
     for (int tries = 0; !lost_ && tries < 500 && tree_.root_info().visits < nodes; ++tries) {
       begin(nodes);
       const BurstLimits limits = any_limits(nodes, random_);
-      Burst burst(tree_, stream_, rule_, "play", "net", next_id_, slots_);
+      Burst burst(tree_, stream_, rule_, "play", "net", "hash", next_id_, slots_);
       const BurstEnd end = burst.run(limits);
       slots_ = burst.slots();
       next_id_ = burst.next_id();

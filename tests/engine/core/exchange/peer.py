@@ -86,6 +86,7 @@ class Player:
         self.tree: Tree = new_tree(Game(fen))
         self.stream = Stream(str(path).encode(), **LIMITS)
         self.bursts = Bursts("play")
+        self.content_hash = "hash"
         self.rule = BatchRule(
             best=16,
             curve=[],
@@ -130,6 +131,7 @@ class Player:
                 self.stream,
                 self.rule,
                 network=self.network,
+                content_hash=self.content_hash,
                 next_id=self._next_id,
                 sent=self.sent,
                 spare=self.spare,

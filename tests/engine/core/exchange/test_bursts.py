@@ -104,6 +104,23 @@ def test_silence_ends_it_and_changes_nothing(path: Path, player: Callable[..., P
         assert (list(one.sent), one.bursts.answers, one.visits()) == ([1], 0, 0)
 
 
+def test_a_result_that_names_another_network_is_left_to_others(
+    path: Path, player: Callable[..., Player]
+) -> None:
+    def named(network: str) -> Answer:
+        def answer(request: Evaluate) -> list[Frames]:
+            evaluation = random_evaluation(request.batch)
+            return [encode(Result(request.id, evaluation, 0.1, 0.2, len(request.batch), "peer", network))]
+
+        return answer
+
+    responses = [named("hash"), named("hash"), named("another hash")]
+    with Peer(path, lambda request: responses[min(request.id, 3) - 1](request)):
+        one = player(in_flight=1)
+        assert one.run() == "other"
+        assert (one.bursts.answers, list(one.sent)) == (2, [3])
+
+
 def test_it_ends_when_nothing_is_under_way(path: Path, player: Callable[..., Player]) -> None:
     """All that the position's only moves lead to is over at once, so nothing is left to evaluate."""
     with Peer(path):

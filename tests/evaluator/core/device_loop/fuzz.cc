@@ -160,7 +160,7 @@ void answer_as_usual(Hub& hub, const Arrived& arrived) {
   }
   const auto count = static_cast<std::size_t>(header->count);
   const std::vector<float> wdl(3 * count), moves_left(count);
-  const auto first = written(ResultHeader{header->id, 0.5, 0.5, header->count, "usual"});
+  const auto first = written(ResultHeader{header->id, 0.5, 0.5, header->count, "usual", "hash"});
   hub.send(arrived.number, std::array{Bytes(first), bytes_of(logits), bytes_of(wdl), bytes_of(moves_left)});
 }
 
