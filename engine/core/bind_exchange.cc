@@ -75,9 +75,9 @@ BurstLimits::Time in_seconds(double seconds) {
 
 // sent: batches by the number of their request; changed in place, as is the list of spare ones.
 const char* run(Bursts& bursts, Tree& tree, Stream& stream, const BatchRule& rule, const std::string& network,
-                const std::string& content_hash, std::int64_t next_id, nb::dict sent, nb::list spare, double until, double patience,
-                std::optional<double> hard, std::optional<std::int64_t> nodes, bool nodes_as_playouts,
-                std::int64_t look_at, double depth) {
+                const std::string& content_hash, std::int64_t next_id, nb::dict sent, nb::list spare,
+                double until, double patience, std::optional<double> hard, std::optional<std::int64_t> nodes,
+                bool nodes_as_playouts, std::int64_t look_at, double depth) {
   std::vector<nb::object> objects;
   std::vector<Slot> slots;
   const auto add = [&](nb::handle batch, std::int64_t id) {
@@ -123,9 +123,9 @@ void bind_bursts(nb::module_& m) {
           "__init__",
           [](Bursts* bursts, std::string priority) { new (bursts) Bursts{.priority = std::move(priority)}; },
           "priority"_a)
-      .def("run", &run, "tree"_a, "stream"_a, "rule"_a, nb::kw_only(), "network"_a, "content_hash"_a, "next_id"_a, "sent"_a,
-           "spare"_a, "until"_a, "patience"_a, "hard"_a.none(), "nodes"_a.none(), "nodes_as_playouts"_a,
-           "look_at"_a, "depth"_a)
+      .def("run", &run, "tree"_a, "stream"_a, "rule"_a, nb::kw_only(), "network"_a, "content_hash"_a,
+           "next_id"_a, "sent"_a, "spare"_a, "until"_a, "patience"_a, "hard"_a.none(), "nodes"_a.none(),
+           "nodes_as_playouts"_a, "look_at"_a, "depth"_a)
       .def_ro("next_id", &Bursts::next_id)
       .def_ro("evaluations", &Bursts::evaluations)
       .def_ro("batches", &Bursts::batches)

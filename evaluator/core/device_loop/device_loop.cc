@@ -142,10 +142,9 @@ bool DeviceLoop::answer(const Flight& flight) {
   for (const auto& each : arrays)
     if (!is_finite(each.data(), each.size())) return false;
   const Answered& times = flight.times;
-  const std::vector<unsigned char> header =
-      written(ResultHeader{flight.header.id, times.launched_ms - times.arrived_ms,
-                           times.ended_ms - times.launched_ms, static_cast<std::int64_t>(count), instance_,
-                           network_});
+  const std::vector<unsigned char> header = written(
+      ResultHeader{flight.header.id, times.launched_ms - times.arrived_ms, times.ended_ms - times.launched_ms,
+                   static_cast<std::int64_t>(count), instance_, network_});
   hub_.send(flight.request.number,
             std::array{Bytes(header), bytes_of(arrays[0]), bytes_of(arrays[1]), bytes_of(arrays[2])});
   answered_.push_back(times);

@@ -50,8 +50,8 @@ struct Answered {
 class DeviceLoop {
  public:
   // names: by which requests name the network, among them "" for the one that they get without a name.
-  // classes: by rank. instance: names the run of the service. network: what results name as theirs; "" if they
-  // name none. slots: batches that may be under way. activate: makes the device the calling thread's.
+  // classes: by rank. instance: names the run of the service. network: what results name as theirs; "" if
+  // they name none. slots: batches that may be under way. activate: makes the device the calling thread's.
   DeviceLoop(Hub& hub, std::vector<std::string> names, std::vector<std::string> classes, std::string instance,
              std::string network, std::size_t slots, const Call& activate);
   DeviceLoop(const DeviceLoop&) = delete;

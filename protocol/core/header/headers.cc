@@ -83,8 +83,8 @@ std::optional<ResultHeader> result_header(std::span<const unsigned char> data) {
       !compute.is_number() || !batch.is_integer(0) || !instance.is_text_or_nil() ||
       instance.value().text.size() > kMostOfInstance || !network.is_text_or_nil())
     return std::nullopt;
-  return ResultHeader{id.value().integer, queue.value().number, compute.value().number, batch.value().integer,
-                      instance.value().text, network.value().text};
+  return ResultHeader{id.value().integer,    queue.value().number,  compute.value().number,
+                      batch.value().integer, instance.value().text, network.value().text};
 }
 
 std::vector<unsigned char> written(const EvaluateHeader& header) {
