@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import protocol.client
 from evaluator.backends import open_backend
 from evaluator.backends.base import Backend, BackendError
 from evaluator.backends.probe import probe_batch
@@ -147,8 +148,9 @@ def test_a_file_that_is_served_is_not_loaded_again(
 
 
 def test_a_file_that_has_changed_is_reloaded_without_dropping_a_request(
-    served: tuple[EvaluatorClient, Path],
+    served: tuple[EvaluatorClient, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(protocol.client, "FEATURES", ())  # a client that is not told of other networks
     client, path = served
     other = next(
         each
