@@ -143,7 +143,8 @@ class State:
     state: loading, ready, degraded (a device is left out) or draining; since: when it began, in seconds of
     the Unix epoch; reason: why it is not ready, else empty. buffered_bytes: of unfinished requests and unread
     answers. closed_connections: how many the service has closed or refused, by reason. tuning:
-    what is being measured on a device, in words, by device.
+    what is being measured on a device, in words, by device. busy_seconds: for how long each device has had a
+    batch in flight. target_ms: latency to keep, by class. max_connections: clients that may be connected.
     """
 
     ready: bool
@@ -160,6 +161,9 @@ class State:
     closed_connections: Mapping[str, int] = field(default_factory=dict)
     tuning: Mapping[str, str] = field(default_factory=dict)
     device_sensors: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    busy_seconds: Mapping[str, float] = field(default_factory=dict)
+    target_ms: Mapping[str, float] = field(default_factory=dict)
+    max_connections: int = 0
 
     @property
     def queued_positions(self) -> int:

@@ -15,4 +15,7 @@ STATE = State(
     device_sensors={"0:gpu": {"watts": 412.5, "celsius": 61.0}},
     buffered_bytes=7,
     closed_connections={"unread": 1},
+    busy_seconds={"0:gpu": 12.5},
+    target_ms={"play": 50.0},
+    max_connections=4096,
 )
