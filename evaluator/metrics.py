@@ -144,7 +144,9 @@ class State:
     the Unix epoch; reason: why it is not ready, else empty. buffered_bytes: of unfinished requests and unread
     answers. closed_connections: how many the service has closed or refused, by reason. tuning:
     what is being measured on a device, in words, by device. curves: by network and device, the largest
-    batch that was "measured", the "largest" of the device, and whether the knee is "known".
+    batch that was "measured", the "largest" of the device, and whether the knee is "known". busy_seconds:
+    for how long each device has had a batch in flight. target_ms: latency to keep, by class.
+    max_connections: clients that may be connected.
     """
 
     ready: bool
@@ -162,6 +164,9 @@ class State:
     tuning: Mapping[str, str] = field(default_factory=dict)
     device_sensors: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     curves: Mapping[str, Mapping[str, Mapping[str, int]]] = field(default_factory=dict)
+    busy_seconds: Mapping[str, float] = field(default_factory=dict)
+    target_ms: Mapping[str, float] = field(default_factory=dict)
+    max_connections: int = 0
 
     @property
     def queued_positions(self) -> int:

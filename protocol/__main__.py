@@ -12,6 +12,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from protocol.addresses import DEFAULT_TCP
@@ -28,18 +29,29 @@ DOCUMENTS: dict[str, tuple[Callable[[], Any], str]] = {
 """What is printed as JSON, by the name of its command, with its help."""
 
 
-def conformance(address: str, patience_s: float) -> int:
-    """Walk a client through the cases; 0 if it did nothing wrong, 1 if it did, 2 if nothing can be tried."""
+def conformance(address: str, patience_s: float, keys: str | None) -> int:
+    """Walk a client through the cases; 0 if it did nothing wrong, 1 if it did, 2 if nothing can be tried.
+
+    keys: folder with the evaluator's key pair, which is made if it is missing; None demands no keys.
+    """
     import zmq
 
     from protocol.conformance.walk import Walk
+    from protocol.keys.files import SERVICE_PAIR
+    from protocol.keys.notation import KeysError, show_key
+    from protocol.keys.pairs import pair_at
 
     try:
-        walk = Walk(address, patience_s, sys.stdout)
+        pair = None if keys is None else pair_at(Path(keys) / SERVICE_PAIR)
+        walk = Walk(address, patience_s, sys.stdout, pair)
+    except KeysError as error:
+        print(f"--keys: {error}", file=sys.stderr)
+        return 2
     except zmq.ZMQError as error:
         print(f"cannot listen at {address} (tcp://HOST:PORT or ipc://PATH): {error}", file=sys.stderr)
         return 2
-    print(f"listening at {walk.address}: start the client, and let it ask and ask again", flush=True)
+    mark = "" if pair is None else f"#{show_key(pair.public)}"
+    print(f"listening at {walk.address}{mark}: start the client, and let it ask and ask again", flush=True)
     faults = walk.run()
     for text, count in faults.items():
         print(f"WRONG {text}" + (f" ({count} times)" if count > 1 else ""))
@@ -56,6 +68,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     walk = commands.add_parser("conformance", help="a scripted evaluator that says what a client does wrong")
     walk.add_argument("--listen", default=DEFAULT_TCP, metavar="ADDRESS", help="default: %(default)s")
     walk.add_argument(
+        "--keys", metavar="FOLDER", help="demand CURVE; the evaluator's keys, made if they are missing"
+    )
+    walk.add_argument(
         "--patience",
         type=float,
         default=30.0,
@@ -66,7 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if parsed.command == "conformance":
         if not parsed.patience > 0:
             walk.error(f"--patience is a number of seconds above 0, not {parsed.patience:g}")
-        return conformance(parsed.listen, parsed.patience)
+        return conformance(parsed.listen, parsed.patience, parsed.keys)
     json.dump(DOCUMENTS[parsed.command][0](), sys.stdout)
     print()
     return 0

@@ -38,7 +38,7 @@ from protocol import EvaluatorClient
 from protocol.batch import POSITION_DTYPE, PositionBatch
 from protocol.codec import encode_evaluate
 from protocol.errors import EvaluatorLost, Overloaded
-from tests.evaluator.zmtp import connect, frame, message
+from tests.evaluator.zmtp import connect, frame, message, shake_hands
 
 DEVICE = "sleeping:base=1,each=0.001"
 START_S = 60.0
@@ -126,8 +126,11 @@ def many_connections(port: int, until: float) -> None:
     kept: list[socket.socket] = []
     while time.monotonic() < until:
         if len(kept) < MANY_CONNECTIONS:
+            source = (f"127.0.0.{2 + len(kept) % 8}", 0)  # no address may have more than a quarter
             with contextlib.suppress(OSError):
-                kept.append(connect(port))
+                made = socket.create_connection(("127.0.0.1", port), 60.0, source)
+                shake_hands(made)
+                kept.append(made)
         else:
             time.sleep(0.1)
 

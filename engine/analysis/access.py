@@ -7,7 +7,7 @@ import re
 import stat
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -21,6 +21,7 @@ TOKEN_PREFIX = "wavefront-token."
 """Before the token, as another subprotocol: the only header that a page can choose."""
 
 _TOKEN = re.compile(r"[A-Za-z0-9._~-]{16,512}")
+_NAME = re.compile(r"[A-Za-z0-9_.@-]{1,64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,30 +52,41 @@ def read_address(text: str) -> ListenAddress:
     return ListenAddress(host, int(port))
 
 
-def read_token(path: str) -> str:
-    """The token in a file. Raises SettingsError, also for a file that others may read."""
+def read_tokens(path: str) -> Mapping[str, str]:
+    """The tokens in a file, by name: lines of NAME TOKEN, or one TOKEN, whose name is empty. Raises
+    SettingsError, also for a file that others may read."""
     try:
-        text = Path(path).read_text("utf-8").strip()
+        text = Path(path).read_text("utf-8")
         mode = Path(path).stat().st_mode
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise SettingsError(f"--token-file: cannot read {path}: {reason}") from None
     if sys.platform != "win32" and mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise SettingsError(f"--token-file: others may read {path}: chmod 600 {path}")
-    if not _TOKEN.fullmatch(text):
+    lines = [line.split() for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    tokens: dict[str, str] = {}
+    for words in lines:
+        name, token = words if len(words) == 2 else ("", words[0])
+        alone = not name and len(lines) > 1
+        if len(words) > 2 or alone or not _TOKEN.fullmatch(token) or (name and not _NAME.fullmatch(name)):
+            break
+        if name in tokens:
+            raise SettingsError(f"--token-file: {path} has the name {name} twice")
+        tokens[name] = token
+    if not lines or len(tokens) < len(lines):
         raise SettingsError(
-            f"--token-file: {path} holds no token: 16 to 512 letters, digits and any of . _ ~ - "
-            "(python3 -c 'import secrets; print(secrets.token_urlsafe(32))' makes one)"
+            f"--token-file: {path} holds no token: 16 to 512 letters, digits and any of . _ ~ -, alone or in "
+            "lines of NAME TOKEN (python3 -c 'import secrets; print(secrets.token_urlsafe(32))' makes one)"
         )
-    return text
+    return tokens
 
 
-def check_address(address: ListenAddress, token: str, *, unencrypted: bool) -> None:
+def check_address(address: ListenAddress, *, has_token: bool, unencrypted: bool) -> None:
     """Raises SettingsError for an address beyond this machine without a token, or without the word that
     anybody on the way may read along."""
     if address.is_loopback:
         return
-    if not token:
+    if not has_token:
         raise SettingsError(
             f"--listen {address.host}: other machines reach this address, so that it needs --token-file FILE"
         )
@@ -88,33 +100,40 @@ def check_address(address: ListenAddress, token: str, *, unencrypted: bool) -> N
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """Who is let in. token: empty lets in any program of this machine, and no page of a foreign site that a
-    browser here may show. origins: of the pages that are let in besides those served by this machine."""
+    """Who is let in. tokens: by name; none let in any program of this machine, and no page of a foreign site
+    that a browser here may show. origins: of the pages that are let in besides those served by this
+    machine."""
 
-    token: str = ""
+    tokens: Mapping[str, str] = field(default_factory=dict)
     origins: tuple[str, ...] = ()
+
+    def name(self, headers: Mapping[str, str]) -> str | None:
+        """The name of the token that a client with these headers has; None if it has none of them."""
+        scheme, _, given = headers.get("Authorization", "").partition(" ")
+        offered = [given.strip()] if scheme.lower() == "bearer" else []
+        names = [name.strip() for name in headers.get("Sec-WebSocket-Protocol", "").split(",")]
+        offered += [name.removeprefix(TOKEN_PREFIX) for name in names if name.startswith(TOKEN_PREFIX)]
+        found = [name for name, token in self.tokens.items() for text in offered if _is_equal(text, token)]
+        return found[0] if found else None
 
     def refusal(self, headers: Mapping[str, str]) -> str:
         """Why a client with these headers is not let in; empty if it is."""
-        if self.token:
-            scheme, _, given = headers.get("Authorization", "").partition(" ")
-            offered = [given.strip()] if scheme.lower() == "bearer" else []
-            names = [name.strip() for name in headers.get("Sec-WebSocket-Protocol", "").split(",")]
-            offered += [name.removeprefix(TOKEN_PREFIX) for name in names if name.startswith(TOKEN_PREFIX)]
-            if not any(self._is_token(text) for text in offered):
-                return (
-                    "this service needs its token, as `Authorization: Bearer TOKEN` or as the subprotocol "
-                    f"{TOKEN_PREFIX}TOKEN"
-                )
-            return ""
+        if self.tokens:
+            if self.name(headers) is not None:
+                return ""
+            return (
+                "this service needs a token, as `Authorization: Bearer TOKEN` or as the subprotocol "
+                f"{TOKEN_PREFIX}TOKEN"
+            )
         origin = headers.get("Origin")
         if origin is None or origin in self.origins or _is_of_this_machine(origin):
             return ""
         return f"pages of {shown(origin)} are not let in; --origin names those that are"
 
-    def _is_token(self, text: str) -> bool:
-        """Takes the same time however much of it is right."""
-        return hmac.compare_digest(text.encode(errors="replace"), self.token.encode())
+
+def _is_equal(text: str, token: str) -> bool:
+    """Takes the same time however much of it is right."""
+    return hmac.compare_digest(text.encode(errors="replace"), token.encode())
 
 
 def _is_of_this_machine(origin: str) -> bool:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from engine.analysis.clients import Client
 from engine.analysis.errors import QueryError
-from engine.analysis.messages import MOST_ID_CHARACTERS, whole_numbers
+from engine.analysis.messages import MOST_ID_CHARACTERS, listed, whole_numbers
 from engine.analysis.query import QUERY_OPTIONS
 from engine.options import Options
-from protocol.host.version import __version__
+from protocol.host.version import __version__, git_hash
 from protocol.settings.spec import Setting, shown, unknown
 
 if TYPE_CHECKING:
@@ -20,10 +20,18 @@ FORMAT = 1
 """Of queries and answers. It grows when a client of the one before would not understand them."""
 
 
+STATES = ("starting", "ready", "unavailable")
+"""Of the evaluator: it is being found or started, it answers, or none can be had."""
+
+
 class Desk(Protocol):
     """What actions are carried out with: the desk."""
 
     options: Options
+
+    @property
+    def state(self) -> str:
+        """Of the evaluator, one of STATES."""
 
     def networks(self) -> tuple[NetworkInfo, ...] | None:
         """The evaluator's networks, None while there is no evaluator."""
@@ -44,16 +52,15 @@ def perform(desk: Desk, client: Client, identity: str, message: Mapping[str, Any
         raise QueryError(str(unknown("action", name, ACTIONS)), "action")
     fields, action = ACTIONS[name]
     answer = {"id": identity, "action": name, **action(desk, client, message)}
-    unused = [
-        {"id": identity, "field": field, "warning": f"{name} has no field {shown(field)}, it is not used"}
-        for field in message
-        if field not in ("id", "action", *fields)
-    ]
-    return [*unused, answer]
+    unused = [field for field in message if field not in ("id", "action", *fields)]
+    if not unused:
+        return [answer]
+    problem = f"{name} has no {'field' if len(unused) == 1 else 'fields'} {listed(unused)}, not used"
+    return [{"id": identity, "field": unused[0], "warning": problem}, answer]
 
 
 def _version(_desk: Desk, _client: Client, _message: Mapping[str, Any]) -> dict[str, Any]:
-    return {"name": "Wavefront", "version": __version__, "format": FORMAT}
+    return {"name": "Wavefront", "version": __version__, "git_hash": git_hash() or None, "format": FORMAT}
 
 
 def _networks(desk: Desk, _client: Client, _message: Mapping[str, Any]) -> dict[str, Any]:
@@ -64,13 +71,16 @@ def _networks(desk: Desk, _client: Client, _message: Mapping[str, Any]) -> dict[
             "content_hash": network.content_hash,
             "backend": network.backend,
             "device": network.device,
+            "input_format": network.input_format,
+            "policy_head": network.policy_head,
+            "value_head": network.value_head,
             "has_wdl": network.has_wdl,
             "has_moves_left": network.has_moves_left,
             "recommended_batch": network.recommended_batch,
         }
         for network in networks or ()
     ]
-    return {"ready": networks is not None, "networks": listed}
+    return {"ready": networks is not None, "state": desk.state, "networks": listed}
 
 
 def _options(desk: Desk, _client: Client, _message: Mapping[str, Any]) -> dict[str, Any]:

@@ -26,6 +26,9 @@ class Arrivals:
     def __init__(self) -> None:
         self._waiting: Crowd[ServerConnection] = Crowd(MOST_ARRIVALS)
 
+    def __len__(self) -> int:
+        return len(self._waiting)
+
     def came(self, connection: ServerConnection) -> None:
         """One that says nothing so far."""
         source = source_of(str(connection.transport.get_extra_info("peername", ("",))[0]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from engine.analysis.errors import QueryError
@@ -12,19 +12,31 @@ from protocol.settings.spec import shown
 MOST_ID_CHARACTERS = 200
 
 
-def read_object(message: str | bytes, most_bytes: int) -> dict[str, Any]:
-    """The JSON object of a message. Raises QueryError."""
+def read_object(message: str | bytes, most_bytes: int) -> tuple[dict[str, Any], list[str]]:
+    """The JSON object of a message, and the keys that an object in it has twice. Raises QueryError."""
     if len(message) > most_bytes:
         raise QueryError(f"the message is longer than {most_bytes:,} bytes")
+    twice: dict[str, None] = {}
+
+    def made(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        value = dict(pairs)
+        if len(value) < len(pairs):
+            seen: set[str] = set()
+            for key, _ in pairs:
+                if key in seen:
+                    twice[key] = None
+                seen.add(key)
+        return value
+
     try:
-        value = json.loads(message)
+        value = json.loads(message, object_pairs_hook=made)
     except RecursionError:
         raise QueryError("the message is nested too deeply") from None
     except ValueError as error:
         raise QueryError(f"the message is not JSON: {error}") from None
     if not isinstance(value, dict):
         raise QueryError(f'the message is no JSON object, such as {{"id": "1"}}, but {shown(value)}')
-    return value
+    return value, list(twice)
 
 
 def read_id(message: Mapping[str, Any]) -> str:
@@ -36,6 +48,18 @@ def read_id(message: Mapping[str, Any]) -> str:
     if len(identity) > MOST_ID_CHARACTERS:
         raise QueryError(f"id has at most {MOST_ID_CHARACTERS} characters, not {len(identity)}", "id")
     return identity
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names as a message shows them: three, and how many more there are."""
+    more = f" and {len(names) - 3:,} more" if len(names) > 3 else ""
+    return ", ".join(map(shown, names[:3])) + more
+
+
+def given_twice(keys: Sequence[str]) -> QueryError:
+    """The warning of keys that a message has twice."""
+    noun = "the key" if len(keys) == 1 else "the keys"
+    return QueryError(f"{noun} {listed(keys)} came twice, the last value counts", keys[0])
 
 
 def whole_numbers(field: str, value: object) -> tuple[int, ...]:

@@ -11,8 +11,9 @@ from typing import Any
 from engine._core import Game
 from engine.analysis.errors import QueryError
 from engine.analysis.fields import Fields
-from engine.analysis.messages import whole_numbers
-from engine.analysis.restrictions import Restriction, read_restrictions
+from engine.analysis.messages import listed, whole_numbers
+from engine.analysis.notation import UCI, read_move
+from engine.analysis.restrictions import Restriction, read_restrictions, resolved
 from engine.options import OPTIONS, Options
 from engine.search.contempt import Contempt
 from engine.search.limits import Limits
@@ -26,6 +27,9 @@ LISTS = ("analyze_turns", "priorities", "avoid_moves", "allow_moves", "options")
 
 NAMES = ("id", *settings_of(Fields), *LISTS)
 """All fields of a query."""
+
+LIMITS = ("nodes", "movetime", "depth", "mate")
+"""The fields that limit a search."""
 
 OPTION_SECTIONS = ("search", "contempt", "choice")
 OPTION_NAMES = (
@@ -89,8 +93,7 @@ def read_query(
     options: the engine's, which the query's come on top of. nodes: visits where it names no limit. Raises
     QueryError.
     """
-    fields = _fields(message, options)
-    _check_game(fields)
+    fields = _game(_fields(message, options))
     turns = _turns(message, len(fields.moves))
     priorities = _priorities(message, fields.priority, len(turns))
     restrictions = tuple(
@@ -108,7 +111,14 @@ def read_query(
         _limits(fields, nodes),
         restrictions,
     )
-    return query, [_unused(name) for name in message if name not in NAMES]
+    unused = [name for name in message if name not in NAMES]
+    warnings = [_unused(unused)] if unused else []
+    if restrictions:
+        kept, problems = resolved(restrictions, [query.game(turn) for turn in turns])
+        query, warnings = replace(query, restrictions=kept), [*warnings, *problems]
+    if fields.infinite and (named := [name for name in LIMITS if getattr(fields, name)]):
+        warnings.append(QueryError(f"an infinite search has no limits: {listed(named)} not used", named[0]))
+    return query, warnings
 
 
 def _fields(message: Mapping[str, Any], options: Options) -> Fields:
@@ -123,23 +133,38 @@ def _fields(message: Mapping[str, Any], options: Options) -> Fields:
             except SettingsError as error:
                 raise QueryError(str(error), name) from None
         raise
-    # The same few texts in all games: what waits takes up little more memory than its messages.
-    return replace(fields, moves=tuple(map(intern, fields.moves)))
+    return fields
 
 
-def _check_game(fields: Fields) -> None:
-    """Play the game once: every position of it can be had later. Raises QueryError."""
+def _game(fields: Fields) -> Fields:
+    """The fields with moves in UCI notation. Plays the game once: every position of it can be had later.
+    Raises QueryError."""
     if len(fields.moves) > MOST_MOVES:
         raise QueryError(f"moves has at most {MOST_MOVES:,} moves, not {len(fields.moves):,}", "moves")
     try:
         game = Game(None if fields.fen == "startpos" else fields.fen, fields.chess960)
     except ValueError as error:
         raise QueryError(str(error), "fen") from None
-    for number, move in enumerate(fields.moves, 1):
+    moves = []
+    for number, text in enumerate(fields.moves, 1):
+        move = text
         try:
+            if not UCI.fullmatch(text):
+                move = _named_move(game, text)
             game.push_uci(move)
         except ValueError as error:
             raise QueryError(f"move {number}: {error}", "moves") from None
+        # The same few texts in all games: what waits takes up little more memory than its messages.
+        moves.append(intern(move))
+    return replace(fields, moves=tuple(moves))
+
+
+def _named_move(game: Game, text: str) -> str:
+    """A move that is not in the usual notation, in UCI notation. Raises ValueError."""
+    try:
+        return read_move(game, text)
+    except ValueError as error:
+        raise ValueError(f"move {shown(text)}: {error}") from None
 
 
 def _turns(message: Mapping[str, Any], last: int) -> tuple[int, ...]:
@@ -220,9 +245,13 @@ def _limits(fields: Fields, nodes: int) -> Limits:
     return replace(limits, nodes=nodes) if limits.unbounded and not limits.infinite else limits
 
 
-def _unused(name: str) -> QueryError:
+def _unused(names: list[str]) -> QueryError:
+    """The warning of fields that nobody knows."""
     from difflib import get_close_matches
 
-    near = get_close_matches(name, NAMES, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
-    return QueryError(f"there is no field {shown(name)}, it is not used{hint}", name)
+    near = [(name, found[0]) for name in names[:3] if (found := get_close_matches(name, NAMES, n=1))]
+    meant = " and ".join(repr(known) for _, known in near)
+    hint = f"; did you mean {meant}?" if near else ""
+    if len(names) == 1:
+        return QueryError(f"there is no field {shown(names[0])}, it is not used{hint}", names[0])
+    return QueryError(f"there are no fields {listed(names)}, they are not used{hint}", names[0])

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from engine._core import Game
 from engine.analysis.errors import QueryError
+from engine.analysis.messages import listed
+from engine.analysis.notation import is_move, read_move, uci_of
 from protocol.settings.spec import shown
 
 PLAYERS = ("white", "black")
@@ -18,8 +20,6 @@ MOST_RESTRICTIONS = 64
 MOST_MOVES = 1000
 """Of one restriction."""
 
-_MOVE = re.compile(MOVE_PATTERN)
-
 CoreRule = tuple[bool, Sequence[str], int, bool]
 """As Tree.set_move_rules takes it."""
 
@@ -28,8 +28,9 @@ CoreRule = tuple[bool, Sequence[str], int, bool]
 class Restriction:
     """One entry of `avoid_moves` or `allow_moves`.
 
-    moves: UCI notation. player: whose; empty for the side to move in the position analysed. until_depth: it
-    holds for moves made less than so many plies after that position. only: these moves alone are searched.
+    moves: UCI notation, or as given before `resolved`. player: whose; empty for the side to move in the
+    position analysed. until_depth: it holds for moves made less than so many plies after that position.
+    only: these moves alone are searched.
     """
 
     moves: tuple[str, ...]
@@ -57,6 +58,39 @@ def read_restrictions(field: str, value: object) -> tuple[Restriction, ...]:
     if only and len(set(players)) < len(players):
         raise QueryError("allow_moves has one object for each player, at most", field)
     return found
+
+
+def resolved(
+    restrictions: Sequence[Restriction], games: Sequence[Game]
+) -> tuple[tuple[Restriction, ...], list[QueryError]]:
+    """Restrictions with moves in UCI notation, and a warning for moves of each field that are never legal.
+
+    games: the positions to analyse. SAN, and moves of `until_depth` 1, are about these. SAN that is legal in
+    none is left out. Where no allowed move is legal, the search itself says so.
+    """
+    found: list[Restriction] = []
+    unused: dict[str, list[str]] = {}
+    for each in restrictions:
+        of_player = [game for game in games if each.of(game.turn) == game.turn]
+        legal = [(game, game.legal_moves()) for game in of_player]
+        moves: list[str] = []
+        illegal: list[str] = []
+        for text in each.moves:
+            named = _in_uci(of_player, text)
+            reaches = bool(named) and (
+                each.until_depth > 1 or any(_as_legal(*at, move) in at[1] for at in legal for move in named)
+            )
+            if not reaches:
+                illegal.append(text)
+            moves += [move for move in named if move not in moves]
+        found.append(replace(each, moves=tuple(moves)))
+        if illegal and not (each.only and each.until_depth == 1 and len(illegal) == len(each.moves)):
+            unused.setdefault("allow_moves" if each.only else "avoid_moves", []).extend(illegal)
+    warnings = [
+        QueryError(f"{field}: {listed(moves)} not used: illegal in all positions to analyse", field)
+        for field, moves in unused.items()
+    ]
+    return tuple(found), warnings
 
 
 def root_moves(game: Game, restrictions: Sequence[Restriction]) -> tuple[str, ...]:
@@ -103,9 +137,20 @@ def _moves(field: str, value: object) -> tuple[str, ...]:
     if not isinstance(value, list) or not 1 <= len(value) <= MOST_MOVES:
         raise QueryError(f"{field}: moves is a list of 1 to {MOST_MOVES} moves, not {shown(value)}", field)
     for move in value:
-        if not isinstance(move, str) or not _MOVE.match(move):
-            raise QueryError(f"{field}: {shown(move)} is no move in UCI notation, such as e2e4", field)
-    return tuple(move.lower() for move in value)
+        if not isinstance(move, str) or not is_move(move):
+            raise QueryError(f"{field}: {shown(move)} is no move, such as e2e4 or Nf3", field)
+    return tuple(value)
+
+
+def _in_uci(games: Sequence[Game], text: str) -> list[str]:
+    """A move in UCI notation: of SAN, what it means in each of the positions."""
+    if uci := uci_of(text):
+        return [uci]
+    found: dict[str, None] = {}
+    for game in games:
+        with suppress(ValueError):
+            found[read_move(game, text)] = None
+    return list(found)
 
 
 def _as_legal(game: Game, legal: Sequence[str], move: str) -> str:

@@ -23,7 +23,7 @@ from engine.analysis.answers import encoded
 from engine.analysis.clients import Account, Asked, Client, Task, Waiting, next_account
 from engine.analysis.errors import QueryError, fault
 from engine.analysis.local import LocalSearches
-from engine.analysis.messages import read_id, read_object
+from engine.analysis.messages import given_twice, read_id, read_object
 from engine.analysis.query import Query, read_query
 from engine.analysis.searching import Position, Searcher
 from engine.analysis.settings import AnalysisSettings
@@ -75,6 +75,7 @@ class Scheduler:
         self._closed = False
         self._hashes: dict[str, str] = {}  # Of the evaluator's networks, by name and hash.
         self._asking = False  # For the evaluator, in a thread of its own.
+        self._was_asked = False
         self._thread = threading.Thread(target=self._work, name="analysis", daemon=True)
         self._thread.start()
 
@@ -119,15 +120,23 @@ class Scheduler:
         """Process ids of the evaluators that were started."""
         return self._pool.evaluator_pids()
 
-    @property
-    def _running(self) -> int:
-        return len(self._tasks)
-
     # -- for actions -------------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> str:
+        """Of the evaluator, one of actions.STATES."""
+        if self._asking or not self._was_asked:
+            return "starting"
+        return "ready" if self._searches else "unavailable"
 
     def networks(self) -> tuple[NetworkInfo, ...] | None:
         """The evaluator's networks, None while there is no evaluator."""
         return self._pool.networks(self.options)
+
+    def load(self, client: Client) -> tuple[int, int]:
+        """Positions of a client that are searched, and that wait."""
+        account = self._accounts.get(client)
+        return (0, 0) if account is None else (len(account.running), len(account.waiting))
 
     def terminate(self, client: Client, identity: str | None, turns: tuple[int, ...] | None) -> None:
         """End the positions of a client of this id and these turns (None: any), with what has been found."""
@@ -154,8 +163,10 @@ class Scheduler:
         account = self._accounts.setdefault(client, Account(client))
         identity: str | None = None
         try:
-            fields = read_object(message, self.settings.max_message_bytes)
+            fields, twice = read_object(message, self.settings.max_message_bytes)
             identity = read_id(fields)
+            if twice:
+                client.send(encoded(answers.warning(given_twice(twice), identity)))
             if "action" in fields:
                 for answer in perform(self, client, identity, fields):
                     client.send(encoded(answer))
@@ -233,7 +244,7 @@ class Scheduler:
             return
         most = self.settings.client_searches or self._searches
         while self._searcher.ready:
-            account = next_account(self._accounts.values(), self._running < self._searches, most)
+            account = next_account(self._accounts.values(), len(self._tasks) < self._searches, most)
             if account is None:
                 return
             task = account.waiting.take()
@@ -251,7 +262,7 @@ class Scheduler:
         assert self._searcher is not None
         network = self._network(task.query)
         tree, cache = LEAST_TREE_MEGABYTES, LEAST_HASH_MEGABYTES
-        if self._running < self._searches:  # One beyond their number gets the least.
+        if len(self._tasks) < self._searches:  # One beyond their number gets the least.
             tree = max(tree, self.options.tree_memory // self._searches)
             cache = max(cache, self.options.hash // self._searches)
         self._tasks[task.number] = task
@@ -340,7 +351,7 @@ class Scheduler:
     def _ask_for_evaluator(self) -> None:
         """Have the evaluator found or started, in the background."""
         if not self._asking:
-            self._asking = True
+            self._asking = self._was_asked = True
             threading.Thread(target=self._await_evaluator, name="analysis-evaluator", daemon=True).start()
 
     def _await_evaluator(self) -> None:

@@ -12,9 +12,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from engine.analysis.access import SUBPROTOCOL
-from engine.analysis.actions import FORMAT
+from engine.analysis.actions import FORMAT, STATES
 from engine.analysis.fields import Fields
 from engine.analysis.messages import MOST_ID_CHARACTERS
+from engine.analysis.notation import MOST_CHARACTERS
 from engine.analysis.query import MOST_MOVES, QUERY_OPTIONS
 from engine.analysis.restrictions import (
     MOST_DEPTH,
@@ -167,7 +168,13 @@ def _restrictions() -> Schema:
 
 
 def _moves() -> Schema:
-    return {"type": "array", "items": _ref("move"), "minItems": 1, "maxItems": MOST_RESTRICTED_MOVES}
+    move = {
+        "description": "UCI notation or SAN",
+        "type": "string",
+        "minLength": 2,
+        "maxLength": MOST_CHARACTERS,
+    }
+    return {"type": "array", "items": move, "minItems": 1, "maxItems": MOST_RESTRICTED_MOVES}
 
 
 def _action(name: str, more: Mapping[str, Schema], *, closed: bool = False) -> Schema:
@@ -285,6 +292,9 @@ def _action_answers() -> Mapping[str, Mapping[str, Schema]]:
         "content_hash": TEXT,
         "backend": TEXT,
         "device": TEXT,
+        "input_format": COUNT,
+        "policy_head": TEXT,
+        "value_head": TEXT,
         "has_wdl": FLAG,
         "has_moves_left": FLAG,
         "recommended_batch": COUNT,
@@ -300,8 +310,17 @@ def _action_answers() -> Mapping[str, Mapping[str, Schema]]:
     }
     return {
         **ACTION_FIELDS,
-        "query_version": {"name": TEXT, "version": TEXT, "format": {"const": FORMAT}},
-        "query_networks": {"ready": FLAG, "networks": {"type": "array", "items": _object(network)}},
+        "query_version": {
+            "name": TEXT,
+            "version": TEXT,
+            "git_hash": _or_null({"type": "string", "pattern": "^[0-9a-f]{40}$"}),
+            "format": {"const": FORMAT},
+        },
+        "query_networks": {
+            "ready": FLAG,
+            "state": {"enum": list(STATES)},
+            "networks": {"type": "array", "items": _object(network)},
+        },
         "query_options": {
             "options": {"type": "array", "items": _object(option, optional=("low", "high", "choices"))}
         },

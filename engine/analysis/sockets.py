@@ -13,6 +13,8 @@ import asyncio
 import contextlib
 import logging
 import signal
+import time
+from collections import Counter
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import TYPE_CHECKING
@@ -25,8 +27,10 @@ from websockets.typing import Subprotocol
 
 from engine.analysis.access import SUBPROTOCOL, Gate, ListenAddress
 from engine.analysis.arrivals import Arrivals, NoRoom, connections_of
+from engine.analysis.pages import HEALTH, PATHS, ClientInfo, Figures, page
 from engine.analysis.scheduler import Scheduler
 from engine.analysis.settings import AnalysisSettings
+from protocol.settings.spec import SettingsError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,8 +55,13 @@ class SocketClient:
         connection: ServerConnection,
         settings: AnalysisSettings,
         resume: Callable[[SocketClient], None],
+        name: str,
+        token: str,
     ) -> None:
-        """resume: called when the client is no longer congested."""
+        """resume: called when the client is no longer congested. name, token: that it was let in with."""
+        self.name, self.token = name, token
+        self.address = _host(connection)
+        self.since = time.time()
         self._connection = connection
         self._loop = asyncio.get_running_loop()
         self._most = settings.max_unread_bytes
@@ -109,11 +118,17 @@ class AnalysisServer:
         scheduler: Scheduler,
         address: ListenAddress,
         gate: Gate,
+        reread: Callable[[], Gate],
         *,
         most_clients: int,
         log: Callable[[str], None],
     ) -> None:
-        """log: takes messages for the operator."""
+        """reread: the gate as its files have it now; raises SettingsError. log: takes messages for the
+        operator."""
+        self._reread = reread
+        self._names: dict[ServerConnection, str] = {}
+        """Of the tokens of connections that were let in and are not clients yet."""
+        self._refused: Counter[int] = Counter()
         self._scheduler = scheduler
         self._address = address
         self._gate = gate
@@ -129,8 +144,9 @@ class AnalysisServer:
         OSError if it cannot listen there."""
         self._loop = asyncio.get_running_loop()
         self._loop.set_exception_handler(NoRoom(self._log))
-        with contextlib.suppress(NotImplementedError):  # On Windows nobody sends that signal.
+        with contextlib.suppress(NotImplementedError, AttributeError):  # Windows has no such signals.
             self._loop.add_signal_handler(signal.SIGTERM, self._stopped.set)
+            self._loop.add_signal_handler(signal.SIGHUP, self.reload)
         async with serve(
             self._converse,
             self._address.host,
@@ -176,16 +192,48 @@ class AnalysisServer:
             if name in request.headers
         }
         refusal = self._gate.refusal(given)
-        if refusal:
-            status = HTTPStatus.UNAUTHORIZED if self._gate.token else HTTPStatus.FORBIDDEN
-            return connection.respond(status, refusal + "\n")
+        if refusal and request.path != HEALTH:
+            status = HTTPStatus.UNAUTHORIZED if self._gate.tokens else HTTPStatus.FORBIDDEN
+            return self._refuse(connection, status, refusal)
+        if request.path in PATHS:
+            status, kind, body = page(request.path, self._figures())
+            response = connection.respond(status, body)
+            del response.headers["Content-Type"]
+            response.headers["Content-Type"] = kind
+            return response
         if len(self._clients) >= self._most_clients:
-            return connection.respond(HTTPStatus.SERVICE_UNAVAILABLE, "there are too many clients\n")
+            return self._refuse(connection, HTTPStatus.SERVICE_UNAVAILABLE, "there are too many clients")
+        self._names[connection] = self._gate.name(given) or ""
         return None
+
+    def _refuse(self, connection: ServerConnection, status: HTTPStatus, reason: str) -> Response:
+        self._refused[status.value] += 1
+        return connection.respond(status, reason + "\n")
+
+    def _figures(self) -> Figures:
+        clients = [
+            ClientInfo(client.name, client.address, client.since, *self._scheduler.load(client))
+            for client in self._clients
+        ]
+        return Figures(self._scheduler.state, tuple(clients), len(self._arrivals), self._refused)
+
+    def reload(self) -> None:
+        """Read the tokens again, and disconnect clients whose token is no longer among them."""
+        try:
+            self._gate = self._reread()
+        except SettingsError as error:
+            self._log(f"the tokens stay as they were: {error}")
+            return
+        revoked = [each for each in self._clients if self._gate.tokens.get(each.name, "") != each.token]
+        for client in revoked:
+            client.abort()
+        self._log(f"{len(self._gate.tokens)} tokens read, {len(revoked)} clients disconnected")
 
     async def _converse(self, connection: ServerConnection) -> None:
         scheduler = self._scheduler
-        client = SocketClient(connection, scheduler.settings, scheduler.resume)
+        name = self._names.pop(connection, "")
+        token = self._gate.tokens.get(name, "")
+        client = SocketClient(connection, scheduler.settings, scheduler.resume, name, token)
         self._clients.add(client)
         writing = asyncio.create_task(client.write())
         try:
@@ -211,6 +259,12 @@ class AnalysisServer:
 
         self._scheduler.receive(client, message, tell)
         await read.wait()
+
+
+def _host(connection: ServerConnection) -> str:
+    """The address that a connection comes from, empty if it has ended."""
+    peer = connection.transport.get_extra_info("peername")
+    return str(peer[0]) if peer else ""
 
 
 def _silent_logger() -> logging.Logger:

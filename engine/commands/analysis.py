@@ -33,7 +33,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     listen = parser.add_argument_group("WebSocket (extra `listen`)")
     listen.add_argument("--listen", metavar="HOST:PORT", help="take queries there, not from standard input")
     listen.add_argument(
-        "--token-file", metavar="FILE", help="clients must name the token in it; needed beyond this machine"
+        "--token-file",
+        metavar="FILE",
+        help="clients must name a token in it: one token, or lines of NAME TOKEN, re-read at SIGHUP; needed "
+        "beyond this machine",
     )
     listen.add_argument(
         "--unencrypted",
@@ -108,7 +111,7 @@ def _listen(arguments: argparse.Namespace, options: Options, settings: AnalysisS
     """Over WebSocket, until SIGTERM or Ctrl-C."""
     import asyncio
 
-    from engine.analysis.access import Gate, check_address, read_address, read_token
+    from engine.analysis.access import Gate, check_address, read_address, read_tokens
     from engine.analysis.scheduler import Scheduler
     from engine.options import OptionError
 
@@ -119,14 +122,20 @@ def _listen(arguments: argparse.Namespace, options: Options, settings: AnalysisS
             raise
         raise OptionError(f"--listen needs the package websockets: {install('listen')}") from None
     address = read_address(arguments.listen)
-    token = read_token(arguments.token_file) if arguments.token_file is not None else ""
-    check_address(address, token, unencrypted=arguments.unencrypted)
+
+    def read_gate() -> Gate:
+        tokens = {} if arguments.token_file is None else read_tokens(arguments.token_file)
+        return Gate(tokens, tuple(arguments.origin))
+
+    gate = read_gate()
+    check_address(address, has_token=bool(gate.tokens), unencrypted=arguments.unencrypted)
     failures: list[NoEvaluatorError] = []
     scheduler = Scheduler(options, settings, log=_log)
     server = AnalysisServer(
         scheduler,
         address,
-        Gate(token, tuple(arguments.origin)),
+        gate,
+        read_gate,
         most_clients=settings.max_clients,
         log=_log,
     )

@@ -336,6 +336,13 @@ class Dispatcher:
                 for network in self._networks
             }
 
+    def busy_ms(self) -> dict[str, float]:
+        """For how long each device has had a batch in flight: several at a time count once."""
+        now = now_ms()
+        with self._lock:
+            devices = {runner.device for network in self._networks for runner in network.all_runners}
+            return {device.name: device.busy_ms(now) for device in devices}
+
     def tuning(self) -> dict[str, str]:
         """What is being measured on which device, in words."""
         with self._lock:

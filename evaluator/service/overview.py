@@ -190,17 +190,11 @@ class Overview:
             at=time.monotonic(),
             positions=sum(ran.positions for ran in batches.values()),
             batches=sum(ran.batches for ran in batches.values()),
-            busy_ms=self._dispatcher.inspect(lambda networks, limits: _busy_ms(networks)),
+            busy_ms=self._dispatcher.busy_ms(),
             requests=requests,
             sizes=sizes,
             clients={session.client: session.positions for session in self._sessions.everybody()},
         )
-
-
-def _busy_ms(networks: Sequence[ServedNetwork]) -> dict[str, float]:
-    now = now_ms()
-    devices = {runner.device for network in networks for runner in network.all_runners}
-    return {device.name: device.busy_ms(now) for device in devices}
 
 
 def _runs(network: ServedNetwork) -> list[dict[str, Any]]:

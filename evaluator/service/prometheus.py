@@ -42,7 +42,7 @@ class _ServiceCollector:
         yield from _devices(state)
         yield from self._batches()
         yield from self._requests()
-        yield from self._faults()
+        yield from self._faults(state)
 
     def _service(self, state: State) -> Iterator[Metric]:
         yield _gauge("ready", "1 when evaluations are taken, else 0.", {(): state.ready})
@@ -58,6 +58,17 @@ class _ServiceCollector:
         yield _gauge("uptime_seconds", "Time since the start.", {(): self._metrics.uptime_seconds})
         yield _gauge("clients", "Clients that are connected.", {(): state.clients})
         yield _gauge("connections", "Connections, of clients and of others.", {(): state.connections})
+        yield _gauge(
+            "max_connections",
+            "Clients that may be connected, at ipc addresses and again at the others.",
+            {(): state.max_connections},
+        )
+        yield _gauge(
+            "target_seconds",
+            "Latency to keep for requests.",
+            {(name,): target / 1000 for name, target in state.target_ms.items()},
+            ("class",),
+        )
         yield _gauge(
             "buffered_bytes",
             "Bytes of requests that are not whole yet, and of answers that clients have not read.",
@@ -140,19 +151,21 @@ class _ServiceCollector:
             labels,
         )
 
-    def _faults(self) -> Iterator[Metric]:
+    def _faults(self, state: State) -> Iterator[Metric]:
         metrics = self._metrics
+        # From 0 on: of a series that begins with 1, Prometheus sees no increase.
+        none = dict.fromkeys(state.in_use, 0)
         yield _counter("errors", "Error messages sent.", _keyed(metrics.errors), ("code",))
         yield _counter(
             "device_failures",
             "Batches that a device failed on.",
-            _keyed(metrics.device_failures),
+            _keyed(none | dict(metrics.device_failures)),
             ("device",),
         )
         yield _counter(
             "device_hangs",
             "Batches that a device did not come back from in time.",
-            _keyed(metrics.device_hangs),
+            _keyed(none | dict(metrics.device_hangs)),
             ("device",),
         )
         for name, text, counter in (
@@ -177,6 +190,18 @@ def _devices(state: State) -> Iterator[Metric]:
         ("device",),
     )
     yield _gauge("running_batches", "Batches on each device.", _keyed(state.running), ("device",))
+    yield _counter(
+        "device_busy_seconds",
+        "Time with a batch in flight on each device: several at a time count once.",
+        _keyed(state.busy_seconds),
+        ("device",),
+    )
+    yield _gauge(
+        "device_tuning",
+        "1 while kernels are measured on a device, else 0.",
+        {(device,): device in state.tuning for device in state.in_use},
+        ("device",),
+    )
     yield _gauge(
         "device_memory_bytes",
         "Memory of each device that says so: in use, by whomever, and in all.",

@@ -44,7 +44,7 @@ from evaluator.service.sessions import Sessions
 from evaluator.settings import Settings
 from protocol.errors import Draining, NotAllowed, RemoteError
 from protocol.keys.notation import KeysError
-from protocol.messages import NetworkInfo
+from protocol.messages import PRIORITIES, NetworkInfo
 
 log = logging.getLogger("evaluator.service")
 
@@ -89,6 +89,7 @@ class EvaluatorService:
         self._networks = ServedNetworks(loader, self._dispatcher, self._call, self._networks_changed)
         self._sensing = None if private else Sensing(self._backends)
         self._access = access or Access()
+        self._max_connections = connections.connections
         self._sockets = self._open_sockets(max_request, connections, private=private)
         self._sessions = Sessions()
         self._membership = Membership(self._access, self._sessions, self._sockets, self._dispatcher)
@@ -271,6 +272,9 @@ class EvaluatorService:
             tuning=self._dispatcher.tuning(),
             curves=self._dispatcher.curves(),
             device_sensors={} if self._sensing is None else self._sensing.last(),
+            busy_seconds={name: busy / 1000 for name, busy in self._dispatcher.busy_ms().items()},
+            target_ms={name: self._loader.targets.of(rank) for rank, name in enumerate(PRIORITIES)},
+            max_connections=self._max_connections,
         )
 
     def watched(self) -> AbstractContextManager[None]:

@@ -14,6 +14,7 @@ import zmq
 from protocol.codec import decode_request, encode, max_message_bytes, peek_id
 from protocol.conformance.judging import faults_of
 from protocol.errors import Draining, DuplicateId, RemoteError, UnknownNetwork
+from protocol.keys.pairs import KeyPair
 from protocol.messages import (
     PROTOCOL_VERSION,
     Cancel,
@@ -56,8 +57,15 @@ class ScriptedEvaluator:
     was compressed.
     """
 
-    def __init__(self, address: str, fault: Callable[[str], None], compression: tuple[str, ...] = ()) -> None:
-        """compression: what is offered to who says hello."""
+    def __init__(
+        self,
+        address: str,
+        fault: Callable[[str], None],
+        compression: tuple[str, ...] = (),
+        pair: KeyPair | None = None,
+    ) -> None:
+        """compression: offered in the welcome. pair: of the evaluator, which then demands CURVE and takes any
+        client's key."""
         self.instance = secrets.token_hex(8)
         self.in_flight: dict[tuple[bytes, int], Asked] = {}
         self.greeted: set[bytes] = set()
@@ -68,6 +76,8 @@ class ScriptedEvaluator:
         self._context = zmq.Context()
         self._socket = self._context.socket(zmq.ROUTER)
         self._socket.setsockopt(zmq.MAXMSGSIZE, max_message_bytes(MAX_BATCH) + 65536)
+        if pair is not None:
+            self._socket.curve_server, self._socket.curve_secretkey = True, pair.secret
         try:
             self._socket.bind(address)
         except BaseException:

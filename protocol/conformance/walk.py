@@ -9,6 +9,7 @@ from typing import TextIO
 
 from protocol.compression import offered
 from protocol.conformance.evaluator import Asked, ScriptedEvaluator
+from protocol.keys.pairs import KeyPair
 
 ROUNDS = 3
 """Requests answered one by one, and times that answers are turned round."""
@@ -52,7 +53,9 @@ class Walk:
     Every other evaluator, from the first on, offers compression.
     """
 
-    def __init__(self, address: str, patience_s: float, out: TextIO) -> None:
+    def __init__(self, address: str, patience_s: float, out: TextIO, pair: KeyPair | None = None) -> None:
+        """pair: demand keys, and have this pair."""
+        self._pair = pair
         self.faults: Counter[str] = Counter()
         self.compressed = 0
         self._evaluators = 0
@@ -86,7 +89,8 @@ class Walk:
 
     def _start(self, address: str) -> ScriptedEvaluator:
         self._evaluators += 1
-        return ScriptedEvaluator(address, self._fault, offered() if self._evaluators % 2 else ())
+        compression = offered() if self._evaluators % 2 else ()
+        return ScriptedEvaluator(address, self._fault, compression, self._pair)
 
     def _fault(self, text: str) -> None:
         self.faults[f"{self._case}: {text}"] += 1

@@ -1,3 +1,30 @@
 """The version of the whole project: of the distribution, of the engine and of the evaluator."""
 
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
 __version__ = "0.1.0"
+
+
+@cache
+def git_hash() -> str:
+    """The commit of the checkout that the program runs in, 40 hexadecimal digits; empty if it is not one."""
+    try:
+        folder = Path(__file__).parents[2] / ".git"
+        if folder.is_file():  # a worktree
+            folder = folder.parent / folder.read_text("utf-8").removeprefix("gitdir:").strip()
+        head = (folder / "HEAD").read_text("utf-8").strip()
+        if not head.startswith("ref:"):
+            return head
+        name = head.removeprefix("ref:").strip()
+        common = folder / "commondir"
+        if common.exists():
+            folder = folder / common.read_text("utf-8").strip()
+        if (folder / name).exists():
+            return (folder / name).read_text("utf-8").strip()
+        lines = (folder / "packed-refs").read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return ""
+    return next((line.split()[0] for line in lines if line.endswith(f" {name}")), "")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from itertools import islice
 from sys import float_info
 from typing import Any, ClassVar, Self, TypeGuard
 
@@ -218,9 +219,24 @@ def unknown(noun: str, name: str, known: Iterable[str]) -> SettingsError:
 
 
 def shown(value: object) -> str:
-    """A value as messages show it, at most 60 characters."""
-    text = repr(list(value) if isinstance(value, tuple) else value)
+    """A value as messages show it, at most 60 characters, in JSON's words: null, true, false."""
+    text = _written(value)
     return text if len(text) <= 60 else text[:57] + "…"
+
+
+def _written(value: object, depth: int = 3) -> str:
+    """Of lists and objects, no more than messages show."""
+    if value is None or isinstance(value, bool):
+        return "null" if value is None else str(value).lower()
+    if not isinstance(value, list | tuple | dict):
+        return repr(value)
+    if depth == 0 and value:
+        return "…"
+    if isinstance(value, dict):
+        pairs = islice(value.items(), 20)
+        inner = ", ".join(f"{key!r}: {_written(each, depth - 1)}" for key, each in pairs)
+        return f"{{{inner}}}"
+    return f"[{', '.join(_written(each, depth - 1) for each in value[:20])}]"
 
 
 def _is_text(value: object) -> TypeGuard[str]:

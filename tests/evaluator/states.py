@@ -16,4 +16,7 @@ STATE = State(
     curves={"t82": {"0:gpu": {"measured": 16, "largest": 1024, "known": False}}},
     buffered_bytes=7,
     closed_connections={"unread": 1},
+    busy_seconds={"0:gpu": 12.5},
+    target_ms={"play": 50.0},
+    max_connections=4096,
 )

@@ -52,7 +52,7 @@ def test_repeated_flags_make_a_list() -> None:
         ("thread = 1", "no such setting: 'thread'; did you mean 'threads'"),
         ("colour = 1", "no such setting: 'colour'$"),
         ("threads = 1.5", "threads is a whole number from 0 on, not 1.5"),
-        ("threads = true", "threads is a whole number from 0 on, not True"),
+        ("threads = true", "threads is a whole number from 0 on, not true"),
         ("threads = -1", "threads is a whole number from 0 on, not -1"),
         ('threads = "1"', "threads is a whole number from 0 on, not '1'"),
         ("backend = []", "backend is a list of at least one text"),

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any, TextIO
 
 import msgpack
@@ -25,6 +26,9 @@ from protocol.compression import Compressor
 from protocol.conformance.evaluator import ScriptedEvaluator
 from protocol.conformance.walk import ENDING_CODES, PASSING_CODE, Walk
 from protocol.errors import ERRORS, EvaluatorLost, RemoteError
+from protocol.keys.files import SERVICE_PAIR
+from protocol.keys.notation import show_key
+from protocol.keys.pairs import pair_at
 from protocol.messages import Evaluate, Hello
 from protocol.random_evaluation import random_evaluation
 from protocol.vectors import vectors
@@ -88,11 +92,13 @@ def walk(
         return script.run()
 
 
-def our_client(address: str, over: threading.Event, *, compress: bool | None = None) -> None:
+def our_client(
+    address: str, over: threading.Event, *, compress: bool | None = None, keys: str | Path = ""
+) -> None:
     """Keeps three batches in flight, compares their answers, and comes back after every loss."""
     while not over.is_set():
         try:
-            with EvaluatorClient(address, compress=compress) as evaluator:
+            with EvaluatorClient(address, compress=compress, keys=keys) as evaluator:
                 _ask_until_lost(evaluator, over)
         except (EvaluatorLost, RemoteError):
             over.wait(0.1)  # As a client does that has nowhere else to go.
@@ -157,6 +163,25 @@ def test_our_own_client_passes() -> None:
     told = out.getvalue().splitlines()
     assert told[0] == "welcome" and told[-1] == "errors that may end a client"
     assert not [line for line in told if line.startswith(" ")]
+
+
+def test_our_own_client_passes_with_keys(tmp_path: Path) -> None:
+    pair = pair_at(tmp_path / SERVICE_PAIR)
+    script = Walk("tcp://127.0.0.1:0", PATIENCE_S, io.StringIO(), pair)
+    address = f"{script.address}#{show_key(pair.public)}"
+    with client_thread(partial(our_client, keys=tmp_path / "client"), address):
+        assert script.run() == {}
+
+
+def test_a_client_without_keys_is_not_let_in_where_they_are_demanded(tmp_path: Path) -> None:
+    faults: list[str] = []
+    pair = pair_at(tmp_path / SERVICE_PAIR)
+    evaluator = ScriptedEvaluator("tcp://127.0.0.1:0", faults.append, (), pair)
+    try:
+        with pytest.raises(EvaluatorLost, match="lets in clients with keys only"):
+            EvaluatorClient(evaluator.address, timeout=PATIENCE_S)
+    finally:
+        evaluator.close(linger_ms=0)
 
 
 def test_our_own_client_compresses_where_that_is_offered() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.analysis.access import Gate, ListenAddress, check_address, read_address, read_token
+from engine.analysis.access import Gate, ListenAddress, check_address, read_address, read_tokens
 from protocol.settings.spec import SettingsError
 
 TOKEN = "a-token-of-24-characters"
@@ -40,32 +40,46 @@ def test_what_is_no_address(text: str) -> None:
 def test_beyond_this_machine_a_token_and_a_word_are_needed() -> None:
     beyond = ListenAddress("0.0.0.0", 1)
     with pytest.raises(SettingsError, match="--token-file"):
-        check_address(beyond, "", unencrypted=True)
+        check_address(beyond, has_token=False, unencrypted=True)
     with pytest.raises(SettingsError, match="--unencrypted"):
-        check_address(beyond, TOKEN, unencrypted=False)
-    check_address(beyond, TOKEN, unencrypted=True)
-    check_address(ListenAddress("127.0.0.1", 1), "", unencrypted=False)
+        check_address(beyond, has_token=True, unencrypted=False)
+    check_address(beyond, has_token=True, unencrypted=True)
+    check_address(ListenAddress("127.0.0.1", 1), has_token=False, unencrypted=False)
 
 
 def test_a_token_is_its_owners_alone(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text(f"{TOKEN}\n")
     file.chmod(0o600)
-    assert read_token(str(file)) == TOKEN
+    assert read_tokens(str(file)) == {"": TOKEN}
+    file.write_text(f"# ours\nann {TOKEN}1\nbob {TOKEN}2\n")
+    assert read_tokens(str(file)) == {"ann": f"{TOKEN}1", "bob": f"{TOKEN}2"}
     file.chmod(0o640)
     with pytest.raises(SettingsError, match="chmod 600"):
-        read_token(str(file))
+        read_tokens(str(file))
 
 
-@pytest.mark.parametrize("content", [b"", b"short", b"with spaces in between it", b"\xff" * 30, b"a" * 513])
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"short",
+        b"with spaces in between it",
+        b"a b c",
+        b"ann short",
+        b"a" * 20 + b"\nann " + b"b" * 20,
+        b"\xff" * 30,
+        b"a" * 513,
+    ],
+)
 def test_what_is_no_token(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "token"
     file.write_bytes(content)
     file.chmod(0o600)
     with pytest.raises(SettingsError, match="--token-file"):
-        read_token(str(file))
+        read_tokens(str(file))
     with pytest.raises(SettingsError, match="cannot read"):
-        read_token(str(tmp_path / "none"))
+        read_tokens(str(tmp_path / "none"))
 
 
 @pytest.mark.parametrize(
@@ -84,7 +98,7 @@ def test_what_is_no_token(tmp_path: Path, content: bytes) -> None:
     ],
 )
 def test_with_a_token_nobody_comes_in_without_it(headers: dict[str, str], admitted: bool) -> None:
-    assert (Gate(TOKEN).refusal(headers) == "") == admitted
+    assert (Gate({"ann": "another-token-of-this", "bob": TOKEN}).refusal(headers) == "") == admitted
 
 
 @pytest.mark.parametrize(

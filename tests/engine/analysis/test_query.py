@@ -106,7 +106,11 @@ def test_files_evaluators_and_memory_are_not_a_querys_to_choose(name: str) -> No
         ("options", {"cpuct": "high"}, "CPuct is a number"),
         ("options", {"cpcut": 1}, "did you mean 'cpuct'"),
         ("avoid_moves", "e2e4", "list of moves or of objects"),
-        ("avoid_moves", ["e4"], "UCI notation"),
+        ("avoid_moves", ["e4e"], "no move"),
+        ("moves", [None], "null"),
+        ("nodes", True, "not true"),
+        ("moves", ["e4", "Ke3"], "move 'Ke3': it is illegal"),
+        ("moves", ["xx"], "is no move"),
         ("avoid_moves", [{"moves": []}], "1 to 1000 moves"),
         ("avoid_moves", [{"moves": ["e2e4"], "player": "red"}], "white or black"),
         ("avoid_moves", [{"moves": ["e2e4"], "until_depth": 0}], "until_depth"),
@@ -129,7 +133,64 @@ def test_priority_and_priorities_exclude_each_other() -> None:
 def test_a_field_that_nobody_knows_is_told_of_and_not_used() -> None:
     query, warnings = read_query({"id": "a", "nodez": 3, "comment": {}}, "a", Options(), 800)
     assert query.limits.nodes == 800
-    assert [(warning.field, "did you mean 'nodes'" in str(warning)) for warning in warnings] == [
-        ("nodez", True),
-        ("comment", False),
-    ]
+    (warning,) = warnings
+    assert warning.field == "nodez"
+    assert str(warning) == (
+        "there are no fields 'nodez', 'comment', they are not used; did you mean 'nodes'?"
+    )
+
+
+def test_thousands_of_unknown_fields_are_one_short_warning() -> None:
+    unknown = {f"field{number:04}" + 100 * "x": 1 for number in range(2000)}
+    _, (warning,) = read_query({"id": "a", **unknown}, "a", Options(), 800)
+    assert str(warning).endswith("and 1,997 more, they are not used")
+    assert len(str(warning)) < 300
+
+
+def test_an_infinite_search_has_no_limits() -> None:
+    _, (warning,) = read_query({"id": "a", "infinite": True, "nodes": 5, "depth": 3}, "a", Options(), 800)
+    assert (warning.field, str(warning)) == (
+        "nodes",
+        "an infinite search has no limits: 'nodes', 'depth' not used",
+    )
+
+
+@pytest.mark.parametrize(
+    ("fen", "moves", "uci"),
+    [
+        ("startpos", ["e4", "e5", "Nf3", "Nc6", "Bb5", "a6", "Bxc6", "dxc6", "O-O"], "e1g1"),
+        ("startpos", ["E2E4", "E7E5", "g1f3"], "g1f3"),
+        ("4k3/8/8/8/8/8/8/R3K2R w KQ - 0 1", ["0-0-0+"], "e1c1"),
+        ("4k3/P7/8/8/8/8/8/4K3 w - - 0 1", ["a8=Q+"], "a7a8q"),
+        ("4k3/P7/8/8/8/8/8/4K3 w - - 0 1", ["A7A8N"], "a7a8n"),
+        ("4k3/8/8/8/8/8/8/R3K2R w - - 0 1", ["Rad1"], "a1d1"),
+        ("4k3/8/8/R7/8/8/8/R3K3 w - - 0 1", ["R1a4"], "a1a4"),
+    ],
+)
+def test_moves_may_be_in_san_or_upper_case(fen: str, moves: list[str], uci: str) -> None:
+    assert read(fen=fen, moves=moves).fields.moves[-1] == uci
+
+
+def test_castling_in_chess960_is_king_takes_rook() -> None:
+    query = read(fen="4k3/8/8/8/8/8/8/1R2K2R w HB - 0 1", chess960=True, moves=["O-O-O"])
+    assert query.fields.moves == ("e1b1",)
+
+
+@pytest.mark.parametrize(
+    ("move", "complaint"), [("Rd1", "a1d1 or h1d1"), ("Nd1", "illegal"), ("e.p.", "no move")]
+)
+def test_san_that_names_no_move_is_refused(move: str, complaint: str) -> None:
+    with pytest.raises(QueryError, match=complaint):
+        read(fen="4k3/8/8/8/8/8/4K3/R6R w - - 0 1", moves=[move])
+
+
+def test_moves_to_avoid_that_are_illegal_are_told_of() -> None:
+    fields = {"moves": ["e4"], "analyze_turns": [0, 1], "avoid_moves": ["Nf3", "e5", "e2e5", "Nd4"]}
+    query, (warning,) = read_query({"id": "a", **fields}, "a", Options(), 800)
+    assert query.restrictions[0].moves == ("g1f3", "e7e5", "e2e5")
+    assert (warning.field, str(warning)) == (
+        "avoid_moves",
+        "avoid_moves: 'e2e5', 'Nd4' not used: illegal in all positions to analyse",
+    )
+    deeper = {"moves": ["e7e5"], "player": "black", "until_depth": 2}
+    assert read(avoid_moves=[deeper]).restrictions[0].moves == ("e7e5",)

@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -215,13 +216,6 @@ def test_without_descriptors_for_more_it_serves_those_it_has_and_says_so_once() 
             process.kill()
 
 
-def _is_closed(connection: socket.socket) -> bool:
-    try:
-        return not connection.recv(1)
-    except ConnectionResetError:
-        return True
-
-
 def test_a_page_of_a_foreign_site_is_not_let_in(address: str) -> None:
     with pytest.raises(InvalidStatus) as refused, connect(address, origin=Origin("https://other.example")):
         pass
@@ -312,3 +306,55 @@ def test_without_an_evaluator_the_service_ends() -> None:
     )
     assert done.returncode == 1
     assert "imaginary" in done.stderr
+
+
+def get(address: str, path: str, token: str = "") -> tuple[int, str, str]:
+    """Status, content type and body of a page."""
+    place = urlsplit(address)
+    connection = HTTPConnection(str(place.hostname), place.port, timeout=60)
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    connection.request("GET", path, headers=headers)
+    response = connection.getresponse()
+    with contextlib.closing(connection):
+        return response.status, response.headers["Content-Type"], response.read().decode()
+
+
+def test_health_metrics_and_clients_are_pages(address: str) -> None:
+    with connect(address) as connection:
+        say(connection, id="a", infinite=True, report_every=0.01)
+        assert hear(connection)["during_search"]
+        assert get(address, "/health") == (200, "application/json", '{"state": "ready"}\n')
+        status, kind, metrics = get(address, "/metrics")
+        assert (status, kind.split(";")[0]) == (200, "text/plain")
+        assert "wavefront_analysis_clients 1\n" in metrics
+        assert "wavefront_analysis_searching_positions 1\n" in metrics
+        (client,) = json.loads(get(address, "/clients")[2])
+        assert (client["name"], client["address"], client["searching"]) == ("", "127.0.0.1", 1)
+    assert get(address, "/other")[0] == 426
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGHUP")
+def test_a_token_has_a_name_and_can_be_revoked(tmp_path: Path) -> None:
+    file = tmp_path / "tokens"
+    file.touch(0o600)
+    file.write_text(f"ann {TOKEN}-of-ann\nbob {TOKEN}-of-bob\n")
+    with service("--token-file", str(file)) as (address, process):
+        ann, bob = (
+            connect(address, additional_headers={"Authorization": f"Bearer {TOKEN}-of-{name}"})
+            for name in ("ann", "bob")
+        )
+        with ann, bob:
+            for client in (ann, bob):
+                say(client, id="a", nodes=5)
+                assert hear(client)["id"] == "a"
+            assert get(address, "/clients")[0] == get(address, "/metrics")[0] == 401
+            assert get(address, "/health")[0] == 200
+            listed = json.loads(get(address, "/clients", f"{TOKEN}-of-bob")[2])
+            assert {each["name"] for each in listed} == {"ann", "bob"}
+            file.write_text(f"bob {TOKEN}-of-bob\n")
+            process.send_signal(signal.SIGHUP)
+            with pytest.raises(ConnectionClosed):
+                ann.recv(timeout=60)
+            say(bob, id="b", nodes=5)
+            assert hear(bob)["id"] == "b"
+        assert get(address, "/clients", f"{TOKEN}-of-ann")[0] == 401

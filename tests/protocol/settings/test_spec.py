@@ -67,7 +67,7 @@ def test_a_text_stands_for_a_value(name: str, given: object, value: object) -> N
         ("hot", "perhaps", "hot is true or false, not 'perhaps'"),
         ("plates", 0, "Plates is a whole number from 1 to 24, not 0"),
         ("plates", 1.5, "Plates is a whole number from 1 to 24, not 1.5"),
-        ("plates", True, "Plates is a whole number from 1 to 24, not True"),
+        ("plates", True, "Plates is a whole number from 1 to 24, not true"),
         ("minutes", "nan", "minutes is a number from 0 on, not 'nan'"),
         ("minutes", float("inf"), "minutes is a number from 0 on, not inf"),
         ("minutes", 2 * UNREACHED, "minutes is a number from 0 to 1,000,000,000, not 2000000000"),
