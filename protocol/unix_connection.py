@@ -64,7 +64,7 @@ class UnixConnection:
             raise EvaluatorLost(self._lost)
         assert self._stream is not None
         if not self._stream.send(frames):
-            raise self.broken(self._why("peer"))
+            raise self.broken(self._why(self._ending()))
 
     def receive(self, deadline: float | None, interrupt: int | None = None) -> Sequence[Any] | None:
         """See `Connection`."""
@@ -107,6 +107,16 @@ class UnixConnection:
         """End it without waiting for what is on its way."""
         if self._stream is not None:
             self._stream.close()
+
+    def _ending(self) -> str:
+        """Why nothing can be sent any more: what the service has said before it closed the connection."""
+        assert self._stream is not None
+        if not self._stream.was_ready:  # No message is lost.
+            try:
+                self._stream.receive(0, -1)
+            except ConnectionError as ended:
+                return str(ended)
+        return "peer"
 
     def _why(self, ending: str) -> str:
         """In words, why the connection has ended."""

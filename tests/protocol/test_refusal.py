@@ -5,13 +5,14 @@ from __future__ import annotations
 import socket
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from protocol import EvaluatorClient, zeromq_connection
+from protocol import EvaluatorClient, unix_connection, zeromq_connection
 from protocol.errors import EvaluatorLost
 from protocol.keys.files import SERVICE_PAIR
 from protocol.keys.notation import show_key
@@ -73,4 +74,28 @@ def test_a_client_by_ipc_is_told_that_there_are_too_many(tmp_path: Path) -> None
     listener.bind(str(tmp_path / "socket"))
     listener.listen()
     with refusing(listener, GREETING), pytest.raises(EvaluatorLost, match="too many connections"):
+        EvaluatorClient(f"ipc://{tmp_path / 'socket'}", timeout=WAIT_S)
+
+
+class Closed:
+    """A stream whose service closed the connection before it had sent its greeting, as a test cannot time."""
+
+    was_ready = False
+
+    def send(self, _frames: Sequence[Any]) -> bool:
+        return False
+
+    def receive(self, _timeout_ms: int, _interrupt: int) -> None:
+        raise ConnectionError("refused")
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="there is such a connection on Linux only")
+def test_a_client_by_ipc_is_told_so_when_it_cannot_send(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unix_connection, "Stream", lambda *_, **__: Closed())
+    with pytest.raises(EvaluatorLost, match="too many connections"):
         EvaluatorClient(f"ipc://{tmp_path / 'socket'}", timeout=WAIT_S)
