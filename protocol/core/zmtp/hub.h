@@ -91,7 +91,7 @@ class Hub {
     std::string address;
     Channel channel;
     bool has_spoken = false;  // a message has come; for the thread that waits
-    std::mutex mutex;         // of the following
+    std::mutex mutex{};       // of the following
     bool is_watched = false;  // for room to write
   };
 
