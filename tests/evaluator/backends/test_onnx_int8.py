@@ -32,6 +32,9 @@ from evaluator.network.spec import Activation, AttentionBody, FloatArray, Networ
 from protocol.batch import POLICY_SIZE, EvaluationBatch, PositionBatch
 from tests.shapes import EVERY_PRODUCT
 
+exact_sums = largest_weight() == LARGEST_WEIGHT
+"""Whether this processor has VNNI, or what else adds products of 8 bits in 32."""
+
 
 def inputs_of(rows: int, channels: int) -> FloatArray:
     """Channels of uneven sizes, some of them never below 0."""
@@ -139,7 +142,7 @@ def test_int8_is_near_float32_and_a_position_does_not_depend_on_its_batch(activa
             first, last = batch.move_offsets[start], batch.move_offsets[stop]
             assert np.array_equal(part.logits, whole.logits[first:last])
             assert np.array_equal(part.wdl, whole.wdl[start:stop])
-    assert rms(whole, right) < 0.05 * float(right.logits.std())
+    assert rms(whole, right) < (0.05 if exact_sums else 0.1) * float(right.logits.std())
     assert np.abs(whole.wdl - right.wdl).max() < 0.05
 
 
@@ -162,6 +165,7 @@ def test_every_product_of_the_encoders_is_observed_and_rounded() -> None:
         assert stepped(np.stack([least, largest]), rounding).max() + int(rounding.zero) == INPUT_STEPS, name
 
 
+@pytest.mark.skipif(not exact_sums, reason="this processor adds products in 16 bits, always")
 def test_where_sums_are_held_to_16_bits_weights_have_7(monkeypatch: pytest.MonkeyPatch) -> None:
     network = random_network(EVERY_PRODUCT, seed=5)
     batch = sample_batch(network.input_format).slice(330, 350)
