@@ -11,6 +11,7 @@ from time import perf_counter
 
 import chess
 
+from engine.evaluation.errors import NetworkChangedError
 from engine.games.openings import Opening
 from engine.games.record import GameRecord, MoveRecord, Reason
 from engine.match.adjudication import Adjudication, Adjudicator, Tablebases, Verdict, end_by_rules, win_for
@@ -20,10 +21,6 @@ from engine.match.timecontrol import GameClock
 
 PATIENCE_SECONDS = 0.5
 """How long beyond a player's time the runner waits for the move, which is too late, before it says stop."""
-
-
-class _NetworkChangedError(Exception):
-    """A player's evaluator has another network than for the moves so far."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +42,14 @@ async def play_game(
     """Play a game to its end. What a player does wrong is a result with a reason; only PlayerError is
     raised. If the evaluator gives a player another network, the game starts over."""
     while True:
-        with suppress(_NetworkChangedError):
+        with suppress(NetworkChangedError):
             return await _play_once(scheduled, opening, white, black, rules)
 
 
 async def _play_once(
     scheduled: ScheduledGame, opening: Opening, white: Player, black: Player, rules: GameRules
 ) -> GameRecord:
-    """As `play_game`. Raises _NetworkChangedError."""
+    """As `play_game`. Raises NetworkChangedError."""
     started, began = datetime.now(UTC), perf_counter()
     board = opening.board(chess960=rules.chess960)
     position = Position(board)
@@ -108,7 +105,7 @@ async def _play(
         if thought.network is not None:
             asked, found = thought.network
             if networks.setdefault(asked, found) != found:
-                raise _NetworkChangedError
+                raise NetworkChangedError("another network evaluates than for the moves so far")
         try:
             move = _legal(board, thought)
         except ValueError as error:

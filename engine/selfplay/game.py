@@ -12,7 +12,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Literal, cast
 
 from engine._core import ChildInfo, Game, RootInfo, Tree
-from engine.evaluation.errors import NoEvaluatorError
+from engine.evaluation.errors import NetworkChangedError, NoEvaluatorError
 from engine.games.openings import Opening
 from engine.games.record import GameRecord, MoveRecord, Reason, Result
 from engine.search.limits import Limits
@@ -32,10 +32,6 @@ WIN_OVER: dict[Side, Result] = {"white": "0-1", "black": "1-0"}
 
 RANDOM_ATTEMPTS = 100
 """Random openings that may end the game before one is given up for the book's line alone."""
-
-
-class _NetworkChangedError(Exception):
-    """The evaluator has another network than for the moves so far."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +91,12 @@ async def play_game(number: int, opening: Opening, config: SelfPlayConfig, pool:
     NoEvaluatorError if there is no evaluator any more.
     """
     while True:
-        with suppress(_NetworkChangedError):
+        with suppress(NetworkChangedError):
             return await _play(number, opening, config, pool)
 
 
 async def _play(number: int, opening: Opening, config: SelfPlayConfig, pool: SearchPool) -> PlayedGame:
-    """As `play_game`. Raises _NetworkChangedError."""
+    """As `play_game`. Raises NetworkChangedError."""
     random = Random(f"selfplay {config.seed} {number}")
     started, began = datetime.now(UTC), perf_counter()
     game = _opened(opening, config, random)
@@ -118,7 +114,7 @@ async def _play(number: int, opening: Opening, config: SelfPlayConfig, pool: Sea
             found = await _search(player, game, config, random)
             network = network or found.report.network
             if found.report.network != network:
-                raise _NetworkChangedError
+                raise NetworkChangedError("another network evaluates than for the moves so far")
             move, side, number_of_move = found.played.move, cast("Side", game.turn), game.ply // 2 + 1
             records.append(make_record(game, _encoding(config, found), found.root, found.children, move))
             white_to_move.append(side == "white")

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -71,10 +72,36 @@ def test_an_idle_engine_uses_nothing_of_the_network_before(operator: Operator, c
         if change != "unload alone":  # Without a default, nobody can come who names no network.
             assert after == first_look(fresh)
         first_look(session)
-        assert len(operator.notes) == 1, "it is told once"
+        assert len(operator.notes) == 1, "it is logged once"
     finally:
         session.close()
         fresh.close()
+
+
+@contextmanager
+def searching(session: Session) -> Iterator[tuple[threading.Event, Callable[[], Report]]]:
+    """An infinite search in a thread: what is set at each report, and what stops it and returns its last."""
+    control, began = SearchControl(), threading.Event()
+    reports: list[Report] = []
+
+    def search() -> None:
+        found = session.search(Limits(infinite=True), control=control, on_report=lambda report: began.set())
+        reports.append(found)
+
+    thread = threading.Thread(target=search)
+
+    def end() -> Report:
+        control.stop()
+        thread.join(WAIT_S)
+        return reports[0]
+
+    thread.start()
+    try:
+        yield began, end
+    finally:
+        control.stop()
+        thread.join(WAIT_S)
+        session.close()
 
 
 @pytest.mark.parametrize(
@@ -89,57 +116,28 @@ def test_an_idle_engine_uses_nothing_of_the_network_before(operator: Operator, c
 )
 def test_a_running_search_starts_over(operator: Operator, change: str, bursts: bool, named: str) -> None:
     options = operator.options.changed(weights=named, transposition_visits=1, batches_in_flight=3)
-    session = Session(options, log=operator.log, bursts=bursts)
-    control, began = SearchControl(), threading.Event()
-    reports: list[Report] = []
-    search = threading.Thread(
-        target=lambda: reports.append(
-            session.search(Limits(infinite=True), control=control, on_report=lambda report: began.set())
-        )
-    )
-    try:
-        search.start()
+    with searching(Session(options, log=operator.log, bursts=bursts)) as (began, end):
         assert began.wait(WAIT_S)
         CHANGES[change](operator)
         assert operator.noted.wait(WAIT_S), "the search has started over"
         began.clear()
-        assert began.wait(WAIT_S), "the search goes on"
-        control.stop()
-        search.join(WAIT_S)
+        assert began.wait(WAIT_S), "the search continues"
+        report = end()
         wanted = hash_of(FOREIGN if change == "other input planes" else NEW)
-        assert reports[0].network.split()[0] == wanted
-        assert not reports[0].ended_early and reports[0].nodes > 0
+        assert report.network.split()[0] == wanted
+        assert not report.ended_early and report.nodes > 0
         assert len(operator.notes) == 1
-    finally:
-        control.stop()
-        search.join(WAIT_S)
-        session.close()
 
 
 def test_a_search_follows_several_reloads(operator: Operator) -> None:
-    session = Session(operator.options, log=operator.log)
-    control, began = SearchControl(), threading.Event()
-    reports: list[Report] = []
-    search = threading.Thread(
-        target=lambda: reports.append(
-            session.search(Limits(infinite=True), control=control, on_report=lambda report: began.set())
-        )
-    )
-    try:
-        search.start()
+    with searching(Session(operator.options, log=operator.log)) as (began, end):
         for number in range(4):
             assert began.wait(WAIT_S)
             operator.noted.clear()
             operator.reload(OLD if number % 2 else NEW)
             assert operator.noted.wait(WAIT_S)
             began.clear()
-        control.stop()
-        search.join(WAIT_S)
-        assert reports[0].network.split()[0] == hash_of(OLD)
-    finally:
-        control.stop()
-        search.join(WAIT_S)
-        session.close()
+        assert end().network.split()[0] == hash_of(OLD)
 
 
 def test_an_evaluator_that_comes_back_with_another_network_is_no_other_case(operator: Operator) -> None:
