@@ -13,10 +13,9 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import IO, Any, TypeVar
 
-from protocol.host.processes import group_of_its_own, how_it_ended
+from protocol.host.processes import child_environment, group_of_its_own, how_it_ended
 
 T = TypeVar("T")
 
@@ -50,7 +49,7 @@ def run_in_child(function: Callable[..., T], *arguments: Any, echo: bool = True)
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env=environment(),
+        env=child_environment(),
         **group_of_its_own(),
     )
     assert child.stdin is not None
@@ -79,15 +78,6 @@ def run_in_child(function: Callable[..., T], *arguments: Any, echo: bool = True)
     if error is not None:
         raise error
     return result  # type: ignore[no-any-return]
-
-
-def environment() -> dict[str, str]:
-    """Of a process that has to find the package which this module is of."""
-    root = str(Path(__file__).resolve().parents[1])
-    if root.endswith(("site-packages", "dist-packages")):
-        return dict(os.environ)
-    paths = [root, os.environ.get("PYTHONPATH", "")]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
 
 def _pass_on(stream: IO[bytes], last: collections.deque[str], echo: bool) -> None:

@@ -22,12 +22,12 @@ from engine.evaluation.process import (
     EvaluatorProcess,
     EvaluatorSettings,
     crash_folder,
-    crash_signal,
     evaluator_command,
 )
 from engine.evaluation.pulse import Pulse
 from protocol.errors import EvaluatorLost
 from protocol.host.extras import missing
+from protocol.host.processes import crash_signal
 from protocol.settings.spec import SettingsError
 
 if TYPE_CHECKING:

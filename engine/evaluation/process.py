@@ -25,7 +25,7 @@ from engine.evaluation.errors import (
 )
 from engine.options import Options
 from protocol.address_list import parse_addresses
-from protocol.host.processes import group_of_its_own
+from protocol.host.processes import CRASHES_VARIABLE, child_environment, crash_signal, group_of_its_own
 
 NetworkKey = tuple[str, str, str]
 """Weights, policy head and value head, as the options name them."""
@@ -76,14 +76,6 @@ class EvaluatorSettings:
         return self.weights, self.policy_head, self.value_head
 
 
-def crash_signal(status: int) -> str | None:
-    """The name of the signal of a crash that ended a process; None if it ended in another way."""
-    for name in ("SIGABRT", "SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE"):
-        if status == -getattr(signal, name, 0) and status:
-            return name
-    return None
-
-
 def crash_folder() -> str | None:
     """Make and return a temporary folder for the evaluator's records of crashes, if it has no cache folder.
 
@@ -120,17 +112,6 @@ def evaluator_command(settings: EvaluatorSettings) -> list[str]:
     return command
 
 
-def evaluator_environment() -> dict[str, str]:
-    """The environment of an embedded evaluator: it must find the package that lies beside this one."""
-    environment = dict(os.environ)
-    root = str(Path(__file__).resolve().parents[2])
-    # Installed packages are found anyway, and must not come before the standard library.
-    if not root.endswith(("site-packages", "dist-packages")):
-        before = environment.get("PYTHONPATH")
-        environment["PYTHONPATH"] = root + (os.pathsep + before if before else "")
-    return environment
-
-
 class EvaluatorProcess:
     """An embedded evaluator. Constructing it starts the process; `close` ends it.
 
@@ -139,9 +120,9 @@ class EvaluatorProcess:
 
     def __init__(self, command: list[str], crashes: str | None = None) -> None:
         """crashes: the folder for records of crashes; None for the evaluator's cache folder."""
-        environment = evaluator_environment()
+        environment = child_environment()
         if crashes is not None:
-            environment["WAVEFRONT_CRASHES"] = crashes
+            environment[CRASHES_VARIABLE] = crashes
         try:
             self._process = subprocess.Popen(
                 command,

@@ -21,10 +21,9 @@ from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection, Pipe
 from typing import TYPE_CHECKING, Any
 
-from engine.evaluation.process import evaluator_environment
 from engine.workers.executor import Job, WorkerContext, WorkerLostError, WorkerReport, first_line
 from engine.workers.servant import MakeServant, Say
-from protocol.host.processes import group_of_its_own, how_it_ended
+from protocol.host.processes import child_environment, group_of_its_own, how_it_ended
 
 if TYPE_CHECKING:
     Channel = Connection[Any, Any]
@@ -90,7 +89,7 @@ class WorkerProcess:
                 *worker_arguments(theirs),
                 stdin=subprocess.DEVNULL,
                 stdout=2,  # What libraries print there is no part of the match's output.
-                env=evaluator_environment(),
+                env=child_environment(),
                 **inheritance(theirs),
                 **group_of_its_own(),
             )

@@ -17,9 +17,8 @@ from protocol.batch import PositionBatch
 
 _log = logging.getLogger(__name__)
 
-_PREFERRED = (
-    "gpu"  # checks itself against the reference when it opens; no CPU comes near one that is not small
-)
+_PREFERRED = "gpu"
+"""It checks itself against the reference when it opens, and no CPU comes near one that is not small."""
 _NEVER = {"reference"}  # the yardstick is always slowest
 _BATCH = 32
 _MEASURE_SECONDS = 0.3

@@ -31,7 +31,7 @@ from evaluator.gpu.driver.device import Device, DeviceError, DeviceInfo, NotFini
 from evaluator.gpu.driver.discovery import fastest, found_devices, open_device, select, select_all, subject_of
 from evaluator.gpu.driver.sensors import read_sensors
 from evaluator.gpu.driver.target import Precision
-from evaluator.gpu.plan.needs import MeasuringChooser, needs_of
+from evaluator.gpu.plan.needs import MeasuringChooser, Needs, needs_of
 from evaluator.gpu.plan.persistent_form import PersistentForm
 from evaluator.gpu.plan.plan import EIGHT_BIT_POSITIONS, Plan
 from evaluator.gpu.plan.program import PlanError
@@ -82,11 +82,12 @@ def is_small() -> bool:
 
 def named_devices(device: str) -> list[str]:
     """One name for each device of "0+1", "all" or any other value of the option. Raises BackendError."""
-    devices = found_devices().devices
+    found = found_devices()
+    devices = found.devices
     if not devices:
         return [device]  # opening it says why
     try:
-        return [f"{each.vendor}:{each.index}" for each in select_all(devices, device)]
+        return [f"{each.vendor}:{each.index}" for each in select_all(devices, device, found.excluded)]
     except DeviceError as error:
         raise BackendError(str(error)) from error
 
@@ -170,10 +171,9 @@ def _open_on(
             tuning=tuning,
             slices=slices,
             known=known,
+            attempt=attempt,
         )
-        backend.with_libraries = with_libraries
         attempt.enter(Phase.USING)
-        backend.attempt = attempt
         return backend
     except BaseException as error:
         attempt.end()
@@ -221,10 +221,12 @@ class GpuBackend(Backend):
         tuning: Tuning = Tuning.BEFORE,
         slices: Slice = unshared,
         known: Mapping[Product, Sequence[Measured]] | None = None,
+        attempt: Attempt | None = None,
     ) -> None:
         """check: compare every bucket with the reference. form: of the one launch for all encoders;
         None for those that may be the fastest. slices: of the device, for the self-check. known:
-        measurements, besides those in the cache. Raises BackendError."""
+        measurements, besides those in the cache. attempt: ends when the backend is closed. Raises
+        BackendError."""
         info, target = device.info, device.info.target
         if not target.known:
             log.warning("%s (%s) is not a known target; it gets the generic kernels", info.name, target.name)
@@ -233,9 +235,7 @@ class GpuBackend(Backend):
         self.precision = precision
         self.eight = eight
         self.small = info.small
-        self.attempt: Attempt | None = None
-        """Recorded while the device is used."""
-        self.with_libraries = True
+        self._attempt = attempt
         self.tolerance = chosen.tolerance
         self.network = network = rounded(network, weights)
         of_eight_bits = network_of_eight_bits(network, eight, target)
@@ -345,9 +345,12 @@ class GpuBackend(Backend):
             announce(f"measuring matrix products on {info.name}, {text} done")
 
         try:
-            tuner.known |= measure_in_child(Job(info, self.precision, needs), unshared, progress)
+            tuner.known |= measure_in_child(self._job(needs), unshared, progress)
         except DeviceError as error:
             raise OpeningError(f"{info.name}: {error}") from error
+
+    def _job(self, needs: Needs) -> Job:
+        return Job(self._device.info, self.precision, needs, libraries=bool(self._libraries))
 
     def evaluate(self, batch: PositionBatch) -> EvaluationBatch:
         return self.evaluate_parts([batch])
@@ -376,7 +379,7 @@ class GpuBackend(Backend):
         try:
             needs = needs_of(self._plan, self.buckets, info.multiprocessors)
             self._plan.forget()
-            known = measure_in_child(Job(info, self.precision, needs), slices, progress)
+            known = measure_in_child(self._job(needs), slices, progress)
         except (DeviceError, PlanError) as error:
             raise BackendError(f"{info.name}: {error}") from error
         found = _open_on(
@@ -387,7 +390,7 @@ class GpuBackend(Backend):
             deterministic=False,
             tuning=Tuning.OFF,
             slices=slices,
-            with_libraries=self.with_libraries,
+            with_libraries=bool(self._libraries),
             known=known,
         )
         if found.provisional or found.buckets != self.buckets:
@@ -416,5 +419,5 @@ class GpuBackend(Backend):
             for library in self._libraries:
                 library.close()
             self._device.close()
-            if self.attempt is not None:
-                self.attempt.end()
+            if self._attempt is not None:
+                self._attempt.end()

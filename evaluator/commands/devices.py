@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+from contextlib import closing
 from dataclasses import asdict
 from typing import Any
 
@@ -12,8 +13,9 @@ from rich.console import Console
 from rich.table import Table
 
 from evaluator.gpu.driver import crashes
+from evaluator.gpu.driver.crashes import Phase
 from evaluator.gpu.driver.device import DeviceError, DeviceInfo
-from evaluator.gpu.driver.discovery import discover, fastest, open_device
+from evaluator.gpu.driver.discovery import discover, fastest, open_device, subject_of
 from evaluator.gpu.driver.sensors import read_sensors
 from evaluator.gpu.driver.target import Precision
 from evaluator.sensors import Sensors
@@ -34,7 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
     found = discover()
     threads = os.cpu_count() or 1
     if arguments.json:
-        devices = [facts(each) for each in found.devices]
+        devices = [facts(each, found.excluded.get(each, "")) for each in found.devices]
         chosen = fastest(found.usable) if found.usable else None
         facts_of_all = {
             "devices": devices,
@@ -49,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
     if found.devices:
         table = Table("device", "name", "target", "memory", "matrix unit", "driver", "power")
         for device in found.devices:
-            shown = facts(device)
+            shown = facts(device, found.excluded.get(device, ""))
             target = shown["target"] + ("" if device.target.known else " (unknown: generic kernels)")
             memory = f"{shown['memory_mb']} MB" + (", shared with the CPU" if device.integrated else "")
             used = shown["memory_used_mb"]
@@ -62,8 +64,6 @@ def run(arguments: argparse.Namespace) -> int:
             "Use one with --backend gpu:device=NAME, several with gpu:device=NAME+NAME or gpu:device=all.",
             soft_wrap=True,
         )
-        for reason in found.excluded.values():
-            console.print(reason, soft_wrap=True)
         if found.usable:
             console.print(_choice(found.usable), soft_wrap=True)
     for vendor, problem in found.problems.items():
@@ -85,15 +85,16 @@ def _choice(usable: tuple[DeviceInfo, ...]) -> str:
     return text + " --backend auto compares it with the CPU, as it is small." * chosen.small
 
 
-def facts(device: DeviceInfo) -> dict[str, Any]:
-    """What is known of a device, with the memory in use, or why it cannot be taken."""
-    used, problem = None, ""
+def facts(device: DeviceInfo, problem: str = "") -> dict[str, Any]:
+    """Return what is known of a device, with the memory in use, or why it cannot be used.
+
+    problem: why the device is not opened for this; empty to open it.
+    """
+    used = None
     try:
-        taken = open_device(device)
-        try:
-            used = (device.memory - taken.free_memory()) >> 20
-        finally:
-            taken.close()
+        if not problem:
+            with crashes.attempt(subject_of(device), Phase.OPENING), closing(open_device(device)) as taken:
+                used = (device.memory - taken.free_memory()) >> 20
     except DeviceError as error:
         problem = str(error)
     return {

@@ -26,7 +26,7 @@ from evaluator.commands import devices
 from evaluator.commands.verify import network_of
 from evaluator.gpu.driver import crashes
 from evaluator.gpu.driver.device import CompilationError, DeviceError
-from evaluator.gpu.driver.discovery import discover
+from evaluator.gpu.driver.discovery import Discovery, discover
 from evaluator.gpu.driver.target import Precision
 from evaluator.gpu.inspect.machine import impersonal, machine_facts
 from evaluator.gpu.model.cards import card_of
@@ -137,19 +137,26 @@ def _write(path: Path, report: dict[str, Any]) -> None:
 
 
 def _found(say: Callable[[str], None]) -> dict[str, Any]:
-    """The devices and the problems, looked for in a child: a driver may end the process that asks it."""
+    """The devices and the problems, asked for in children: a driver may end the process that asks it."""
     try:
-        return run_in_child(found_devices)
+        found = run_in_child(discover_all)
     except ChildEnded as ended:
         say(f"error: while devices were listed {ended}")
         return {"problems": {"drivers": f"while devices were listed {ended}"}}
+    listed = []
+    for device in found.devices:
+        try:
+            listed.append(run_in_child(devices.facts, device))
+        except ChildEnded as ended:
+            say(f"error: {device.name}: {ended}")
+            listed.append(devices.facts(device, str(ended)))
+    return {"devices": listed, "problems": found.problems}
 
 
-def found_devices() -> dict[str, Any]:
-    """The devices as `devices` lists them, and by vendor why some are missing."""
-    crashes.ignore()
-    found = discover()
-    return {"devices": [devices.facts(each) for each in found.devices], "problems": found.problems}
+def discover_all() -> Discovery:
+    """Look for devices, excluded ones too: a report is for devices that fail."""
+    with crashes.ignored():
+        return discover()
 
 
 def _isolated(
@@ -171,20 +178,22 @@ def _isolated(
 
 def measured_run(name: str, device: str, arguments: argparse.Namespace) -> dict[str, Any]:
     """One network on one device, in this process. A failure is a part of the report."""
-    crashes.ignore()
     network = network_of(name)
     facts: dict[str, Any] = {"device": device, "network": network.name, "precision": arguments.precision}
     log = _Log()
     logging.getLogger("evaluator").addHandler(log)
     try:
         start = time.perf_counter()
-        with open_gpu(
-            network,
-            device=device,
-            precision=arguments.precision,
-            max_batch=arguments.max_batch,
-            libraries=not arguments.no_libraries,
-        ) as backend:
+        with (
+            crashes.ignored(),
+            open_gpu(
+                network,
+                device=device,
+                precision=arguments.precision,
+                max_batch=arguments.max_batch,
+                libraries=not arguments.no_libraries,
+            ) as backend,
+        ):
             facts["seconds_to_open"] = round(time.perf_counter() - start, 2)  # its self-check is passed
             facts |= measurements(backend)
     except (BackendError, DeviceError) as error:

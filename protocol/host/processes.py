@@ -116,6 +116,39 @@ def kill_group(process_id: int) -> None:
         os.killpg(process_id, signal.SIGKILL)
 
 
+CRASH_SIGNALS = ("SIGABRT", "SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE")
+"""What a fault of the program itself, or of a driver, ends a process with."""
+
+CRASHES_VARIABLE = "WAVEFRONT_CRASHES"
+"""Names the folder for records of crashes, for a program that cannot write its cache folder."""
+
+
+def crash_signal(status: int) -> str | None:
+    """Return the name of the signal of a crash that ended a process; None if it ended otherwise.
+
+    status: as of `subprocess`.
+    """
+    import signal
+
+    with contextlib.suppress(ValueError):
+        name = signal.Signals(-status).name
+        return name if name in CRASH_SIGNALS else None
+    return None
+
+
+def child_environment() -> dict[str, str]:
+    """Return the environment of a child that has to find the packages that lie next to this one."""
+    from pathlib import Path
+
+    environment = dict(os.environ)
+    root = str(Path(__file__).resolve().parents[2])
+    # Installed packages are found anyway, and must not come before the standard library.
+    if not root.endswith(("site-packages", "dist-packages")):
+        before = environment.get("PYTHONPATH")
+        environment["PYTHONPATH"] = root + (os.pathsep + before if before else "")
+    return environment
+
+
 def how_it_ended(status: int) -> str:
     """How a process ended, as the predicate of a sentence about it.
 

@@ -17,6 +17,7 @@ from evaluator.gpu.driver.device import DeviceError, DeviceInfo
 from evaluator.gpu.driver.discovery import RETRY, open_device, subject_of
 from evaluator.gpu.driver.target import Precision
 from evaluator.network.spec import Activation
+from protocol.host.processes import crash_signal
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +83,7 @@ def _tried(info: DeviceInfo, precision: Precision, name: str) -> str:
     except ChildEnded as ended:
         problem = str(ended)
         log.warning("%s: %s is not used: %s", info.name, name, problem)
-        if crashes.signal_of(ended.status) is None:
+        if crash_signal(ended.status) is None:
             return problem  # killed, or out of memory: that says nothing about the library
     kept(path, json.dumps(_read(path) | {key: problem}).encode(), log, "what libraries work", "tries them")
     return problem

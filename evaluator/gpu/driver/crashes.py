@@ -17,7 +17,6 @@ import itertools
 import json
 import logging
 import os
-import signal
 import tempfile
 import threading
 import time
@@ -27,10 +26,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-log = logging.getLogger(__name__)
+from protocol.host.processes import CRASHES_VARIABLE
 
-FOLDER_VARIABLE = "WAVEFRONT_CRASHES"
-"""Names the folder to use if the cache folder cannot be written."""
+log = logging.getLogger(__name__)
 
 DAY_S = 24 * 3600.0
 USES = 2
@@ -115,10 +113,15 @@ def records() -> bool:
     return _recording
 
 
-def ignore() -> None:
-    """Have this process use what is excluded, too: a report is for devices that fail."""
+@contextlib.contextmanager
+def ignored() -> Iterator[None]:
+    """Nothing is excluded in this context: a report is for devices that fail."""
     global _ignoring
-    _ignoring = True
+    before, _ignoring = _ignoring, True
+    try:
+        yield
+    finally:
+        _ignoring = before
 
 
 def excluded(subject: str) -> Crash | None:
@@ -148,14 +151,6 @@ def add(subject: str, phase: Phase, signal: str) -> None:
         with os.fdopen(handle, "w") as file:
             file.write(f"{line}\n{_FATAL}{text}\n")
         log.debug("recorded %s", path)
-
-
-def signal_of(status: int) -> str | None:
-    """The name of the signal of a crash, by an exit status as of `subprocess`; None for other ends."""
-    with contextlib.suppress(ValueError):
-        name = signal.Signals(-status).name
-        return name if name in _SIGNALS.values() else None
-    return None
 
 
 def crashes() -> list[Crash]:
@@ -200,7 +195,7 @@ def folder() -> Path | None:
     """The folder of the records; None if there is none that can be written."""
     import platformdirs
 
-    choices = [os.environ.get(FOLDER_VARIABLE, "")]
+    choices = [os.environ.get(CRASHES_VARIABLE, "")]
     with contextlib.suppress(Exception):  # there may be no home
         choices.insert(0, str(Path(platformdirs.user_cache_dir("wavefront", False)) / "crashes"))
     for choice in filter(None, choices):

@@ -167,17 +167,23 @@ def _named(devices: tuple[DeviceInfo, ...], wanted: str) -> DeviceInfo:
     raise DeviceError(f"there is no device {wanted!r}; there are: {known}")
 
 
-def select_all(devices: tuple[DeviceInfo, ...], wanted: str) -> list[DeviceInfo]:
-    """The devices that `wanted` names: several as in "0+2" or "amd:0+nvidia:0", "all", "nvidia:all", or one
-    as `select` has it. Raises DeviceError."""
+def select_all(
+    devices: tuple[DeviceInfo, ...], wanted: str, excluded: Mapping[DeviceInfo, str] | None = None
+) -> list[DeviceInfo]:
+    """Return the devices that `wanted` names.
+
+    wanted: several as in "0+2" or "amd:0+nvidia:0", "all", "nvidia:all", or one as `select` has it.
+    excluded: devices that "all" does not mean, and why. Raises DeviceError.
+    """
+    excluded = excluded or {}
     found: list[DeviceInfo] = []
     for part in wanted.split("+"):
         vendor, _, number = part.rpartition(":")
         if number == "all":
-            among = [device for device in devices if not vendor or device.vendor == vendor]
-            found += among or [_named(devices, part)]
+            among = [each for each in devices if each not in excluded and vendor in ("", each.vendor)]
+            found += among or [select(devices, "", excluded) if excluded else _named(devices, part)]
         else:
-            found.append(select(devices, part))
+            found.append(select(devices, part, excluded))
     if len(set(found)) < len(found):
         raise DeviceError(f"{wanted!r} names a device twice")
     return found

@@ -17,7 +17,6 @@ import logging
 import math
 import os
 import pickle
-import signal
 import subprocess
 import sys
 import threading
@@ -28,20 +27,19 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import IO
 
-from evaluator.child import environment
 from evaluator.gpu.blas.discovery import library_subject, open_libraries
 from evaluator.gpu.blas.product import Product
 from evaluator.gpu.driver import crashes
 from evaluator.gpu.driver.compiler import Compiler
 from evaluator.gpu.driver.crashes import Phase
 from evaluator.gpu.driver.device import DeviceError, DeviceInfo
-from evaluator.gpu.driver.discovery import open_device
+from evaluator.gpu.driver.discovery import open_device, subject_of
 from evaluator.gpu.driver.target import Precision
 from evaluator.gpu.plan.needs import Needs
 from evaluator.gpu.plan.tiles import Measured
 from evaluator.gpu.tuning.tune import Tuner, library_of_key
 from evaluator.slices import Slice
-from protocol.host.processes import group_of_its_own, how_it_ended
+from protocol.host.processes import child_environment, crash_signal, group_of_its_own, how_it_ended
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +60,7 @@ class Job:
     """What to measure, and where.
 
     known: what was measured already. given_up: candidates that ended a child, as `candidate_key` names them.
-    rebuild: measure what is in the cache, too.
+    rebuild: measure what is in the cache, too. libraries: measure those of the vendor.
     """
 
     device: DeviceInfo
@@ -71,6 +69,7 @@ class Job:
     known: Mapping[Product, Sequence[Measured]] = field(default_factory=dict)
     given_up: frozenset[str] = frozenset()
     rebuild: bool = False
+    libraries: bool = True
 
 
 @dataclass(slots=True)
@@ -91,9 +90,8 @@ def measure_in_child(
 ) -> dict[Product, list[Measured]]:
     """Return what a child measures of the products that are not in its cache.
 
-    A candidate that ends the child is given up, and measuring goes on with another child.
-
-    Raises DeviceError if the child fails otherwise, and whatever `slices` raises.
+    A candidate that ends the child is excluded, and another child measures the rest. Raises
+    DeviceError if the child fails otherwise, and whatever `slices` raises.
     """
     measured: dict[Product, list[Measured]] = {}
     given_up: list[str] = []
@@ -104,15 +102,19 @@ def measure_in_child(
         measured |= found.measured
         if found.last == "done":
             return measured
+        crash = crash_signal(status)
         library = library_of_key(found.trying)
         of_library = sum(library_of_key(each) == library for each in given_up) + 1
-        hopeless = of_library > MOST_CRASHES - (not library)
-        if found.last or not found.trying or crashes.signal_of(status) is None or hopeless:
+        # Our own kernels crash on a device that is broken; a library that crashes is left out.
+        hopeless = not found.trying or of_library > MOST_CRASHES - (not library)
+        if crash is not None and hopeless:
+            crashes.add(subject_of(job.device), Phase.TUNING, crash)
+        if found.last or crash is None or hopeless:
             raise DeviceError(found.last or f"the process that measured {how_it_ended(status)}")
         given_up.append(found.trying)
         log.warning("%s is not used: the process that measured it %s", found.trying, how_it_ended(status))
         if library and of_library == MOST_CRASHES:
-            crashes.add(library_subject(job.device, library), Phase.TRYING, signal.Signals(-status).name)
+            crashes.add(library_subject(job.device, library), Phase.TRYING, crash)
 
 
 def _one_child(job: Job, slices: Slice, progress: Callable[[str], None]) -> tuple[Found, int]:
@@ -123,7 +125,7 @@ def _one_child(job: Job, slices: Slice, progress: Callable[[str], None]) -> tupl
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=environment(),
+            env=child_environment(),
             **group_of_its_own(),
         )
     except OSError as error:
@@ -255,7 +257,7 @@ def asked_for(tell: Callable[[str], None], granted: Callable[[], None]) -> Itera
 
 def _measure(job: Job, slices: Slice, tell: Callable[[str], None]) -> None:
     device = open_device(job.device)
-    libraries, _ = open_libraries(job.device, job.precision)
+    libraries, _ = open_libraries(job.device, job.precision) if job.libraries else ((), {})
     compiler = Compiler(device)
     done = 0
 
@@ -279,9 +281,12 @@ def _measure(job: Job, slices: Slice, tell: Callable[[str], None]) -> None:
         trying=lambda candidate: tell(f"try {candidate}"),
         found=found,
     )
-    for product, measured in tuner.measured_products(job.needs, rebuild=job.rebuild):
-        if product not in job.known:
-            found(product, measured)
+    if job.rebuild:
+        tuner.known = {product: [*measured] for product, measured in job.known.items()}
+    for product in job.needs.products:
+        if product in tuner.known and product not in job.known:
+            found(product, tuner.known[product])
+    tuner.measured_products(job.needs, rebuild=False)
     compiler.load(list(job.needs.kernels))
     device.close()
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from engine.evaluation.process import evaluator_environment
 from engine.workers.child import WorkerProcess, inheritance, worker_arguments
 from engine.workers.executor import WorkerContext, WorkerLostError
 from engine.workers.servant import GameWorker
+from protocol.host.processes import child_environment
 from tests.engine.workers.scripted_job import ScriptedJob
 
 
@@ -25,7 +25,7 @@ def test_a_worker_whose_supervisor_is_gone_ends(tmp_path: Path, has_its_job: boo
         process = subprocess.Popen(
             [sys.executable, *worker_arguments(theirs)],
             stdin=subprocess.DEVNULL,
-            env=evaluator_environment(),
+            env=child_environment(),
             **inheritance(theirs),
         )
     if has_its_job:

@@ -141,6 +141,7 @@ def test_tune_shows_a_table(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(buckets, "BUCKETS", (1,))
+    monkeypatch.setattr(tune_command, "run_in_child", lambda function, *given: function(*given))
     arguments = argparse.Namespace(
         network=str(network_file), device="amd:0", precision="fp32", weights="", rebuild=False
     )

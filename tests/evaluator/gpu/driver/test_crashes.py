@@ -12,6 +12,7 @@ import pytest
 
 from evaluator.gpu.driver import crashes
 from evaluator.gpu.driver.crashes import Crash, Phase
+from protocol.host.processes import CRASHES_VARIABLE
 
 DEVICE = "Discrete|gfx1100|HIP 7.15"
 CRASHES = [signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE]
@@ -106,7 +107,7 @@ def test_the_parents_folder_is_used_without_a_cache_folder(
 ) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    monkeypatch.setenv(crashes.FOLDER_VARIABLE, str(tmp_path / "of-parent"))
+    monkeypatch.setenv(CRASHES_VARIABLE, str(tmp_path / "of-parent"))
     end_by(signal.SIGABRT, (DEVICE, Phase.OPENING))
     assert crashes.excluded(DEVICE) is not None
     assert [*(tmp_path / "of-parent").iterdir()]
