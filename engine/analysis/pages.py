@@ -62,7 +62,7 @@ def _metrics(figures: Figures) -> str:
     return generate_latest(registry).decode()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)  # a registry hashes it
 class _Collector:
     figures: Figures
 
@@ -71,20 +71,20 @@ class _Collector:
         from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
 
         figures, clients = self.figures, self.figures.clients
-        state = GaugeMetricFamily(f"{_PREFIX}state", "1 for the state of the evaluator.", labels=["state"])
+        state = GaugeMetricFamily(f"{_PREFIX}state", "1 for the evaluator's state.", labels=["state"])
         for name in STATES:
             state.add_metric([name], name == figures.state)
         yield state
         for name, text, value in (
-            ("clients", "Clients that are connected.", len(clients)),
+            ("clients", "Connected clients.", len(clients)),
             ("silent_connections", "Connections without a request.", figures.silent),
-            ("searching_positions", "Positions that are searched.", sum(each.searching for each in clients)),
-            ("waiting_positions", "Positions that wait for a search.", sum(each.waiting for each in clients)),
+            ("searching_positions", "Positions in search.", sum(each.searching for each in clients)),
+            ("waiting_positions", "Positions waiting for a search.", sum(each.waiting for each in clients)),
         ):
             yield GaugeMetricFamily(f"{_PREFIX}{name}", text, value=value)
         refused = CounterMetricFamily(
             f"{_PREFIX}refused_connections",
-            "Connections that were not let in, by HTTP status.",
+            "Refused connections by HTTP status.",
             labels=["status"],
         )
         for status, count in sorted(figures.refused.items()):

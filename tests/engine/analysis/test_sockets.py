@@ -326,8 +326,8 @@ def test_health_metrics_and_clients_are_pages(address: str) -> None:
         assert get(address, "/health") == (200, "application/json", '{"state": "ready"}\n')
         status, kind, metrics = get(address, "/metrics")
         assert (status, kind.split(";")[0]) == (200, "text/plain")
-        assert "wavefront_analysis_clients 1\n" in metrics
-        assert "wavefront_analysis_searching_positions 1\n" in metrics
+        assert "wavefront_analysis_clients 1.0\n" in metrics
+        assert "wavefront_analysis_searching_positions 1.0\n" in metrics
         (client,) = json.loads(get(address, "/clients")[2])
         assert (client["name"], client["address"], client["searching"]) == ("", "127.0.0.1", 1)
     assert get(address, "/other")[0] == 426
