@@ -1,6 +1,6 @@
 """What the service counts about itself: each request, position and batch once, from whichever thread.
 
-docs/metrics.md says what every number means. `Metrics.status` is the `metrics` of a status reply;
+docs/reference/metrics.md says what every number means. `Metrics.status` is the `metrics` of a status reply;
 evaluator/service/prometheus.py gives the same numbers to Prometheus.
 """
 

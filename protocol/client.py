@@ -376,7 +376,7 @@ class EvaluatorClient:
         return self._ask(Reload(self._identity(), network), ReloadReply, timeout)
 
     def clients(self) -> tuple[Mapping[str, Any], ...]:
-        """Who is connected: one map for each client, see docs/protocol.md."""
+        """Who is connected: one map for each client, see docs/reference/protocol.md."""
         return self._ask(Clients(self._identity()), ClientsReply).clients
 
     def drain(self, timeout: float | None = None) -> None:

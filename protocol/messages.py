@@ -1,5 +1,5 @@
 """The messages of protocol version 1, as plain data. `codec.py` turns them into frames and back;
-docs/protocol.md shows each on the wire.
+docs/reference/protocol.md shows each on the wire.
 
 Every message has an `id`: requests choose theirs, answers repeat it. Ids are positive and unique among the
 requests a client has in flight; 0 stands for "no request" in an error about an unreadable message.
@@ -179,8 +179,8 @@ class Status:
 @dataclass(frozen=True, slots=True)
 class StatusReply:
     """Answer to status. live: the process answers. ready: it takes evaluations. metrics: see
-    docs/protocol.md. state: loading, ready, degraded or draining; since: when that began, in seconds of the
-    Unix epoch; reason: why it is not ready, in words. An evaluator that does not say leaves these empty.
+    docs/reference/protocol.md. state: loading, ready, degraded or draining; since: when that began, in
+    seconds of the Unix epoch; reason: why it is not ready, in words; each may be empty.
     aliases: further names, to the networks' own."""
 
     id: int
@@ -274,7 +274,7 @@ class Clients:
 
 @dataclass(frozen=True, slots=True)
 class ClientsReply:
-    """Answer to clients: one map for each, see docs/protocol.md."""
+    """Answer to clients: one map for each, see docs/reference/protocol.md."""
 
     id: int
     clients: tuple[Mapping[str, Any], ...]

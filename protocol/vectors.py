@@ -10,7 +10,7 @@ from typing import Any
 
 @cache
 def vectors() -> list[dict[str, Any]]:
-    """One map for each position and input format; docs/protocol.md tells the keys."""
+    """One map for each position and input format; docs/reference/protocol.md tells the keys."""
     found: list[dict[str, Any]] = json.loads(
         resources.files("protocol").joinpath("vectors.json").read_bytes()
     )

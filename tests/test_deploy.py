@@ -34,7 +34,7 @@ ALERTS = DEPLOY / "alerts.yml"
 def metrics() -> set[str]:
     """Every name that a scrape may have."""
     rows = re.findall(
-        r"^\| `(\w+)(?:\{.*\})?` \| (\w+) \|", (REPOSITORY / "docs/metrics.md").read_text(), re.M
+        r"^\| `(\w+)(?:\{.*\})?` \| (\w+) \|", (REPOSITORY / "docs/reference/metrics.md").read_text(), re.M
     )
     names = {name for name, kind in rows if kind != "histogram"}
     parts = ("bucket", "sum", "count")

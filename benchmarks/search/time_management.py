@@ -7,8 +7,8 @@ The model: games begin after 8 plies of opening; their lengths follow the log-lo
 managers plan with (median 51.5 moves). Searches end at once, early, at the end of their budget, or, for those
 managers that let an unsettled search go on, beyond it, as searches of real games do (--choice: those of the
 engine's defaults, which choose the move by its value, or of lc0's choice by visits). The next search finds a
-random share of the tree. Each move costs a delay that the search does not see. docs/time.md tells where each
-number was measured; `strength.clock_use` measures most of them.
+random share of the tree. Each move costs a delay that the search does not see. docs/explanation/time.md
+tells where each number was measured; `strength.clock_use` measures most of them.
 
 For each manager and time control: the clock that is left when the game ends, in percent of the time that it
 began with, the least that it ever was; the mean of log2(time per move) and of log2(visits of the tree that a

@@ -1,4 +1,4 @@
-"""`wavefront analysis`: queries of programs, as JSON lines or over WebSocket (docs/analysis.md)."""
+"""`wavefront analysis`: queries of programs, as JSON lines or over WebSocket (docs/reference/analysis.md)."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ def add_executor_arguments(group: argparse._ArgumentGroup) -> None:
         "--workers", metavar="N", help="processes that play the games (auto: one, more for fast devices)"
     )
     group.add_argument(
-        "--ray", metavar="ADDRESS", help="play on the nodes of the Ray cluster there (docs/cluster.md)"
+        "--ray", metavar="ADDRESS", help="play on the nodes of the Ray cluster there (docs/how-to/cluster.md)"
     )
 
 

@@ -8,7 +8,7 @@ proportional to positions, as on a CPU, looking ahead would only cost.
 
 The same holds for a search of its own (UCI, the Python API) and for one of many that share a device (matches,
 self-play): what is under way is the same part of the tree, so that a limit of nodes means the same in both.
-Many searches differ in what keeps the device busy. docs/batching.md has what all this was measured to bring.
+Many searches differ in what keeps the device busy. docs/explanation/batching.md has what was measured.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ SECOND = 16
 """Positions that a batch has at least which is sent while another is under way, where batches are filled."""
 
 CALL_MS = 0.4
-"""What a call takes besides the device (docs/latency.md), which works while the next call is on its way."""
+"""What a call takes besides the device (docs/lab/latency.md), which works on the previous one meanwhile."""
 
 SHARE_UNFILLED, LEAST_UNFILLED = 4, 4
 """The same, for each batch, where they are not filled."""

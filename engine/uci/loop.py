@@ -1,4 +1,4 @@
-"""The UCI loop: takes commands from standard input, obeys them and answers (docs/uci.md).
+"""The UCI loop: takes commands from standard input, obeys them and answers (docs/reference/uci.md).
 
 One thread reads standard input, the one that calls `UciEngine.run` obeys, and each search has a third.
 `uciok` must come within 0.3 s of a cold start, so numpy, ZeroMQ and the native core are imported only when a

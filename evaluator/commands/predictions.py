@@ -28,7 +28,7 @@ _SMALL_SHARE = 0.01
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("predictions (docs/amd.md)")
+    group = parser.add_argument_group("predictions (docs/explanation/amd.md)")
     group.add_argument(
         "--predict",
         action="store_true",

@@ -1,7 +1,7 @@
 """The batch policy: how many of the queued positions a device should run next, or until when it should wait.
 
 Pure: it is told the time and what happened, it does no I/O and holds no locks, so that the simulation
-(simulation.py) and the tests run it as the service does. docs/batching.md compares it with others.
+(simulation.py) and the tests run it as the service does. docs/explanation/batching.md has a comparison.
 
 How it decides:
 

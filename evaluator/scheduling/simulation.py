@@ -3,7 +3,7 @@
 Clients are closed loops, as engines and self-play are: each keeps some batches in flight and sends the next
 one a while after an answer. Or they are open: requests come at random, whatever became of those before.
 Queues, fairness and our own policy are the service's code; only the devices and the clients are simulated.
-`python -m evaluator simulate` prints the comparison, docs/batching.md discusses it.
+`python -m evaluator simulate` prints the comparison, docs/explanation/batching.md discusses it.
 """
 
 from __future__ import annotations

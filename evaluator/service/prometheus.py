@@ -1,4 +1,4 @@
-"""The service's metrics for Prometheus: names, types, labels and units as docs/metrics.md lists them.
+"""Metrics of the service for Prometheus. docs/reference/metrics.md lists names, types, labels and units.
 
 Imported only where they are served: prometheus_client costs the start a tenth of a second.
 """

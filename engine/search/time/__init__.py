@@ -1,4 +1,4 @@
 """How long to think about a move: time managers, what they know, and what is kept back.
 
-docs/time.md tells how it is meant, benchmarks/search/time_management.py plays it through.
+docs/explanation/time.md tells how it is meant, benchmarks/search/time_management.py plays it through.
 """

@@ -43,7 +43,7 @@ class Card:
 
 _LAUNCH = 3.0
 """Microseconds; assumed for AMD, as nothing was measured. NVIDIA's with programmatic dependent launch are 1.2
-(docs/gpu-performance.md: 190 launches cost a batch 0.3 ms, a third of it idle processors)."""
+(docs/lab/gpu-performance.md: 190 launches cost a batch 0.3 ms, a third of it idle processors)."""
 
 CARDS = {
     "7900xtx": Card(

@@ -1,5 +1,4 @@
-"""What docs/analysis.md promises: its fields, actions and flags are those there are, its conversation is one
-that is had, and its examples run."""
+"""docs/reference/analysis.md: its fields, actions and flags exist, its conversation and examples run."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ from tests.engine.analysis.test_sockets import service
 from tests.engine.flags import flags_named, flags_of
 from tests.paths import REPOSITORY
 
-TEXT = (REPOSITORY / "docs" / "analysis.md").read_text("utf-8")
+TEXT = (REPOSITORY / "docs" / "reference" / "analysis.md").read_text("utf-8")
 RUN = [sys.executable, str(REPOSITORY / "run_engine.py"), "analysis", "--backend", "random"]
 GAME = "1. e4 e5 2. Nf3 Nc6 3. Bb5 a6 4. Ba4 *\n"
 

@@ -1,4 +1,4 @@
-"""What docs/matches.md promises: its flags exist and its examples say what they print."""
+"""What docs/how-to/matches.md promises: its flags exist and its examples say what they print."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from engine.commands.match import add_arguments
 from tests.engine.flags import flags_named, flags_of
 from tests.paths import REPOSITORY
 
-TEXT = (REPOSITORY / "docs" / "matches.md").read_text("utf-8")
+TEXT = (REPOSITORY / "docs" / "how-to" / "matches.md").read_text("utf-8")
 EXAMPLES = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
 
 

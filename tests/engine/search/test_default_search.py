@@ -1,5 +1,5 @@
-"""The default options together: the core's tree against the plain search of docs/search.md's formulas, visit
-by visit, through games in which the tree is kept."""
+"""The core's tree with default options against the plain search of docs/explanation/search.md, visit by
+visit, through games in which the tree is kept."""
 
 from __future__ import annotations
 

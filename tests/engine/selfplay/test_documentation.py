@@ -1,4 +1,4 @@
-"""What docs/self-play.md and docs/cluster.md promise: their commands are understood, their options exist."""
+"""docs/how-to/self-play.md and cluster.md: their commands parse and their options exist."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from engine.options import Options
 from engine.selfplay.config import SelfPlayConfig, selfplay_config
 from tests.paths import REPOSITORY
 
-TEXTS = {name: (REPOSITORY / "docs" / name).read_text("utf-8") for name in ("self-play.md", "cluster.md")}
+HOW_TO = REPOSITORY / "docs" / "how-to"
+TEXTS = {name: (HOW_TO / name).read_text("utf-8") for name in ("self-play.md", "cluster.md")}
 COMMANDS = [
     line.split("#")[0].strip()
     for text in TEXTS.values()

@@ -56,7 +56,7 @@ def test_mistakes_are_told_with_what_there_is(text: str, message: str) -> None:
 
 @pytest.mark.parametrize("kind", MANAGERS, ids=lambda kind: kind.name)
 def test_the_documents_name_every_parameter_and_its_default(kind: type[Parameters]) -> None:
-    text = (REPOSITORY / "docs/time.md").read_text(encoding="utf-8")
+    text = (REPOSITORY / "docs/explanation/time.md").read_text(encoding="utf-8")
     row = next(line for line in text.splitlines() if line.startswith(f"| `{kind.name}` | ") and "(" in line)
     told = dict(re.findall(r"`([\w-]+)` \(([\d.]+)\)", row))
     declared = {name.replace("_", "-"): f"{spec.default:g}" for name, spec in settings_of(kind).items()}

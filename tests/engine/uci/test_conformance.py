@@ -1,4 +1,4 @@
-"""What clients rely on beyond the letter of the protocol (docs/uci.md)."""
+"""What clients rely on beyond the letter of the protocol (docs/reference/uci.md)."""
 
 from __future__ import annotations
 

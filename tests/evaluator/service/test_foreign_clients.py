@@ -1,4 +1,4 @@
-"""What docs/protocol.md promises, or threatens, to clients that do not speak as ours does."""
+"""What docs/reference/protocol.md promises, or threatens, to clients that do not speak as ours does."""
 
 from __future__ import annotations
 

@@ -86,7 +86,9 @@ def test_power_and_temperature_are_absent_where_no_driver_tells() -> None:
 
 def test_every_metric_is_documented_with_its_type() -> None:
     rows = re.findall(
-        r"^\| `(\w+)(?:\{(.*)\})?` \| (\w+) \|", (REPOSITORY / "docs/metrics.md").read_text(), re.MULTILINE
+        r"^\| `(\w+)(?:\{(.*)\})?` \| (\w+) \|",
+        (REPOSITORY / "docs/reference/metrics.md").read_text(),
+        re.MULTILINE,
     )
     metrics = Metrics()
     metrics.error("overloaded")

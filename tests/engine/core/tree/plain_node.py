@@ -1,6 +1,6 @@
 """A position of the plain search: what its visits have brought, and what follows of its value.
 
-Slow and close to the formulas of docs/search.md: everything is summed up anew from the moves.
+Slow and close to the formulas of docs/explanation/search.md: everything is summed up anew from the moves.
 """
 
 from __future__ import annotations

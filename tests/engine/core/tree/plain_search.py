@@ -54,7 +54,7 @@ class PlainSearch:
             self.root = self._evaluated()
 
     def ranked(self) -> list[str]:
-        """The root's moves, the one to be played first (docs/uci.md, `multipv`)."""
+        """The root's moves, the one to be played first (docs/reference/uci.md, `multipv`)."""
         rules, children = self._rules, self.root.children
         undecided = [
             child.visits for child in children.values() if child.bounds[0] < 1 and child.bounds[1] > -1

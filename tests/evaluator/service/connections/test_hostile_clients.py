@@ -1,5 +1,5 @@
 """Clients that do their worst to a service in a process of its own: its memory stays within what
-docs/service.md says, and others are answered meanwhile."""
+docs/how-to/service.md says, and others are answered meanwhile."""
 
 from __future__ import annotations
 
