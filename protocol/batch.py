@@ -24,7 +24,7 @@ MAX_LEGAL_MOVES = 256
 """No chess position has more legal moves (218 is the known maximum)."""
 
 POSITION_DTYPE = np.dtype([("planes", "<u8", (PLANES,)), ("rule50", "<f4"), ("reserved", "<u4")])
-"""One encoded position, 904 bytes: plane masks (bit s of mask p is input element [p][s]; in the network's
+"""One encoded position, 904 bytes: plane masks (bit s of mask p is input element [p, s]; in the network's
 own input format, board transform applied), the value of plane 109, and four zero bytes."""
 
 assert POSITION_DTYPE.itemsize == 904

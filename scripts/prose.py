@@ -1,0 +1,140 @@
+"""Check the prose of documents, help texts, docstrings and comments: `python scripts/prose.py [--count]`.
+
+Fails if a text has a phrase of WRONG, or a document has a sentence of more than MOST_WORDS words outside
+tables, code and quotations. --count prints how often each phrase occurs, the words of the documents and the
+mean length of a sentence.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+WRONG = (
+    "begun anew",
+    "cut off",
+    "done again",
+    "gone on with",
+    "hung up on",
+    "is said",
+    "is told",
+    "are told",
+    "looked at again",
+    "of who has",
+    "passed over",
+    "under way",
+    "what cannot be",
+    "what cannot",
+    "whoever",
+    "who has been",
+    "will not have it",
+)
+"""Phrases that are wrong in any context. STYLE: name the actor and use the field's verb."""
+
+MOST_WORDS = 30
+"""In a sentence."""
+
+SOURCES = ("*.py", "*.pyi", "*.cc", "*.h", "*.hip", "*.toml", "*.md", "*.js", "*.html", "*.yml", "*.json")
+EXCLUDED = ("scripts/prose.py", "docs/lab/", "benchmarks/RESULTS.md", "tests/")
+"""Lab notes keep the words of their date."""
+
+
+ALWAYS = ("|", "#", ">", "```", "<!--", "![", ":::")
+NOT_PROSE = ("[",)
+"""Beginnings of lines that are no sentence, the second only outside a paragraph."""
+
+
+def tracked(*patterns: str) -> list[Path]:
+    """Return the files of the repository that match one of some patterns."""
+    names = subprocess.run(
+        ["git", "ls-files", *patterns], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.split()
+    return [ROOT / name for name in names if not name.startswith(EXCLUDED) and (ROOT / name).exists()]
+
+
+def phrases(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield line and phrase of what a file has of WRONG. A phrase may continue on the next line."""
+    text = path.read_text("utf-8")
+    # Comment signs at the beginning of a line do not separate words.
+    flat = re.sub(r"\n[ \t]*(?://|#|\*)?[ \t]*", lambda match: " " * len(match[0]), text)
+    for wrong in WRONG:
+        pattern = r"\b" + r"\s+".join(map(re.escape, wrong.split())) + r"\b"
+        for match in re.finditer(pattern, flat, re.IGNORECASE):
+            yield text.count("\n", 0, match.start()) + 1, wrong
+
+
+def sentences(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield line and text of the sentences of a document, without tables, code, quotations and headings."""
+    block: list[str] = []
+    began, fenced = 1, False
+    for number, line in enumerate([*path.read_text("utf-8").splitlines(), ""], 1):
+        bare = line.strip()
+        if bare.startswith("```"):
+            fenced = not fenced
+        if fenced or not bare or (not block and bare.startswith(NOT_PROSE)) or bare.startswith(ALWAYS):
+            yield from split(began, block)
+            block = []
+        elif re.match(r"(?:[-*+]|\d+\.) ", bare):
+            yield from split(began, block)
+            began, block = number, [re.sub(r"^(?:[-*+]|\d+\.) ", "", bare)]
+        else:
+            began = began if block else number
+            block.append(bare)
+
+
+def split(line: int, block: list[str]) -> Iterator[tuple[int, str]]:
+    """Yield the sentences of a paragraph."""
+    text = re.sub(r"`[^`]*`", "code", " ".join(block))
+    text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text)
+    for sentence in re.split(r"(?<=[.!?:;])\s+(?=[A-Z(*\"`0-9])|(?<=[:;])\s+", text):
+        if sentence:
+            yield line, sentence
+
+
+def words_of(text: str) -> int:
+    """Return how many words a text has."""
+    return len(re.findall(r"[\w'%/.,-]*\w[\w'%/.,-]*", text))
+
+
+def main() -> int:
+    """Check or count."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--count", action="store_true", help="print counts instead of errors")
+    arguments = parser.parse_args()
+    counts: Counter[str] = Counter()
+    errors = []
+    for path in tracked(*SOURCES):
+        for line, wrong in phrases(path):
+            counts[wrong] += 1
+            errors.append(f"{path.relative_to(ROOT)}:{line}: '{wrong}'")
+    lengths = []
+    for path in tracked("*.md"):
+        for line, sentence in sentences(path):
+            lengths.append(words_of(sentence))
+            if lengths[-1] > MOST_WORDS:
+                errors.append(f"{path.relative_to(ROOT)}:{line}: {lengths[-1]} words: {sentence[:60]}…")
+    if arguments.count:
+        for wrong in WRONG:
+            print(f"{counts[wrong]:6} {wrong}")
+        documents = tracked("*.md")
+        words = sum(words_of(path.read_text("utf-8")) for path in documents)
+        long = sum(length > MOST_WORDS for length in lengths)
+        print(f"{words:6,} words in {len(documents)} documents")
+        print(f"{sum(lengths) / max(1, len(lengths)):6.1f} words in a sentence")
+        print(f"{long:6} of {len(lengths)} sentences above {MOST_WORDS} words")
+        return 0
+    print("\n".join(errors), end="\n" if errors else "")
+    return 1 if errors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

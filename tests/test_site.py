@@ -1,0 +1,68 @@
+"""The site of the documentation builds without a warning and loads nothing from other hosts."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from html.parser import HTMLParser
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from tests.paths import REPOSITORY
+
+LOADED = {"script": "src", "img": "src", "iframe": "src", "source": "src", "link": "href"}
+"""Elements with which a browser loads what an attribute names."""
+
+
+class Assets(HTMLParser):
+    """Collects what a page loads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = dict(attrs)
+        if tag in LOADED and values.get("rel") != "canonical":
+            self.found.append(values.get(LOADED[tag]) or "")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("material", reason="needs pip install '.[docs]'")
+    folder = tmp_path_factory.mktemp("site")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+    )
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_pages_load_nothing_from_other_hosts(site: Path) -> None:
+    pages = list(site.rglob("*.html"))
+    assert len(pages) > 30
+    for page in pages:
+        assets = Assets()
+        assets.feed(page.read_text("utf-8"))
+        assert [name for name in assets.found if "//" in name] == [], page
+
+
+def test_generated_reference_pages_hold_every_command(site: Path) -> None:
+    text = (site / "reference" / "command-lines.html").read_text("utf-8")
+    for command in ("wavefront match", "wavefront-evaluator serve", "wavefront-training train"):
+        assert f"usage: {command}" in text
+    assert "RamLimitMb" in (site / "reference" / "uci.html").read_text("utf-8")
+    assert "cpuct" in (site / "reference" / "configuration.html").read_text("utf-8")
+
+
+def test_diagrams_are_what_the_script_draws() -> None:
+    for name, draw in import_module("scripts.diagrams").DIAGRAMS.items():
+        assert (REPOSITORY / "docs" / "images" / f"{name}.svg").read_text("utf-8") == draw(), name
