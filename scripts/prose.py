@@ -91,7 +91,7 @@ def sentences(path: Path) -> Iterator[tuple[int, str]]:
 
 def split(line: int, block: list[str]) -> Iterator[tuple[int, str]]:
     """Yield the sentences of a paragraph."""
-    text = re.sub(r"`[^`]*`", "code", " ".join(block))
+    text = re.sub(r"`[^`]*`", "Code", " ".join(block))
     text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text)
     for sentence in re.split(r"(?<=[.!?:;])\s+(?=[A-Z(*\"`0-9])|(?<=[:;])\s+", text):
         if sentence:
