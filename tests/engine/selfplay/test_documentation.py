@@ -19,13 +19,13 @@ COMMANDS = [
     line.split("#")[0].strip()
     for text in TEXTS.values()
     for line in text.splitlines()
-    if line.startswith("python run_engine.py")
+    if line.startswith("wavefront ")
 ]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_commands_are_understood(command: str) -> None:
-    name, *words = shlex.split(command)[2:]
+    _, name, *words = shlex.split(command)
     module = import_module(f"engine.commands.{name}")
     parser = argparse.ArgumentParser()
     module.add_arguments(parser)
