@@ -24,6 +24,7 @@ from training.data.reading import ShardFile, ShardReader  # noqa: E402
 from training.data.table import PositionTable  # noqa: E402
 from training.errors import TrainingError  # noqa: E402
 from training.model.initial import initial_network  # noqa: E402
+from training.model.losses import Batch, TrainedHeads  # noqa: E402
 from training.run.checkpoint import NAME, load_checkpoint  # noqa: E402
 from training.run.processes import Group  # noqa: E402
 from training.run.run import Job, train  # noqa: E402
@@ -161,10 +162,20 @@ def test_a_run_stops_at_targets_that_are_not_finite_and_keeps_its_checkpoint(
     assert all(values.isfinite().all() for values in after.values())
 
 
-def test_a_run_that_diverges_stops_without_a_checkpoint(tmp_path: Path) -> None:
-    config = write_run(tmp_path, optimiser={"clip": 1e9, "muon_rate": 10.0, "adam_rate": 10.0})
-    stopped = run_training("train", config, "--set", "schedule.positions=100000", status=1)
-    assert "not finite" in stopped.stderr and "lower [optimiser]" in stopped.stderr
+def test_a_run_that_diverges_stops_without_a_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_run(tmp_path)
+    config = train_config(read_document(str(path)), str(path))
+    forward = TrainedHeads.forward
+
+    def diverging(heads: TrainedHeads, batch: Batch) -> tuple[Any, Any]:
+        loss, figures = forward(heads, batch)
+        return loss * float("inf"), figures
+
+    monkeypatch.setattr(TrainedHeads, "forward", diverging)
+    with pytest.raises(TrainingError, match=r"all targets are finite: lower \[optimiser\].*no checkpoint"):
+        train(Group(0, 1, torch.device("cpu")), Job(config, monotonic()))
     assert not (tmp_path / "run" / NAME).exists()
 
 
