@@ -72,6 +72,8 @@ def annotate(
             logits, wdl = evaluation.evaluate(rows, step)
             try:
                 write_shard(path, annotated(shard, network.content_hash, logits, wdl, rows.start))
+            except ShardError as error:
+                raise TrainingError(f"{path}: {error}; the shard is left as it is") from None
             except OSError as error:
                 raise TrainingError(f"cannot write {path}: {error.strerror}") from None
             done.shards += 1

@@ -123,6 +123,7 @@ def deblundered(
     q, d = q.copy(), d.copy()
     excess = np.nan_to_num(best[0] - played[0] - settings.deblunder_threshold)
     shares = np.clip(excess / max(settings.deblunder_width, 1e-6), 0, 1)
+    best = np.nan_to_num(best)  # Where it is unknown the share is 0, and 0 * NaN is NaN.
     for i in range(len(q) - 1, -1, -1):
         if i + 1 < len(q) and game[i + 1] == game[i]:
             q[i], d[i] = -q[i + 1], d[i + 1]

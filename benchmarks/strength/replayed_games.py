@@ -8,7 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import chess.pgn
+import chess
+
+from engine.games.pgn_reading import PgnError, PgnGames
 
 
 class GamesError(Exception):
@@ -80,33 +82,26 @@ class Selection:
         return {"white": chess.WHITE, "black": chess.BLACK}.get(self.side, chosen)
 
 
-class _QuietGameBuilder(chess.pgn.GameBuilder[chess.pgn.Game]):
-    """Leaves what is wrong with a game in its `errors`, and says nothing about it on standard error."""
-
-    def handle_error(self, error: Exception) -> None:
-        self.game.errors.append(error)
-
-
 def read_games(path: Path) -> list[PlayedGame]:
     """The games of a PGN file that are ordinary chess. Their book is the moves at the start whose comment is
     `book`. Raises GamesError."""
     games = []
     try:
-        with path.open(encoding="utf-8-sig", errors="replace") as file:
-            number = 0
-            while (game := chess.pgn.read_game(file, Visitor=_QuietGameBuilder)) is not None:
-                number += 1
-                if game.errors:
-                    raise GamesError(f"{path}, game {number}: {game.errors[0]}")
-                start = game.board()
-                if type(start) is not chess.Board or start.chess960:
-                    continue
-                nodes = list(game.mainline())
-                thought = [ply for ply, node in enumerate(nodes) if node.comment.strip() != "book"]
-                moves = tuple(node.move.uci() for node in nodes)
-                games.append(PlayedGame(number, start.fen(), moves, min(thought, default=len(moves))))
+        text = path.read_text("utf-8-sig", errors="replace")
     except OSError as error:
         raise GamesError(f"cannot read {path}: {error.strerror}") from None
+    for number, written in enumerate(PgnGames(text), 1):
+        try:
+            game = written.read()
+        except PgnError as error:
+            raise GamesError(f"{path}, game {number}: {error} (line {written.line})") from None
+        start = game.board()
+        if type(start) is not chess.Board or start.chess960:
+            continue
+        nodes = list(game.mainline())
+        thought = [ply for ply, node in enumerate(nodes) if node.comment.strip() != "book"]
+        moves = tuple(node.move.uci() for node in nodes)
+        games.append(PlayedGame(number, start.fen(), moves, min(thought, default=len(moves))))
     if not any(game.moves for game in games):
         raise GamesError(f"{path}: there is no game of ordinary chess with moves in it")
     return games

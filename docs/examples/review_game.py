@@ -52,6 +52,8 @@ def main() -> None:
         game = chess.pgn.read_game(file)
     if game is None:
         raise SystemExit(f"{arguments.game} holds no game")
+    if game.errors:
+        raise SystemExit(f"{arguments.game}: {game.errors[0]}")
     board = game.board()
     moves = list(game.mainline_moves())
     query = {

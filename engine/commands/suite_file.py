@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,9 +9,7 @@ from pathlib import Path
 import chess
 
 from engine._core import Game
-
-_OPERATION = re.compile(r'\b(bm|am|id|hmvc|fmvn)\s+("[^"]*"|[^;"]*)|"[^"]*"')
-"""An operation that says something here; what stands in quotes is passed over."""
+from engine.games.epd import position_lines, read_epd
 
 
 class SuiteError(ValueError):
@@ -42,19 +39,16 @@ class Suite:
 
 
 def read_suite(path: Path) -> Suite:
-    """Read an EPD file. Empty lines and those that begin with # are no positions; the counters of a FEN may
-    stand before the operations. Raises SuiteError if no position is left."""
+    """Read an EPD file. Raises SuiteError if no position is left."""
     try:
-        lines = path.read_text("utf-8-sig", errors="replace").splitlines()
+        text = path.read_text("utf-8-sig", errors="replace")
     except OSError as error:
         raise SuiteError(f"cannot read {path}: {error.strerror or error}") from None
     positions: list[SuitePosition] = []
     left_out: dict[int, str] = {}
-    for number, line in enumerate(lines, 1):
-        if not line.strip() or line.lstrip().startswith("#"):
-            continue
+    for number, line in position_lines(text):
         try:
-            positions.append(_position(number, line.strip()))
+            positions.append(_position(number, line))
         except ValueError as error:
             left_out[number] = str(error)
     if not positions:
@@ -65,16 +59,8 @@ def read_suite(path: Path) -> Suite:
 
 def _position(number: int, line: str) -> SuitePosition:
     """The position of a line. Raises ValueError."""
-    fields = line.split(None, 6)
-    if len(fields) < 4:
-        raise ValueError("a position begins with board, side to move, castling and en passant")
-    has_counters = len(fields) > 5 and fields[4].isdecimal() and fields[5].isdecimal()
-    before = 6 if has_counters else 4
-    rest = "".join(line.split(None, before)[before:])
-    operations = {name: operand.strip('"') for name, operand in _OPERATION.findall(rest)}
-    if not has_counters:
-        fields[4:] = [operations.get("hmvc", "0"), operations.get("fmvn", "1")]
-    board = chess.Board(" ".join(fields[:6]))
+    epd = read_epd(line)
+    board, operations = chess.Board(epd.fen), epd.operations
     best, avoided = (
         frozenset(board.parse_san(move).uci() for move in operations.get(name, "").split())
         for name in ("bm", "am")

@@ -6,20 +6,19 @@ number, so that a resumed match plays on with the same ones.
 
 from __future__ import annotations
 
-import io
-import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from random import Random
 from typing import Any, Literal, Protocol, get_args
 
 import chess
-import chess.pgn
 import chess.polyglot
 
 from engine._core import Game
+from engine.games.epd import position_lines, read_epd
 from engine.games.identity import file_identity
+from engine.games.pgn_reading import PgnGames
 from protocol.settings.spec import UNREACHED, setting
 
 Order = Literal["random", "sequential"]
@@ -36,7 +35,8 @@ POLYGLOT_PLIES = 8
 POLYGLOT_ATTEMPTS = 100
 """Random walks through a Polyglot book in search of a line that was not yet had."""
 
-TAG_LINE = re.compile(r'^\[\w+\s+".*"\]\s*$', re.MULTILINE)
+REPORTED = 5
+"""Unusable openings that are named one by one."""
 
 
 class OpeningError(ValueError):
@@ -86,40 +86,55 @@ class _Source(Protocol):
 
     def __len__(self) -> int: ...
 
-    def __getitem__(self, index: int) -> Opening:
-        """Raises OpeningError."""
+    def place(self, index: int) -> str:
+        """File and line of an opening."""
+        ...
+
+    def opening(self, index: int) -> Opening:
+        """Raises ValueError with what is wrong, without the place."""
         ...
 
 
 def read_openings(
-    settings: OpeningSettings, rounds: int, *, seed: int, chess960: bool = False
+    settings: OpeningSettings,
+    rounds: int,
+    *,
+    seed: int,
+    chess960: bool = False,
+    report: Callable[[str], None] = lambda text: None,
 ) -> list[Opening]:
-    """One opening per round; they repeat when there are fewer than rounds.
+    """Return one opening per round; they repeat when there are fewer than rounds.
 
-    Each is checked: legal, and not the end of a game. Raises OpeningError.
+    Each is checked: legal, and not the end of a game. Others are skipped. report: gets file, line and reason
+    of each skipped opening. Raises OpeningError if no opening is usable.
     """
     path = Path(settings.file).expanduser()
     if path.suffix.lower() == ".bin":
-        openings = _polyglot_lines(
-            path, rounds, settings.plies or POLYGLOT_PLIES, seed=seed, chess960=chess960
-        )
-    else:
-        source = _source(settings.file, path, settings.plies, chess960=chess960)
-        if not len(source):
-            hint = ': a game begins with tags, such as [Event "…"]' if path.suffix.lower() == ".pgn" else ""
-            raise OpeningError(f"{path} holds no openings{hint}")
-        openings = _in_order(source, settings, rounds, seed)
-    checked: dict[Opening, None] = {}
-    for opening in openings:
-        if opening not in checked:
-            _check(opening, chess960=chess960)
-            checked[opening] = None
+        plies = settings.plies or POLYGLOT_PLIES
+        lines = _polyglot_lines(path, rounds, plies, seed=seed, chess960=chess960)
+        for line in dict.fromkeys(lines):
+            try:
+                _check(line, chess960=chess960)
+            except ValueError as error:
+                raise OpeningError(f"{line.name}: {error}") from None
+        return lines
+    source = _source(settings.file, path, settings.plies, chess960=chess960)
+    if not len(source):
+        raise OpeningError(f"{path} holds no openings")
+    usable = _Usable(path, source, report, chess960=chess960)
+    order = _order(settings, len(source), seed)
+    openings: list[Opening] = []
+    while len(openings) < rounds:
+        opening = usable.opening(next(order))
+        if opening is not None:
+            openings.append(opening)
+    usable.report_rest()
     return openings
 
 
 def _source(name: str, path: Path, plies: int, *, chess960: bool) -> _Source:
     if name == INITIAL:
-        return [Opening("initial position")]
+        return _InitialPosition()
     if not name and chess960:
         return _Chess960Starts()
     path = path if name else SHIPPED_BOOK
@@ -131,137 +146,146 @@ def _source(name: str, path: Path, plies: int, *, chess960: bool) -> _Source:
         raise OpeningError(f"{path} is no text: unpack it, or save it as UTF-8")
     suffix = path.suffix.lower()
     if suffix == ".pgn":
-        return _PgnGames(path, text, plies, chess960=chess960)
+        return _PgnLines(path.name, text, plies, chess960=chess960)
     if suffix in (".epd", ".fen", ".txt"):
-        return _EpdLines(path, text, chess960=chess960)
+        return _EpdPositions(path.name, text, chess960=chess960)
     raise OpeningError(f"{path}: openings are .epd, .fen, .txt, .pgn or .bin (Polyglot) files")
 
 
-def _in_order(source: _Source, settings: OpeningSettings, rounds: int, seed: int) -> list[Opening]:
-    size = len(source)
-    if settings.order == "sequential":
-        return [source[(settings.start - 1 + round) % size] for round in range(rounds)]
-    chosen: list[Opening] = []
+def _order(settings: OpeningSettings, size: int, seed: int) -> Iterator[int]:
+    """Numbers of openings without end; each comes once before any comes twice."""
     cycle = 0
-    while len(chosen) < rounds:
-        order = list(range(size))
-        Random(f"openings {seed} {cycle}").shuffle(order)
-        chosen += [source[index] for index in order[: rounds - len(chosen)]]
+    while True:
+        if settings.order == "sequential":
+            yield from ((settings.start - 1 + index) % size for index in range(size))
+        else:
+            shuffled = list(range(size))
+            Random(f"openings {seed} {cycle}").shuffle(shuffled)
+            yield from shuffled
         cycle += 1
-    return chosen
+
+
+class _Usable:
+    """The openings of a source that can be played. Each is read and checked once."""
+
+    def __init__(self, path: Path, source: _Source, report: Callable[[str], None], *, chess960: bool) -> None:
+        self._path, self._source, self._report = path, source, report
+        self._chess960 = chess960
+        self._checked: dict[int, Opening | None] = {}
+        self._faults: list[str] = []
+
+    def opening(self, index: int) -> Opening | None:
+        """Return an opening, or None for one that is skipped. Raises OpeningError if all are skipped."""
+        if index not in self._checked:
+            self._checked[index] = self._read(index)
+        return self._checked[index]
+
+    def report_rest(self) -> None:
+        """Report how many openings were skipped beyond those that were named."""
+        if len(self._faults) > REPORTED:
+            self._report(f"opening skipped: so are {len(self._faults) - REPORTED} more in {self._path}")
+
+    def _read(self, index: int) -> Opening | None:
+        try:
+            opening = self._source.opening(index)
+            _check(opening, chess960=self._chess960)
+        except ValueError as error:
+            self._faults.append(f"{self._source.place(index)}: {error}")
+        else:
+            return opening
+        if len(self._faults) == len(self._source):
+            raise OpeningError(f"{self._path} holds no usable openings: {'; '.join(self._faults[:REPORTED])}")
+        if len(self._faults) <= REPORTED:
+            self._report(f"opening skipped: {self._faults[-1]}")
+        return None
 
 
 def _check(opening: Opening, *, chess960: bool) -> None:
-    try:
-        board = opening.board(chess960=chess960)
-    except ValueError as error:
-        raise OpeningError(f"opening {opening.name}: {error}") from None
+    """Raises ValueError for an opening that cannot be played, or that ends a game."""
+    board = opening.board(chess960=chess960)
     status = board.status()
     if status != chess.STATUS_VALID:
         problems = ", ".join(
             flag.name.lower().replace("_", " ") for flag in chess.Status if flag & status and flag.name
         )
-        raise OpeningError(f"opening {opening.name}: {board.fen()} is not a legal position: {problems}")
+        raise ValueError(f"{board.fen()} is not a legal position: {problems}")
     if board.is_game_over(claim_draw=False) or board.is_fifty_moves() or board.is_repetition():
-        raise OpeningError(f"opening {opening.name}: the game is over in {board.fen()}")
-    try:
-        # The search plays it as well, and knows no null moves, and no move numbers beyond 9999.
-        game = Game(opening.fen, chess960)
-        for move in opening.moves:
-            game.push_uci(move)
-    except ValueError as error:
-        raise OpeningError(f"opening {opening.name}: {error}") from None
+        raise ValueError(f"the game is over in {board.fen()}")
+    # The search plays it as well, and knows no null moves, and no move numbers beyond 9999.
+    game = Game(opening.fen, chess960)
+    for move in opening.moves:
+        game.push_uci(move)
 
 
-class _EpdLines:
-    """EPD or FEN, one position per line; blank lines and those that begin with # are left out."""
+class _InitialPosition:
+    """The initial position alone."""
 
-    def __init__(self, path: Path, text: str, *, chess960: bool) -> None:
-        self._path = path
+    def __len__(self) -> int:
+        return 1
+
+    def place(self, index: int) -> str:
+        return INITIAL
+
+    def opening(self, index: int) -> Opening:
+        return Opening("initial position")
+
+
+class _EpdPositions:
+    """The positions of an EPD or FEN file."""
+
+    def __init__(self, file: str, text: str, *, chess960: bool) -> None:
+        self._file = file
         self._chess960 = chess960
-        self._lines = [
-            (number, line.strip())
-            for number, line in enumerate(text.splitlines(), 1)
-            if line.strip() and not line.lstrip().startswith("#")
-        ]
+        self._lines = list(position_lines(text))
 
     def __len__(self) -> int:
         return len(self._lines)
 
-    def __getitem__(self, index: int) -> Opening:
-        number, line = self._lines[index]
-        source = f"{self._path.name}:{number}"
-        fields = line.split()
-        board = chess.Board(None, chess960=self._chess960)
-        name = source
-        try:
-            if len(fields) == 6 and fields[4].isdigit() and fields[5].isdigit():
-                board.set_fen(line)
-            else:
-                name = str(board.set_epd(line).get("id") or source)
-        except (ValueError, IndexError) as error:
-            raise OpeningError(f"{source}: {error}") from None
-        _check_castling(board, source)
-        return Opening(name, board.fen())
+    def place(self, index: int) -> str:
+        return f"{self._file}:{self._lines[index][0]}"
+
+    def opening(self, index: int) -> Opening:
+        epd = read_epd(self._lines[index][1])
+        board = chess.Board(epd.fen, chess960=self._chess960)
+        _check_castling(board)
+        return Opening(epd.operations.get("id") or self.place(index), board.fen())
 
 
-def _check_castling(board: chess.Board, source: str) -> None:
-    """Rights that only Chess960 knows would be lost in silence. Raises OpeningError."""
+def _check_castling(board: chess.Board) -> None:
+    """Refuse rights that only Chess960 knows: they would be lost in silence. Raises ValueError."""
     if board.chess960:
         return
     other = board.copy(stack=False)
     other.chess960 = True
     if other.clean_castling_rights() != board.clean_castling_rights():
-        raise OpeningError(
-            f"{source}: castling in {other.fen()} is that of Chess960, which is not played (--chess960)"
-        )
+        raise ValueError(f"castling in {other.fen()} is that of Chess960, which is not played (--chess960)")
 
 
-class _QuietGameBuilder(chess.pgn.GameBuilder[chess.pgn.Game]):
-    """Leaves what is wrong with a game in its `errors`, and says nothing about it on standard error."""
+class _PgnLines:
+    """The main lines of the games of a PGN file."""
 
-    def handle_error(self, error: Exception) -> None:
-        self.game.errors.append(error)
-
-
-class _PgnGames:
-    """The main lines of the games of a PGN file. A game is parsed when it is asked for: books are large."""
-
-    def __init__(self, path: Path, text: str, plies: int, *, chess960: bool) -> None:
-        self._path = path
+    def __init__(self, file: str, text: str, plies: int, *, chess960: bool) -> None:
+        self._file = file
         self._plies = plies
         self._chess960 = chess960
-        self._games: list[tuple[int, str]] = []
-        start: int | None = None
-        line = 1
-        for begin in _game_offsets(text):
-            if start is not None:
-                self._games.append((line, text[start:begin]))
-                line += text.count("\n", start, begin)
-            else:
-                line += text.count("\n", 0, begin)
-            start = begin
-        if start is not None:
-            self._games.append((line, text[start:]))
+        self._games = PgnGames(text)
 
     def __len__(self) -> int:
         return len(self._games)
 
-    def __getitem__(self, index: int) -> Opening:
-        line, text = self._games[index]
-        source = f"{self._path.name}:{line}"
-        game = chess.pgn.read_game(io.StringIO(text), Visitor=_QuietGameBuilder)
-        if game is None:
-            raise OpeningError(f"{source}: no game here")
-        if game.errors:
-            raise OpeningError(f"{source}: {game.errors[0]}")
-        if type(game.board()) is not chess.Board or (game.board().chess960 and not self._chess960):
-            raise OpeningError(f"{source}: this game is {game.headers.get('Variant')}, the match is not")
-        headers = game.headers
+    def place(self, index: int) -> str:
+        return f"{self._file}:{self._games[index].line}"
+
+    def opening(self, index: int) -> Opening:
+        game = self._games[index].read()
+        headers, board = game.headers, game.board()
+        if type(board) is not chess.Board or (board.chess960 and not self._chess960):
+            raise ValueError(f"this game is {headers.get('Variant', 'Chess960')}, which is not played here")
+        if not game.variations and "FEN" not in headers:
+            raise ValueError("the game has neither moves nor a FEN tag")
         names = [headers.get(tag, "") for tag in ("ECO", "Opening", "Variation")]
         event = headers.get("Event", "?")
-        name = " ".join(name for name in names if name and name != "?") or (event if event != "?" else source)
-        board = game.board()
+        name = " ".join(name for name in names if name and name != "?") or event
         board.chess960 = self._chess960
         start = None if board.fen() == chess.STARTING_FEN else board.fen()
         moves: list[str] = []
@@ -270,20 +294,7 @@ class _PgnGames:
                 break
             moves.append(board.uci(move))
             board.push(move)
-        return Opening(name, start, tuple(moves))
-
-
-def _game_offsets(text: str) -> list[int]:
-    """Where the games of a PGN text begin: at each tag line that does not follow another tag line."""
-    offsets = []
-    previous_line_end = -2
-    for match in TAG_LINE.finditer(text):
-        begin = match.start()
-        if begin != previous_line_end + 1:
-            offsets.append(begin)
-        end = text.find("\n", begin)
-        previous_line_end = end if end >= 0 else len(text)
-    return offsets
+        return Opening(name if name != "?" else self.place(index), start, tuple(moves))
 
 
 class _Chess960Starts:
@@ -292,7 +303,10 @@ class _Chess960Starts:
     def __len__(self) -> int:
         return 960
 
-    def __getitem__(self, index: int) -> Opening:
+    def place(self, index: int) -> str:
+        return f"Chess960 position {index}"
+
+    def opening(self, index: int) -> Opening:
         return Opening(f"Chess960 position {index}", chess.Board.from_chess960_pos(index).fen())
 
 

@@ -74,6 +74,7 @@ class MatchRunner:
             config.schedule.rounds,
             seed=config.seed,
             chess960=config.chess960,
+            report=self._view.note,
         )
         archive = await asyncio.to_thread(MatchArchive, config, restart=self._restart, log=self._view.note)
         try:

@@ -91,7 +91,12 @@ class SelfPlayRunner:
         config = self._config
         rounds = min(config.games or MAX_OPENINGS, MAX_OPENINGS)
         openings = await asyncio.to_thread(
-            read_openings, config.openings, rounds, seed=config.seed, chess960=config.options.chess960
+            read_openings,
+            config.openings,
+            rounds,
+            seed=config.seed,
+            chess960=config.options.chess960,
+            report=self._view.note,
         )
         archive = await asyncio.to_thread(Archive, config, restart=self._restart, log=self._view.note)
         try:

@@ -70,6 +70,14 @@ def test_a_blunder_ends_what_the_result_says() -> None:
     assert targets.deblundered(q, d, best, played, np.zeros(4, np.int64), SETTINGS)[0] is q
 
 
+def test_moves_of_unknown_value_leave_the_result_as_it_is() -> None:
+    q, d = np.array([1, -1], np.float32), np.zeros(2, np.float32)
+    unknown = np.full((3, 2), np.nan, np.float32)
+    settings = TargetSettings(deblunder_threshold=0.1)
+    z, drawn = targets.deblundered(q, d, unknown, unknown, np.zeros(2, np.int64), settings)
+    assert (z.tolist(), drawn.tolist()) == ([1, -1], [0, 0])
+
+
 def test_the_deeper_searchs_move_leads_the_lines() -> None:
     lines = np.array([[3, 7, 9, 255]] * 3, np.uint8)
     lines_cp = np.array([[40, 30, 20, 0]] * 3, np.int16)

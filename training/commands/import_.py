@@ -23,7 +23,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from training.data.importing import import_sources
 
-    imported = import_sources(arguments.sources, arguments.output, lambda text: print(text, file=sys.stderr))
+    def note(text: str) -> None:
+        print(text, file=sys.stderr)
+
+    imported = import_sources(arguments.sources, arguments.output, note, note if arguments.json else print)
     if arguments.json:
         print(json.dumps(imported.data()))
     else:

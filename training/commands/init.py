@@ -68,12 +68,15 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _translated(path: Path) -> TrainConfig:
-    """The run of a configuration of lc0's; what cannot be honoured is said. Raises TrainingError."""
+    """The run of a configuration of lc0's; prints what is not honoured and what is added. Raises
+    TrainingError."""
     from training.lc0_config.translate import translated
 
     config, translation = translated(path)
     for key, why in translation.refused.items():
         print(f"not honoured: {key}: {why}", file=sys.stderr)
+    for setting in translation.added:
+        print(f"added: {setting}", file=sys.stderr)
     for note in translation.notes:
         print(note, file=sys.stderr)
     return config

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evaluator.network import network_file
-from training.data.shard import Shard
+from training.data.shard import Shard, ShardError
 from training.errors import TrainingError
 
 NAT_STEPS = 16
@@ -37,8 +37,10 @@ def annotated(
     """The shard with what a network says of its rows.
 
     network: its SHA-256. logits: [m] of all legal moves, row after row, those of row i from start[i] on.
-    wdl: [rows, 3].
+    wdl: [rows, 3]. Raises ShardError if the network's numbers are not finite.
     """
+    if not (np.isfinite(logits).all() and np.isfinite(wdl).all()):
+        raise ShardError("the network's policy or W D L of a position is not finite")
     counts = np.diff(start)
     largest = np.maximum.reduceat(logits, start[:-1]) if len(counts) else logits
     shifted = logits - np.repeat(largest, counts)

@@ -12,6 +12,7 @@ import io
 import tarfile
 import zlib
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from engine.selfplay.decode import black_to_move, boards_of, fen_of, placement_o
 from engine.selfplay.training_record import Info
 from training.data.records import NO_MOVE, RECORDS, parse_records
 from training.data.shard import SEARCH_COLUMNS, Shard
+from training.data.sources import KnownSources, Source, digest_of
 
 CHUNK_SUFFIXES = (".gz", ".tar", ".tar.gz", ".tgz")
 MAX_CHUNK = MAX_RECORDS * RECORDS[7].itemsize
@@ -37,53 +39,68 @@ Broken = Callable[[object, Exception], None]
 
 
 class ChunkGames:
-    """Gathers the games of chunks until they are taken as a shard. broken: told of each chunk left out."""
+    """Gathers the games of chunks until they are taken as a shard.
 
-    def __init__(self, broken: Broken) -> None:
-        self._broken = broken
+    known: sources that were read before. broken: called with each chunk that is skipped, and why.
+    """
+
+    def __init__(self, known: KnownSources, broken: Broken) -> None:
+        self._known, self._broken = known, broken
         self._games: list[dict[str, Any]] = []
-        self._sources: list[str] = []
+        self._sources: list[Source] = []
 
     @property
     def games(self) -> int:
         return len(self._games)
 
-    def add(self, path: Path, name: str) -> None:
-        """The games of a chunk, or of all chunks of an archive. name: what `take` calls the file.
+    def add(self, path: Path) -> None:
+        """Add the games of a chunk, or those of an archive that are not known yet.
 
-        Of an archive that ends too early nothing is taken, nor does `take` name it: it may be on its way.
+        Of an archive that ends too early nothing is taken: it may be on its way.
         """
         games: list[dict[str, Any]] = []
+        sources: list[Source] = []
+        broken = False
         try:
-            for chunk, data in _chunks(path):
+            before = Source.of_file(path)
+            for chunk, member, data in _chunks(path):
+                digest = digest_of(data)
+                if member and self._known.has_member(f"{before.name}:{member}", digest):
+                    continue
                 try:
                     games += games_of(parse_records(_unpacked(data)))
                 except (OSError, EOFError, zlib.error, ValueError) as error:
                     self._broken(chunk, error)
+                    broken = True
+                    continue
+                if member:
+                    sources.append(Source(f"{before.name}:{member}", digest=digest))
+                else:
+                    before = replace(before, digest=digest)
         except (OSError, EOFError, zlib.error, tarfile.TarError) as error:
             self._broken(path, error)
             return
         self._games += games
-        self._sources.append(name)
+        self._sources += sources if broken else [*sources, before]
 
-    def take(self) -> tuple[list[str], Shard]:
-        """The files added since the last call, and their games."""
+    def take(self) -> tuple[list[Source], Shard]:
+        """The sources added since the last call, and their games."""
         sources, games = self._sources, self._games
         self._sources, self._games = [], []
-        return sources, _shard(games, f"{len(sources)} files of chunks")
+        return sources, shard_of(games, f"{len(sources)} sources of chunks")
 
 
-def _chunks(path: Path) -> Iterator[tuple[str, bytes]]:
-    """Name and gzipped bytes of every chunk in a file."""
+def _chunks(path: Path) -> Iterator[tuple[str, str, bytes]]:
+    """Name for messages, name within an archive (else empty) and gzipped bytes of every chunk in a file."""
     if not path.name.endswith((".tar", ".tar.gz", ".tgz")):
-        yield str(path), path.read_bytes()
+        yield str(path), "", path.read_bytes()
         return
     with tarfile.open(path, "r|*") as archive:
         for member in archive:
             wanted = member.isfile() and member.name.endswith(".gz")
             content = archive.extractfile(member) if wanted else None
             if content is not None:
-                yield f"{path}:{member.name}", content.read()
+                yield f"{path}:{member.name}", member.name, content.read()
 
 
 def _unpacked(data: bytes) -> bytes:
@@ -294,7 +311,8 @@ def _codes(start: Game, moves: list[str]) -> NDArray[np.uint16]:
     )
 
 
-def _shard(games: list[dict[str, Any]], source: str) -> Shard:
+def shard_of(games: list[dict[str, Any]], source: str) -> Shard:
+    """The games of chunks as a shard. source: as of `Shard`."""
     columns: dict[str, NDArray[Any]] = {
         "fens": np.frombuffer("\n".join(game["fen"] for game in games).encode(), np.uint8),
         "plies": np.array([game["plies"] for game in games], np.uint16),

@@ -1,9 +1,10 @@
-"""Sources to shards. A source counts when the journal of the output folder says so: a run that is killed is
-gone on with by the same command, and sources that are there already are passed over."""
+"""Sources to shards. The journal of the output folder names the sources that were read: the same command
+resumes a run that was killed, and skips them. Broken and changed sources are read again."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from training.data import labelled_games
 from training.data.chunks import CHUNK_SUFFIXES, ChunkGames
 from training.data.reading import table_of
 from training.data.shard import SUFFIX, Shard, ShardError, write_shard
+from training.data.sources import KnownSources, Source
 from training.errors import TrainingError
 
 JOURNAL = "import.jsonl"
@@ -46,13 +48,18 @@ class Imported:
 
 
 def import_sources(
-    sources: Sequence[str], output: str, note: Callable[[str], None] = lambda text: None
+    sources: Sequence[str],
+    output: str,
+    note: Callable[[str], None] = lambda text: None,
+    progress: Callable[[str], None] = lambda text: None,
 ) -> Imported:
-    """Make shards of files and folders. Broken sources are told to `note` and left out.
+    """Make shards of files and folders.
 
-    Raises TrainingError for a source that is not there, and an output folder that is no import's.
+    note: called with each broken source, which is skipped. progress: called with each shard.
+    Raises TrainingError for a source that is not there or holds no games, and an output folder that is no
+    import's.
     """
-    files = list(_files(sources))
+    files = [file for source in map(Path, sources) for file in _files(source)]
     folder = Path(output)
     done = Imported()
     try:
@@ -62,66 +69,62 @@ def import_sources(
     with journal:
         if journal.header.get("journal") != "wavefront training import":
             raise TrainingError(f"{folder / JOURNAL} is no journal of an import: choose another --output")
-        known = {name for entry in journal.entries for name in entry["sources"]}
-        new = [file for file in files if _name(file) not in known]
+        known = KnownSources(journal.entries)
+        new = [file for file in files if not known.has_file(file)]
         done.passed_over = len(files) - len(new)
         number = len(journal.entries)
-        for sources_of_shard, shard in _shards(new, done, note):
+        for sources_of_shard, shard in _shards(new, known, done, note):
             path = folder / f"{number:06d}{SUFFIX}"
             try:
                 write_shard(path, shard)
             except OSError as error:
                 raise TrainingError(f"cannot write {path}: {error.strerror}") from None
-            journal.append({"shard": path.name, "sources": sources_of_shard})
+            journal.append({"shard": path.name, "sources": [source.entry() for source in sources_of_shard]})
             number += 1
             done.shards += 1
             done.games += shard.games
             done.positions += shard.positions
             done.branches += shard.branches
             done.bytes += path.stat().st_size
-            note(f"{path}: {shard.games:,} games, {shard.positions + shard.branches:,} positions")
+            progress(f"{path}: {shard.games:,} games, {shard.positions + shard.branches:,} positions")
     return done
 
 
-def _files(sources: Iterable[str]) -> Iterator[Path]:
-    """The files named, and those in folders that an import understands, in order."""
-    for source in map(Path, sources):
-        if not source.exists():
-            raise TrainingError(f"{source}: there is nothing")
-        endings = (labelled_games.SUFFIX, *CHUNK_SUFFIXES)
-        if source.is_dir():
-            yield from sorted(
-                path for path in source.rglob("*") if path.name.endswith(endings) and path.is_file()
-            )
-        else:
-            yield source
-
-
-def _name(path: Path) -> str:
-    """What the journal calls a source: its path, so that two folders may have files of one name."""
-    return str(path.resolve())
+def _files(source: Path) -> list[Path]:
+    """A file, or the files in a folder that an import understands, in order. Raises TrainingError."""
+    if not source.exists():
+        raise TrainingError(f"{source}: there is nothing")
+    if not source.is_dir():
+        return [source]
+    endings = (labelled_games.SUFFIX, *CHUNK_SUFFIXES)
+    found = sorted(path for path in source.rglob("*") if path.name.endswith(endings) and path.is_file())
+    if not found:
+        raise TrainingError(f"{source}: no file in it ends with {', '.join(endings)}")
+    return found
 
 
 def _shards(
-    files: Sequence[Path], done: Imported, note: Callable[[str], None]
-) -> Iterator[tuple[list[str], Shard]]:
-    """Shards with the names of the sources that they finish."""
+    files: Sequence[Path], known: KnownSources, done: Imported, note: Callable[[str], None]
+) -> Iterator[tuple[list[Source], Shard]]:
+    """Shards with the sources that they finish."""
 
     def broken(name: object, error: Exception) -> None:
         done.broken[str(name)] = str(error)
         note(f"{name}: {error}; left out")
 
-    chunks = ChunkGames(broken)
+    chunks = ChunkGames(known, broken)
     for file in files:
         if file.name.endswith(labelled_games.SUFFIX):
             try:
+                with file.open("rb") as content:
+                    source = Source.of_file(file, hashlib.file_digest(content, "sha256").hexdigest())
                 shard = labelled_games.read_labelled_games(file)
                 table_of(shard, DataSettings(), TargetSettings(), input_format=1)  # plays all games through
-                yield [_name(file)], shard
+                yield [source], shard
             except (ShardError, OSError) as error:
                 broken(file, error)
             continue
-        chunks.add(file, _name(file))
+        chunks.add(file)
         if chunks.games >= GAMES_A_SHARD:
             yield chunks.take()
     if chunks.games:

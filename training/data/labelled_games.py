@@ -42,6 +42,9 @@ def read_labelled_games(path: Path) -> Shard:
 
 
 def _shard(given: dict[str, NDArray[Any]], name: str) -> Shard:
+    for column in ("lens", "results", "played"):
+        if given[column].dtype.kind not in "iu":
+            raise ShardError(f"the column {column} is {given[column].dtype}, not whole numbers")
     games = len(given["lens"])
     lines, lines_cp = without_repeats(given["pv_moves"], given["pv_cp"])
     columns: dict[str, NDArray[Any]] = {

@@ -193,6 +193,10 @@ def table_of(
         columns["prior"] = shard.columns["prior"].copy()
         own = shard.columns["prior_wdl"].T.astype(np.float32)
         made["wdl"] = targets.mixed(made["wdl"], own, target.prior_value_share)
+    for name in ("wdl", "next_wdl"):
+        unusable = ~np.isfinite(made[name]).all(axis=1)
+        if unusable.any():
+            raise ShardError(f"the target {name} of position {int(unusable.argmax())} is not finite")
     if tables is not None:
         made["wdl"] = targets.rescored(made["wdl"], results(shard, columns["boards"], tables))
     held_out = _held_out(shard, data.holdout)[rows.game]

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.selfplay.check import INPUT_FORMATS
 from engine.selfplay.chunk import TrainingDataError
 from engine.selfplay.training_record import RECORD_DTYPE
 
@@ -48,6 +49,47 @@ RECORDS: dict[int, np.dtype[Any]] = {
 """By version: 8276, 8292, 8308, 8356 and 8396 bytes."""
 
 
+_LIMITS = {
+    "probabilities": (-1.0, 1.01),
+    **dict.fromkeys(("root_q", "best_q", "played_q", "orig_q", "result_q"), (-1.01, 1.01)),
+    **dict.fromkeys(("root_d", "best_d", "played_d", "orig_d", "result_d"), (-0.01, 1.01)),
+    **dict.fromkeys(("root_m", "best_m", "played_m", "orig_m", "plies_left"), (-1.0, 1e6)),
+}
+"""Range of each field of floats; of others it is enough that they are finite."""
+
+_MAY_BE_NAN = ("orig_q", "orig_d", "orig_m")
+"""lc0 writes NaN where the network's own evaluation is unknown."""
+
+
+def _check_values(records: NDArray[np.void]) -> None:
+    """Raises TrainingDataError for a number that is not finite, or not in its range."""
+    for name in records.dtype.names or ():
+        if records.dtype[name].base.kind != "f":
+            continue
+        values = records[name].reshape(len(records), -1)
+        low, high = _LIMITS.get(name, (-np.finfo(np.float32).max, np.finfo(np.float32).max))
+        right = (values >= low) & (values <= high)
+        if name in _MAY_BE_NAN:
+            right |= np.isnan(values)
+        if not right.all():
+            row, place = np.argwhere(~right)[0]
+            raise TrainingDataError(
+                f"record {row + 1}: {name} is {values[row, place]}, not in {low:g} to {high:g}"
+            )
+
+
+def _check_formats(records: NDArray[np.void]) -> None:
+    """Raises TrainingDataError for input formats that are unknown, or not one in all records."""
+    formats = np.unique(records["input_format"])
+    for number in formats.tolist():
+        if number not in INPUT_FORMATS:
+            raise TrainingDataError(
+                f"input format {number} is not one of {', '.join(map(str, INPUT_FORMATS))}"
+            )
+    if len(formats) > 1:
+        raise TrainingDataError(f"the records have several input formats: {formats.tolist()}")
+
+
 def parse_records(data: bytes) -> NDArray[np.void]:
     """The records of a game as RECORD_DTYPE [n]; what a version does not know is NaN, or NO_MOVE.
 
@@ -67,6 +109,11 @@ def parse_records(data: bytes) -> NDArray[np.void]:
     records = np.frombuffer(data, layout)
     if (records["version"] != version).any():
         raise TrainingDataError("records of several versions")
+    _check_values(records)
+    if "input_format" in (layout.names or ()):
+        _check_formats(records)
+    if version < 6 and (np.abs(records["result"]) > 1).any():
+        raise TrainingDataError(f"result is {np.abs(records['result']).max()}, not -1, 0 or 1")
     if version == 6:
         return records
     read = np.zeros(len(records), RECORD_DTYPE)

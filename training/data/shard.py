@@ -75,6 +75,17 @@ ANNOTATION_COLUMNS = {
     "prior": "u1",  # [sum of legal moves] -log of its policy, in sixteenths of a nat, in the core's order
     "prior_wdl": "<f2",  # [3, rows]
 }
+LIMITS = {
+    **dict.fromkeys(("root", "best_child", "played_child", "own"), ((-1.01, 1.01), (-0.01, 1.01), (-1, 1e6))),
+    "result": ((-1.01, 1.01), (-0.01, 1.01)),
+    "plies_left": ((-1, 1e6),),
+    "prior_wdl": ((-0.01, 1.01),) * 3,
+}
+"""Range of each row of the columns of floats."""
+
+MAY_BE_NAN = ("root", "best_child", "played_child", "own", "plies_left")
+"""Columns in which NaN stands for unknown."""
+
 KINDS: dict[Kind, dict[str, str]] = {
     "labels": GAME_COLUMNS | LABEL_COLUMNS,
     "search": GAME_COLUMNS | SEARCH_COLUMNS,
@@ -115,8 +126,8 @@ class Shard:
         return bytes(self.columns["fens"]).decode("ascii").split("\n") if self.games else []
 
     def check(self) -> None:
-        """Raise ShardError unless columns and sizes fit each other. Moves are checked when they are
-        played."""
+        """Raise ShardError unless columns and sizes fit each other and numbers are in range. Moves are
+        checked when they are played."""
         wanted = KINDS[self.kind]
         for name, dtype in wanted.items():
             if name not in self.columns:
@@ -136,6 +147,8 @@ class Shard:
             self._lengths({"proven": count})
             visited = int(self.columns["visited"].sum(dtype=np.int64))
             self._lengths({"visited_move": visited, "visited_share": visited})
+        self._values()
+        if self.kind == "search":
             return
         self._lengths(dict.fromkeys(("best", "best_cp", "lines", "lines_cp"), count))
         branch_names = [name for name in LABEL_COLUMNS if name.startswith("branch_")]
@@ -152,6 +165,22 @@ class Shard:
         if (self.columns["prefix"] > self.columns["plies"]).any():
             raise ShardError("a game's prefix is longer than the game")
         self._lengths({"moves": int(self.columns["plies"].sum(dtype=np.int64))})
+
+    def _values(self) -> None:
+        """Raise ShardError for a number that is not finite, or not in its range."""
+        for name, limits in LIMITS.items():
+            if name not in (KINDS[self.kind] | (ANNOTATION_COLUMNS if self.annotated_by else {})):
+                continue
+            rows = self.columns[name].reshape(len(limits), -1)
+            for (low, high), row in zip(limits, rows, strict=True):
+                right = (row >= low) & (row <= high)
+                if name in MAY_BE_NAN:
+                    right |= np.isnan(row)
+                if not right.all():
+                    place = int(np.argmin(right))
+                    raise ShardError(
+                        f"the column {name} has {row[place]} at position {place}, not {low:g} to {high:g}"
+                    )
 
     def _lengths(self, lengths: Mapping[str, int]) -> None:
         for name, length in lengths.items():

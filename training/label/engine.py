@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -128,7 +129,10 @@ class Labeller:
         try:
             client = await UciClient.start(settings.command)
         except OSError as error:
-            raise _FailedError(f"cannot start {program}: {error.strerror}; is it installed?") from None
+            hint = (
+                "check the path" if os.sep in program else f"it is not in PATH ({os.environ.get('PATH', '')})"
+            )
+            raise _FailedError(f"cannot start {program}: {error.strerror}; {hint}") from None
         try:
             async with asyncio.timeout(START_SECONDS):
                 await client.initialise()

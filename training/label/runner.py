@@ -74,7 +74,11 @@ class LabelRunner:
             if ledger.over():
                 return "finished"
             openings = await asyncio.to_thread(
-                read_openings, OpeningSettings(file=settings.openings), BOOK_OPENINGS, seed=settings.seed
+                read_openings,
+                OpeningSettings(file=settings.openings),
+                BOOK_OPENINGS,
+                seed=settings.seed,
+                report=self._view.note,
             )
             job = LabelJob(settings, tuple(openings), self._backend)
             played = archive.numbers.copy()

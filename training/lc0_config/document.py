@@ -13,6 +13,7 @@ from typing import Any
 from training.errors import TrainingError
 
 TOKEN = re.compile(r"\s+|#[^\n]*|(\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*')|([A-Za-z_][\w./]*)|([-+.\w]+)|(.)")
+YAML_SUFFIXES = (".yaml", ".yml")
 KEY = re.compile(r"^([\w .-]+?)\s*:(?:\s+(.*)|)$")
 
 
@@ -29,7 +30,7 @@ def read_document(path: Path) -> dict[str, Any]:
     except UnicodeDecodeError:
         raise TrainingError(f"{path} is not text") from None
     try:
-        return parse_yaml(text) if path.suffix in (".yaml", ".yml") else parse_textproto(text)
+        return parse_yaml(text) if path.suffix in YAML_SUFFIXES else parse_textproto(text)
     except DocumentError as error:
         raise TrainingError(f"{path}, {error}") from None
 

@@ -15,7 +15,8 @@ from typing import Any
 from protocol.settings.spec import SettingsError
 from training.config import TrainConfig, train_config
 from training.errors import TrainingError
-from training.lc0_config.document import read_document
+from training.lc0_config.defaults import ADAMS, Format, absent, additions, optimiser_of
+from training.lc0_config.document import YAML_SUFFIXES, read_document
 
 ACTIVATIONS = {"mish", "relu", "swish", "relu_squared", "selu"}
 INPUT_FORMATS = {
@@ -36,11 +37,12 @@ NAMES = ("name", "head_name", "metric_name")
 
 @dataclass(slots=True)
 class Translation:
-    """settings: by table and key. refused: lc0's keys that are not honoured, and why. notes: what the rest
-    needs."""
+    """settings: by table and key. refused: lc0's keys that are not honoured, and why. added: what a run here
+    does that lc0's does not. notes: what the rest needs."""
 
     settings: dict[str, Any] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
+    added: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     def set(self, name: str, value: Any) -> None:
@@ -74,11 +76,23 @@ def translated(path: Path) -> tuple[TrainConfig, Translation]:
         why = missing if rule is None else rule(found, value)
         if why:
             found.refused[f"{name} = {value}"] = why
+    kind: Format = "yaml" if path.suffix in YAML_SUFFIXES else "text"
+    if kind == "yaml" and "model" in document and "use_smolgen" not in (document["model"] or {}):
+        found.settings["_smolgen_off"] = True
+    _finish_rates(found, document)
+    defaults = absent(found.settings, document, kind)
+    for name, value in defaults.items():
+        found.set(name, value)
+    if defaults:
+        shown = ", ".join(f"{name} = {value}" for name, value in defaults.items())
+        found.notes.append(f"absent keys have lc0's defaults: {shown}")
     _finish(found, document)
     try:
-        return train_config(found.settings, str(path)), found
+        config = train_config(found.settings, str(path))
     except SettingsError as error:
         raise TrainingError(f"{path} asks for what cannot be: {error}") from None
+    found.added = additions(config, found.settings)
+    return config, found
 
 
 def _flat(document: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -182,16 +196,36 @@ def _same(group: str, name: str) -> Rule:
     return rule
 
 
-def _rates(found: Translation, value: Any) -> str:
-    rates = [float(rate) for rate in (value if isinstance(value, list) else [value])]
-    if max(rates) > 0.02:
-        return "a rate of plain gradient descent: Muon and AdamW keep theirs"
-    found.set("optimiser.adam_rate", max(rates))
-    return (
-        "the highest is AdamW's, Muon keeps its own; they rise, stay and fall by [schedule]"
-        if len(rates) > 1
-        else ""
-    )
+def _rates(name: str) -> Rule:
+    """For `_finish`: what rates mean depends on the optimiser, which may come later."""
+
+    def rule(found: Translation, value: Any) -> str:
+        try:
+            rates = [float(rate) for rate in (value if isinstance(value, list) else [value])]
+        except (TypeError, ValueError):
+            return "optimiser.adam_rate takes no such value"
+        found.settings.setdefault("_rates", {}).setdefault(name, []).extend(rates)
+        return ""
+
+    return rule
+
+
+def _finish_rates(found: Translation, document: Mapping[str, Any]) -> None:
+    """Rates of lc0's Adam become AdamW's. Those of SGD are of another size, and mean nothing to it."""
+    given: dict[str, list[float]] = found.settings.pop("_rates", {})
+    optimiser, ours = optimiser_of(document), TrainConfig().optimiser
+    for name, rates in given.items():
+        shown = f"{name} = {rates if len(rates) > 1 else rates[0]}"
+        if optimiser not in ADAMS:
+            found.refused[shown] = (
+                f"rates of {optimiser.upper()}: AdamW keeps {ours.adam_rate:g}, Muon {ours.muon_rate:g}"
+            )
+            continue
+        found.set("optimiser.adam_rate", max(rates))
+        if len(rates) > 1:
+            found.refused[shown] = (
+                f"the highest is AdamW's, Muon keeps {ours.muon_rate:g}; they change by [schedule]"
+            )
 
 
 def _chunks(found: Translation, value: Any) -> str:
@@ -253,9 +287,8 @@ RULES: dict[str, Rule] = {
     "training.optimizer.nadamw.weight_decay": _to("optimiser.weight_decay"),
     "training.optimizer.nadamw.decay_biases": _only(False, "biases do not decay here"),
     "training.optimizer.nadamw.decay_layer_norms": _only(False, "norms do not decay here"),
-    "training.optimizer.lr_schedule.lr": _rates,
-    "training.lr_schedule.lr": _rates,
-    "training.max_grad_norm": _to("optimiser.clip"),
+    "training.optimizer.lr_schedule.lr": _rates("training.optimizer.lr_schedule.lr"),
+    "training.lr_schedule.lr": _rates("training.lr_schedule.lr"),
     "training.swa.period_steps": _kept("_swa_period"),
     "training.swa.num_averages": _kept("_swa_averages"),
     "training.losses.policy[main].weight": _to("losses.policy"),
@@ -299,7 +332,12 @@ RULES: dict[str, Rule] = {
     "training.batch_size": _to("optimiser.batch"),
     "training.total_steps": _kept("_steps"),
     "training.warmup_steps": _to("schedule.warmup_steps"),
-    "training.lr_values": _rates,
+    "training.lr_values": _rates("training.lr_values"),
+    "training.optimizer": lambda found, value: (
+        "" if str(value).lower() in ADAMS else "Muon and AdamW move the weights here"
+    ),
+    "training.weight_decay": _to("optimiser.weight_decay"),
+    "training.max_grad_norm": _to("optimiser.clip"),
     "training.policy_loss_weight": _to("losses.policy"),
     "training.value_loss_weight": _to("losses.value"),
     "training.moves_left_loss_weight": _to("losses.moves_left"),

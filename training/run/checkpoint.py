@@ -25,10 +25,15 @@ def save_checkpoint(folder: Path, state: dict[str, Any]) -> None:
         raise TrainingError(f"cannot write {folder / NAME}: {error.strerror}") from None
 
 
+def has_checkpoint(folder: Path) -> bool:
+    """Whether a run's folder has a checkpoint."""
+    return (folder / NAME).exists()
+
+
 def load_checkpoint(folder: Path) -> dict[str, Any] | None:
     """The checkpoint of a run's folder, on the CPU; None if there is none. Raises TrainingError."""
     path = folder / NAME
-    if not path.exists():
+    if not has_checkpoint(folder):
         return None
     try:
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)

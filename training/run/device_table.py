@@ -218,6 +218,12 @@ class DeviceTable:
             rows.best.long(),
         )
 
+    def sound(self, rows: Tensor) -> Tensor:
+        """Bool [B]: whether all targets of the rows are finite. `plies_left` may be NaN."""
+        batch = self.batch(rows, None)
+        parts = (batch.policy, batch.wdl, batch.next_wdl, batch.plies_left.nan_to_num()[:, None])
+        return torch.stack([part.isfinite().all(1) for part in parts]).all(0)
+
     def _moves_of(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """[B, K] places of the rows' moves in `moves` and `policy`, and which of them there are."""
         start, stop = self.move_start[rows], self.move_start[rows + 1]

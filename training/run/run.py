@@ -21,7 +21,7 @@ from training.errors import TrainingError
 from training.export import export_network, int8_told
 from training.model.initial import count_parameters, initial_network
 from training.plots import METRICS, plot_runs
-from training.run.checkpoint import differences, load_checkpoint, save_checkpoint
+from training.run.checkpoint import differences, has_checkpoint, load_checkpoint, save_checkpoint
 from training.run.display import RunView, dead_told
 from training.run.processes import Group
 from training.run.trainer import Trainer
@@ -81,6 +81,9 @@ class _Run:
             self.trainer.load_state_dict(saved["trainer"])
             self.seconds = float(saved["seconds"])
             self.note(f"going on after {self.trainer.steps:,} steps: {self.folder}")
+        if not self.trainer.finite():
+            start = self.config.model.start if saved is None else f"the checkpoint in {self.folder}"
+            raise TrainingError(f"{start} has weights that are not finite: begin from another")
         self.trainer.set_targets()
         self.note(f"targets made; {monotonic() - job.started:.0f} s since the start")
 
@@ -169,6 +172,7 @@ class _Run:
                 self.trainer.step(self.progress)
                 if self.trainer.steps % AGREE_EVERY == 0:
                     leave = self._tick(clocks)
+            self._check()
             self._report(clocks)
             self._validate()
             self._save()
@@ -186,6 +190,7 @@ class _Run:
 
     def _tick(self, clocks: _Clocks) -> bool:
         """Count the time and do what is due, as rank 0 says. Returns whether to leave."""
+        self._check()
         now = monotonic()
         limit = self.job.stop_after_s
         leaves = self.signalled or bool(limit and now - self.job.started >= limit)
@@ -207,6 +212,21 @@ class _Run:
             clocks.checkpoint.restart()
         clocks.last = monotonic()
         return bool(said[0])
+
+    def _check(self) -> None:
+        """Raise TrainingError if a loss or gradient was not finite. The checkpoint is from before it."""
+        broken = self.trainer.broken_tables()
+        if broken is None:
+            return
+        names = ", ".join(self.shards[number].path for number in broken)
+        why = f"targets of {names} are not finite: remove them, or import them again"
+        if not broken:
+            why = "all targets are finite: lower [optimiser] muon_rate and adam_rate"
+        kept = "the last checkpoint is kept" if has_checkpoint(self.folder) else "there is no checkpoint yet"
+        raise TrainingError(
+            f"the loss was not finite in one of the last {AGREE_EVERY} steps before step "
+            f"{self.trainer.steps:,} ({why}); {kept}"
+        )
 
     def _join(self) -> None:
         """Let the shards in that rank 0 has found and read, on every rank at the same step."""

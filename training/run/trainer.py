@@ -66,6 +66,8 @@ class Trainer:
         self.prior: dict[str, Tensor] | None = None
         self._prior_network: AttentionNetwork | None = None  # made of the above, or of the file
         self._figures = torch.zeros(len(NAMES) + 1, device=group.device)
+        self._sound = torch.ones((), dtype=torch.bool, device=group.device)
+        self._unchecked: list[Tensor] = []  # rows of the steps since `broken_tables` was last called
         self._counted = 0
         compiled = on_gpu and config.run.compile
         # PyTorch tells with it which way it computes a softmax; nobody has to do anything about it.
@@ -150,7 +152,10 @@ class Trainer:
         self.group.mean_gradients(self.optimiser.parameters)
         factor = rate_factor(schedule, self.steps, progress)
         norm = self.optimiser.step(factor, self.steps)
-        self._figures += torch.cat([figures, norm.detach().reshape(1)])
+        step = torch.cat([figures, norm.detach().reshape(1)])
+        self._figures += step
+        self._sound &= step.isfinite().all()
+        self._unchecked.append(rows)
         self._counted += 1
         self.steps += 1
 
@@ -171,6 +176,26 @@ class Trainer:
         self.set_targets()
         if self.config.data.surprise:
             self.sampler.begin_epoch()  # of the new weights; a run that goes on finds no others
+
+    def broken_tables(self) -> list[int] | None:
+        """Check the steps since the last call: None if every loss, gradient and weight was finite.
+
+        Otherwise the weights are lost. Returns the numbers of the tables with targets that are not finite, of
+        the positions in those steps; empty if all targets are. Waits for the device.
+        """
+        rows, self._unchecked = self._unchecked, []
+        if bool(self.group.mean((self._sound & self._finite()).float()) == 1):
+            return None
+        ends = torch.tensor(self.table.sizes).cumsum(0)
+        found = [each.cpu()[~self.table.sound(each).cpu()] for each in rows]
+        return torch.bucketize(torch.cat(found), ends, right=True).unique().tolist()
+
+    def finite(self) -> bool:
+        """Whether all weights are finite. Waits for the device."""
+        return bool(self._finite())
+
+    def _finite(self) -> Tensor:
+        return torch.stack([values.detach().isfinite().all() for values in self.optimiser.parameters]).all()
 
     def figures(self) -> dict[str, float]:
         """Means since the last call, of NAMES and of the gradient's norm. Waits for the device."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -67,11 +68,14 @@ class ProgramPlayer:
                 raise PlayerError(
                     f"{self.config.name}: there is no directory {self.config.directory} to start it in"
                 ) from None
-            hint = "is it installed, and the path right?"
+            program = command[0]
+            hint = (
+                "check the path" if os.sep in program else f"it is not in PATH ({os.environ.get('PATH', '')})"
+            )
             if error.errno in (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM):
                 hint = "fewer games at once (--concurrency) need less"
             raise PlayerError(
-                f"{self.config.name}: cannot start {command[0]}: {error.strerror}; {hint}"
+                f"{self.config.name}: cannot start {program}: {error.strerror}; {hint}"
             ) from None
         try:
             async with asyncio.timeout(START_SECONDS):

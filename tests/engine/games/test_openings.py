@@ -10,7 +10,14 @@ import chess.polyglot
 import pytest
 
 from engine._core import Game
-from engine.games.openings import SHIPPED_BOOK, Opening, OpeningError, OpeningSettings, read_openings
+from engine.games.openings import (
+    SHIPPED_BOOK,
+    Opening,
+    OpeningError,
+    OpeningSettings,
+    Order,
+    read_openings,
+)
 from tests.paths import shared
 
 EPD = """\
@@ -143,13 +150,13 @@ def test_the_initial_position_alone() -> None:
         ("mate.epd", "7k/5KQ1/8/8/8/8/8/8 b - - 0 1\n", "the game is over"),
         ("fifty.epd", "4k3/8/8/8/8/8/4P3/4K3 w - - 100 80\n", "the game is over"),
         ("long.epd", "4k3/8/8/8/8/8/4P3/4K3 w - - 0 10000\n", "move number 10000 is larger than 9999"),
-        ("null.pgn", '[Event "x"]\n\n1. e4 -- 2. d4 *\n', "opening x: .*a null move cannot be played"),
+        ("null.pgn", '[Event "x"]\n\n1. e4 -- 2. d4 *\n', r"null\.pgn:1: .*a null move cannot be played"),
         ("three.pgn", '[Event "x"]\n\n1. Nf3 Nf6 2. Ng1 Ng8 3. Nf3 Nf6 4. Ng1 Ng8 *\n', "the game is over"),
         ("wide.epd", "\0".join(chess.STARTING_FEN), "no text: unpack it, or save it as UTF-8"),
         ("empty.epd", "\n# nothing\n", "no openings"),
         ("illegal.pgn", '[Event "x"]\n\n1. e5 *\n', r"illegal\.pgn:1: illegal"),
         ("variant.pgn", '[Event "x"]\n[Variant "Atomic"]\n\n1. e4 *\n', "Atomic"),
-        ("moves.pgn", "1. e4 e5 *\n", "no openings: a game begins with tags"),
+        ("empty.pgn", "\n% nothing\n*\n", "no openings"),
         ("960.epd", "1k5r/8/8/8/8/8/8/1K5R w Hh - 0 1\n", r"960\.epd:1: castling .* that of Chess960"),
         ("book.doc", "anything", r"\.epd, \.fen, \.txt, \.pgn or \.bin"),
         ("short.bin", "x", r"short\.bin is no Polyglot book"),
@@ -161,6 +168,117 @@ def test_unusable_files_are_refused_with_the_place(
     with pytest.raises(OpeningError, match=message):
         sequential(book(tmp_path, name, text), 1)
     assert not caplog.records  # The message is the exception's alone.
+
+
+KINGS = "4k3/8/8/8/8/8/4P3/4K3 w - - 0 1"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[Event "c"]\n[Result "*"]\n\n\n1. b3 e5 2. Bb2 Nc6 *\n',
+        '[Event "c"]\n\n[Result "*"]\n\n1. b3 e5 2. Bb2 Nc6 *\n',
+        '[Event "c"]\n\n\n\n[Result "*"]\n1. b3 e5 2. Bb2 Nc6 *\n',
+        '[Event "c"]\n[Result "*"]\n \t\n1. b3 e5\n\n\n2. Bb2\n\nNc6\n\n*\n',
+        '  [Event "c"]\n\t[Result "*"]\n\n  1. b3 e5 2. Bb2 Nc6 *\n',
+        '[Event "c"] [Result "*"]\n\n1. b3 e5 2. Bb2 Nc6 *\n',
+        '[ Event  "c" ][Result"*"] 1. b3 e5 2. Bb2 Nc6 *\n',
+        '[Event "c"]\n\n{a\n\n[Event "d"]\n\n1-0 (} 1. b3 {[%clk 0:01]} e5 2. Bb2 ; [Event "d"] *\nNc6 *\n',
+        '% [Event "d"]\n[Event "c"]\n\n1.b3 e5 (1... d5\n\n2. Bb2 *) 2.Bb2!? $1 Nc6\n',
+        '[Event "c"]\n\n1. b3 (1. Rh5 {illegal}) 1... e5 2. Bb2 Nc6 1/2-1/2\n',
+        '[Event "c"]\n\n1. b2b3 e7e5 2. c1b2 b8c6 1-0 {White wins}\n',
+    ],
+)
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_a_pgn_game_is_read_in_every_layout(tmp_path: Path, text: str, end: str) -> None:
+    path = tmp_path / "book.pgn"
+    other = '[Event "next"]\n[FEN "4k3/8/8/8/8/8/4P3/4K3 w - - 0 1"]\n\n*\n'
+    path.write_bytes((text + other).replace("\n", end).encode())
+    first, second, third = sequential(str(path), 3)
+    assert first == third == Opening("c", None, ("b2b3", "e7e5", "c1b2", "b8c6"))
+    assert second == Opening("next", KINGS)
+
+
+def test_games_without_moves_or_results_are_divided_by_their_events(tmp_path: Path) -> None:
+    text = "".join(f'[Event "{name}"]\n[FEN "{KINGS}"]\n\n' for name in "abc")
+    assert [opening.name for opening in sequential(book(tmp_path, "a.pgn", text), 3)] == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('[Event "x"]\n\n*\n', "neither moves nor a FEN tag"),
+        ('[Event "x"]\n[SetUp "1"]\n\n1. e4 *\n', "no FEN tag"),
+        ('[Event "x"]\n\n2. Nf3 Nc6 *\n', "begins with move 2"),
+        ("1. e4 e5 *\n", "begins with tags"),
+        ('[Event "x"]\n[Variant "Chess960"]\n\n1. e4 *\n', "no FEN tag"),
+        (f'[FEN "{KINGS}"\n\n1. e4 *\n', "is not a tag"),
+        (f'[FEN "{KINGS}"]\n\n[FEN "{chess.STARTING_FEN}"]\n\n*\n', "two FEN tags"),
+        ('[Event "x"]\n\n1. Sf3 Sf6 *\n', "'Sf3' is not a move"),
+        ('[Event "x"]\n\n1. e4 Ng9 *\n', "'Ng9' is not a move"),
+        ('[Event "x"]\n\n1. e4 {open\n', "no closing brace"),
+        ('[Event "x"]\n[FEN "?"]\n\n*\n', "expected"),
+    ],
+)
+def test_a_game_that_is_not_fully_read_is_not_played(tmp_path: Path, text: str, message: str) -> None:
+    path = book(tmp_path, "bad.pgn", "\n\n" + text)
+    with pytest.raises(OpeningError, match=rf"no usable openings: bad\.pgn:3: .*{message}"):
+        sequential(path, 1)
+
+
+@pytest.mark.parametrize("order", ["sequential", "random"])
+def test_unusable_openings_are_reported_once_and_skipped(tmp_path: Path, order: Order) -> None:
+    path = book(tmp_path, "mixed.epd", "rubbish\n" * 7 + EPD)
+    told: list[str] = []
+    openings = read_openings(OpeningSettings(path, order), 9, seed=1, report=told.append)
+    assert len(set(openings)) == 3
+    assert len(set(told)) == len(told) == 6
+    assert "mixed.epd:1: " in "".join(sorted(told)) or order == "random"
+    assert "2 more" in told[-1]
+
+
+@pytest.mark.parametrize(
+    ("rest", "counters", "name"),
+    [
+        ("", "0 1", ""),
+        (";", "0 1", ""),
+        (" 3 7", "3 7", ""),
+        (" 3 7;", "3 7", ""),
+        (" 3", "3 1", ""),
+        (' hmvc 3; fmvn 7; c0 "a; id b"; id "named"', "3 7", "named"),
+        (' 3 7 bm Rh5; pv e4; c0 "by hand"; id "named";', "3 7", "named"),
+        (" id plain name; ce -8", "0 1", "plain name"),
+        (" 3 7 ;D1 20 ;D2 400", "3 7", ""),
+        (" - -", "0 1", ""),
+    ],
+)
+@pytest.mark.parametrize("suffix", [".epd", ".EPD", ".fen", ".txt"])
+def test_positions_are_read_in_every_layout(
+    tmp_path: Path, rest: str, counters: str, name: str, suffix: str
+) -> None:
+    before = "\ufeff# comment\r\n; comment\r\n% comment\r\n// comment\r\n\r\n"
+    path = tmp_path / f"book{suffix}"
+    path.write_bytes(f"{before}  4k3/8/8/8/8/8/4P3/4K3\tw - -{rest} \r\n".encode())
+    (opening,) = sequential(str(path), 1)
+    assert opening == Opening(name or f"book{suffix}:6", f"4k3/8/8/8/8/8/4P3/4K3 w - - {counters}")
+
+
+@pytest.mark.parametrize("castling", ["HAha", "KQkq", "AHah", "HQha"])
+@pytest.mark.parametrize("chess960", [False, True])
+def test_castling_is_read_as_shredder_fen_and_x_fen(tmp_path: Path, castling: str, chess960: bool) -> None:
+    line = f"rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w {castling} - 0 1"
+    (opening,) = sequential(book(tmp_path, "a.fen", line), 1, chess960=chess960)
+    assert opening.fen == chess.STARTING_FEN
+
+
+def test_a_chess960_position_keeps_its_rights(tmp_path: Path) -> None:
+    for castling in ("GCgc", "KQkq"):
+        line = f'1brqknrb/1ppppppp/8/8/8/8/1PPPPPPP/1BRQKNRB w {castling} - id "x";'
+        (opening,) = sequential(book(tmp_path, "a.epd", line), 1, chess960=True)
+        assert (
+            opening.board(chess960=True).castling_rights
+            == chess.BB_C1 | chess.BB_G1 | chess.BB_C8 | chess.BB_G8
+        )
 
 
 def test_a_byte_order_mark_is_no_part_of_the_first_opening(tmp_path: Path) -> None:

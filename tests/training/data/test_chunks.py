@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.selfplay.chunk import write_chunk
+from engine.selfplay.chunk import TrainingDataError, write_chunk
 from engine.selfplay.training_record import RECORD_DTYPE, Records, reverse_ranks
 from tests.engine.selfplay.games import played_game
 from training.config import DataSettings, TargetSettings
@@ -21,6 +22,7 @@ from training.data.packed import unpack_positions
 from training.data.reading import shards_of, table_of
 from training.data.records import RECORDS, parse_records
 from training.data.shard import read_shard
+from training.data.sources import KnownSources
 from training.data.table import PositionTable
 from training.errors import TrainingError
 
@@ -141,6 +143,97 @@ def test_an_archive_that_is_not_all_there_is_taken_when_it_is(tmp_path: Path, na
     path.write_bytes(whole)
     second = import_sources([str(path)], str(tmp_path / "out"))
     assert (second.games, second.broken, second.passed_over) == (3, {}, 0)
+
+
+FLOATS = [
+    (version, name)
+    for version, layout in RECORDS.items()
+    for name in layout.names or ()
+    if layout[name].base.kind == "f"
+]
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e7])
+def test_a_number_that_is_not_finite_or_out_of_range_is_refused_in_every_field(value: float) -> None:
+    whole = {version: as_version(played_game(seed=4, input_format=1), version) for version in RECORDS}
+    for version, name in FLOATS:
+        records = np.frombuffer(whole[version], RECORDS[version]).copy()
+        records[name].reshape(len(records), -1)[1, -1] = value
+        allowed = (np.isnan(value) and name.startswith("orig_")) or (
+            value == 1e7 and name in ("policy_kld", "q_st", "d_st", "reserved")
+        )
+        if allowed:
+            parse_records(records.tobytes())
+            continue
+        with pytest.raises(TrainingDataError, match=f"record 2: {name} is"):
+            parse_records(records.tobytes())
+
+
+def test_an_unknown_input_format_is_named() -> None:
+    data = _with(played_game(seed=1, input_format=1), 0, input_format=77)
+    with pytest.raises(TrainingDataError, match="77"):
+        parse_records(data)
+
+
+def test_a_broken_source_is_reported_until_it_is_whole(tmp_path: Path) -> None:
+    whole = gzip.compress(played_game(seed=1, input_format=1).tobytes())
+    source, out = tmp_path / "in" / "a.gz", str(tmp_path / "out")
+    write_chunk(tmp_path / "in" / "b.gz", played_game(seed=2, input_format=1))
+    source.write_bytes(whole[: len(whole) // 2])
+    first, second = (import_sources([str(tmp_path / "in")], out) for _ in range(2))
+    assert [(done.games, list(done.broken)) for done in (first, second)] == [
+        (1, [str(source)]),
+        (0, [str(source)]),
+    ]
+    source.write_bytes(whole)
+    third, fourth = (import_sources([str(tmp_path / "in")], out) for _ in range(2))
+    assert [(done.games, done.passed_over, done.broken) for done in (third, fourth)] == [
+        (1, 1, {}),
+        (0, 2, {}),
+    ]
+
+
+def test_a_source_is_read_again_only_when_its_content_changes(tmp_path: Path) -> None:
+    source, out = tmp_path / "a.gz", str(tmp_path / "out")
+    write_chunk(source, played_game(seed=1, input_format=1))
+    assert import_sources([str(source)], out).games == 1
+    os.utime(source, ns=(1, 1))
+    assert import_sources([str(source)], out).passed_over == 1
+    write_chunk(source, played_game(seed=2, input_format=1))
+    assert import_sources([str(source)], out).games == 1
+
+
+def test_an_archive_that_grows_or_is_repaired_gives_what_is_new(tmp_path: Path) -> None:
+    path, out = tmp_path / "games.tar", str(tmp_path / "out")
+    chunks = [gzip.compress(played_game(seed=seed, input_format=1).tobytes()) for seed in (1, 2, 3)]
+
+    def imported(*members: bytes) -> tuple[int, int, int]:
+        with tarfile.open(path, "w") as archive:
+            for number, data in enumerate(members):
+                entry = tarfile.TarInfo(f"{number}.gz")
+                entry.size = len(data)
+                archive.addfile(entry, io.BytesIO(data))
+        done = import_sources([str(path)], out)
+        return done.games, len(done.broken), done.passed_over
+
+    assert imported(chunks[0], chunks[1][:-20]) == (1, 1, 0)
+    assert imported(chunks[0], chunks[1][:-20]) == (0, 1, 0)
+    assert imported(*chunks[:2]) == (1, 0, 0)
+    assert imported(*chunks) == (1, 0, 0)
+    done = import_sources([str(path)], out)
+    assert (done.games, done.passed_over) == (0, 1)
+
+
+def test_a_journal_of_names_is_read(tmp_path: Path) -> None:
+    write_chunk(tmp_path / "a.gz", played_game(seed=1, input_format=1))
+    known = KnownSources([{"shard": "x", "sources": [str((tmp_path / "a.gz").resolve())]}])
+    assert known.has_file(tmp_path / "a.gz") and not known.has_file(tmp_path / "b.gz")
+
+
+def test_a_folder_without_games_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("nothing")
+    with pytest.raises(TrainingError, match="no file in it ends with"):
+        import_sources([str(tmp_path)], str(tmp_path / "out"))
 
 
 def test_a_window_takes_the_newest_shards(tmp_path: Path) -> None:

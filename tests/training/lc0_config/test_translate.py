@@ -136,6 +136,87 @@ def test_init_writes_what_was_translated_and_says_what_was_not(tmp_path: Path) -
     assert "not honoured: training.optimizer.nadamw.epsilon = 1e-07: nothing here" in done.stderr
 
 
+MODEL = "model:\n  embedding_size: 256\n  encoder_layers: 2\n  encoder_heads: 8\n"
+
+
+@pytest.mark.parametrize(
+    ("optimiser", "rates", "adam_rate"),
+    [
+        ("", "[0.02]", 0.0015),
+        ("", "[0.001, 0.0001]", 0.0015),
+        ("  new_optimizer: true\n", "0.01", 0.0015),
+        ("  optimizer: sgd\n", "[0.005]", 0.0015),
+        ("  optimizer: rmsprop\n", "[0.005]", 0.0015),
+        ("  optimizer: Nadam\n", "[0.001, 0.0001]", 0.001),
+    ],
+)
+def test_only_rates_of_adam_become_adamws(
+    tmp_path: Path, optimiser: str, rates: str, adam_rate: float
+) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text(f"training:\n  lr_values: {rates}\n{optimiser}{MODEL}", "utf-8")
+    config, translation = translated(path)
+    assert config.optimiser.adam_rate == adam_rate
+    assert any(key.startswith("training.lr_values = ") for key in translation.refused)
+
+
+@pytest.mark.parametrize(
+    ("optimiser", "adam_rate"),
+    [("nadamw { }", 0.0005), ("nadam { }", 0.0005), ("sgd { momentum: 0.9 }", 0.0015), ("", 0.0015)],
+)
+def test_rates_of_the_text_format_go_by_its_optimiser(
+    tmp_path: Path, optimiser: str, adam_rate: float
+) -> None:
+    path = tmp_path / "a.textproto"
+    path.write_text(f"training {{ lr_schedule {{ lr: 0.0005 }} optimizer {{ {optimiser} }} }}", "utf-8")
+    assert translated(path)[0].optimiser.adam_rate == adam_rate
+
+
+@pytest.mark.parametrize(
+    ("keys", "activations"),
+    [
+        ("", ("relu", "relu", "swish")),
+        ("  default_activation: mish\n", ("mish", "mish", "swish")),
+        ("  default_activation: mish\n  square_relu_ffn: false\n", ("mish", "mish", "swish")),
+        ("  default_activation: mish\n  square_relu_ffn: true\n", ("mish", "relu_squared", "swish")),
+        ("  square_relu_ffn: true\n  smolgen_activation: relu\n", ("relu", "relu_squared", "relu")),
+    ],
+)
+def test_absent_activations_are_lc0s(tmp_path: Path, keys: str, activations: tuple[str, ...]) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text(MODEL + keys, "utf-8")
+    model = translated(path)[0].model
+    assert (model.activation, model.ffn_activation, model.smolgen_activation) == activations
+
+
+def test_absent_keys_have_lc0s_defaults_and_say_so(tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text(f"training:\n  batch_size: 512\n{MODEL}", "utf-8")
+    config, translation = translated(path)
+    model, losses = config.model, config.losses
+    assert (model.ffn, model.policy_width, model.smolgen_hidden) == (384, 256, 0)
+    assert (losses.soft_policy, losses.short_term, losses.value_error) == (0, 0, 0)
+    assert config.targets.q_ratio == 0
+    assert any("model.ffn = 384" in note for note in translation.notes)
+
+
+def test_a_loss_without_a_head_in_the_text_format_is_off(tmp_path: Path) -> None:
+    path = tmp_path / "a.textproto"
+    path.write_text('training { losses { policy { head_name: "vanilla" weight: 1.5 } } }', "utf-8")
+    losses = translated(path)[0].losses
+    assert (losses.policy, losses.value, losses.moves_left, losses.soft_policy) == (1.5, 0, 0, 0)
+
+
+def test_what_a_run_adds_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text(f"training:\n  swa_steps: 25\n  swa_max_n: 10\n{MODEL}", "utf-8")
+    added = translated(path)[1].added
+    assert "[optimiser] muon_rate = 0.012" in added and "[data] mirror = 0.5" in added
+    assert not any("ema" in setting for setting in added)
+    done = run_training("init", tmp_path / "run.toml", "--config", path)
+    assert "added: [optimiser] muon_rate = 0.012" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import signal
+from dataclasses import replace
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -12,13 +14,20 @@ import pytest
 
 from evaluator.network import load_network
 from evaluator.network.writer import write_network
+from protocol.settings.sources import read_document
 from tests.training.run.runs import SETTINGS, read_until, run_training, start_training, write_run
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: pip install '.[train]'")
 
-from training.config import ModelSettings  # noqa: E402
+from training.config import ModelSettings, train_config  # noqa: E402
+from training.data.reading import ShardFile, ShardReader  # noqa: E402
+from training.data.table import PositionTable  # noqa: E402
+from training.errors import TrainingError  # noqa: E402
 from training.model.initial import initial_network  # noqa: E402
+from training.model.losses import Batch, TrainedHeads  # noqa: E402
 from training.run.checkpoint import NAME, load_checkpoint  # noqa: E402
+from training.run.processes import Group  # noqa: E402
+from training.run.run import Job, train  # noqa: E402
 
 
 def metrics(folder: Path, kind: str = "step") -> list[dict[str, Any]]:
@@ -125,6 +134,60 @@ def test_a_checkpoint_of_other_settings_is_refused_with_the_difference(tmp_path:
     other = write_run(tmp_path, optimiser={"batch": 32})
     refused = run_training("train", other, status=1)
     assert "optimiser.batch: 64 -> 32" in refused.stderr
+
+
+@pytest.mark.parametrize("column", ["wdl", "next_wdl"])
+def test_a_run_stops_at_targets_that_are_not_finite_and_keeps_its_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, column: str
+) -> None:
+    path = write_run(tmp_path, data={"holdout": 0.0}, run={"checkpoint_s": 1e7})
+    config = train_config(read_document(str(path)), str(path))
+    group = Group(0, 1, torch.device("cpu"))
+    whole = replace(config, schedule=replace(config.schedule, positions=640))
+    train(group, Job(whole, monotonic()))
+    before = weights(tmp_path)
+    read = ShardReader.read
+
+    def spoilt(reader: ShardReader, file: ShardFile) -> PositionTable:
+        table = read(reader, file)
+        values = getattr(table, column).copy()
+        values[7] = np.nan
+        return replace(table, **{column: values})
+
+    monkeypatch.setattr(ShardReader, "read", spoilt)
+    with pytest.raises(TrainingError, match=r"data/0\.shard are not finite"):
+        train(group, Job(config, monotonic()))
+    after = weights(tmp_path)
+    assert all(torch.equal(values, after[name]) for name, values in before.items())
+    assert all(values.isfinite().all() for values in after.values())
+
+
+def test_a_run_that_diverges_stops_without_a_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_run(tmp_path)
+    config = train_config(read_document(str(path)), str(path))
+    forward = TrainedHeads.forward
+
+    def diverging(heads: TrainedHeads, batch: Batch) -> tuple[Any, Any]:
+        loss, figures = forward(heads, batch)
+        return loss * float("inf"), figures
+
+    monkeypatch.setattr(TrainedHeads, "forward", diverging)
+    with pytest.raises(TrainingError, match=r"all targets are finite: lower \[optimiser\].*no checkpoint"):
+        train(Group(0, 1, torch.device("cpu")), Job(config, monotonic()))
+    assert not (tmp_path / "run" / NAME).exists()
+
+
+def test_a_checkpoint_whose_weights_are_not_finite_is_refused(tmp_path: Path) -> None:
+    config = write_run(tmp_path, schedule={"positions": 640})
+    run_training("train", config)
+    checkpoint = tmp_path / "run" / NAME
+    state = torch.load(checkpoint, weights_only=True)
+    next(iter(state["trainer"]["heads"].values())).fill_(float("nan"))
+    torch.save(state, checkpoint)
+    refused = run_training("train", config, status=1)
+    assert "weights that are not finite" in refused.stderr
 
 
 def test_a_damaged_checkpoint_is_named(tmp_path: Path) -> None:
