@@ -20,6 +20,7 @@ import chess.polyglot
 
 from engine._core import Game
 from engine.games.identity import file_identity
+from protocol.host.folders import expanded
 from protocol.settings.spec import UNREACHED, setting
 
 Order = Literal["random", "sequential"]
@@ -98,7 +99,7 @@ def read_openings(
 
     Each is checked: legal, and not the end of a game. Raises OpeningError.
     """
-    path = Path(settings.file).expanduser()
+    path = expanded(settings.file)
     if path.suffix.lower() == ".bin":
         openings = _polyglot_lines(
             path, rounds, settings.plies or POLYGLOT_PLIES, seed=seed, chess960=chess960
