@@ -14,6 +14,7 @@ import pytest
 
 from evaluator import caching
 from evaluator.devices.calibration import latency_model
+from protocol.addresses import runtime_directory
 from protocol.host.folders import cache_folder, config_folder, expanded, user_names
 from protocol.host.processes import child_command
 from protocol.keys.credentials import credentials_for
@@ -166,6 +167,14 @@ def test_an_engine_searches_with_any_name_of_the_temporary_folder(tmp_path: Path
     engine = [sys.executable, str(REPOSITORY / "run_engine.py"), "--backend", "random"]
     done = run(engine, "go nodes 5\n", TMPDIR=str(folder), XDG_RUNTIME_DIR="")
     assert done.stdout.splitlines()[-1].startswith("bestmove "), done.stdout + done.stderr
+
+
+def test_a_runtime_folder_that_cannot_be_used_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "wavefront").write_text("not a folder")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    assert tmp_path not in runtime_directory().parents
 
 
 @pytest.fixture

@@ -13,7 +13,8 @@ import signal
 import subprocess
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from engine.evaluation.errors import (
     EvaluatorCrashedError,
@@ -24,6 +25,9 @@ from engine.evaluation.errors import (
 from engine.options import Options
 from protocol.address_list import parse_addresses
 from protocol.host.processes import CRASHES_VARIABLE, child_command, crash_signal, group_of_its_own
+
+if TYPE_CHECKING:
+    from protocol.messages import NetworkInfo
 
 NetworkKey = tuple[str, str, str]
 """Weights, policy head and value head, as the options name them."""
@@ -67,6 +71,16 @@ class EvaluatorSettings:
     def compress(self) -> bool | None:
         """Whether batches are compressed; None: where they go to another machine."""
         return {"on": True, "off": False}.get(self.compression)
+
+    def with_choices(self, network: NetworkInfo, threads: int) -> EvaluatorSettings:
+        """Return the settings with what an evaluator has chosen where they leave it the choice."""
+        return replace(
+            self,
+            threads=self.threads or threads,
+            weights=self.weights or network.name,
+            policy_head=self.policy_head or network.policy_head,
+            value_head=self.value_head or network.value_head,
+        )
 
     @property
     def network(self) -> NetworkKey:
@@ -134,6 +148,8 @@ class EvaluatorProcess:
         except OSError as error:
             raise EvaluatorRefusalError(f"cannot start the evaluator: {error}") from None
         self._bound = False
+        self.threads = 0
+        """Those of its CPU backend; 0 until it is ready."""
 
     @property
     def pid(self) -> int | None:
@@ -171,6 +187,7 @@ class EvaluatorProcess:
                 address = str(message.get("address", ""))
                 self._bound = True
             if event == "ready" and address:
+                self.threads = int(message.get("threads", 0))
                 threading.Thread(
                     target=self._watch, args=(log, on_end), name="evaluator-output", daemon=True
                 ).start()
