@@ -21,6 +21,10 @@ def cached_file(*parts: str) -> Path | None:
     if folder is None:
         _log_once(None, "this user has no home folder")
         return None
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        _log_once(folder, f"cannot make {folder}: {error.strerror}")
     return folder.joinpath(*parts)
 
 

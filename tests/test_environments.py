@@ -209,6 +209,29 @@ def test_without_a_home_nothing_is_cached_and_one_line_says_so(caplog: pytest.Lo
     assert "no cache" in record.getMessage()
 
 
+@pytest.mark.parametrize("use", ["name", "read", "write"])
+def test_a_cache_folder_that_cannot_be_used_ends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, use: str
+) -> None:
+    monkeypatch.setattr(caching, "_logged", set())
+    monkeypatch.setattr("evaluator.devices.calibration.others_share", lambda *_: 0.0)
+    (tmp_path / "file").write_text("not a folder")
+    blocked = tmp_path / "cache" / "wavefront" / "latency"
+    if use == "read":
+        (tmp_path / "cache" / "wavefront").mkdir(parents=True)
+        blocked.symlink_to(blocked)
+    elif use == "write":
+        (tmp_path / "cache" / "wavefront").mkdir(parents=True)
+        blocked.write_text("not a folder")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / ("file" if use == "name" else "cache")))
+    for _ in range(2):
+        _, save = latency_model(EchoBackend(), "hash", None, budget_s=0.05, use_cache=True)
+        save()
+    assert [
+        "no cache" in record.getMessage() for record in caplog.records if record.levelname == "WARNING"
+    ] == [True]
+
+
 @pytest.mark.usefixtures("no_home")
 def test_without_a_home_only_encrypted_addresses_need_a_folder_of_keys(tmp_path: Path) -> None:
     assert credentials_for("tcp://gpu:5577") == ("tcp://gpu:5577", None)
