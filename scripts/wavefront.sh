@@ -41,7 +41,7 @@ while [ -L "$script" ]; do
     *) script=${script%/*}/$target ;;
   esac
 done
-bin=${script%/*}
+case $script in */*) bin=${script%/*} ;; *) bin=. ;; esac
 
 # The Python whose packages hold this program: in the same folder, or for `pip install --user` on the path.
 python=python3
