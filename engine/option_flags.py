@@ -9,7 +9,7 @@ from dataclasses import asdict
 
 from engine.options import OPTIONS, Options
 from protocol.settings import sources
-from protocol.settings.spec import Setting
+from protocol.settings.spec import Setting, shown_number
 
 
 def default_toml() -> str:
@@ -17,7 +17,7 @@ def default_toml() -> str:
 
     def comment(option: Setting) -> list[str]:
         if option.is_number:
-            return [f"{option.help} ({option.low:g} to {option.high:g})"]
+            return [f"{option.help} ({shown_number(option.low)} to {shown_number(option.high)})"]
         return [f"{option.help} ({', '.join(option.choices)})" if option.choices else option.help]
 
     heading = (

@@ -85,7 +85,7 @@ class Session:
         """Takes effect with the next search; another evaluator is started when one is next needed."""
         self._options = options
         self._tree.use_tablebases(options.syzygy_path, self._log)
-        if self._link is not None and self._link.settings != EvaluatorSettings.of(options):
+        if self._link is not None and not self._link.adopt(EvaluatorSettings.of(options)):
             # Not waited for: an evaluator that hangs takes seconds to end, and a clock may run.
             ending = threading.Thread(target=self._link.close, name="evaluator-end", daemon=True)
             ending.start()

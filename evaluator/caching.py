@@ -1,4 +1,4 @@
-"""Files that spare the next start some work, and that the evaluator can do without."""
+"""Files that save the next start some work. Without a folder for them the evaluator works, too."""
 
 from __future__ import annotations
 
@@ -6,18 +6,47 @@ import logging
 from pathlib import Path
 
 from protocol.host.files import write_atomically
+from protocol.host.folders import cache_folder
+
+log = logging.getLogger(__name__)
+
+_logged: set[Path | None] = set()
+"""Folders of which was logged that they cannot be used."""
 
 
-def kept(path: Path, data: bytes, log: logging.Logger, what: str, otherwise: str) -> bool:
-    """Write a file for later starts, and tell whether that could be done; where not, it is logged.
+def cached_file(*parts: str) -> Path | None:
+    """Return the path of a file in the user's cache folder. If the user has none, log that once and return
+    None."""
+    folder = cache_folder()
+    if folder is None:
+        _log_once(None, "this user has no home folder")
+        return None
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        _log_once(folder, f"cannot make {folder}: {error.strerror}")
+    return folder.joinpath(*parts)
 
-    what: what is in the file. otherwise: what each start does without it.
-    """
+
+def keep(path: Path | None, data: bytes) -> bool:
+    """Write a file for later starts, and return whether that was possible. The first failure is logged."""
+    if path is None:
+        return False
     try:
         write_atomically(path, data)
     except OSError as error:
-        log.warning(
-            "%s: %s: %s cannot be kept there, and each start %s", path.parent, error.strerror, what, otherwise
-        )
+        folder = cache_folder()
+        if folder is None or folder not in path.parents:
+            folder = path.parent
+        _log_once(folder, f"cannot write to {path.parent}: {error.strerror}")
         return False
     return True
+
+
+def _log_once(folder: Path | None, reason: str) -> None:
+    if folder not in _logged:
+        _logged.add(folder)
+        log.warning(
+            "no cache: %s; each start compiles and measures again (XDG_CACHE_HOME names another folder)",
+            reason,
+        )

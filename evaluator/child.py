@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable
 from typing import IO, Any, TypeVar
 
-from protocol.host.processes import child_environment, group_of_its_own, how_it_ended
+from protocol.host.processes import child_command, group_of_its_own, how_it_ended
 
 T = TypeVar("T")
 
@@ -43,13 +43,11 @@ def run_in_child(function: Callable[..., T], *arguments: Any, echo: bool = True)
     echo: pass on what the child writes. Raises what the function raises, and ChildEnded if the process ends
     before that.
     """
-    command = [sys.executable, "-P", "-m", "evaluator.child"]
     child = subprocess.Popen(
-        command,
+        child_command("evaluator.child"),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env=child_environment(),
         **group_of_its_own(),
     )
     assert child.stdin is not None
@@ -105,7 +103,3 @@ def main() -> None:
     answers.flush()
     sys.stderr.flush()
     os._exit(0)  # nothing waits for a driver that does not return
-
-
-if __name__ == "__main__":
-    main()

@@ -5,6 +5,7 @@ Both sides use this file: the evaluator binds there by default, clients look the
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import tempfile
@@ -16,25 +17,30 @@ import zmq
 DEFAULT_TCP = "tcp://127.0.0.1:5577"
 """Where an evaluator listens on every platform."""
 
-# What a path may have, less the longest name we put below the folder.
+# Bytes that a path may have (sockaddr_un), less the longest name we put below the folder.
 _LONGEST_FOLDER = 60
 
 
 def runtime_directory() -> Path:
     """This user's folder for sockets; made with mode 0700 if missing.
 
-    XDG_RUNTIME_DIR/wavefront where that is set, else a folder of the temporary directory. Raises OSError
-    when it cannot be made or belongs to somebody else.
+    XDG_RUNTIME_DIR/wavefront if that is usable (after `su` it is another user's), else a folder of the
+    temporary directory. Raises OSError when it cannot be made or belongs to somebody else.
     """
     base = os.environ.get("XDG_RUNTIME_DIR", "")
-    if base and len(base) <= _LONGEST_FOLDER and Path(base).is_dir():
-        folder = Path(base) / "wavefront"
-    else:
-        owner = os.getuid() if hasattr(os, "getuid") else os.environ.get("USERNAME", "user")
-        folder = Path(tempfile.gettempdir()) / f"wavefront-{owner}"
-        if len(str(folder)) > _LONGEST_FOLDER and os.name == "posix":
-            # An ipc path has room for some hundred bytes only (sockaddr_un).
-            folder = Path("/tmp") / f"wavefront-{owner}"
+    if base and len(os.fsencode(base)) <= _LONGEST_FOLDER:
+        with contextlib.suppress(OSError):
+            if Path(base).is_dir():
+                return _own(Path(base) / "wavefront")
+    owner = os.getuid() if hasattr(os, "getuid") else os.environ.get("USERNAME", "user")
+    folder = Path(tempfile.gettempdir()) / f"wavefront-{owner}"
+    if len(os.fsencode(folder)) > _LONGEST_FOLDER and os.name == "posix":
+        folder = Path("/tmp") / f"wavefront-{owner}"
+    return _own(folder)
+
+
+def _own(folder: Path) -> Path:
+    """Make a folder that only this user may enter, if it is missing, and return it. Raises OSError."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if hasattr(os, "getuid"):
         found = folder.lstat()

@@ -16,7 +16,6 @@ from typing import Any
 from protocol.codec import MAX_REPLY_HEADER, WIRE_MAX_POSITIONS, max_message_bytes
 from protocol.errors import EvaluatorLost
 from protocol.handshake import too_many
-from protocol.keys.notation import KeysError, split_address
 from protocol.multipart import READABLE
 
 if sys.platform == "linux":
@@ -33,10 +32,7 @@ class UnixConnection:
 
     def __init__(self, address: str) -> None:
         """Raises EvaluatorLost for what is no address."""
-        try:
-            self.address, _ = split_address(address)
-        except KeysError as error:
-            raise EvaluatorLost(str(error)) from None
+        self.address = address
         self._lost: str | None = None
         self._stream: Stream | None = None
         path = os.fsencode(self.address.removeprefix("ipc://"))

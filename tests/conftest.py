@@ -59,6 +59,7 @@ NOT_QUICK = (
     "protocol/host/",
     "protocol/test_codec.py",
     "protocol/test_conformance.py",
+    "test_environments.py",
     "test_privacy.py",
     "test_readme.py",
     "test_wheel.py",

@@ -91,6 +91,16 @@ def test_it_plays_a_move_in_an_empty_environment(python: Path, tmp_path: Path) -
     assert finished.stdout.splitlines()[-1].startswith("bestmove "), finished.stdout + finished.stderr
 
 
+@pytest.mark.parametrize("name", ["wavefront", "wavefront-evaluator", "wavefront-training"])
+def test_its_programs_start_in_the_environment_of_another_python(
+    python: Path, tmp_path: Path, name: str
+) -> None:
+    for package in ("engine", "evaluator", "protocol", "training"):
+        (tmp_path / f"{package}.py").write_text("raise ImportError('the wrong module')\n")
+    shown = run(python.with_name(name), "--help", PYTHONHOME="/nonexistent", PYTHONPATH=str(tmp_path))
+    assert "usage: wavefront" in shown
+
+
 def loaded_level(python: Path, **environment: str) -> str:
     """The level of x86-64 of the core that an import takes, by the library that the process has mapped."""
     program = (

@@ -1,4 +1,4 @@
-"""`python -m training`."""
+"""`python -m training` is the same as the console script `wavefront-training`."""
 
 from training.cli import console
 

@@ -27,7 +27,7 @@ COMMANDS = (
 
 
 def console() -> NoReturn:
-    """`python -m training`."""
+    """The console script `wavefront-training`."""
     processes.console(main)
 
 
@@ -40,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     arguments = list(sys.argv[1:] if argv is None else argv)
     parser = argparse.ArgumentParser(
-        prog="python -m training",
+        prog="wavefront-training",
         description="From games to a network in lc0's format (docs/how-to/training.md).",
     )
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)

@@ -42,7 +42,7 @@ class Gate:
                 raise TrainingError(f"{path}: no network there")
         self.folder.mkdir(parents=True, exist_ok=True)
         # Progress goes to standard error, which the match has from this process.
-        status, output = run_step("engine.cli", self._arguments())
+        status, output = run_step("engine", self._arguments())
         if status in (INTERRUPTED, -signal.SIGTERM):
             raise KeyboardInterrupt
         if status:

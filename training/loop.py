@@ -97,13 +97,13 @@ class Loop:
                 f"generation {self._generation}: {'promoted' if verdict['accepted'] else 'not promoted'}"
             )
         else:
-            module, arguments = self._command(step)
-            _run(module, arguments, step)
+            program, arguments = self._command(step)
+            _run(program, arguments, step)
         self._journal.append(entry)
         self._done.add((self._generation, step))
 
     def _command(self, step: str) -> tuple[str, list[str]]:
-        """Module and arguments of a step's command."""
+        """Return program and arguments of a step's command."""
         settings, place = self._settings, self._place
         selfplay, data, run = place / "selfplay", self.folder / "data", place / "run"
         match step:
@@ -112,7 +112,7 @@ class Loop:
                 numbers = {"games": settings.games, "nodes": settings.nodes, "seed": self._generation}
                 flags = [text for name, number in numbers.items() for text in (f"--{name}", str(number))]
                 where = ["--weights", str(self.best), "--output", str(selfplay)]
-                return "engine.cli", ["selfplay", *files, *flags, *where]
+                return "engine", ["selfplay", *files, *flags, *where]
             case "import":
                 return "training", ["import", str(selfplay / "training"), "--output", str(data)]
             case "train":
@@ -134,9 +134,9 @@ class Loop:
                 ]
 
 
-def _run(module: str, arguments: list[str], step: str) -> None:
+def _run(program: str, arguments: list[str], step: str) -> None:
     # Standard output belongs to who started the loop.
-    status, _ = run_step(module, arguments, output=sys.stderr)
+    status, _ = run_step(program, arguments, output=sys.stderr)
     if status in (INTERRUPTED, -signal.SIGTERM):
         raise KeyboardInterrupt
     if status and not (step == "gate" and status == GATE_REFUSES):

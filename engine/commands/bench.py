@@ -5,13 +5,15 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from shutil import get_terminal_size
+from statistics import median
 from time import perf_counter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from engine.options import Options
+    from engine.search.report import Report
 
 HELP = "measure the speed of the search over fixed positions, or what it solves of a suite"
 
@@ -51,21 +53,44 @@ DEFAULT_MOVETIME_MS = 1000
 
 @dataclass(slots=True)
 class Measurement:
-    """What a run over the positions gave, at one batch size (0: the evaluator's recommendation)."""
+    """What a run over the positions gave, at one batch size (0: the evaluator's recommendation).
+
+    The rates are medians of the positions: in a dead draw the search visits without evaluating, and its nodes
+    would be most of the sum.
+    """
 
     batch: int
     nodes: int = 0
     evaluations: int = 0
     batches: int = 0
     seconds: float = 0.0
-    positions: int = 0
+    rates: list[tuple[float, float]] = field(default_factory=list)
+    """Nodes and evaluations a second in each position."""
+
+    @property
+    def positions(self) -> int:
+        return len(self.rates)
+
+    def add(self, report: Report) -> None:
+        """Add a search of one position."""
+        self.nodes += report.playouts
+        self.evaluations += report.evaluations
+        self.batches += report.batches
+        self.seconds += report.seconds
+        seconds = max(report.seconds, 1e-9)
+        self.rates.append((report.playouts / seconds, report.evaluations / seconds))
 
     def summary(self) -> dict[str, float]:
-        seconds = max(self.seconds, 1e-9)
+        nodes, evaluations = zip(*self.rates, strict=True)
         return {
-            **asdict(self),
-            "nodes_per_second": round(self.nodes / seconds, 1),
-            "evaluations_per_second": round(self.evaluations / seconds, 1),
+            "batch": self.batch,
+            "nodes": self.nodes,
+            "evaluations": self.evaluations,
+            "batches": self.batches,
+            "seconds": self.seconds,
+            "positions": self.positions,
+            "nodes_per_second": round(median(nodes), 1),
+            "evaluations_per_second": round(median(evaluations), 1),
             "mean_batch": round(self.evaluations / max(1, self.batches), 2),
         }
 
@@ -167,11 +192,7 @@ def _measure(
             session.clear()
             session.set_position(None if fen == "startpos" else fen)
             report = session.search(limits)
-            measurement.positions += 1
-            measurement.nodes += report.playouts
-            measurement.evaluations += report.evaluations
-            measurement.batches += report.batches
-            measurement.seconds += report.seconds
+            measurement.add(report)
             if not quiet:
                 line = (
                     f"{number:3d}  {report.playouts:9,d} nodes  {report.nodes_per_second:9,d} nodes/s  "
@@ -188,7 +209,7 @@ def _print_table(summaries: list[dict[str, float]]) -> None:
     from rich.table import Table
 
     table = Table(title="search speed")
-    for heading in ("batch", "nodes", "seconds", "nodes/s", "evaluations/s", "mean batch"):
+    for heading in ("batch", "nodes", "seconds", "median nodes/s", "evaluations/s", "mean batch"):
         table.add_column(heading, justify="right")
     for summary in summaries:
         table.add_row(

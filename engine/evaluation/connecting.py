@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.evaluation.errors import EvaluatorDrainingError, EvaluatorRefusalError, NoEvaluatorError
 from engine.evaluation.process import EvaluatorSettings, NetworkKey
+from protocol.host.folders import expanded
 
 if TYPE_CHECKING:
     from protocol.client import EvaluatorClient
@@ -113,12 +113,12 @@ def served_network(client: EvaluatorClient, key: NetworkKey) -> NetworkInfo:
             f"{weights!r} is served with the heads {heads}: ask for these, or name the file to load it "
             "with others"
         )
-    path = weights if is_shipped(weights) else str(Path(weights).expanduser().resolve())
+    path = weights if is_shipped(weights) else str(expanded(weights).resolve())
     return load_network(client, path, policy_head, value_head)
 
 
 def is_shipped(weights: str) -> bool:
     """Whether these are no file but a network that comes with the evaluator: of a name without dot or folder,
     or its choice ("")."""
-    path = Path(weights).expanduser()
+    path = expanded(weights)
     return not weights or (path.name == weights and not path.suffix and not path.exists())

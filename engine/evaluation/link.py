@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from engine.evaluation.connecting import changed_network
@@ -114,6 +115,23 @@ class EvaluatorLink:
         except SettingsError as error:  # Options are checked before; the environment is not.
             self._error = EvaluatorRefusalError(f"WAVEFRONT_EVALUATOR: {error}")
         self._given = GivenEvaluators(addresses, settings, log, self._reconsider)
+
+    def adopt(self, settings: EvaluatorSettings) -> bool:
+        """Adopt settings that the evaluator in use fulfils. Returns False if they need another one."""
+        mine, client, process = self.settings, self._client, self._process
+        if settings.address and not self._fallback:  # no evaluator is started
+            settings = replace(settings, backend=mine.backend, threads=mine.threads)
+        in_force = mine
+        if client is not None and process is not None:
+            in_force = mine.with_choices(client.network, process.threads)
+        same = (
+            value in (getattr(mine, name), getattr(in_force, name))
+            for name, value in asdict(settings).items()
+        )
+        if not all(same):
+            return False
+        self.settings = settings
+        return True
 
     @property
     def client(self) -> EvaluatorClient | None:

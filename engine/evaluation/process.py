@@ -11,11 +11,10 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from engine.evaluation.errors import (
     EvaluatorCrashedError,
@@ -25,7 +24,10 @@ from engine.evaluation.errors import (
 )
 from engine.options import Options
 from protocol.address_list import parse_addresses
-from protocol.host.processes import CRASHES_VARIABLE, child_environment, crash_signal, group_of_its_own
+from protocol.host.processes import CRASHES_VARIABLE, child_command, crash_signal, group_of_its_own
+
+if TYPE_CHECKING:
+    from protocol.messages import NetworkInfo
 
 NetworkKey = tuple[str, str, str]
 """Weights, policy head and value head, as the options name them."""
@@ -70,6 +72,16 @@ class EvaluatorSettings:
         """Whether batches are compressed; None: where they go to another machine."""
         return {"on": True, "off": False}.get(self.compression)
 
+    def with_choices(self, network: NetworkInfo, threads: int) -> EvaluatorSettings:
+        """Return the settings with what an evaluator has chosen where they leave it the choice."""
+        return replace(
+            self,
+            threads=self.threads or threads,
+            weights=self.weights or network.name,
+            policy_head=self.policy_head or network.policy_head,
+            value_head=self.value_head or network.value_head,
+        )
+
     @property
     def network(self) -> NetworkKey:
         """Which of the evaluator's networks is meant."""
@@ -83,13 +95,13 @@ def crash_folder() -> str | None:
     """
     import tempfile
 
-    import platformdirs
+    from protocol.host.folders import cache_folder
 
-    with contextlib.suppress(OSError, RuntimeError):  # there may be no home
-        path = Path(platformdirs.user_cache_dir("wavefront", False))
-        while not path.exists():
+    path = cache_folder()
+    with contextlib.suppress(OSError):
+        while path is not None and not path.exists():
             path = path.parent
-        if os.access(path, os.W_OK | os.X_OK):
+        if path is not None and os.access(path, os.W_OK | os.X_OK):
             return None
     with contextlib.suppress(OSError):
         return tempfile.mkdtemp(prefix="wavefront-crashes-")
@@ -98,8 +110,7 @@ def crash_folder() -> str | None:
 
 def evaluator_command(settings: EvaluatorSettings) -> list[str]:
     """The command line of an embedded evaluator."""
-    # -P: a folder called `evaluator` where the engine happens to be started must not be run.
-    command = [sys.executable, "-P", "-m", "evaluator", "serve", "--embedded", "--log-level", "warning"]
+    command = child_command("evaluator", "serve", "--embedded", "--log-level", "warning")
     for flag, value in (
         ("--network", settings.weights),
         ("--backend", settings.backend),
@@ -120,7 +131,7 @@ class EvaluatorProcess:
 
     def __init__(self, command: list[str], crashes: str | None = None) -> None:
         """crashes: the folder for records of crashes; None for the evaluator's cache folder."""
-        environment = child_environment()
+        environment = dict(os.environ)
         if crashes is not None:
             environment[CRASHES_VARIABLE] = crashes
         try:
@@ -137,6 +148,8 @@ class EvaluatorProcess:
         except OSError as error:
             raise EvaluatorRefusalError(f"cannot start the evaluator: {error}") from None
         self._bound = False
+        self.threads = 0
+        """Those of its CPU backend; 0 until it is ready."""
 
     @property
     def pid(self) -> int | None:
@@ -174,6 +187,7 @@ class EvaluatorProcess:
                 address = str(message.get("address", ""))
                 self._bound = True
             if event == "ready" and address:
+                self.threads = int(message.get("threads", 0))
                 threading.Thread(
                     target=self._watch, args=(log, on_end), name="evaluator-output", daemon=True
                 ).start()
@@ -187,7 +201,7 @@ class EvaluatorProcess:
             raise EvaluatorCrashedError(f"the evaluator crashed ({name}) before it was ready")
         raise NoEvaluatorError(
             f"the evaluator ended with exit code {code} before it was ready; "
-            f"try `{Path(sys.executable).name} -m evaluator serve` to see why"
+            "try `wavefront-evaluator serve` to see why"
         )
 
     def kill(self) -> None:

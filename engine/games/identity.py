@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.options import Options
+from protocol.host.folders import expanded
 
 
 def options_identity(options: Options, *, apart: Collection[str]) -> dict[str, Any]:
@@ -27,7 +28,7 @@ def options_identity(options: Options, *, apart: Collection[str]) -> dict[str, A
 def file_identity(name: str) -> str:
     """What a file of this name is to games: its content, wherever it lies; the name itself if there is none
     that can be read."""
-    path = Path(name).expanduser()
+    path = expanded(name)
     try:
         if not name or not path.is_file():
             return name

@@ -19,6 +19,7 @@ from engine._core import Game
 from engine.games.epd import position_lines, read_epd
 from engine.games.identity import file_identity
 from engine.games.pgn_reading import PgnGames
+from protocol.host.folders import expanded
 from protocol.settings.spec import UNREACHED, setting
 
 Order = Literal["random", "sequential"]
@@ -108,7 +109,7 @@ def read_openings(
     Each is checked: legal, and not the end of a game. Others are skipped. report: gets file, line and reason
     of each skipped opening. Raises OpeningError if no opening is usable.
     """
-    path = Path(settings.file).expanduser()
+    path = expanded(settings.file)
     if path.suffix.lower() == ".bin":
         plies = settings.plies or POLYGLOT_PLIES
         lines = _polyglot_lines(path, rounds, plies, seed=seed, chess960=chess960)

@@ -6,13 +6,13 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal, get_args
 
 import chess
 import chess.syzygy
 
 from engine.games.record import MoveRecord, Reason, Result
+from protocol.host.folders import expanded
 from protocol.settings.spec import UNREACHED, setting
 
 TablebaseResults = Literal["all", "wins", "draws"]
@@ -132,7 +132,7 @@ def open_tablebases(rule: TablebaseRule | None) -> Iterator[Tablebases | None]:
     with chess.syzygy.Tablebase() as tables:
         for folder in (part for path in rule.paths for part in path.split(os.pathsep) if part):
             try:
-                found = tables.add_directory(str(Path(folder).expanduser()), load_dtz=False)
+                found = tables.add_directory(str(expanded(folder)), load_dtz=False)
             except OSError as error:
                 raise TablebaseError(f"cannot read the tablebases in {folder}: {error.strerror}") from None
             if not found:

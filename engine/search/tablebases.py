@@ -9,6 +9,7 @@ from pathlib import Path
 from weakref import WeakValueDictionary
 
 from engine._core import Tablebases
+from protocol.host.folders import expanded
 
 _opened: WeakValueDictionary[str, Tablebases] = WeakValueDictionary()
 _lock = threading.Lock()
@@ -19,8 +20,7 @@ def folders_of(path: str) -> list[Path]:
     do as well. `~` is the home folder."""
     separators = r"[:;]" if os.pathsep == ":" else re.escape(os.pathsep)
     parts = (part.strip() for part in re.split(separators, path))
-    # Path.expanduser would raise where there is no home.
-    return [Path(os.path.expanduser(part)) for part in parts if part]  # noqa: PTH111
+    return [expanded(part) for part in parts if part]
 
 
 def open_tablebases(path: str) -> Tablebases | None:

@@ -25,6 +25,7 @@ from engine.selfplay.chunk import write_chunk
 from engine.selfplay.config import SelfPlayConfig
 from engine.selfplay.game import PlayedGame, Side
 from protocol.host.files import UNFINISHED
+from protocol.host.folders import expanded
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +112,7 @@ class Archive:
     ) -> None:
         """Open or begin the folder; restart forgets what is there. Raises JournalError if it belongs to other
         games, or is in use."""
-        self.folder = Folder(Path(config.output).expanduser())
+        self.folder = Folder(expanded(config.output))
         self._name = Path(config.options.weights).name.removesuffix(".gz").removesuffix(".pb") or "wavefront"
         self._time_control = f"{config.nodes} nodes"
         if not restart and not self.folder.journal.exists() and any(self.folder.training.glob("*.gz")):

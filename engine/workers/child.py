@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.workers.executor import Job, WorkerContext, WorkerLostError, WorkerReport, first_line
 from engine.workers.servant import MakeServant, Say
-from protocol.host.processes import child_environment, group_of_its_own, how_it_ended
+from protocol.host.processes import child_command, group_of_its_own, how_it_ended, leave
 
 if TYPE_CHECKING:
     Channel = Connection[Any, Any]
@@ -32,10 +32,9 @@ UNASKED = 0
 """The number of what is told and not answered."""
 
 
-def worker_arguments(connection: Channel) -> list[str]:
-    """The arguments with which Python runs a worker that serves this end of a connection, inherited."""
-    # -P: a folder called `engine` where the match happens to be started must not be run.
-    return ["-P", "-m", "engine.workers.child", str(connection.fileno())]
+def worker_command(connection: Channel) -> list[str]:
+    """Return the command line of a worker that serves this end of a connection, inherited."""
+    return child_command("engine.workers.child", str(connection.fileno()))
 
 
 def inheritance(connection: Channel) -> dict[str, Any]:
@@ -84,12 +83,12 @@ class WorkerProcess:
         WorkerLostError."""
         ours, theirs = Pipe()
         try:
+            program, *arguments = worker_command(theirs)
             process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                *worker_arguments(theirs),
+                program,
+                *arguments,
                 stdin=subprocess.DEVNULL,
                 stdout=2,  # What libraries print there is no part of the match's output.
-                env=child_environment(),
                 **inheritance(theirs),
                 **group_of_its_own(),
             )
@@ -243,8 +242,7 @@ async def serve(connection: Channel) -> None:
             return
 
 
-if __name__ == "__main__":
-    from protocol.host.processes import leave
-
+def main() -> None:
+    """Serve the connection that the command line names."""
     asyncio.run(serve(inherited(int(sys.argv[1]))))
     leave(0)

@@ -32,6 +32,7 @@ from engine.workers.executor import (
 from engine.workers.playing import GameSupervisor
 from engine.workers.servant import GameWorker
 from engine.workers.supervisor import Slot
+from protocol.host.folders import expanded
 
 PROBE_SECONDS = 5.0
 """How long the cluster's address may take to answer at all."""
@@ -124,7 +125,7 @@ class RayExecutor(GameSupervisor[Game]):
             if is_shipped(path):
                 continue  # The nodes have it, too.
             try:
-                content = Path(path).expanduser().read_bytes()
+                content = expanded(path).read_bytes()
             except OSError as error:
                 raise ExecutorError(f"cannot read the network {path}: {error.strerror}") from None
             self._names.append(path)

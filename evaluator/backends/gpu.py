@@ -229,7 +229,7 @@ class GpuBackend(Backend):
         BackendError."""
         info, target = device.info, device.info.target
         if not target.known:
-            log.warning("%s (%s) is not a known target; it gets the generic kernels", info.name, target.name)
+            log.warning("%s: target %s is %s", info.name, target.name, target.note)
         given, chosen = network, Formats(precision, weights, eight)
         self.device = f"{info.name} ({target.name}, {chosen}, {info.driver})"
         self.precision = precision

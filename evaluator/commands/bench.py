@@ -113,8 +113,9 @@ def _through_service(arguments: argparse.Namespace, sizes: list[int], explicit: 
     """The curve that a client of an evaluator process sees, which keeps IN_FLIGHT requests in flight."""
     from evaluator.backends.probe import probe_batch
     from protocol import EvaluatorClient
+    from protocol.host.processes import child_command
 
-    command = [sys.executable, "-m", "evaluator", "serve", "--embedded", "--backend", arguments.backend]
+    command = child_command("evaluator", "serve", "--embedded", "--backend", arguments.backend)
     if arguments.network:
         command += ["--network", arguments.network]
     if arguments.threads:

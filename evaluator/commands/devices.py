@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
         table = Table("device", "name", "target", "memory", "matrix unit", "driver", "power")
         for device in found.devices:
             shown = facts(device, found.excluded.get(device, ""))
-            target = shown["target"] + ("" if device.target.known else " (unknown: generic kernels)")
+            target = shown["target"] + (f" ({device.target.note})" if device.target.note else "")
             memory = f"{shown['memory_mb']} MB" + (", shared with the CPU" if device.integrated else "")
             used = shown["memory_used_mb"]
             memory += f", {used} MB in use" if used is not None else f", cannot be used: {shown['problem']}"
@@ -102,6 +102,7 @@ def facts(device: DeviceInfo, problem: str = "") -> dict[str, Any]:
         "name": device.name,
         "target": device.target.name,
         "known_target": device.target.known,
+        "target_note": device.target.note,
         "memory_mb": device.memory >> 20,
         "memory_used_mb": used,
         "problem": problem,

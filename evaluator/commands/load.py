@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import asdict
-from pathlib import Path
 
 from evaluator.commands import connection
+from protocol.host.folders import expanded
 
 HELP = "have a running service load a network file beside its others"
 
@@ -25,7 +25,7 @@ def run(arguments: argparse.Namespace) -> int:
     from protocol.client import EvaluatorClient
 
     def load(client: EvaluatorClient) -> int:
-        path = Path(arguments.file).expanduser()
+        path = expanded(arguments.file)
         network = client.load(
             str(path.resolve() if path.exists() else path),
             policy_head=arguments.policy_head,

@@ -24,6 +24,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from evaluator import logs
+from evaluator.backends.threads import default_threads
 from evaluator.progress import listen
 from evaluator.settings import Settings, add_flags, from_arguments
 from protocol.settings.spec import SettingsError
@@ -212,7 +213,7 @@ def _service(
         private=private,
         access=access_of(settings, embedded),
         patience=patience(settings),
-        on_ready=lambda networks: _ready(networks, embedded),
+        on_ready=lambda networks: _ready(networks, embedded, settings.threads),
         on_failed=on_failed,
         on_hung=on_hung,
     )
@@ -259,12 +260,13 @@ def _descriptors() -> int:
     return most if soft == resource.RLIM_INFINITY else soft
 
 
-def _ready(networks: Sequence[NetworkInfo], embedded: bool) -> None:
+def _ready(networks: Sequence[NetworkInfo], embedded: bool, threads: int) -> None:
     # What is there now stays for good; the collector need not look at it again.
     gc.collect()
     gc.freeze()
     if embedded:
-        _tell({"event": "ready", "networks": [network.name for network in networks]})
+        names = [network.name for network in networks]
+        _tell({"event": "ready", "networks": names, "threads": threads or default_threads()})
         return
     for network in networks:
         log.info(

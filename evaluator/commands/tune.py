@@ -93,7 +93,10 @@ def table(measured: list[tuple[Product, list[Measured]]]) -> Table:
     """Every product with its fastest choice and the best of another kind: our kernel or another library."""
     result = Table()
     for title in ("m x n x k", "with", "fastest", "us", "else", "us"):
-        result.add_column(title, no_wrap=title != "with", justify="right" if title == "us" else "left")
+        figure = title in ("m x n x k", "us")
+        result.add_column(
+            title, no_wrap=figure, overflow="fold", justify="right" if title == "us" else "left"
+        )
     for product, choices in measured:
         extras = [
             *([f"int{product.weight_bits}"] if product.weight_bits else []),

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import sys
 from dataclasses import asdict
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
-from evaluator.backends import BackendError, open_backend
+from evaluator.backends import BackendError, gpu_options, open_backend
 from evaluator.backends.agreement import TIE, agreement
 from evaluator.backends.probe import probe_batch
 from evaluator.backends.reference import ReferenceBackend
@@ -64,6 +65,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def compared(file: str, name: str, options: dict[str, Any], positions: int) -> dict[str, Any]:
     """A backend's errors with one network. Raises NetworkError and BackendError."""
+    # The warnings of formats that change what a network says name this command, which prints by how much.
+    logging.getLogger(gpu_options.__name__).setLevel(logging.ERROR)
     network = network_of(file)
     with open_backend(name, network, **options) as backend:
         batch = probe_batch(min(positions, backend.max_batch), seed=11)
@@ -79,9 +82,9 @@ def show(rows: list[dict[str, Any]], as_json: bool) -> None:
     if as_json:
         print(json.dumps(rows))
     else:
-        table = Table(
-            "network", "logits", "spread", "W D L", "moves left", "same best move", "or as good", ""
-        )
+        table = Table(Column("network", overflow="fold", min_width=max(map(len, SHIPPED_NETWORKS))))
+        for title in ("logits", "spread", "W D L", "moves left", "same best move", "or as good", ""):
+            table.add_column(title)
         for row in rows:
             table.add_row(
                 str(row["network"]),

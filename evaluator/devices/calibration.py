@@ -18,11 +18,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Self
 
-import platformdirs
-
 from evaluator.backends.base import Backend
 from evaluator.backends.probe import probe_batch
-from evaluator.caching import kept
+from evaluator.caching import cached_file, keep
 from evaluator.devices.machine import MAX_OTHERS_SHARE, others_share, reading
 from evaluator.scheduling.growth import Growth, is_flat
 from evaluator.scheduling.latency import LAUNCH_MS, LAUNCH_ON_CPU_MS, LatencyModel, steps_to
@@ -187,7 +185,7 @@ def latency_model(
     return model, save
 
 
-def _cache_path(backend: Backend, content_hash: str, threads: int | None) -> Path:
+def _cache_path(backend: Backend, content_hash: str, threads: int | None) -> Path | None:
     versions = []
     for library in _LIBRARIES:
         try:
@@ -196,7 +194,7 @@ def _cache_path(backend: Backend, content_hash: str, threads: int | None) -> Pat
             continue
     key = [CODE_VERSION, backend.name, backend.device, content_hash, threads, os.cpu_count(), versions]
     digest = hashlib.sha256(json.dumps(key).encode()).hexdigest()[:24]
-    return Path(platformdirs.user_cache_dir("wavefront", False)) / "latency" / f"{digest}.json"
+    return cached_file("latency", f"{digest}.json")
 
 
 def _read(path: Path) -> dict[int, float] | None:
@@ -211,5 +209,4 @@ def _read(path: Path) -> dict[int, float] | None:
 
 
 def _write(path: Path, points: dict[int, float]) -> None:
-    data = json.dumps({"curve": sorted(points.items())}).encode()
-    kept(path, data, log, "the latency curve", "measures it")
+    keep(path, json.dumps({"curve": sorted(points.items())}).encode())

@@ -10,7 +10,7 @@
 #pragma once
 #include "portable.h"
 
-// MATRIX_GENERIC: the host knows of no matrix unit on the target, so none is used.
+// MATRIX_GENERIC: the host knows of no matrix unit on the target, so none is used. MATRIX_LIKE_GFX942: MFMA.
 #if defined(ELEMENT_FP32) || defined(MATRIX_GENERIC)
 #define MATRIX_FMA 1
 #elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
@@ -19,7 +19,7 @@
 #define MATRIX_WMMA_GFX11 1
 #elif defined(__GFX12__)
 #define MATRIX_WMMA_GFX12 1
-#elif defined(__gfx90a__) || defined(__gfx942__)
+#elif defined(__gfx90a__) || defined(__gfx942__) || defined(MATRIX_LIKE_GFX942)
 #define MATRIX_MFMA 1
 #else
 #define MATRIX_FMA 1

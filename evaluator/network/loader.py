@@ -28,6 +28,7 @@ from evaluator.network.spec import (
     SEUnit,
 )
 from protocol.batch import PLANES
+from protocol.host.folders import expanded
 
 _NETWORKS = Path(__file__).resolve().parents[1] / "networks"
 
@@ -44,7 +45,7 @@ SHIPPED_GPU_NETWORK = SHIPPED_NETWORKS["wavefront-gpu"]
 def network_file(network: str | PathLike[str]) -> Path:
     """The file of a network as settings name it: a path, or the name of a shipped one (`wavefront-cpu`,
     `wavefront-gpu`; `shipped` is the former). A file that has such a name goes first."""
-    path = Path(network).expanduser()
+    path = expanded(network)
     if path.is_file():
         return path
     name = "wavefront-cpu" if str(network) == "shipped" else str(network)

@@ -136,17 +136,18 @@ def crash_signal(status: int) -> str | None:
     return None
 
 
-def child_environment() -> dict[str, str]:
-    """Return the environment of a child that has to find the packages that lie next to this one."""
+def child_command(program: str, *arguments: str) -> list[str]:
+    """Return the command line of a child process that runs one of our programs.
+
+    program: as `wavefront_launcher.start` takes it. The launcher is named by its path: neither the working
+    directory nor PYTHONPATH decides which one runs.
+    """
     from pathlib import Path
 
-    environment = dict(os.environ)
-    root = str(Path(__file__).resolve().parents[2])
-    # Installed packages are found anyway, and must not come before the standard library.
-    if not root.endswith(("site-packages", "dist-packages")):
-        before = environment.get("PYTHONPATH")
-        environment["PYTHONPATH"] = root + (os.pathsep + before if before else "")
-    return environment
+    launcher = Path(__file__).resolve().parents[2] / "wavefront_launcher.py"
+    # What this process was told to ignore might stop the child: a PYTHONHOME of elsewhere.
+    flags = ["-E", "-P"] if sys.flags.ignore_environment else ["-P"]
+    return [sys.executable, *flags, str(launcher), program, *arguments]
 
 
 def how_it_ended(status: int) -> str:

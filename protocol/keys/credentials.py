@@ -9,7 +9,7 @@ from typing import Any
 import zmq
 
 from protocol.keys.files import CLIENT_PAIR, SERVICES, keys_folder
-from protocol.keys.notation import split_address
+from protocol.keys.notation import KeysError, split_address
 from protocol.keys.pairs import KeyPair, pair_at
 from protocol.keys.services import service_key
 
@@ -37,7 +37,12 @@ def credentials_for(address: str, folder: str | Path = "") -> tuple[str, Credent
     endpoint, key = split_address(address)
     if not endpoint.startswith("tcp://"):
         return endpoint, None
-    place = keys_folder(folder)
+    try:
+        place = keys_folder(folder)
+    except KeysError:
+        if key is None:  # no folder, so no key is known
+            return endpoint, None
+        raise
     if key is None:
         key = service_key(place / SERVICES, endpoint)
     if key is None:

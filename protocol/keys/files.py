@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from protocol.host.files import write_atomically
+from protocol.host.folders import config_folder, expanded
 from protocol.keys.notation import KeysError
 
 SERVICE_PAIR, CLIENT_PAIR = "evaluator.key", "client.key"
@@ -20,12 +21,18 @@ CLIENTS, SERVICES = "clients", "evaluators"
 
 
 def keys_folder(wanted: str | Path = "") -> Path:
-    """The folder of keys: the one that is wanted, else the user's configuration folder."""
-    if wanted:
-        return Path(wanted).expanduser()
-    import platformdirs
+    """Return the folder of keys: the one that is wanted, else the user's configuration folder.
 
-    return Path(platformdirs.user_config_dir("wavefront", False))
+    Raises KeysError if the user has none.
+    """
+    if wanted:
+        return expanded(wanted)
+    folder = config_folder()
+    if folder is None:
+        raise KeysError(
+            "this user has no home folder for keys; --keys, of an engine EvaluatorKeys, names a folder"
+        )
+    return folder
 
 
 def read_private(path: Path) -> str:

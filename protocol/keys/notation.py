@@ -41,12 +41,13 @@ def read_key(text: str) -> bytes:
 
 
 def split_address(address: str) -> tuple[str, bytes | None]:
-    """An address without the key that may follow it, and that key. Raises KeysError."""
+    """Return an address without the key that may follow it, and that key. Raises KeysError.
+
+    Only tcp addresses have keys. Of others a # is a part: folders may have it in their names.
+    """
     endpoint, mark, text = address.partition("#")
-    if not mark:
+    if not mark or not address.startswith("tcp://"):
         return address, None
-    if not endpoint.startswith("tcp://"):
-        raise KeysError(f"{endpoint}: only tcp addresses have keys")
     try:
         return endpoint, read_key(text)
     except KeysError as error:

@@ -134,8 +134,8 @@ class Setting:
             kind = f"{self.zero} or {kind}"
         passed = isinstance(value, int | float) and float_info.max > value > self.high
         if self.high < UNREACHED or passed:
-            return f"{kind} from {_number(self.low)} to {_number(self.high)}"
-        return f"{kind} from {_number(self.low)} on"
+            return f"{kind} from {shown_number(self.low)} to {shown_number(self.high)}"
+        return f"{kind} from {shown_number(self.low)} on"
 
 
 def setting(
@@ -256,6 +256,6 @@ def _finite_number(text: str) -> float | str:
     return text
 
 
-def _number(value: float) -> str:
+def shown_number(value: float) -> str:
     """A bound as messages show it."""
     return f"{value:,}" if isinstance(value, int) else f"{value:,.15g}"

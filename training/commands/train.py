@@ -6,9 +6,9 @@ import argparse
 import json
 import sys
 import tomllib
-from pathlib import Path
 from time import monotonic
 
+from protocol.host.folders import expanded
 from protocol.host.processes import INTERRUPTED
 from training.errors import require_torch
 
@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
         print("interrupted; the same command goes on with the run", file=sys.stderr)
         status = INTERRUPTED
     if arguments.json:
-        folder = Path(config.output).expanduser()
+        folder = expanded(config.output)
         metrics = folder / METRICS
         lines = metrics.read_text("utf-8").splitlines() if metrics.exists() else []
         network = folder / NETWORK

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from engine._core import Game, Tablebases
+from protocol.host.folders import expanded
 from training.data.replay import games_at
 from training.data.shard import Shard
 from training.errors import TrainingError
@@ -22,7 +22,7 @@ def open_tablebases(folders: Sequence[str], note: Callable[[str], None]) -> Tabl
     """The tables in some folders, None without any. Raises TrainingError where there are none."""
     if not folders:
         return None
-    tables = Tablebases([Path(folder).expanduser() for folder in folders])
+    tables = Tablebases([expanded(folder) for folder in folders])
     if tables.missing_folders:
         raise TrainingError(f"[targets] tablebases: cannot read the folder {tables.missing_folders[0]}")
     if not tables.wdl_tables or not tables.dtz_tables:

@@ -14,6 +14,7 @@ from time import monotonic
 from types import FrameType
 from typing import Any, TextIO
 
+from protocol.host.folders import expanded
 from training.config import RunSettings, TrainConfig, with_defaults
 from training.data.following import Follower, Found
 from training.data.reading import ShardFile, ShardReader, shard_files
@@ -58,7 +59,7 @@ def train(group: Group, job: Job) -> None:
 class _Run:
     def __init__(self, group: Group, job: Job, view: RunView | None) -> None:
         self.group, self.job, self.config, self.view = group, job, job.config, view
-        self.folder = Path(self.config.output).expanduser()
+        self.folder = expanded(self.config.output)
         self.signalled = False
         self.follower: Follower | None = None
         if view is not None:

@@ -73,7 +73,7 @@ class Link {
   Mechanism mechanism() const { return mechanism_.load(std::memory_order_relaxed); }
 
   // Counts frames that begin to go to the service. False if the client is to be left unread until the bell
-  // has rung the bell.
+  // rings.
   bool relayed(std::int64_t cost, std::int64_t opaque_frames);
 
   // Counts bytes that came from the service, of which so many have to wait for the client to read. False if

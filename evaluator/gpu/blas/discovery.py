@@ -7,7 +7,7 @@ import json
 import logging
 from pathlib import Path
 
-from evaluator.caching import kept
+from evaluator.caching import keep
 from evaluator.child import ChildEnded, run_in_child
 from evaluator.gpu.blas.library import Library, Operands, library_product
 from evaluator.gpu.blas.product import Product
@@ -85,7 +85,7 @@ def _tried(info: DeviceInfo, precision: Precision, name: str) -> str:
         log.warning("%s: %s is not used: %s", info.name, name, problem)
         if crash_signal(ended.status) is None:
             return problem  # killed, or out of memory: that says nothing about the library
-    kept(path, json.dumps(_read(path) | {key: problem}).encode(), log, "what libraries work", "tries them")
+    keep(path, json.dumps(_read(path) | {key: problem}).encode())
     return problem
 
 

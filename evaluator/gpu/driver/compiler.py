@@ -19,9 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import platformdirs
-
-from evaluator.caching import kept
+from evaluator.caching import cached_file, keep
 from evaluator.gpu.driver.device import Device, DeviceError
 from evaluator.gpu.driver.target import Precision
 
@@ -81,8 +79,7 @@ class Compiler:
     def __init__(self, device: Device, *, cache_folder: Path | None = None, use_cache: bool = True) -> None:
         """cache_folder: None for the platform's."""
         self._device = device
-        self._folder = cache_folder or Path(platformdirs.user_cache_dir("wavefront", False)) / "kernels"
-        self._use_cache = use_cache
+        self._folder = cached_file("kernels") if use_cache and cache_folder is None else cache_folder
         self._keeps = use_cache
         """Until it turns out that nothing can be written."""
         self._loaded: dict[tuple[KernelKey, int], Any] = {}
@@ -126,8 +123,9 @@ class Compiler:
         text = source(key.file)
         options = (*key.options, *self._device.info.target.options)
         parts = [text, self._device.info.target.name, *options, self._version]
-        path = self._folder / f"{key.file}-{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:32]}.bin"
-        if self._use_cache:
+        digest = hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:32]
+        path = None if self._folder is None else self._folder / f"{key.file}-{digest}.bin"
+        if path is not None:
             code = _read(path)
             if code is not None:
                 return code
@@ -135,8 +133,7 @@ class Compiler:
         code = self._device.compile(text, key.file, options)
         self.compiled += 1
         if self._keeps:
-            data = hashlib.sha256(code).digest() + code
-            self._keeps = kept(path, data, log, "compiled kernels", "compiles them")
+            self._keeps = keep(path, hashlib.sha256(code).digest() + code)
         return code
 
 

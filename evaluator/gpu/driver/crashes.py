@@ -26,6 +26,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from protocol.host.folders import cache_folder
 from protocol.host.processes import CRASHES_VARIABLE
 
 log = logging.getLogger(__name__)
@@ -193,14 +194,11 @@ _remembered: list[Crash] = []
 
 def folder() -> Path | None:
     """The folder of the records; None if there is none that can be written."""
-    import platformdirs
-
-    choices = [os.environ.get(CRASHES_VARIABLE, "")]
-    with contextlib.suppress(Exception):  # there may be no home
-        choices.insert(0, str(Path(platformdirs.user_cache_dir("wavefront", False)) / "crashes"))
-    for choice in filter(None, choices):
+    cache, given = cache_folder(), os.environ.get(CRASHES_VARIABLE)
+    for path in (cache and cache / "crashes", given and Path(given)):
+        if not path:
+            continue
         with contextlib.suppress(OSError):
-            path = Path(choice)
             path.mkdir(parents=True, exist_ok=True)
             if os.access(path, os.W_OK | os.X_OK):
                 return path

@@ -1,12 +1,13 @@
 """What the kernels and the plan must know of an architecture, from its name alone.
 
 The compiler decides from its own macros whether a matrix unit exists (kernels/matrix.h); this is the same
-knowledge on the host, used to choose tile shapes. A name that is not listed gets the generic kernels, which
-need nothing but FMA, and `known` is False so that the user can be told.
+knowledge on the host, used to choose tile shapes. A name that is not listed gets the kernels of its family,
+or the generic kernels, which need nothing but FMA. `note` tells the user.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import Enum
 
@@ -47,21 +48,29 @@ class Precision(Enum):
 class Target:
     """An architecture. name: "sm_90" or "gfx1100". wave: lanes that run in step. shared_bytes: the most
     shared memory (LDS) that one block may use. problem: why the kernels cannot run on it; empty if they can.
+    note: which kernels it gets, if it is not listed.
     """
 
     name: str
     wave: int
     unit: MatrixUnit
     shared_bytes: int
-    known: bool = True
     problem: str = ""
+    note: str = ""
+
+    @property
+    def known(self) -> bool:
+        """Whether it is listed."""
+        return not self.note
 
     @property
     def options(self) -> tuple[str, ...]:
         """What kernels are compiled with for this target besides its name. Where no matrix unit is known none
         may be used: the compiler's macros name families (gfx12), in which a newer member can lack the
-        instructions of the others."""
-        return ("-DMATRIX_GENERIC=1",) if self.unit is MatrixUnit.FMA else ()
+        instructions of the others. CDNA has no macro of its family."""
+        if self.unit is MatrixUnit.FMA:
+            return ("-DMATRIX_GENERIC=1",)
+        return ("-DMATRIX_LIKE_GFX942=1",) if self.unit is MatrixUnit.MFMA and not self.known else ()
 
     @property
     def e4m3(self) -> float:
@@ -76,6 +85,8 @@ class Target:
         fast as fp16."""
         if self.unit is MatrixUnit.FMA:
             return "the kernels use no matrix unit there"
+        if not self.known:
+            return "such numbers have not been tried there"
         if form is EightBits.E4M3:
             return "" if self.e4m3 else "its matrix unit has no e4m3"
         if self.name.startswith("sm_"):
@@ -169,19 +180,38 @@ _GFX_GENERIC = {
     "gfx1036",
 }
 
+_GFX_FAMILIES = (
+    (re.compile("gfx9[45][0-9a-f]"), "gfx942"),
+    (re.compile("gfx11[05][0-9a-f]"), "gfx1100"),
+    (re.compile("gfx120[0-9a-f]"), "gfx1200"),
+)
+"""Names whose matrix unit has the instructions of a listed target that the kernels use. gfx950 has the MFMA
+of 16x16x16 (AMD's Composable Kernel uses it there). gfx1250 has other WMMA than gfx1200 (LLVM's
+gfx1250-insts)."""
+
+
+def _unlisted(name: str) -> tuple[MatrixUnit, str]:
+    """The matrix unit of a name that is not listed, and the note for the user."""
+    for names, member in _GFX_FAMILIES:
+        if names.fullmatch(name):
+            return _GFX_UNITS[member], f"not tried yet: the kernels of {member}"
+    return MatrixUnit.FMA, "unknown: generic kernels, without a matrix unit"
+
 
 def amd_target(gcn_arch_name: str) -> Target:
     """The target that hipDeviceProp_t.gcnArchName ("gfx90a:sramecc+:xnack-") names."""
     name = gcn_arch_name.partition(":")[0]
-    unit = _GFX_UNITS.get(name)
+    unit, note = _GFX_UNITS.get(name, MatrixUnit.FMA), ""
+    if name not in _GFX_UNITS and name not in _GFX_GENERIC:
+        unit, note = _unlisted(name)
     # gfx8 and older have waves of 64 lanes under names that do not begin with gfx9, and no half precision.
     old = len(name) < len("gfx1000") and not name.startswith("gfx9")
     return Target(
         name,
         wave=64 if name.startswith("gfx9") else 32,
-        unit=unit or MatrixUnit.FMA,
+        unit=unit,
         shared_bytes=_LDS_BYTES,
-        known=unit is not None or name in _GFX_GENERIC,
+        note=note,
         problem=f"{name} is not supported: AMD GPUs from gfx900 (Vega) on are" if old else "",
     )
 
@@ -194,7 +224,7 @@ def nvidia_target(major: int, minor: int) -> Target:
         wave=32,
         unit=MatrixUnit.MMA_SYNC if capability >= 80 else MatrixUnit.FMA,
         shared_bytes=_SM_SHARED_KIB.get(capability, 99 if capability >= 80 else 48) << 10,
-        known=capability in _SM_SHARED_KIB or capability >= 80,
+        note="" if capability in _SM_SHARED_KIB or capability >= 80 else "unknown: generic kernels",
         problem=""
         if capability >= 75
         else f"compute capability {major}.{minor} is not supported: NVIDIA GPUs from 7.5 (Turing) on are",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import getpass
 import importlib.metadata
 import os
 import platform
@@ -13,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from protocol.host.folders import user_names
 from protocol.host.version import __version__
 
 _PACKAGES = ("hip-python", "rocm-bindings-hip", "cuda-bindings", "nvidia-cuda-nvrtc", "numpy", "onnxruntime")
@@ -80,9 +79,7 @@ def impersonal(value: Any, names: frozenset[str] | None = None) -> Any:
 
 
 def _personal_names() -> frozenset[str]:
-    found = {socket.gethostname(), socket.gethostname().partition(".")[0], Path.home().name}
-    with contextlib.suppress(OSError, KeyError):  # a process may have no user of a name
-        found.add(getpass.getuser())
+    found = {socket.gethostname(), socket.gethostname().partition(".")[0], *user_names()}
     return frozenset(name for name in found if len(name) >= _SHORTEST_NAME and name != "root")
 
 

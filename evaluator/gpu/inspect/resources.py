@@ -19,7 +19,7 @@ from pathlib import Path
 
 from evaluator.gpu.driver.compiler import AMD_FLAGS, source
 from evaluator.gpu.driver.device import CompilationError, DeviceError
-from evaluator.gpu.driver.target import Target
+from evaluator.gpu.driver.target import MatrixUnit, Target
 from evaluator.gpu.inspect.variants import Variant
 
 
@@ -137,7 +137,7 @@ def _amd_limits(target: Target) -> tuple[int, int]:
     """Waves that a SIMD holds, and the LDS in bytes that four SIMDs share: those of a compute unit before
     RDNA, of a work group processor since. From LLVM's AMDGPU user guide and AMD's ISA documents."""
     if target.name.startswith("gfx9"):
-        return (8 if target.name in ("gfx90a", "gfx942") else 10), 64 << 10
+        return (8 if target.unit is MatrixUnit.MFMA else 10), 64 << 10
     return (20 if target.name.startswith("gfx101") else 16), 128 << 10
 
 

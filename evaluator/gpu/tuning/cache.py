@@ -16,9 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import platformdirs
-
-from evaluator.caching import kept
+from evaluator.caching import cached_file, keep
 from evaluator.gpu.blas.library import Library
 from evaluator.gpu.blas.product import Product
 from evaluator.gpu.driver.compiler import KERNELS, source
@@ -45,15 +43,15 @@ _CODE = (
 """Modules that the meaning of a cached choice depends on."""
 
 
-def path_of(info: DeviceInfo, precision: Precision, libraries: Sequence[Library]) -> Path:
-    """The file for a device as it is, with these libraries and this code."""
+def path_of(info: DeviceInfo, precision: Precision, libraries: Sequence[Library]) -> Path | None:
+    """Return the file for a device as it is, with these libraries and this code; None without a cache."""
     parts = [info.name, info.driver, info.target.name, precision.value]
     parts += [library.version for library in libraries]
     parts += [source(path.stem) for path in sorted(KERNELS.glob("gemm*.hip"))]
     parts += [source("rows")]
     parts += [(_GPU / f"{name}.py").read_text("utf-8") for name in _CODE]
     digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
-    return Path(platformdirs.user_cache_dir("wavefront", False)) / "gemm" / f"{digest}.json"
+    return cached_file("gemm", f"{digest}.json")
 
 
 def read(path: Path) -> dict[Product, list[Measured]]:
@@ -68,7 +66,7 @@ def read(path: Path) -> dict[Product, list[Measured]]:
 
 
 def write(path: Path, known: dict[Product, list[Measured]]) -> None:
-    """Replace a file. Where that cannot be done, it is logged."""
+    """Replace a file. A failure is logged."""
     entries = [
         {
             "product": asdict(product)
@@ -81,7 +79,7 @@ def write(path: Path, known: dict[Product, list[Measured]]) -> None:
         }
         for product, measured in known.items()
     ]
-    kept(path, json.dumps(entries).encode(), log, "the choice of matrix products", "measures it")
+    keep(path, json.dumps(entries).encode())
 
 
 def _product(fields: dict[str, Any]) -> Product:

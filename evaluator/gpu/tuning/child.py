@@ -39,7 +39,7 @@ from evaluator.gpu.plan.needs import Needs
 from evaluator.gpu.plan.tiles import Measured
 from evaluator.gpu.tuning.tune import Tuner, library_of_key
 from evaluator.slices import Slice
-from protocol.host.processes import child_environment, crash_signal, group_of_its_own, how_it_ended
+from protocol.host.processes import child_command, crash_signal, group_of_its_own, how_it_ended
 
 log = logging.getLogger(__name__)
 
@@ -119,13 +119,11 @@ def measure_in_child(
 
 def _one_child(job: Job, slices: Slice, progress: Callable[[str], None]) -> tuple[Found, int]:
     """Return what one child found, and its exit status. Raises as `measure_in_child` does."""
-    command = [sys.executable, "-P", "-m", "evaluator.gpu.tuning.child"]
     try:
         child = subprocess.Popen(
-            command,
+            child_command("evaluator.gpu.tuning.child"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=child_environment(),
             **group_of_its_own(),
         )
     except OSError as error:
@@ -289,7 +287,3 @@ def _measure(job: Job, slices: Slice, tell: Callable[[str], None]) -> None:
     tuner.measured_products(job.needs, rebuild=False)
     compiler.load(list(job.needs.kernels))
     device.close()
-
-
-if __name__ == "__main__":
-    main()

@@ -63,8 +63,9 @@ def shape(value: Any) -> Any:
 
 def test_the_conversation_is_one_that_is_had() -> None:
     (transcript,) = re.findall(r"<!-- transcript -->\n```json\n(.*?)```", TEXT, re.DOTALL)
-    said = [line[2:] for line in transcript.splitlines() if line.startswith("> ")]
-    told = [json.loads(line[2:]) for line in transcript.splitlines() if line.startswith("< ")]
+    lines = re.sub(r"\n +", "", transcript).splitlines()  # an answer goes on in indented lines
+    said = [line[2:] for line in lines if line.startswith("> ")]
+    told = [json.loads(line[2:]) for line in lines if line.startswith("< ")]
     done = subprocess.run(RUN[:-2], input="\n".join(said), capture_output=True, text=True, timeout=120)
     had = [json.loads(line) for line in done.stdout.splitlines()]
 

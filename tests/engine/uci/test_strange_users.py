@@ -7,9 +7,11 @@ import random
 import sys
 
 import chess
+import psutil
 import pytest
 
 from engine.options import OPTIONS
+from evaluator.backends.threads import default_threads
 from protocol.settings.spec import Setting
 from tests.engine.uci.uci_process import UciProcess
 from tests.paths import REPOSITORY
@@ -75,6 +77,26 @@ def test_every_option_takes_its_limits_and_refuses_what_is_past_them(searching: 
                     engine.ask("stop", "bestmove")
                 else:
                     assert engine.best_move("go nodes 3") in legal_moves(), (option.title, value)
+
+
+def test_options_set_to_the_values_in_force_start_no_other_evaluator() -> None:
+    chosen = [("Threads", default_threads()), ("WeightsFile", "wavefront-cpu")]
+    with UciProcess("Backend onnx") as engine:
+
+        def evaluators() -> list[psutil.Process]:
+            return [each for each in psutil.Process(engine.pid).children() if "evaluator" in each.cmdline()]
+
+        engine.sync()
+        (before,) = evaluators()
+        own = {"Backend": "onnx"}
+        texts = [(option.title, own.get(option.title, option.text(option.default))) for option in OPTIONS]
+        for title, value in (*texts, *chosen):
+            engine.send(f"setoption name {title} value {value}")
+            assert not errors(engine.sync())
+        assert evaluators() == [before]
+        engine.send(f"setoption name Threads value {default_threads() + 1}")
+        engine.sync()
+        assert evaluators() != [before]
 
 
 @pytest.mark.parametrize("option", OF_THE_EVALUATOR)

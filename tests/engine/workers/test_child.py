@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-import sys
 from multiprocessing.connection import Pipe
 from pathlib import Path
 
 import psutil
 import pytest
 
-from engine.workers.child import WorkerProcess, inheritance, worker_arguments
+from engine.workers.child import WorkerProcess, inheritance, worker_command
 from engine.workers.executor import WorkerContext, WorkerLostError
 from engine.workers.servant import GameWorker
-from protocol.host.processes import child_environment
 from tests.engine.workers.scripted_job import ScriptedJob
 
 
@@ -23,9 +21,8 @@ def test_a_worker_whose_supervisor_is_gone_ends(tmp_path: Path, has_its_job: boo
     ours, theirs = Pipe()
     with theirs:
         process = subprocess.Popen(
-            [sys.executable, *worker_arguments(theirs)],
+            worker_command(theirs),
             stdin=subprocess.DEVNULL,
-            env=child_environment(),
             **inheritance(theirs),
         )
     if has_its_job:

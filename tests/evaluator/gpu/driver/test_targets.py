@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from evaluator.gpu.driver.target import MatrixUnit, Precision, Target, amd_target, nvidia_target
+from evaluator.network.eight_bits import EightBits
 
 
 @pytest.mark.parametrize(
@@ -24,6 +25,33 @@ def test_known_amd_targets(name: str, wave: int, unit: MatrixUnit) -> None:
     assert (target.wave, target.unit, target.known) == (wave, unit, True)
     assert ":" not in target.name
     assert target.matrix_unit(Precision.FP32) is MatrixUnit.FMA
+
+
+@pytest.mark.parametrize(
+    ("names", "member"),
+    [
+        (("gfx940", "gfx950", "gfx951"), "gfx942"),
+        (("gfx1104", "gfx1154"), "gfx1100"),
+        (("gfx1202", "gfx120a"), "gfx1200"),
+    ],
+)
+def test_an_unlisted_target_gets_the_kernels_of_its_family_and_says_so(
+    names: tuple[str, ...], member: str
+) -> None:
+    for name in names:
+        target, listed = amd_target(name), amd_target(member)
+        assert (target.unit, target.wave) == (listed.unit, listed.wave)
+        assert member in target.note
+        assert "-DMATRIX_GENERIC=1" not in target.options
+        assert all(target.without(form) for form in EightBits)
+
+
+@pytest.mark.parametrize("name", ["gfx90c", "gfx1170", "gfx1250", "gfx1310"])
+def test_a_target_of_no_known_family_gets_the_generic_kernels_and_says_so(name: str) -> None:
+    target = amd_target(name)
+    assert target.unit is MatrixUnit.FMA
+    assert "generic" in target.note
+    assert target.options == ("-DMATRIX_GENERIC=1",)
 
 
 def test_an_unknown_target_gets_the_generic_kernels_and_says_so() -> None:

@@ -172,7 +172,7 @@ def test_the_tuner_measures_codes_beside_elements(
     form: WeightFormat, runtime: Runtime, kernel_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     device = open_amd()
-    monkeypatch.setattr("evaluator.gpu.tuning.cache.platformdirs.user_cache_dir", lambda *_: str(tmp_path))
+    monkeypatch.setattr("platformdirs.user_cache_dir", lambda *_: str(tmp_path))
     product = Product(16, 32, 64, Activation.RELU, weight_bits=form.bits)
 
     def tuner() -> Tuner:
