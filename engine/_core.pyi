@@ -35,6 +35,18 @@ class Game:
 
     def __init__(self, fen: str | None = None, chess960: bool = False, *, allow_opponent_check: bool = False) -> None: ...
 
+    @staticmethod
+    def read(
+        fen: str, chess960: bool = False, *, allow_opponent_check: bool = False
+    ) -> tuple[Game, list[str]]:
+        """
+        Read a FEN from outside and return the game and what was corrected in it, a phrase each.
+
+        What has one obvious correction is corrected: missing fields behind the side to move, castling rights without
+        king or rook, a wrong en-passant square, counters out of range. Pieces and the side to move never change.
+        Raises ValueError for any other fault.
+        """
+
     def push_uci(self, move: str) -> None:
         """
         Play a legal move. Raises ValueError, and leaves the game as it was, for any other text.

@@ -16,6 +16,7 @@ class Game {
   Game() : start(Position::start()), history(start) {}
   // Throws std::invalid_argument as parse_fen does.
   Game(std::string_view fen, bool is_chess960, OpponentCheck opponent_check = OpponentCheck::kRefuse);
+  Game(const Position& begin, bool is_chess960) : start(begin), chess960(is_chess960), history(begin) {}
 
   // Plays a legal move given as UCI text. Throws std::invalid_argument, and leaves the game as it was.
   void push_uci(std::string_view text);
