@@ -415,7 +415,7 @@ class ChildInfo:
     def evaluation(self) -> Evaluation: ...
     @property
     def own_q(self) -> float | None:
-        """The network's own value of it."""
+        """The network's own value of it, None where it is not known or not asked for."""
 
     @property
     def deviation(self) -> float:
@@ -498,7 +498,7 @@ class RootInfo:
     def evaluation(self) -> Evaluation: ...
     @property
     def own_evaluation(self) -> Evaluation | None:
-        """The network's own; d and m are NaN if it is no longer cached."""
+        """The network's own, None where it is not known; d and m are NaN if it is no longer cached."""
 
     @property
     def q_deviation(self) -> float:
@@ -600,8 +600,10 @@ class Tree:
         """The best moves' principal variations, best first. Those without visits come by their priors and are
         valued at the first-play urgency."""
 
-    def children(self) -> list[ChildInfo]:
-        """Every root move, best first."""
+    def children(self, own_values: bool = False) -> list[ChildInfo]:
+        """
+        Every root move that is searched, best first. own_values: with the network's own values.
+        """
 
 def evaluate_randomly(
     batch: Batch,
