@@ -214,7 +214,7 @@ def test_smart_pruning_leaves_every_search_a_moment() -> None:
 def test_a_worse_value_ends_a_search_only_under_a_clock(limits: Limits, holds: bool) -> None:
     """Where no clock runs the time that is saved is lost."""
     options = Options(smart_pruning_margin=0.02, value_choice_share=0.1)
-    watch, tree = watched(limits, visits=150, fen=ONE_GOOD_MOVE)
+    _watch, tree = watched(limits, visits=150, fen=ONE_GOOD_MOVE)
     children = tree.children()
     margin = pruning_margin(options, limits)
     assert choice_holds(children, children[0].visits // 3, 0.01, margin) is holds
