@@ -289,7 +289,7 @@ class Options(SettingsGroup):
         "SmartPruningMargin",
         0.02,
         "a move that might still be chosen for its value (ValueChoiceShare) is beaten if that is lower by "
-        "this (-1 to 1); 2 lets none be",
+        "this (-1 to 1), under a clock only; 2 lets none be",
         (0, 2),
     )
     minimum_kld_gain_per_node: float = _advanced(
