@@ -25,7 +25,9 @@
 namespace nb = nanobind;
 using namespace nb::literals;
 
-namespace wavefront {
+namespace wavefront::engine {
+
+using namespace chess;
 
 namespace {
 
@@ -286,4 +288,4 @@ Game.legal_moves(). Raises ValueError for an unknown format or fill.)");
       "The same as (move, count) for each first move, depth 1 to 30. Releases the GIL. Raises ValueError.");
 }
 
-}  // namespace wavefront
+}  // namespace wavefront::engine

@@ -20,7 +20,9 @@
 namespace nb = nanobind;
 using namespace nb::literals;
 
-namespace wavefront {
+namespace wavefront::engine {
+
+using namespace tree;
 namespace {
 
 using FloatArray = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
@@ -353,4 +355,4 @@ One thread may collect, apply, cancel and set positions; any thread may ask for 
       "batch"_a, "What the `random` backend answers for a batch: (logits, wdl, moves_left).");
 }
 
-}  // namespace wavefront
+}  // namespace wavefront::engine

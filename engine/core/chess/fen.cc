@@ -10,7 +10,7 @@
 #include "chess/fen_fields.h"
 #include "chess/square_names.h"
 
-namespace wavefront {
+namespace wavefront::chess {
 
 namespace {
 
@@ -321,4 +321,4 @@ std::string to_fen(const Position& position, bool chess960) {
   return fen;
 }
 
-}  // namespace wavefront
+}  // namespace wavefront::chess

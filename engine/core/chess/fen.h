@@ -7,7 +7,7 @@
 
 #include "chess/position.h"
 
-namespace wavefront {
+namespace wavefront::chess {
 
 // Reads a FEN of six fields, or of four with the counters left out (then "0 1").
 //
@@ -38,4 +38,4 @@ Position read_fen(std::string_view fen, bool chess960, OpponentCheck opponent_ch
 // standard chess, rook files (HAha) in Chess960.
 std::string to_fen(const Position& position, bool chess960);
 
-}  // namespace wavefront
+}  // namespace wavefront::chess

@@ -6,7 +6,7 @@
 #include <span>
 #include <stdexcept>
 
-namespace wavefront {
+namespace wavefront::chess {
 
 namespace {
 
@@ -76,4 +76,4 @@ OptionalFields read_optional(const std::vector<std::string_view>& fields, const 
   return rest;
 }
 
-}  // namespace wavefront
+}  // namespace wavefront::chess

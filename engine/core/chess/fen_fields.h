@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-namespace wavefront {
+namespace wavefront::chess {
 
 // Throws std::invalid_argument.
 [[noreturn]] void refuse(const std::string& fault);
@@ -35,4 +35,4 @@ std::vector<std::string_view> split_fields(std::string_view fen);
 // which, and the usual values are used for them.
 OptionalFields read_optional(const std::vector<std::string_view>& fields, const Corrector& corrector);
 
-}  // namespace wavefront
+}  // namespace wavefront::chess

@@ -8,7 +8,7 @@
 #include "chess/history.h"
 #include "chess/outcome.h"
 
-namespace wavefront {
+namespace wavefront::chess {
 
 class Game {
  public:
@@ -28,7 +28,7 @@ class Game {
   bool playable() const { return !current().opponent_in_check(); }
 
   const Position& current() const { return history.current(); }
-  Outcome outcome() const { return wavefront::outcome(history, current().legal_move_count()); }
+  Outcome outcome() const { return chess::outcome(history, current().legal_move_count()); }
 
   Position start;
   bool chess960 = false;
@@ -36,4 +36,4 @@ class Game {
   std::vector<Move> moves;
 };
 
-}  // namespace wavefront
+}  // namespace wavefront::chess

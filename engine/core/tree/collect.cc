@@ -21,7 +21,7 @@
 #include "tree/tree.h"
 #include "tree/wdl_rescale.h"
 
-namespace wavefront {
+namespace wavefront::tree {
 namespace {
 
 // Networks see the clock, but it matters little while the 50-move rule is far: one key for 0..31 plies, then
@@ -372,4 +372,4 @@ float Tree::draw_score_for_mover() const {
   return history_.current().side_to_move() == Color::kWhite ? params_.draw_score : -params_.draw_score;
 }
 
-}  // namespace wavefront
+}  // namespace wavefront::tree

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <utility>
 
-namespace wavefront {
+namespace wavefront::tree {
 namespace {
 
 constexpr size_t kTypicalRecordBytes = 96;
@@ -122,4 +122,4 @@ int EvaluationCache::fill_permille() const {
   return wrapped_ ? 1000 : static_cast<int>(next_ * 1000 / capacity_);
 }
 
-}  // namespace wavefront
+}  // namespace wavefront::tree

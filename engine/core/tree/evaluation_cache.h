@@ -11,7 +11,7 @@
 #include <memory>
 #include <span>
 
-namespace wavefront {
+namespace wavefront::tree {
 
 // q = W - L and d for the side to move, m in plies.
 struct Value {
@@ -90,4 +90,4 @@ class EvaluationCache {
   std::unique_ptr<uint32_t[]> index_;  // offset / 8 + 1 of a record, 0 for none
 };
 
-}  // namespace wavefront
+}  // namespace wavefront::tree

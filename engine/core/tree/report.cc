@@ -9,7 +9,7 @@
 #include "tree/spread.h"
 #include "tree/tree.h"
 
-namespace wavefront {
+namespace wavefront::tree {
 namespace {
 
 // Lifts a move among the chosen above all others, whose rank is 0: more than any Q and its doubt take away.
@@ -241,4 +241,4 @@ std::vector<ChildInfo> Tree::children(bool own_values) const {
   return infos;
 }
 
-}  // namespace wavefront
+}  // namespace wavefront::tree

@@ -13,7 +13,7 @@
 #include "syzygy/probe.h"
 #include "tree/tree.h"
 
-namespace wavefront {
+namespace wavefront::tree {
 
 namespace {
 
@@ -117,4 +117,4 @@ void Tree::add_lines_left_out(std::vector<Line>& lines, int count) const {
   }
 }
 
-}  // namespace wavefront
+}  // namespace wavefront::tree

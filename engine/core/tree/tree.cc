@@ -7,7 +7,7 @@
 
 #include "chess/uci_move.h"
 
-namespace wavefront {
+namespace wavefront::tree {
 namespace {
 
 bool same_evaluations(const SearchParams& a, const SearchParams& b) {
@@ -195,4 +195,4 @@ void Tree::mix_root_noise() {
   update_root_edges();
 }
 
-}  // namespace wavefront
+}  // namespace wavefront::tree

@@ -25,7 +25,7 @@
 #include "tree/search_params.h"
 #include "tree/selection.h"
 
-namespace wavefront {
+namespace wavefront::tree {
 
 struct CollectResult {
   int evaluations = 0;            // positions in the batch
@@ -349,4 +349,4 @@ class Tree {
   bool looking_ahead_ = false;
 };
 
-}  // namespace wavefront
+}  // namespace wavefront::tree
