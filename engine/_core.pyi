@@ -35,6 +35,18 @@ class Game:
 
     def __init__(self, fen: str | None = None, chess960: bool = False, *, allow_opponent_check: bool = False) -> None: ...
 
+    @staticmethod
+    def read(
+        fen: str, chess960: bool = False, *, allow_opponent_check: bool = False
+    ) -> tuple[Game, list[str]]:
+        """
+        Read a FEN from outside and return the game and what was corrected in it, a phrase each.
+
+        What has one obvious correction is corrected: missing fields behind the side to move, castling rights without
+        king or rook, a wrong en-passant square, counters out of range. Pieces and the side to move never change.
+        Raises ValueError for any other fault.
+        """
+
     def push_uci(self, move: str) -> None:
         """
         Play a legal move. Raises ValueError, and leaves the game as it was, for any other text.
@@ -403,7 +415,7 @@ class ChildInfo:
     def evaluation(self) -> Evaluation: ...
     @property
     def own_q(self) -> float | None:
-        """The network's own value of it."""
+        """The network's own value of it, None where it is not known or not asked for."""
 
     @property
     def deviation(self) -> float:
@@ -486,7 +498,7 @@ class RootInfo:
     def evaluation(self) -> Evaluation: ...
     @property
     def own_evaluation(self) -> Evaluation | None:
-        """The network's own; d and m are NaN if it is no longer cached."""
+        """The network's own, None where it is not known; d and m are NaN if it is no longer cached."""
 
     @property
     def q_deviation(self) -> float:
@@ -588,8 +600,10 @@ class Tree:
         """The best moves' principal variations, best first. Those without visits come by their priors and are
         valued at the first-play urgency."""
 
-    def children(self) -> list[ChildInfo]:
-        """Every root move, best first."""
+    def children(self, own_values: bool = False) -> list[ChildInfo]:
+        """
+        Every root move that is searched, best first. own_values: with the network's own values.
+        """
 
 def evaluate_randomly(
     batch: Batch,

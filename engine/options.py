@@ -7,7 +7,7 @@ made from it. It is imported before `uciok`: nothing heavy here.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self
@@ -289,7 +289,7 @@ class Options(SettingsGroup):
         "SmartPruningMargin",
         0.02,
         "a move that might still be chosen for its value (ValueChoiceShare) is beaten if that is lower by "
-        "this (-1 to 1); 2 lets none be",
+        "this (-1 to 1), under a clock only; 2 lets none be",
         (0, 2),
     )
     minimum_kld_gain_per_node: float = _advanced(
@@ -493,4 +493,12 @@ class Options(SettingsGroup):
 OPTIONS: tuple[Setting, ...] = tuple(settings_of(Options).values())
 """The table, in the order in which it is shown."""
 
-_BY_UCI_NAME = {option.title.lower(): option for option in OPTIONS}
+ALIASES: Mapping[str, Setting] = {
+    "Move Overhead": next(option for option in OPTIONS if option.name == "move_overhead_ms")
+}
+"""Further UCI names of options, listed as well: bots set other engines' names, and only listed ones."""
+
+_BY_UCI_NAME = {
+    **{option.title.lower(): option for option in OPTIONS},
+    **{name.lower(): option for name, option in ALIASES.items()},
+}

@@ -11,6 +11,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from engine._core import Game, Tree
+from engine.evaluation.connecting import described
 from engine.evaluation.errors import EvaluatorLateError, NetworkChangedError
 from engine.evaluation.late import LateAnswers
 from engine.evaluation.link import EvaluatorLink
@@ -45,6 +46,7 @@ class Session:
     log takes messages for the user. in_process: evaluate at random inside the process, without an evaluator.
     fallback: an evaluator given by address may be replaced by one of our own when it is out of reach. bursts:
     False for measurements, as of RemotePipeline. keeper: shares out the clock; its own if there is none.
+    announce: log which network is computed by what, when that is first known and when it changes.
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class Session:
         priority: Priority = "play",
         bursts: bool = True,
         keeper: TimeKeeper | None = None,
+        announce: bool = False,
     ) -> None:
         self._options = options or Options()
         self._log = log
@@ -64,6 +67,9 @@ class Session:
         self._fallback = fallback
         self._priority: Priority = priority
         self._bursts = bursts
+        self._announces = announce
+        self._announced: NetworkInfo | None = None
+        self._announced_text = ""
         self._link: EvaluatorLink | None = None
         self._ending: list[threading.Thread] = []
         self._tree = SearchTree(log)
@@ -75,6 +81,8 @@ class Session:
         self._network_identity = ""
         """Of the network of the last search."""
         self.game = Game()
+        self.has_position = True
+        """False from `forget_position` on until a position is set: there is no move to search."""
 
     @property
     def options(self) -> Options:
@@ -106,16 +114,25 @@ class Session:
         """Set the position to search: a FEN (None is the initial position) and moves from there, in UCI
         notation.
 
-        chess960 is the option's value if None. Raises ValueError with a reason; the position is then
-        unchanged.
+        chess960 is the option's value if None. Corrections of the FEN (Game.read) are logged. Raises
+        ValueError with a reason; the position is then unchanged.
         """
-        game = Game(fen, self._options.chess960 if chess960 is None else chess960)
+        rules = self._options.chess960 if chess960 is None else chess960
+        game, corrections = (Game(None, rules), []) if fen is None else Game.read(fen, rules)
         for number, move in enumerate(moves, 1):
             try:
                 game.push_uci(move)
             except ValueError as error:
                 raise ValueError(f"move {number}: {error}") from None
+        if corrections:
+            self._log(f"FEN corrected: {'; '.join(corrections)}")
         self.game = game
+        self.has_position = True
+
+    def forget_position(self) -> None:
+        """Leave no position: a search finds no move until one is set."""
+        self.game = Game(None, self._options.chess960)
+        self.has_position = False
 
     def legal_move(self, move: str) -> str | None:
         """A move as `Game.legal_moves` writes it, in whichever way castling is written; None if it is not
@@ -131,6 +148,7 @@ class Session:
         """Forget the tree: the next position has nothing to do with the last. Cached evaluations stay
         true."""
         self.game = Game(None, self._options.chess960)
+        self.has_position = True
         self._last = None
         self._tree.new_game()
         self._keeper.new_game()
@@ -152,7 +170,23 @@ class Session:
 
     def ready(self, timeout: float) -> bool:
         """Whether a search can start at once, waiting up to `timeout` seconds. Raises NoEvaluatorError."""
-        return self._in_process or self.start_evaluator().wait(timeout) is not None
+        if self._in_process:
+            return True
+        link = self.start_evaluator()
+        client = link.wait(timeout)
+        if client is not None:
+            self._announce(link.network_of(client), client.max_batch)
+        return client is not None
+
+    def _announce(self, network: NetworkInfo, max_batch: int) -> None:
+        """Log what computes the network, if that is asked for and not what was logged last."""
+        if not self._announces or network is self._announced:
+            return
+        self._announced = network
+        text = described(network, max_batch)
+        if text != self._announced_text:
+            self._announced_text = text
+            self._log(text)
 
     def describe_evaluator(self) -> str:
         """The network and device in use, in words; empty while there is no connection."""
@@ -217,17 +251,25 @@ class Session:
         """Search with the evaluator's network, again if it gets another one."""
         known = self._link.client if self._link is not None else None
         link = self.start_evaluator()
+
+        def show(report: Report) -> None:
+            if (used := link.client) is not None:
+                self._announce(used.network, used.max_batch)
+            if on_report is not None:
+                on_report(report)
+
         while True:
             client = self._connected(link, task, control)
             if task.limits.clock is None and client is not known:
                 # No clock runs while an evaluator starts: the time for the move begins now.
                 task = replace(task, started=perf_counter())
             network = link.network_of(client)
+            self._announce(network, client.max_batch)
             if network.identity != self._network_identity:
                 self._network_identity = network.identity
                 task = replace(task, expected=None)
             try:
-                report = self._run(self._remote_parts(client, network, task), task, control, on_report)
+                report = self._run(self._remote_parts(client, network, task), task, control, show)
             except NetworkChangedError:
                 known = link.client
                 continue
@@ -263,8 +305,8 @@ class Session:
         )
 
     def _task(self, limits: Limits, started: float) -> SearchTask:
-        """The position as a task; legal_moves are empty when the game is over."""
-        legal_moves = self.game.legal_moves()
+        """The position as a task; legal_moves are empty when the game is over, and without a position."""
+        legal_moves = self.game.legal_moves() if self.has_position else []
         return SearchTask(
             self.game,
             legal_moves,

@@ -94,7 +94,8 @@ class Welcome:
     aliases: further names, to the networks' own. instance: tells this run of the evaluator from all others.
     compression: how the arrays of an evaluate may be compressed. features: what the evaluator has negotiated.
 
-    With id 0 it is a notice, which only clients with the feature NETWORKS get: the networks have changed.
+    With id 0 it is a notice, which only clients with the feature NETWORKS get: the networks have changed, or
+    the devices that compute them.
     """
 
     id: int

@@ -13,11 +13,11 @@
 namespace wavefront {
 
 // Listens at an abstract name, which begins with a zero byte.
-inline Descriptor listening_at(const std::string& name) {
+inline wire::Descriptor listening_at(const std::string& name) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   name.copy(address.sun_path, name.size());
-  Descriptor listener(socket(AF_UNIX, SOCK_STREAM, 0));
+  wire::Descriptor listener(socket(AF_UNIX, SOCK_STREAM, 0));
   const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + name.size());
   require(bind(listener.get(), reinterpret_cast<sockaddr*>(&address), size) == 0, "an address is free");
   require(listen(listener.get(), 8) == 0, "it can be listened at");

@@ -47,7 +47,9 @@ class SimulatedClock:
                 return is_settled(children)
             factor = options.smart_pruning_factor
             to_come = (tree.root_info().visits - kept) / now * (granted.soft_ms - now)
-            return factor > 0 and choice_holds(children, to_come / factor, options)
+            return factor > 0 and choice_holds(
+                children, to_come / factor, options.value_choice_share, options.smart_pruning_margin
+            )
 
         spent = self._search.search(granted.hard_ms, is_over)
         visits = tree.root_info().visits

@@ -5,8 +5,9 @@
 
 One position of each game, with two legal moves or more, is searched with the whole limit and then, with each
 SmartPruningMargin, until smart pruning ends the search. The network's answers are remembered, so that all
-these searches are the same until one of them ends. Printed are the mean share of the limit that is used,
-searches that were not cut short, and those that end with another move than the whole search.
+these searches are the same until one of them ends. The margin counts as it does under a clock. Printed are
+the mean share of the limit that is used, searches that were not cut short, and those that end with another
+move than the whole search.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from pathlib import Path
 from benchmarks.common.command_line import count
 from benchmarks.strength.replayed_games import GamesError, PlayedGame, Selection, read_games
 from engine.options import Options
+from engine.search import stopping
 from engine.search.limits import Limits
 from engine.session import Session
 
@@ -54,6 +56,7 @@ def positions(games: Sequence[PlayedGame], seed: int) -> Iterator[str]:
 def measure(session: Session, fens: Sequence[str], nodes: int, margins: Sequence[float]) -> list[Savings]:
     """The savings of each margin."""
     given = session.options
+    stopping.pruning_margin = lambda options, limits: options.smart_pruning_margin
     found = [Savings(margin) for margin in margins]
 
     def search(fen: str, **changed: float) -> tuple[str | None, int]:

@@ -93,7 +93,7 @@ def read_query(
     options: the engine's, which the query's come on top of. nodes: visits where it names no limit. Raises
     QueryError.
     """
-    fields = _game(_fields(message, options))
+    fields, corrections = _game(_fields(message, options))
     turns = _turns(message, len(fields.moves))
     priorities = _priorities(message, fields.priority, len(turns))
     restrictions = tuple(
@@ -112,7 +112,9 @@ def read_query(
         restrictions,
     )
     unused = [name for name in message if name not in NAMES]
-    warnings = [_unused(unused)] if unused else []
+    warnings = [QueryError(f"fen corrected: {'; '.join(corrections)}", "fen")] if corrections else []
+    if unused:
+        warnings.append(_unused(unused))
     if restrictions:
         kept, problems = resolved(restrictions, [query.game(turn) for turn in turns])
         query, warnings = replace(query, restrictions=kept), [*warnings, *problems]
@@ -136,15 +138,17 @@ def _fields(message: Mapping[str, Any], options: Options) -> Fields:
     return fields
 
 
-def _game(fields: Fields) -> Fields:
-    """The fields with moves in UCI notation. Plays the game once: every position of it can be had later.
-    Raises QueryError."""
+def _game(fields: Fields) -> tuple[Fields, list[str]]:
+    """The fields with a correct FEN and moves in UCI notation, and what was corrected in the FEN. Plays the
+    game once: every position of it can be had later. Raises QueryError."""
     if len(fields.moves) > MOST_MOVES:
         raise QueryError(f"moves has at most {MOST_MOVES:,} moves, not {len(fields.moves):,}", "moves")
     try:
-        game = Game(None if fields.fen == "startpos" else fields.fen, fields.chess960)
+        game, corrections = _start(fields)
     except ValueError as error:
         raise QueryError(str(error), "fen") from None
+    if corrections:
+        fields = replace(fields, fen=game.start_fen())
     moves = []
     for number, text in enumerate(fields.moves, 1):
         move = text
@@ -156,7 +160,14 @@ def _game(fields: Fields) -> Fields:
             raise QueryError(f"move {number}: {error}", "moves") from None
         # The same few texts in all games: what waits takes up little more memory than its messages.
         moves.append(intern(move))
-    return replace(fields, moves=tuple(moves))
+    return replace(fields, moves=tuple(moves)), corrections
+
+
+def _start(fields: Fields) -> tuple[Game, list[str]]:
+    """Where the game begins, and what was corrected in the FEN. Raises ValueError."""
+    if fields.fen == "startpos":
+        return Game(None, fields.chess960), []
+    return Game.read(fields.fen, fields.chess960)
 
 
 def _named_move(game: Game, text: str) -> str:

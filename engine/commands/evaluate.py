@@ -18,7 +18,7 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 if TYPE_CHECKING:
     from engine._core import Game
@@ -213,15 +213,14 @@ class _Stream:
             try:
                 if isinstance(line, _LineError):
                     raise line
-                game = _game(line)
+                game, warnings = _game(line)
             except _LineError as error:
                 entries.append(error)
             else:
                 games.append(game)
-                warning = (
-                    "" if game.playable else "not a legal position: the side to move could take the king"
-                )
-                entries.append(_Question(game.legal_moves(), warning))
+                if not game.playable:
+                    warnings.append("not a legal position: the side to move could take the king")
+                entries.append(_Question(game.legal_moves(), "; ".join(warnings)))
         return _Chunk(entries, games)
 
     def _network(self) -> NetworkInfo:
@@ -240,8 +239,8 @@ class _Stream:
         return batch
 
 
-def _game(line: bytes) -> Any:
-    """The game that a line describes. Raises _LineError."""
+def _game(line: bytes) -> tuple[Game, list[str]]:
+    """The game that a line describes, and what was corrected in its FEN. Raises _LineError."""
     from engine._core import Game
 
     if not line.strip():
@@ -264,7 +263,11 @@ def _game(line: bytes) -> Any:
     if not isinstance(chess960, bool):
         raise _LineError("chess960 is not true or false")
     try:
-        game = Game(None if fen == "startpos" else fen, chess960, allow_opponent_check=True)
+        corrections: list[str] = []
+        if fen == "startpos":
+            game = Game(None, chess960)
+        else:
+            game, corrections = Game.read(fen, chess960, allow_opponent_check=True)
     except ValueError as error:
         raise _LineError(str(error)) from None
     for number, move in enumerate(moves, 1):
@@ -272,7 +275,7 @@ def _game(line: bytes) -> Any:
             game.push_uci(move)
         except ValueError as error:
             raise _LineError(f"move {number}: {error}") from None
-    return game
+    return game, [f"FEN corrected: {correction}" for correction in corrections]
 
 
 def _write(chunk: _Chunk) -> None:

@@ -21,7 +21,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print nodes, seconds and nodes per second; returns 2 for an illegal FEN or depth."""
     try:
-        game = Game(arguments.fen, arguments.chess960)
+        if arguments.fen is None:
+            game = Game(None, arguments.chess960)
+        else:
+            game, corrections = Game.read(arguments.fen, arguments.chess960)
+            if corrections:
+                print(f"wavefront perft: FEN corrected: {'; '.join(corrections)}", file=sys.stderr)
         start = time.perf_counter()
         if arguments.divide:
             counts = perft_divide(game, arguments.depth)

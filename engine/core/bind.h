@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <string_view>
 
-namespace wavefront {
+namespace wavefront::engine {
 
 void bind_chess(nanobind::module_& module);
 void bind_exchange(nanobind::module_& module);
@@ -26,4 +26,4 @@ inline std::string_view utf8(const nanobind::str& text) {
   return {data, static_cast<size_t>(size)};
 }
 
-}  // namespace wavefront
+}  // namespace wavefront::engine

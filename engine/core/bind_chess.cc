@@ -25,7 +25,9 @@
 namespace nb = nanobind;
 using namespace nb::literals;
 
-namespace wavefront {
+namespace wavefront::engine {
+
+using namespace chess;
 
 namespace {
 
@@ -150,6 +152,20 @@ Raises ValueError, saying what is wrong, for an illegal FEN.)")
             }
           },
           "fen"_a = nb::none(), "chess960"_a = false, nb::kw_only(), "allow_opponent_check"_a = false)
+      .def_static(
+          "read",
+          [](const nb::str& fen, bool chess960, bool allow_opponent_check) {
+            std::vector<std::string> corrections;
+            const auto check = allow_opponent_check ? OpponentCheck::kAllow : OpponentCheck::kRefuse;
+            const Position start = read_fen(utf8(fen), chess960, check, corrections);
+            return std::make_pair(Game(start, chess960), corrections);
+          },
+          "fen"_a, "chess960"_a = false, nb::kw_only(), "allow_opponent_check"_a = false,
+          R"(Read a FEN from outside and return the game and what was corrected in it, a phrase each.
+
+What has one obvious correction is corrected: missing fields behind the side to move, castling rights without
+king or rook, a wrong en-passant square, counters out of range. Pieces and the side to move never change.
+Raises ValueError for any other fault.)")
       .def(
           "push_uci", [](Game& game, const nb::str& move) { game.push_uci(utf8(move)); }, "move"_a,
           "Play a legal move. Raises ValueError, and leaves the game as it was, for any other text.")
@@ -272,4 +288,4 @@ Game.legal_moves(). Raises ValueError for an unknown format or fill.)");
       "The same as (move, count) for each first move, depth 1 to 30. Releases the GIL. Raises ValueError.");
 }
 
-}  // namespace wavefront
+}  // namespace wavefront::engine

@@ -13,7 +13,9 @@
 #include "bind.h"
 #include "encoding/encoder.h"
 
-namespace wavefront {
+namespace wavefront::engine {
+
+using namespace encoding;
 
 // An array that owns what was in `values`.
 template <class T, class... Shape>
@@ -39,4 +41,4 @@ inline HistoryFill checked_fill(const nanobind::str& name) {
   return *fill;
 }
 
-}  // namespace wavefront
+}  // namespace wavefront::engine

@@ -21,7 +21,9 @@
 namespace nb = nanobind;
 using namespace nb::literals;
 
-namespace wavefront {
+namespace wavefront::engine {
+
+using namespace exchange;
 namespace {
 
 void bind_rule(nb::module_& m) {
@@ -145,4 +147,4 @@ void bind_exchange(nb::module_& m) {
   bind_bursts(m);
 }
 
-}  // namespace wavefront
+}  // namespace wavefront::engine

@@ -15,7 +15,10 @@
 namespace nb = nanobind;
 using namespace nb::literals;
 
-namespace wavefront {
+namespace wavefront::engine {
+
+using namespace chess;
+using namespace syzygy;
 namespace {
 
 using syzygy::Tablebases;
@@ -62,4 +65,4 @@ named by take_complaints. For any thread.)")
            "What was found to be wrong with files since this was last asked, one sentence each.");
 }
 
-}  // namespace wavefront
+}  // namespace wavefront::engine

@@ -19,7 +19,9 @@
 namespace nb = nanobind;
 using namespace nb::literals;
 
-namespace wavefront {
+namespace wavefront::engine {
+
+using namespace chess;
 
 namespace {
 
@@ -187,4 +189,4 @@ of the legal moves (castling is king takes rook) beside their policy indices; 25
 `start` is not changed. Releases the GIL. Raises ValueError, which names the position, for an illegal move.)");
 }
 
-}  // namespace wavefront
+}  // namespace wavefront::engine

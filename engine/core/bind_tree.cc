@@ -20,7 +20,9 @@
 namespace nb = nanobind;
 using namespace nb::literals;
 
-namespace wavefront {
+namespace wavefront::engine {
+
+using namespace tree;
 namespace {
 
 using FloatArray = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
@@ -209,7 +211,8 @@ void bind_reports(nb::module_& m) {
       .def_ro("raw_prior", &ChildInfo::raw_prior,
               "The prior before noise was mixed in, and before the root's own policy temperature.")
       .def_ro("evaluation", &ChildInfo::evaluation)
-      .def_ro("own_q", &ChildInfo::own_q, "The network's own value of it, or None.")
+      .def_ro("own_q", &ChildInfo::own_q,
+              "The network's own value of it, None where it is not known or not asked for.")
       .def_ro("deviation", &ChildInfo::deviation,
               "Standard deviation of the values that its visits brought; 0 where the search keeps none.")
       .def_ro("exploration", &ChildInfo::exploration, "PUCT's U.")
@@ -243,7 +246,7 @@ void bind_reports(nb::module_& m) {
               "Positions found in tablebases since then, those after the root's moves included.")
       .def_ro("evaluation", &RootInfo::evaluation)
       .def_ro("own_evaluation", &RootInfo::own_evaluation,
-              "The network's own, or None; d and m are NaN if it is no longer cached.")
+              "The network's own, None where it is not known; d and m are NaN if it is no longer cached.")
       .def_ro("q_deviation", &RootInfo::q_deviation,
               "Standard deviation of the values that the playouts brought back.")
       .def_ro("proof", &RootInfo::proof)
@@ -337,7 +340,8 @@ One thread may collect, apply, cancel and set positions; any thread may ask for 
            "The best moves' principal variations, best first. Those without visits come by their priors and "
            "are "
            "valued at the first-play urgency.")
-      .def("children", &Tree::children, Release(), "Every root move, best first.");
+      .def("children", &Tree::children, "own_values"_a = false, Release(),
+           "Every root move that is searched, best first. own_values: with the network's own values.");
   m.def(
       "evaluate_randomly",
       [](const Batch& batch) {
@@ -351,4 +355,4 @@ One thread may collect, apply, cancel and set positions; any thread may ask for 
       "batch"_a, "What the `random` backend answers for a batch: (logits, wdl, moves_left).");
 }
 
-}  // namespace wavefront
+}  // namespace wavefront::engine

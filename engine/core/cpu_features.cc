@@ -1,7 +1,7 @@
 // Compiled like the rest of the core, so that the compiler's macros tell what the rest may use.
 #include "cpu_features.h"
 
-namespace wavefront {
+namespace wavefront::engine {
 
 const CompiledFeatures kCompiledFeatures = {
 #ifdef __SSE4_2__
@@ -51,4 +51,4 @@ const CompiledFeatures kCompiledFeatures = {
 #endif
 };
 
-}  // namespace wavefront
+}  // namespace wavefront::engine

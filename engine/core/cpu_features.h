@@ -1,7 +1,7 @@
 // Whether this CPU can run the code the core was compiled to.
 #pragma once
 
-namespace wavefront {
+namespace wavefront::engine {
 
 // The instruction sets that the compiler was allowed to use (-march). Constant data: reading it runs no code
 // that was compiled for them.
@@ -24,4 +24,4 @@ struct CompiledFeatures {
 };
 extern const CompiledFeatures kCompiledFeatures;
 
-}  // namespace wavefront
+}  // namespace wavefront::engine

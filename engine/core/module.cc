@@ -11,7 +11,9 @@
 #include "chess/attacks.h"
 #include "cpu_features.h"
 
-namespace wavefront {
+namespace wavefront::engine {
+
+using namespace chess;
 namespace {
 
 std::string missing_cpu_features() {
@@ -44,10 +46,10 @@ std::string missing_cpu_features() {
 }
 
 }  // namespace
-}  // namespace wavefront
+}  // namespace wavefront::engine
 
 NB_MODULE(_core, module) {
-  const std::string missing = wavefront::missing_cpu_features();
+  const std::string missing = wavefront::engine::missing_cpu_features();
   if (!missing.empty()) {
     // nanobind turns it into ImportError.
     throw std::runtime_error(
@@ -60,10 +62,10 @@ NB_MODULE(_core, module) {
   module.doc() = "The native search core: chess rules, lc0 input encoding and the search tree.";
   module.attr("__version__") = WAVEFRONT_VERSION;
   module.attr("CORE_DIGEST") = WAVEFRONT_CORE_DIGEST;
-  wavefront::initialise_attacks();
-  wavefront::bind_chess(module);
-  wavefront::bind_syzygy(module);
-  wavefront::bind_training(module);
-  wavefront::bind_tree(module);
-  wavefront::bind_exchange(module);
+  wavefront::chess::initialise_attacks();
+  wavefront::engine::bind_chess(module);
+  wavefront::engine::bind_syzygy(module);
+  wavefront::engine::bind_training(module);
+  wavefront::engine::bind_tree(module);
+  wavefront::engine::bind_exchange(module);
 }

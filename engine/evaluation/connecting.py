@@ -85,6 +85,14 @@ def _shown(network: NetworkInfo) -> str:
     return f"{network.name} ({network.content_hash[:8]})"
 
 
+def described(network: NetworkInfo, max_batch: int) -> str:
+    """What computes a network, for the user. max_batch: most positions in one request."""
+    return (
+        f"network {_shown(network)}, backend {network.backend}, device {network.device}, "
+        f"batch {network.recommended_batch} (at most {max_batch})"
+    )
+
+
 def changed_network(before: NetworkInfo, now: NetworkInfo) -> str:
     """The message that an evaluator has another network now, for the user."""
     return (

@@ -193,7 +193,7 @@ class Search:
             lines = static_lines(task.game, task.root_moves, self._options.multipv, task.expected)
         moves = lines[0].moves
         wanted = self._options.verbose_move_stats or self._options.log_live_stats
-        children = self._tree.children() if wanted else []
+        children = self._tree.children(own_values=True) if wanted else []
         return Report(
             best_move=moves[0],
             ponder=moves[1] if len(moves) > 1 else None,

@@ -30,7 +30,7 @@ class Limits:
     """When a search ends: at the first limit that is met. None of them: when it is told to stop.
 
     It ends before nodes or time are used up if the second move cannot catch up any more in what is left of
-    them (option SmartPruningFactor; 0 uses up all): `nodes=1000` often means 700.
+    them (option SmartPruningFactor; 0 uses up all): `nodes=1000` may mean 960.
 
     nodes: visits of the root, those kept from an earlier search included unless the option NodesAsPlayouts is
     set. depth: mean depth of the leaves, in plies. mate: until a mate in that many moves is proven.

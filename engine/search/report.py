@@ -87,9 +87,9 @@ class MoveStatistics:
     All for the side to move at the root. index: of the move in the policy; of the root, its number of moves.
     prior: of the root, the sum of its visited moves'. wl, d, m: win minus loss, draw and plies to the end;
     None without visits. q: wl with the value of a draw in it, without visits the first-play urgency. u:
-    PUCT's exploration; s: its score; both None for the root. v: the network's own value, None where it is
-    not known. bounds: the least and the best result that are possible. deviation: standard deviation of the
-    values that its visits brought, 0 where the search keeps none.
+    PUCT's exploration; s: its score; both None for the root. v: the network's own value, or the result where
+    the game ends; None where it is not known. bounds: the least and the best result that are possible.
+    deviation: standard deviation of the values that its visits brought, 0 where the search keeps none.
     """
 
     move: str
@@ -110,7 +110,7 @@ class MoveStatistics:
     @classmethod
     def of(cls, child: ChildInfo, index: int) -> MoveStatistics:
         """A root move as the tree gives it."""
-        evaluation, ended = child.evaluation, child.proof is not None and child.own_q is None
+        evaluation = child.evaluation
         return cls(
             move=child.move,
             index=index,
@@ -123,7 +123,7 @@ class MoveStatistics:
             q=child.value,
             u=child.exploration,
             s=child.score,
-            v=evaluation.q if ended else child.own_q,
+            v=child.own_q,
             bounds=child.bounds,
             deviation=child.deviation,
         )

@@ -8,6 +8,7 @@ from math import inf, log
 from engine._core import ChildInfo, Proof, RootInfo, Tree
 from engine.options import Options
 from engine.search.control import SearchControl
+from engine.search.limits import Limits
 from engine.search.pace import Pace
 from engine.search.report import Line
 from engine.search.task import SearchTask
@@ -202,7 +203,10 @@ class LimitWatch:
         if factor == 0 or options.multipv > 1 or len(children) < 2 or self._task.limits.mate is not None:
             return False
         left = self._visits_to_come(now, info)
-        return left is not None and choice_holds(children, left / factor, options)
+        if left is None:
+            return False
+        margin = pruning_margin(options, self._task.limits)
+        return choice_holds(children, left / factor, options.value_choice_share, margin)
 
     def _visits_to_come(self, now: float, info: RootInfo) -> float | None:
         """Visits that the limits leave; None while that cannot be said, or too early to ask."""
@@ -222,13 +226,23 @@ class LimitWatch:
         return info.playouts if self._task.options.nodes_as_playouts else info.visits
 
 
-def choice_holds(children: Sequence[ChildInfo], to_come: float, options: Options) -> bool:
+def pruning_margin(options: Options, limits: Limits) -> float:
+    """Return the margin for `choice_holds`: SmartPruningMargin under a clock, which gives saved time to other
+    moves; else infinity."""
+    return options.smart_pruning_margin if limits.clock is not None else inf
+
+
+def choice_holds(children: Sequence[ChildInfo], to_come: float, share: float, margin: float) -> bool:
     """Whether the first of the root's moves (Tree.children) will still be the one to play after so many
     visits: no other can become the most visited, and none that can come to be chosen by its value is worth
-    nearly as much."""
+    nearly as much.
+
+    share: of the most visits, with which a move can be chosen by its value. margin: how much less than the
+    first move another is worth if it is beaten; infinite if none is.
+    """
     best, *others = children
-    enough = options.value_choice_share * best.visits - to_come
-    worth = best.evaluation.q - options.smart_pruning_margin
+    enough = share * best.visits - to_come
+    worth = best.evaluation.q - margin
     return not any(
         other.visits >= best.visits - to_come
         or (other.visits > 0 and other.visits >= enough and other.evaluation.q > worth)

@@ -11,12 +11,13 @@ import os
 import queue
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from engine.options import OPTIONS, OptionError, Options
+from engine.options import ALIASES, OPTIONS, OptionError, Options
 from engine.uci.output import Output
 from engine.uci.parse import (
     CommandError,
@@ -57,6 +58,12 @@ COMMANDS = {
 }
 """What `help` shows."""
 
+Command: TypeAlias = str | CommandError | SearchThread | None
+"""A line, what is wrong with one, a search that has said its best move, or None at the end of input."""
+
+ENDING = ("stop", "quit")
+"""Commands that end a search whatever waits for it."""
+
 BUTTON = "ClearTree"
 ABOUT = "UCI_EngineAbout"
 
@@ -68,7 +75,9 @@ class UciEngine:
         self._output = Output()
         self._options = options or Options()
         self._session: Session | None = None
-        self._commands: queue.SimpleQueue[tuple[float, str | CommandError | None]] = queue.SimpleQueue()
+        self._commands: queue.SimpleQueue[tuple[float, Command]] = queue.SimpleQueue()
+        # Commands that came while an earlier one waited for a search.
+        self._postponed: deque[tuple[float, Command]] = deque()
         self._quitting = threading.Event()
         self._search: SearchThread | None = None
         self._debug = False
@@ -107,6 +116,9 @@ class UciEngine:
                     break
                 if isinstance(line, CommandError):
                     self._output.info_string(str(line))
+                    self._forget_position()  # It may have been one.
+                    continue
+                if isinstance(line, SearchThread):  # Nothing waited for its end.
                     continue
                 self._output.heard(line)
                 name, arguments = parse_command(line, self._handlers)
@@ -116,7 +128,7 @@ class UciEngine:
         except KeyboardInterrupt:
             pass
         finally:
-            self._end_search()
+            self._stop_search()
             if self._session is not None:
                 self._session.close()
         return 1 if self._failed.is_set() else 0
@@ -128,8 +140,10 @@ class UciEngine:
             self._commands.put((perf_counter(), line))
         self._commands.put((perf_counter(), None))
 
-    def _next_line(self) -> tuple[float, str | CommandError | None]:
+    def _next_line(self) -> tuple[float, Command]:
         """The next line; meanwhile the evaluator is started, if it is time to."""
+        if self._postponed:
+            return self._postponed.popleft()
         if self._quiet_start and not self._searching():
             self._quiet_start = False
             try:
@@ -154,6 +168,7 @@ class UciEngine:
 
         lines = [f"id name Wavefront {__version__}", "id author the Wavefront authors"]
         lines += [option_line(option) for option in OPTIONS]
+        lines += [option_line(option, name) for name, option in ALIASES.items()]
         lines += [
             f"option name {BUTTON} type button",
             f"option name {ABOUT} type string default Wavefront {__version__}: "
@@ -182,16 +197,18 @@ class UciEngine:
         self._output.send("readyok")
 
     def _ucinewgame(self, arguments: list[str], received: float) -> None:
-        self._end_search()
+        self._await_search()
         if self._session is not None:
             self._session.new_game()
 
     def _setoption(self, arguments: list[str], received: float) -> None:
         name, value = parse_setoption(arguments)
         if name.lower() == BUTTON.lower():
-            self._end_search()
+            self._await_search()
             if self._session is not None:
                 self._session.clear()
+            if value:
+                self._output.info_string(f"{BUTTON} is a button: the value {shown(value)} is ignored")
             return
         if name.lower() == ABOUT.lower():
             return
@@ -206,17 +223,25 @@ class UciEngine:
         self._quiet_start = True
 
     def _position(self, arguments: list[str], received: float) -> None:
-        command = parse_position(arguments)
-        self._end_search()
+        self._await_search()
+        session = self._opened_session()
         try:
-            self._opened_session().set_position(command.fen, command.moves)
+            command = parse_position(arguments)
+            session.set_position(command.fen, command.moves)
         except ValueError as error:
-            raise CommandError(f"position unchanged: {error}") from None
+            session.forget_position()
+            raise CommandError(f"no position is set: {error}") from None
+
+    def _forget_position(self) -> None:
+        self._await_search()
+        self._opened_session().forget_position()
 
     def _go(self, arguments: list[str], received: float) -> None:
-        self._end_search()
+        self._await_search()
         session = self._opened_session()
         limits, complaints = parse_go(arguments)
+        if not session.has_position:
+            complaints.append("no position is set, as the last one was refused: there is no move")
         limits, more = complete_clock(limits, session.game.turn)
         complaints += more
         search_moves = []
@@ -234,6 +259,7 @@ class UciEngine:
             self._output,
             debug=self._debug,
             give_up=self._fail,
+            ended=lambda search: self._commands.put((perf_counter(), search)),
         )
 
     def _complain(self, complaints: Sequence[str]) -> None:
@@ -262,18 +288,45 @@ class UciEngine:
     def _searching(self) -> bool:
         return self._search is not None and self._search.running
 
-    def _end_search(self) -> None:
+    def _stop_search(self) -> None:
         """Stop the search, if one runs, and wait for its best move."""
         if self._search is not None:
             self._search.stop()
             self._search.join()
             self._search = None
 
+    def _await_search(self) -> None:
+        """Wait for the best move of the search, if one runs; stop it if only `stop` would end it.
+
+        Meanwhile `stop`, `quit` and `isready` are obeyed as they come. Other commands are postponed, and come
+        after the one that waits.
+        """
+        search = self._search
+        if search is None:
+            return
+        if search.ends_by_itself and not any(self._named(each) in ENDING for each in self._postponed):
+            while search.running and not self._failed.is_set():
+                arrived = self._commands.get()
+                if arrived[1] is search:
+                    break
+                if self._named(arrived) == "isready" and search.running:
+                    self._output.heard("isready")
+                    self._output.send("readyok")
+                    continue
+                self._postponed.append(arrived)
+                if self._named(arrived) in ENDING:
+                    break
+        self._stop_search()
+
+    def _named(self, arrived: tuple[float, Command]) -> str:
+        """The name of a command, empty for all that is no line."""
+        line = arrived[1]
+        return parse_command(line, self._handlers)[0] if isinstance(line, str) else ""
+
     def _finish_bounded_search(self) -> None:
         """At the end of input: a search that ends by itself may still answer (`echo go nodes 1 | …`)."""
-        search = self._search
-        if search is not None and not search.limits.unbounded and not search.pondering:
-            search.join()
+        if self._search is not None and self._search.ends_by_itself:
+            self._search.join()
 
     def _fail(self, reason: str) -> None:
         """End with exit status 1: without an evaluator only nonsense could be played, which in a match would
@@ -287,7 +340,7 @@ class UciEngine:
         if self._session is None:
             from engine.session import Session
 
-            self._session = Session(self._options, log=self._output.info_string, fallback=True)
+            self._session = Session(self._options, log=self._output.info_string, fallback=True, announce=True)
         elif self._session.options != self._options and not self._searching():
             self._session.options = self._options
         return self._session

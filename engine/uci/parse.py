@@ -130,6 +130,8 @@ def parse_go(arguments: list[str]) -> tuple[Limits, list[str]]:
             at += 1
             if number < _NUMBERS[word]:
                 complaints.append(f"go {word} {number} makes no sense and is ignored")
+            elif word in numbers and numbers[word] != number:
+                complaints.append(f"go {word} {number} is ignored: it was {numbers[word]} before")
             else:
                 numbers[word] = min(number, 10**12)
         else:
@@ -155,6 +157,8 @@ def parse_go(arguments: list[str]) -> tuple[Limits, list[str]]:
         ponder="ponder" in flags,
         search_moves=tuple(search_moves),
     )
+    if limits.infinite and numbers:
+        complaints.append(f"go infinite ends with stop alone: {', '.join(numbers)} ignored")
     if complaints and limits.unbounded and not limits.infinite:
         complaints.append(f"nothing says how long to search: {UNCLEAR_MS} ms")
         limits = replace(limits, movetime_ms=UNCLEAR_MS)

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 class SearchThread:
     """A search that runs, or has run. Constructing it starts it.
 
-    give_up: called with the reason when there will be no evaluator, and so no best move.
+    give_up: called with the reason when there will be no evaluator, and so no best move. ended: called by its
+    thread, with it, once its best move is said.
     """
 
     def __init__(
@@ -31,6 +32,7 @@ class SearchThread:
         *,
         debug: bool,
         give_up: Callable[[str], None],
+        ended: Callable[[SearchThread], None],
     ) -> None:
         """received: when `go` came, in perf_counter seconds. debug: tell more about the search's end."""
         from engine.search.control import SearchControl
@@ -41,19 +43,21 @@ class SearchThread:
         self._output = output
         self._debug = debug
         self._give_up = give_up
+        self._ended = ended
         self._control = SearchControl(pondering=limits.ponder)
+        self._concluded = False
         self._thread = threading.Thread(target=self._run, name="search")
         self._thread.start()
 
     @property
     def running(self) -> bool:
         """Whether it has not said its best move yet."""
-        return self._thread.is_alive()
+        return self._thread.is_alive() and not self._concluded
 
     @property
-    def pondering(self) -> bool:
-        """Whether its clock waits for `ponderhit`."""
-        return self._control.pondering
+    def ends_by_itself(self) -> bool:
+        """Whether it needs neither `stop` nor `ponderhit`."""
+        return not self.limits.unbounded and not self._control.pondering
 
     def stop(self) -> None:
         """End it; the best move follows."""
@@ -68,6 +72,12 @@ class SearchThread:
         self._thread.join()
 
     def _run(self) -> None:
+        try:
+            self._search()
+        finally:
+            self._ended(self)
+
+    def _search(self) -> None:
         from engine.evaluation.errors import EvaluatorLateError, NoEvaluatorError
 
         session, limits, control, output = self._session, self.limits, self._control, self._output
@@ -99,6 +109,7 @@ class SearchThread:
 
     def _conclude(self, report: Report, options: Options) -> None:
         output = self._output
+        self._concluded = True  # Before anybody hears of it and sends the next command.
         if report.best_move is None:
             output.send(f"info depth 0 score {'mate 0' if self._session.game.in_check else 'cp 0'}")
         else:

@@ -7,8 +7,8 @@ from engine.search.report import Line, MoveStatistics, Report
 from protocol.settings.spec import Setting
 
 
-def option_line(option: Setting) -> str:
-    """`option name … type … default …`, as sent in answer to `uci`.
+def option_line(option: Setting, name: str = "") -> str:
+    """`option name … type … default …`, as sent in answer to `uci`. name: another one than its title.
 
     UCI has no real numbers: such an option is a string that must read as one.
     """
@@ -21,7 +21,7 @@ def option_line(option: Setting) -> str:
         kind = f"combo default {default}" + "".join(f" var {choice}" for choice in option.choices)
     else:
         kind = f"string default {default or '<empty>'}"
-    return f"option name {option.title} type {kind}"
+    return f"option name {name or option.title} type {kind}"
 
 
 def info_lines(report: Report, options: Options) -> str:

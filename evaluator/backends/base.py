@@ -29,7 +29,8 @@ class NotFiniteError(BackendError):
 class Backend(ABC):
     """One network on one device.
 
-    name: the name it is opened by ("onnx"). device: the hardware, in words. max_batch: the most positions
+    name: the name it is opened by ("onnx"). device: the hardware
+    and the precision of its numbers, in words. max_batch: the most positions
     one call takes. max_in_flight: how many threads may be inside `evaluate` at once (1 unless uploads,
     compute and downloads of several batches overlap). side_by_side: whether these compute at the same time,
     each with a part of the processor's `threads`, and not one after the other. buckets: the sizes the

@@ -78,7 +78,6 @@ class ReferenceBackend(Backend):
 
     name = "reference"
     on_host = True
-    device = "CPU (numpy)"
     max_batch = 256
 
     def __init__(self, network: NetworkSpec, *, dtype: str = "float32") -> None:
@@ -87,6 +86,7 @@ class ReferenceBackend(Backend):
             raise BackendError(f"dtype must be float32 or float64, not {dtype!r}")
         self.network = network
         self.dtype = np.dtype(dtype)
+        self.device = f"CPU (numpy), {'fp64' if dtype == 'float64' else 'fp32'}"
 
     def forward(self, planes: Array) -> NetworkOutput:
         """planes [n, 112, 64] -> all outputs."""

@@ -8,7 +8,9 @@
 
 #include "device_batch.h"
 
-namespace wavefront {
+namespace wavefront::evaluator {
+
+using namespace device;
 
 // See Call in evaluator/_core.pyi. Throws std::invalid_argument.
 inline Call call_of(nanobind::handle each) {
@@ -22,4 +24,4 @@ inline Call call_of(nanobind::handle each) {
   return call;
 }
 
-}  // namespace wavefront
+}  // namespace wavefront::evaluator

@@ -22,7 +22,7 @@
 
 namespace nb = nanobind;
 
-namespace wavefront {
+namespace wavefront::evaluator {
 
 #ifdef __linux__
 
@@ -130,4 +130,4 @@ void bind_device_loop(nb::module_&) {}
 
 #endif
 
-}  // namespace wavefront
+}  // namespace wavefront::evaluator

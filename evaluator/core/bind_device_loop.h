@@ -2,8 +2,8 @@
 
 #include <nanobind/nanobind.h>
 
-namespace wavefront {
+namespace wavefront::evaluator {
 
 void bind_device_loop(nanobind::module_& module);
 
-}  // namespace wavefront
+}  // namespace wavefront::evaluator

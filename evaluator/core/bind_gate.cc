@@ -13,7 +13,9 @@
 
 namespace nb = nanobind;
 
-namespace wavefront {
+namespace wavefront::evaluator {
+
+using namespace gate;
 
 #ifdef __linux__
 
@@ -94,4 +96,4 @@ void bind_gate(nb::module_&) {}
 
 #endif
 
-}  // namespace wavefront
+}  // namespace wavefront::evaluator

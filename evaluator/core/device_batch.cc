@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-namespace wavefront {
+namespace wavefront::device {
 
 void join(const std::vector<Part>& parts, const InputBlock& block) {
   auto* const offsets = reinterpret_cast<std::uint32_t*>(block.memory + block.offsets_at);
@@ -80,4 +80,4 @@ bool take(const std::vector<Output>& outputs) {
   return good;
 }
 
-}  // namespace wavefront
+}  // namespace wavefront::device

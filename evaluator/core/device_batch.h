@@ -9,7 +9,9 @@
 
 #include "header/plain.h"
 
-namespace wavefront {
+namespace wavefront::device {
+
+using namespace wire;
 
 // Positions as a request holds them: PositionBatch of protocol/batch.py.
 struct Part {
@@ -72,4 +74,4 @@ struct Output {
 // Copies; false if a value is infinite or not a number.
 bool take(const std::vector<Output>& outputs);
 
-}  // namespace wavefront
+}  // namespace wavefront::device

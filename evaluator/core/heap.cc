@@ -4,7 +4,7 @@
 #include <malloc.h>
 #endif
 
-namespace wavefront {
+namespace wavefront::device {
 
 namespace {
 
@@ -26,4 +26,4 @@ void keep_heap_small() {
 #endif
 }
 
-}  // namespace wavefront
+}  // namespace wavefront::device

@@ -1,7 +1,7 @@
 // What the C library does with memory that is free.
 #pragma once
 
-namespace wavefront {
+namespace wavefront::device {
 
 // Has large blocks taken from the system and given back one by one. By itself glibc learns from the first
 // large block that is freed to keep all that follow, and requests of some megabytes, received on one thread
@@ -9,4 +9,4 @@ namespace wavefront {
 // free in each does not add up either. Nothing where the C library is another one.
 void keep_heap_small();
 
-}  // namespace wavefront
+}  // namespace wavefront::device

@@ -16,7 +16,7 @@
 
 namespace nb = nanobind;
 
-namespace wavefront {
+namespace wavefront::evaluator {
 namespace {
 
 // The memory of a numpy array, held for as long as this lives. Made and destroyed with the interpreter's lock
@@ -119,19 +119,19 @@ nb::tuple run_batch(nb::sequence batches, nb::handle input, std::size_t offsets_
 }
 
 }  // namespace
-}  // namespace wavefront
+}  // namespace wavefront::evaluator
 
 NB_MODULE(_core, module) {
   nb::set_leak_warnings(false);  // daemon threads may hold objects when the interpreter ends
   module.doc() = "What the evaluator does without the interpreter.";
   module.attr("CORE_DIGEST") = WAVEFRONT_CORE_DIGEST;
   nb::class_<std::mutex>(module, "Turn", "A lock for `run_batch`.").def(nb::init<>());
-  module.def("is_sound", &wavefront::is_sound_batch, nb::arg("batch"), "See evaluator/_core.pyi.");
-  module.def("run_batch", &wavefront::run_batch, nb::arg("parts"), nb::arg("input"), nb::kw_only(),
+  module.def("is_sound", &wavefront::evaluator::is_sound_batch, nb::arg("batch"), "See evaluator/_core.pyi.");
+  module.def("run_batch", &wavefront::evaluator::run_batch, nb::arg("parts"), nb::arg("input"), nb::kw_only(),
              nb::arg("offsets_at"), nb::arg("moves_at"), nb::arg("capacity"), nb::arg("turn"),
              nb::arg("before"), nb::arg("in_turn"), nb::arg("after"), nb::arg("outputs"),
              "See evaluator/_core.pyi.");
-  module.def("keep_heap_small", &wavefront::keep_heap_small, "See evaluator/_core.pyi.");
-  wavefront::bind_gate(module);
-  wavefront::bind_device_loop(module);
+  module.def("keep_heap_small", &wavefront::device::keep_heap_small, "See evaluator/_core.pyi.");
+  wavefront::evaluator::bind_gate(module);
+  wavefront::evaluator::bind_device_loop(module);
 }

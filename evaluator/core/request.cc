@@ -3,7 +3,7 @@
 #include <cmath>
 #include <cstring>
 
-namespace wavefront {
+namespace wavefront::device {
 
 namespace {
 
@@ -32,4 +32,4 @@ bool is_sound(const Part& part) {
   return good;
 }
 
-}  // namespace wavefront
+}  // namespace wavefront::device

@@ -41,7 +41,7 @@ HERE_MS = 2.0
 class Dispatcher:
     """The served networks and the threads that run them.
 
-    post: see Post. patience: with devices that fail or hang. on_hung: see Failover.
+    post: see Post. patience: with devices that fail or hang. on_hung, on_moved: see Failover.
     """
 
     def __init__(
@@ -51,12 +51,21 @@ class Dispatcher:
         limits: QueueLimits,
         patience: Patience = Patience(),  # noqa: B008 - immutable
         on_hung: Callable[[str], None] = lambda reason: None,
+        on_moved: Callable[[], None] = lambda: None,
     ) -> None:
         self._admission = Admission(limits)
         self._lock = threading.RLock()
         self._networks: list[ServedNetwork] = []
         self._workers = Workers(
-            self._lock, self._networks, self._choose, self._closed, post, metrics, patience, on_hung
+            self._lock,
+            self._networks,
+            self._choose,
+            self._closed,
+            post,
+            metrics,
+            patience,
+            on_hung,
+            on_moved,
         )
         self._tuning = BackgroundTuning(self._lock, self._networks, self._workers.idle, self._workers.tell)
         self._unannounced = False

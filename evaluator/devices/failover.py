@@ -76,9 +76,10 @@ class Failover:
 
     lock: the dispatcher's; all is called with it held. networks: those served, the dispatcher's list.
     closed: notes that a request is answered. post: see Post. patience: may be changed. on_hung: called with a
-    reason for a device that hangs, once its call has not returned for retry_s seconds more. Of the threads of
-    the devices it calls: start, to have some for a standby; tell_all, when there may be work for any; end, to
-    note that a device is not busy with an attempt any more.
+    reason for a device that hangs, once its call has not returned for retry_s seconds more. on_moved: called
+    when other devices compute a network than before. Of the threads of the devices it calls: start, to have
+    some for a standby; tell_all, when there may be work for any; end, to note that a device is not busy with
+    an attempt any more.
     """
 
     def __init__(
@@ -91,6 +92,7 @@ class Failover:
         patience: Patience,
         *,
         on_hung: Callable[[str], None],
+        on_moved: Callable[[], None],
         start: Callable[[Runner], None],
         tell_all: Callable[[], None],
         end: Callable[[Attempt], None],
@@ -102,6 +104,7 @@ class Failover:
         self._metrics = metrics
         self.patience = patience
         self._on_hung = on_hung
+        self._on_moved = on_moved
         self._start = start
         self._tell_all = tell_all
         self._end = end
@@ -204,6 +207,7 @@ class Failover:
                 for each in network.all_runners:
                     if each.device is device and not each.in_use:
                         each.take_back()
+            self._on_moved()
             self.well_since = time.time()
         if not worked or job.answered or not job.segments:
             return False
@@ -232,6 +236,7 @@ class Failover:
             log.warning("%s works again with network %s", runner.device.name, network.info.name)
             runner.take_back()
             self.well_since = time.time()
+            self._on_moved()
         else:
             log.warning("%s: a probe failed: %s", runner.device.name, failure)
             runner.leave_out(runner.out_reason, now_ms() + 1000 * self.patience.retry_s)
@@ -245,6 +250,7 @@ class Failover:
         """Give a device no work. standby: open one if no other device is left."""
         if runner.in_use:
             log.error("%s %s; network %s is run elsewhere", runner.device.name, reason, network.info.name)
+            self._on_moved()
         runner.leave_out(reason, probe_at_ms)
         if not network.in_use:
             if standby:
@@ -329,6 +335,7 @@ class Failover:
                 runner.backend.device,
             )
             self._start(runner)
+            self._on_moved()
         else:
             log.error("network %s: no backend can stand in: %s", network.info.name, failure)
         self._settle(network)

@@ -41,7 +41,7 @@ class Workers:
 
     lock: the dispatcher's, which guards everything here. networks: those served, its list. choose: takes the
     next batch for a device off the queues; closed: notes that a request is answered; both are called with the
-    lock held. post: see Post. failover has what fails; patience, on_hung: its own.
+    lock held. post: see Post. failover has what fails; patience, on_hung, on_moved: its own.
     """
 
     def __init__(
@@ -54,6 +54,7 @@ class Workers:
         metrics: Metrics,
         patience: Patience,
         on_hung: Callable[[str], None],
+        on_moved: Callable[[], None],
     ) -> None:
         self._lock = lock
         self._networks = networks
@@ -69,6 +70,7 @@ class Workers:
             metrics,
             patience,
             on_hung=on_hung,
+            on_moved=on_moved,
             start=self.start,
             tell_all=self._tell_all,
             end=self._end,

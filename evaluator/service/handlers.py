@@ -95,7 +95,9 @@ class Handlers:
             self._welcome(session, hello)
 
     def announce_networks(self) -> None:
-        """Tell the clients that follow the networks that these have changed, which binds the default anew.
+        """Tell the clients that follow the networks that these, or their devices, have changed.
+
+        This binds the default anew.
 
         Called by the I/O thread as part of the change, so the notice precedes all results of a new network.
         """

@@ -85,7 +85,9 @@ class EvaluatorService:
         self._on_failed = on_failed
         self._life = LifeCycle()
         self._manager = ServiceManager()
-        self._dispatcher = Dispatcher(self._post, self.metrics, limits, patience, on_hung)
+        self._dispatcher = Dispatcher(
+            self._post, self.metrics, limits, patience, on_hung, lambda: self._call(self._networks_changed)
+        )
         self._networks = ServedNetworks(loader, self._dispatcher, self._call, self._networks_changed)
         self._sensing = None if private else Sensing(self._backends)
         self._access = access or Access()

@@ -8,7 +8,9 @@
 
 namespace nb = nanobind;
 
-namespace wavefront {
+namespace wavefront::protocol {
+
+using namespace wire;
 
 namespace {
 
@@ -52,4 +54,4 @@ void bind_header(nb::module_& module) {
   module.def("plain_result", &plain_result_of, nb::arg("frames"), "See protocol/_core.pyi.");
 }
 
-}  // namespace wavefront
+}  // namespace wavefront::protocol

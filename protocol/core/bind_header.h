@@ -3,9 +3,9 @@
 
 #include <nanobind/nanobind.h>
 
-namespace wavefront {
+namespace wavefront::protocol {
 
 // Adds plain_evaluate and plain_result.
 void bind_header(nanobind::module_& module);
 
-}  // namespace wavefront
+}  // namespace wavefront::protocol

@@ -24,7 +24,9 @@
 
 namespace nb = nanobind;
 
-namespace wavefront {
+namespace wavefront::protocol {
+
+using namespace wire;
 
 #ifdef __linux__
 
@@ -173,4 +175,4 @@ void bind_zmtp(nb::module_&) {}
 
 #endif
 
-}  // namespace wavefront
+}  // namespace wavefront::protocol

@@ -3,9 +3,9 @@
 
 #include <nanobind/nanobind.h>
 
-namespace wavefront {
+namespace wavefront::protocol {
 
 // Adds Frame, Stream and Hub, on Linux.
 void bind_zmtp(nanobind::module_& module);
 
-}  // namespace wavefront
+}  // namespace wavefront::protocol

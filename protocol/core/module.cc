@@ -8,6 +8,6 @@ NB_MODULE(_core, module) {
   nanobind::set_leak_warnings(false);  // daemon threads may hold objects when the interpreter ends
   module.doc() = "What the protocol does without the interpreter.";
   module.attr("CORE_DIGEST") = WAVEFRONT_CORE_DIGEST;
-  wavefront::bind_header(module);
-  wavefront::bind_zmtp(module);
+  wavefront::protocol::bind_header(module);
+  wavefront::protocol::bind_zmtp(module);
 }

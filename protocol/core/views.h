@@ -8,7 +8,7 @@
 #include <span>
 #include <stdexcept>
 
-namespace wavefront {
+namespace wavefront::protocol {
 
 // The frames of a message, while this lives. Made and destroyed with the interpreter's lock held.
 class Views {
@@ -48,4 +48,4 @@ class Views {
   std::size_t count_ = 0;
 };
 
-}  // namespace wavefront
+}  // namespace wavefront::protocol

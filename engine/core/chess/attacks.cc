@@ -5,7 +5,7 @@
 #include <initializer_list>
 #include <utility>
 
-namespace wavefront {
+namespace wavefront::chess {
 
 AttackTables g_attacks;
 
@@ -140,4 +140,4 @@ void initialise_attacks() {
 #endif
 }
 
-}  // namespace wavefront
+}  // namespace wavefront::chess

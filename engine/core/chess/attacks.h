@@ -17,7 +17,7 @@
 
 #include "chess/bitboard.h"
 
-namespace wavefront {
+namespace wavefront::chess {
 
 struct AttackTables {
   Bitboard pawn[2][64];
@@ -66,4 +66,4 @@ inline Bitboard between(Square a, Square b) {
   return g_attacks.between[a][b];
 }
 
-}  // namespace wavefront
+}  // namespace wavefront::chess

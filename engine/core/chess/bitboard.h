@@ -9,7 +9,7 @@
 
 #include "chess/square.h"
 
-namespace wavefront {
+namespace wavefront::chess {
 
 using Bitboard = uint64_t;
 
@@ -81,4 +81,4 @@ constexpr Bitboard shift(Bitboard set) {
   }
 }
 
-}  // namespace wavefront
+}  // namespace wavefront::chess

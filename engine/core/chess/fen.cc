@@ -1,14 +1,16 @@
-// Reading, checking and writing FEN.
+// Reading, checking, correcting and writing FEN.
 #include "chess/fen.h"
 
 #include <algorithm>
 #include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "chess/attacks.h"
+#include "chess/fen_fields.h"
 #include "chess/square_names.h"
 
-namespace wavefront {
+namespace wavefront::chess {
 
 namespace {
 
@@ -18,10 +20,6 @@ constexpr size_t kMaxLength = 128;  // the longest legal FEN has about 95 charac
 constexpr int kMaxRule50 = 150;     // the 75-move rule ends every game there
 constexpr int kMaxFullmove = 9999;
 constexpr std::string_view kPieceLetters = "pnbrqk";
-
-[[noreturn]] void refuse(const std::string& fault) {
-  throw std::invalid_argument("FEN: " + fault);
-}
 
 // A character for a message: itself if it can be printed, else its code.
 std::string quoted(char c) {
@@ -45,17 +43,6 @@ const char* color_name(Color color) {
 char piece_letter(Color color, PieceType type) {
   const char letter = kPieceLetters[type];
   return color == kWhite ? char(letter - 'a' + 'A') : letter;
-}
-
-std::vector<std::string_view> split_fields(std::string_view fen) {
-  std::vector<std::string_view> fields;
-  size_t start = 0;
-  while ((start = fen.find_first_not_of(' ', start)) != std::string_view::npos) {
-    const size_t end = std::min(fen.find(' ', start), fen.size());
-    fields.push_back(fen.substr(start, end - start));
-    start = end;
-  }
-  return fields;
 }
 
 void read_board(std::string_view text, Setup& setup) {
@@ -127,49 +114,72 @@ Color read_side(std::string_view text) {
   refuse("the side to move is " + quoted(text) + " instead of w or b");
 }
 
-// The rook that a castling letter means.
-Square castling_rook_of(char letter, Color color, const Setup& setup, bool chess960) {
+// A fault of a castling letter. only_chess960: the right exists by the rules of Chess960.
+struct CastlingFault {
+  std::string text;
+  bool only_chess960 = false;
+};
+
+bool is_castling_letter(char lower) {
+  return (lower >= 'a' && lower <= 'h') || lower == 'k' || lower == 'q';
+}
+
+// The rook that a castling letter means, kNoSquare with a fault.
+Square castling_rook_of(char letter, Color color, const Setup& setup, bool chess960, CastlingFault& fault) {
   const Bitboard own = setup.by_color[color];
   const Square king = first_square(setup.by_type[kKing] & own);
   const Bitboard home = rank_mask(color * 7);
   const Bitboard rooks = setup.by_type[kRook] & own & home;
-  const std::string right = "castling right " + quoted(letter);
-  if (!(home & bit(king))) refuse(right + ": the king is not on its first rank");
+  const auto without = [&](const std::string& why, bool only_chess960 = false) {
+    fault = {"castling right " + quoted(letter) + ": " + why, only_chess960};
+    return kNoSquare;
+  };
+  if (!(home & bit(king))) return without("the king is not on its first rank");
   const char lower = color == kWhite ? char(letter - 'A' + 'a') : letter;
+  const bool by_side = lower == 'k' || lower == 'q';
 
   Square rook = kNoSquare;
-  if (lower == 'k' || lower == 'q') {
+  if (by_side) {
     const bool kingside = lower == 'k';
     const Bitboard beyond = kingside ? ~(bit(king) | (bit(king) - 1)) : bit(king) - 1;
     Bitboard candidates = rooks & beyond;
     if (!chess960) candidates &= kFileA | kFileH;
-    if (!candidates) refuse(right + ": there is no rook for it");
+    if (!candidates) return without("there is no rook for it");
     rook = kingside ? 63 - std::countl_zero(candidates) : first_square(candidates);
   } else {
     rook = make_square(lower - 'a', color * 7);
-    if (!(rooks & bit(rook))) refuse(right + ": there is no rook on " + square_name(rook));
+    if (!(rooks & bit(rook))) return without("there is no rook on " + square_name(rook));
   }
   if (!chess960 && file_of(king) != 4)
-    refuse(right + ": the king is not on the e-file (a Chess960 position?)");
+    return without("the king is not on the e-file (a Chess960 position?)", !by_side);
   if (!chess960 && file_of(rook) != 0 && file_of(rook) != 7) {
-    refuse(right + ": the rook is not in the corner (a Chess960 position?)");
+    return without("the rook is not in the corner (a Chess960 position?)", !by_side);
   }
   return rook;
 }
 
-Bitboard read_castling(std::string_view text, const Setup& setup, bool chess960) {
+Bitboard read_castling(std::string_view text, const Setup& setup, bool chess960, const Corrector& corrector) {
   if (text == "-") return 0;
   Bitboard rooks = 0;
   for (const char c : text) {
     const bool white = c >= 'A' && c <= 'Z';
-    const char lower = white ? char(c - 'A' + 'a') : c;
-    if (!((lower >= 'a' && lower <= 'h') || lower == 'k' || lower == 'q')) {
-      refuse(quoted(c) + " in the castling rights is none of KQkq, a file letter or -");
-    }
     const Color color = white ? kWhite : kBlack;
-    const Square rook = castling_rook_of(c, color, setup, chess960);
-    if (rooks & bit(rook)) refuse("castling rights name the rook on " + square_name(rook) + " twice");
-    rooks |= bit(rook);
+    CastlingFault fault;
+    Square rook = kNoSquare;
+    if (is_castling_letter(white ? char(c - 'A' + 'a') : c)) {
+      rook = castling_rook_of(c, color, setup, chess960, fault);
+    } else {
+      fault.text = quoted(c) + " in the castling rights is none of KQkq, a file letter or -";
+    }
+    if (fault.only_chess960) refuse(fault.text);
+    if (rook != kNoSquare && (rooks & bit(rook))) {
+      fault.text = "castling rights name the rook on " + square_name(rook) + " twice";
+    }
+    if (!fault.text.empty()) {
+      corrector.correct(fault.text, "it is ignored");
+    } else {
+      rooks |= bit(rook);
+    }
   }
   for (const Color color : {kWhite, kBlack}) {
     const Bitboard own = rooks & setup.by_color[color];
@@ -182,39 +192,54 @@ Bitboard read_castling(std::string_view text, const Setup& setup, bool chess960)
   return rooks;
 }
 
-Square read_en_passant(std::string_view text, const Setup& setup) {
-  if (text == "-") return kNoSquare;
-  const Square square = text.size() == 2 ? parse_square(text[0], text[1]) : kNoSquare;
-  if (square == kNoSquare) refuse("the en-passant square is " + quoted(text) + " instead of a square or -");
+// What is wrong with an en-passant field; empty if the last move can have been the double step it means.
+std::string fault_of_en_passant(std::string_view text, Square square, const Setup& setup) {
+  if (square == kNoSquare) return "the en-passant square is " + quoted(text) + " instead of a square or -";
   const Color us = setup.side_to_move;
   const std::string name = "en-passant square " + square_name(square);
   if (relative_rank(us, square) != 5) {
-    refuse(name + " must be on rank " + (us == kWhite ? "6 with White" : "3 with Black") + " to move");
+    return name + " must be on rank " + (us == kWhite ? "6 with White" : "3 with Black") + " to move";
   }
   const Square pawn = square ^ 8;
   const Square origin = us == kWhite ? square + 8 : square - 8;
   if (!(setup.by_type[kPawn] & setup.by_color[~us] & bit(pawn))) {
-    refuse(name + ": there is no pawn on " + square_name(pawn) + " that could have passed it");
+    return name + ": there is no pawn on " + square_name(pawn) + " that could have passed it";
   }
   const Bitboard occupied = setup.by_color[kWhite] | setup.by_color[kBlack];
-  if (occupied & bit(square)) refuse(name + " is occupied");
+  if (occupied & bit(square)) return name + " is occupied";
   if (occupied & bit(origin)) {
-    refuse(name + ": the pawn cannot have come from " + square_name(origin) + ", which is occupied");
+    return name + ": the pawn cannot have come from " + square_name(origin) + ", which is occupied";
   }
-  return square;
+  return "";
 }
 
-int read_counter(std::string_view text, const char* name, int maximum) {
+Square read_en_passant(std::string_view text, const Setup& setup, const Corrector& corrector) {
+  if (text == "-") return kNoSquare;
+  const Square square = text.size() == 2 ? parse_square(text[0], text[1]) : kNoSquare;
+  const std::string fault = fault_of_en_passant(text, square, setup);
+  if (fault.empty()) return square;
+  corrector.correct(fault, "it is ignored");
+  return kNoSquare;
+}
+
+int read_counter(std::string_view text, const std::string& name, int minimum, int maximum,
+                 const Corrector& corrector) {
+  const auto corrected = [&](const std::string& fault, int value) {
+    corrector.correct(name + " " + fault, std::to_string(value) + " is used");
+    return value;
+  };
+  if (text.find_first_not_of("0123456789") != std::string_view::npos) {
+    return corrected(quoted(text) + " is not a number", minimum);
+  }
+  if (text.size() > 6) return corrected("is not a number from 0 to " + std::to_string(maximum), maximum);
   int value = 0;
-  if (text.size() > 6) refuse(std::string(name) + " is not a number from 0 to " + std::to_string(maximum));
-  for (const char c : text) {
-    if (c < '0' || c > '9') refuse(std::string(name) + " " + quoted(text) + " is not a number");
-    value = value * 10 + (c - '0');
-  }
+  for (const char c : text) value = value * 10 + (c - '0');
   if (value > maximum) {
-    refuse(std::string(name) + " " + std::to_string(value) + " is larger than " + std::to_string(maximum));
+    return corrected(std::to_string(value) + " is larger than " + std::to_string(maximum), maximum);
   }
-  return value;
+  // Some programs count moves from 0.
+  return value < minimum && corrector.corrects() ? corrected(std::to_string(value) + " is too small", minimum)
+                                                 : std::max(minimum, value);
 }
 
 void check_checks(const Position& position, OpponentCheck opponent_check) {
@@ -226,9 +251,7 @@ void check_checks(const Position& position, OpponentCheck opponent_check) {
     refuse(std::string(color_name(us)) + " is in check from more than two men");
 }
 
-}  // namespace
-
-Position parse_fen(std::string_view fen, bool chess960, OpponentCheck opponent_check) {
+Position read(std::string_view fen, bool chess960, OpponentCheck opponent_check, const Corrector& corrector) {
   if (fen.size() > kMaxLength) {
     refuse(std::to_string(fen.size()) + " characters are too many (at most " + std::to_string(kMaxLength) +
            ")");
@@ -237,26 +260,31 @@ Position parse_fen(std::string_view fen, bool chess960, OpponentCheck opponent_c
     if (c < ' ' || c > '~') refuse(quoted(c) + " is not a printable ASCII character");
   }
   const std::vector<std::string_view> fields = split_fields(fen);
-  if (fields.size() != 4 && fields.size() != 6) {
-    refuse(std::to_string(fields.size()) + " fields instead of 6 (or 4, without the counters)");
-  }
+  const OptionalFields rest = read_optional(fields, corrector);
 
   Setup setup;
   read_board(fields[0], setup);
   check_men(setup);
   setup.side_to_move = read_side(fields[1]);
-  setup.castling_rooks = read_castling(fields[2], setup, chess960);
-  setup.en_passant = read_en_passant(fields[3], setup);
-  int fullmove = 1;
-  if (fields.size() == 6) {
-    setup.rule50 = read_counter(fields[4], "halfmove clock", kMaxRule50);
-    fullmove =
-        std::max(1, read_counter(fields[5], "move number", kMaxFullmove));  // some programs count from 0
-  }
+  setup.castling_rooks = read_castling(rest.castling, setup, chess960, corrector);
+  setup.en_passant = read_en_passant(rest.en_passant, setup, corrector);
+  setup.rule50 = read_counter(rest.clock, "halfmove clock", 0, kMaxRule50, corrector);
+  const int fullmove = read_counter(rest.number, "move number", 1, kMaxFullmove, corrector);
   setup.ply = 2 * (fullmove - 1) + (setup.side_to_move == kBlack ? 1 : 0);
   const Position position(setup);
   check_checks(position, opponent_check);
   return position;
+}
+
+}  // namespace
+
+Position parse_fen(std::string_view fen, bool chess960, OpponentCheck opponent_check) {
+  return read(fen, chess960, opponent_check, Corrector(nullptr));
+}
+
+Position read_fen(std::string_view fen, bool chess960, OpponentCheck opponent_check,
+                  std::vector<std::string>& corrections) {
+  return read(fen, chess960, opponent_check, Corrector(&corrections));
 }
 
 std::string to_fen(const Position& position, bool chess960) {
@@ -293,4 +321,4 @@ std::string to_fen(const Position& position, bool chess960) {
   return fen;
 }
 
-}  // namespace wavefront
+}  // namespace wavefront::chess

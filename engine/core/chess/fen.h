@@ -3,10 +3,11 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "chess/position.h"
 
-namespace wavefront {
+namespace wavefront::chess {
 
 // Reads a FEN of six fields, or of four with the counters left out (then "0 1").
 //
@@ -26,8 +27,15 @@ enum class OpponentCheck { kRefuse, kAllow };
 Position parse_fen(std::string_view fen, bool chess960,
                    OpponentCheck opponent_check = OpponentCheck::kRefuse);
 
+// Reads a FEN from outside as parse_fen does, but corrects what has one obvious correction, and adds a phrase
+// for each correction to `corrections`: missing fields behind the side to move, castling rights without king
+// or rook, a wrong en-passant square, counters out of range. Pieces and the side to move never change.
+// Castling rights by file (HAha) that only Chess960 knows are refused without `chess960`.
+Position read_fen(std::string_view fen, bool chess960, OpponentCheck opponent_check,
+                  std::vector<std::string>& corrections);
+
 // Six fields. The en-passant square is written only if a capture there is legal; castling rights are KQkq in
 // standard chess, rook files (HAha) in Chess960.
 std::string to_fen(const Position& position, bool chess960);
 
-}  // namespace wavefront
+}  // namespace wavefront::chess

@@ -5,7 +5,7 @@
 
 #include "chess/uci_move.h"
 
-namespace wavefront {
+namespace wavefront::chess {
 
 Game::Game(std::string_view fen, bool is_chess960, OpponentCheck opponent_check)
     : start(parse_fen(fen, is_chess960, opponent_check)), chess960(is_chess960), history(start) {}
@@ -28,4 +28,4 @@ Move Game::pop() {
   return move;
 }
 
-}  // namespace wavefront
+}  // namespace wavefront::chess

@@ -8,7 +8,7 @@
 #include "chess/history.h"
 #include "chess/outcome.h"
 
-namespace wavefront {
+namespace wavefront::chess {
 
 class Game {
  public:
@@ -16,6 +16,7 @@ class Game {
   Game() : start(Position::start()), history(start) {}
   // Throws std::invalid_argument as parse_fen does.
   Game(std::string_view fen, bool is_chess960, OpponentCheck opponent_check = OpponentCheck::kRefuse);
+  Game(const Position& begin, bool is_chess960) : start(begin), chess960(is_chess960), history(begin) {}
 
   // Plays a legal move given as UCI text. Throws std::invalid_argument, and leaves the game as it was.
   void push_uci(std::string_view text);
@@ -27,7 +28,7 @@ class Game {
   bool playable() const { return !current().opponent_in_check(); }
 
   const Position& current() const { return history.current(); }
-  Outcome outcome() const { return wavefront::outcome(history, current().legal_move_count()); }
+  Outcome outcome() const { return chess::outcome(history, current().legal_move_count()); }
 
   Position start;
   bool chess960 = false;
@@ -35,4 +36,4 @@ class Game {
   std::vector<Move> moves;
 };
 
-}  // namespace wavefront
+}  // namespace wavefront::chess

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-namespace wavefront {
+namespace wavefront::chess {
 
 namespace {
 constexpr size_t kUsualPlies = 64;
@@ -46,4 +46,4 @@ void History::find_repetition(Entry& last) const {
   }
 }
 
-}  // namespace wavefront
+}  // namespace wavefront::chess

@@ -6,7 +6,7 @@
 
 #include "chess/position.h"
 
-namespace wavefront {
+namespace wavefront::chess {
 
 // The positions of a line of play, from a start position on. `push` and `pop` are cheap enough to walk a tree
 // with: no allocation after the first few hundred plies, and only positions since the last irreversible move
@@ -47,4 +47,4 @@ class History {
   std::vector<uint64_t> keys_;  // the positions' keys side by side, for a fast search
 };
 
-}  // namespace wavefront
+}  // namespace wavefront::chess

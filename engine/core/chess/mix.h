@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace wavefront {
+namespace wavefront::chess {
 
 inline constexpr uint64_t kGoldenGamma = 0x9e3779b97f4a7c15;
 
@@ -13,4 +13,4 @@ constexpr uint64_t mix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-}  // namespace wavefront
+}  // namespace wavefront::chess

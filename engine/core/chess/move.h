@@ -5,7 +5,7 @@
 
 #include "chess/square.h"
 
-namespace wavefront {
+namespace wavefront::chess {
 
 // Bits 0-5 from, 6-11 to, 12-14 promotion (0 none, 1 knight, 2 bishop, 3 rook, 4 queen).
 // Castling is the king taking its own rook (e1h1), in standard chess as in Chess960.
@@ -63,4 +63,4 @@ class MoveList {
   int size_ = 0;
 };
 
-}  // namespace wavefront
+}  // namespace wavefront::chess

@@ -17,7 +17,7 @@
 #include "chess/attacks.h"
 #include "chess/position.h"
 
-namespace wavefront {
+namespace wavefront::chess {
 
 namespace {
 
@@ -257,4 +257,4 @@ int Position::legal_move_count() const {
   return sink.total;
 }
 
-}  // namespace wavefront
+}  // namespace wavefront::chess

@@ -1,7 +1,7 @@
 // The rules that end a game, in the order lc0 applies them.
 #include "chess/outcome.h"
 
-namespace wavefront {
+namespace wavefront::chess {
 
 Outcome outcome(const History& history, int legal_moves) {
   const Position& position = history.current();
@@ -15,4 +15,4 @@ Outcome outcome(const History& history, int legal_moves) {
   return {Result::kUndecided, ""};
 }
 
-}  // namespace wavefront
+}  // namespace wavefront::chess

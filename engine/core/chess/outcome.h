@@ -3,7 +3,7 @@
 
 #include "chess/history.h"
 
-namespace wavefront {
+namespace wavefront::chess {
 
 enum class Result { kUndecided, kWhiteWon, kBlackWon, kDraw };
 
@@ -16,4 +16,4 @@ struct Outcome {
 // stalemate come first, then bare material, the 50-move rule (100 plies) and the third occurrence.
 Outcome outcome(const History& history, int legal_moves);
 
-}  // namespace wavefront
+}  // namespace wavefront::chess

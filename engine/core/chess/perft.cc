@@ -1,7 +1,7 @@
 // Perft by copying the position at every move.
 #include "chess/perft.h"
 
-namespace wavefront {
+namespace wavefront::chess {
 
 uint64_t perft(const Position& position, int depth) {
   if (depth <= 0) return 1;
@@ -29,4 +29,4 @@ std::vector<std::pair<Move, uint64_t>> perft_divide(const Position& position, in
   return counts;
 }
 
-}  // namespace wavefront
+}  // namespace wavefront::chess

@@ -7,7 +7,7 @@
 
 #include "chess/position.h"
 
-namespace wavefront {
+namespace wavefront::chess {
 
 // The number of legal move sequences of `depth` plies (1 for depth 0). The last ply is counted in bulk.
 uint64_t perft(const Position& position, int depth);
@@ -15,4 +15,4 @@ uint64_t perft(const Position& position, int depth);
 // The same, split by first move. depth is at least 1.
 std::vector<std::pair<Move, uint64_t>> perft_divide(const Position& position, int depth);
 
-}  // namespace wavefront
+}  // namespace wavefront::chess

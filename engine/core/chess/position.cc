@@ -6,7 +6,7 @@
 #include "chess/attacks.h"
 #include "chess/zobrist.h"
 
-namespace wavefront {
+namespace wavefront::chess {
 
 Position::Position(const Setup& setup)
     : castling_rooks_(setup.castling_rooks),
@@ -165,4 +165,4 @@ void Position::play_without_key(Move move) {
   play_impl<false>(move);
 }
 
-}  // namespace wavefront
+}  // namespace wavefront::chess

@@ -8,7 +8,7 @@
 #include "chess/move.h"
 #include "chess/square.h"
 
-namespace wavefront {
+namespace wavefront::chess {
 
 // A small value type (96 bytes): copying one is how a move is taken back. Without a history it knows nothing
 // of repetitions; see history.h.
@@ -115,4 +115,4 @@ class Position {
 };
 static_assert(std::is_trivially_copyable_v<Position> && sizeof(Position) <= 96);
 
-}  // namespace wavefront
+}  // namespace wavefront::chess

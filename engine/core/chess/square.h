@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace wavefront {
+namespace wavefront::chess {
 
 using std::size_t;
 
@@ -44,4 +44,4 @@ constexpr Square castled_rook(Color color, bool kingside) {
   return make_square(kingside ? 5 : 3, color * 7);
 }
 
-}  // namespace wavefront
+}  // namespace wavefront::chess

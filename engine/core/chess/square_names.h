@@ -5,7 +5,7 @@
 
 #include "chess/square.h"
 
-namespace wavefront {
+namespace wavefront::chess {
 
 inline std::string square_name(Square square) {
   return {char('a' + file_of(square)), char('1' + rank_of(square))};
@@ -17,4 +17,4 @@ constexpr Square parse_square(char file, char rank) {
   return make_square(file - 'a', rank - '1');
 }
 
-}  // namespace wavefront
+}  // namespace wavefront::chess

@@ -5,7 +5,7 @@
 
 #include "chess/square_names.h"
 
-namespace wavefront {
+namespace wavefront::chess {
 
 namespace {
 
@@ -84,4 +84,4 @@ Move parse_uci(const Position& position, std::string_view text) {
   refuse(text, fault(position, move));
 }
 
-}  // namespace wavefront
+}  // namespace wavefront::chess

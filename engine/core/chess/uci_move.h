@@ -6,7 +6,7 @@
 
 #include "chess/position.h"
 
-namespace wavefront {
+namespace wavefront::chess {
 
 // The move's UCI text. Castling is the king's two-square move (e1g1) in standard chess, king takes rook
 // (e1h1) in Chess960. The move need not be legal, but castling is recognised by the pieces of `position`.
@@ -16,4 +16,4 @@ std::string move_to_uci(const Position& position, Move move, bool chess960);
 // legal as a plain step is that step. Throws std::invalid_argument saying why the text is no legal move.
 Move parse_uci(const Position& position, std::string_view text);
 
-}  // namespace wavefront
+}  // namespace wavefront::chess

@@ -7,7 +7,7 @@
 #include "chess/mix.h"
 #include "chess/square.h"
 
-namespace wavefront {
+namespace wavefront::chess {
 
 struct ZobristTable {
   std::array<std::array<std::array<uint64_t, 64>, 6>, 2> piece{};
@@ -31,4 +31,4 @@ struct ZobristTable {
 
 inline constexpr ZobristTable kZobrist;
 
-}  // namespace wavefront
+}  // namespace wavefront::chess

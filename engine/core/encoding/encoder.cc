@@ -6,7 +6,7 @@
 
 #include "encoding/transform.h"
 
-namespace wavefront {
+namespace wavefront::encoding {
 
 namespace {
 
@@ -154,4 +154,4 @@ int encode(const History& history, InputFormat format, HistoryFill fill, Encoded
   return transform;
 }
 
-}  // namespace wavefront
+}  // namespace wavefront::encoding

@@ -12,7 +12,9 @@
 
 #include "chess/history.h"
 
-namespace wavefront {
+namespace wavefront::encoding {
+
+using namespace chess;
 
 // The input formats by their numbers in the network file.
 enum class InputFormat : int {
@@ -53,4 +55,4 @@ static_assert(sizeof(EncodedPosition) == 904);
 // policy_index needs as well.
 int encode(const History& history, InputFormat format, HistoryFill fill, EncodedPosition& out);
 
-}  // namespace wavefront
+}  // namespace wavefront::encoding

@@ -6,7 +6,7 @@
 #include "chess/square_names.h"
 #include "encoding/transform.h"
 
-namespace wavefront {
+namespace wavefront::encoding {
 
 namespace {
 
@@ -85,4 +85,4 @@ std::string policy_move_name(int index) {
   return name;
 }
 
-}  // namespace wavefront
+}  // namespace wavefront::encoding

@@ -11,7 +11,9 @@
 
 #include "chess/position.h"
 
-namespace wavefront {
+namespace wavefront::encoding {
+
+using namespace chess;
 
 inline constexpr int kPolicySize = 1858;
 
@@ -25,4 +27,4 @@ Move policy_move(const Position& position, int index, int transform);
 // The entry's move as text in the view of the side to move: "e2e4", "a7a8q".
 std::string policy_move_name(int index);
 
-}  // namespace wavefront
+}  // namespace wavefront::encoding

@@ -1,7 +1,7 @@
 // Choosing the transform of a position.
 #include "encoding/transform.h"
 
-namespace wavefront {
+namespace wavefront::encoding {
 
 int choose_transform(const Position& position) {
   if (position.has_castling_rights()) return 0;
@@ -33,4 +33,4 @@ int choose_transform(const Position& position) {
   return transform;
 }
 
-}  // namespace wavefront
+}  // namespace wavefront::encoding

@@ -10,7 +10,9 @@
 #include "chess/bitboard.h"
 #include "chess/position.h"
 
-namespace wavefront {
+namespace wavefront::encoding {
+
+using namespace chess;
 
 inline constexpr int kFlip = 1;       // mirror the files
 inline constexpr int kMirror = 2;     // mirror the ranks
@@ -56,4 +58,4 @@ inline Square untransform_square(Square square, Color side_to_move, int transfor
   return kSquareTransforms.from[side_to_move][size_t(transform)][size_t(square)];
 }
 
-}  // namespace wavefront
+}  // namespace wavefront::encoding

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace wavefront {
+namespace wavefront::exchange {
 
 int BatchRule::capacity() const {
   return std::max({best, largest, filled});
@@ -47,4 +47,4 @@ Asked BatchRule::next(std::int64_t visits, std::int64_t under_way, std::int64_t 
   return {static_cast<int>(sent), static_cast<int>(ahead)};
 }
 
-}  // namespace wavefront
+}  // namespace wavefront::exchange

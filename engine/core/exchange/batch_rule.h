@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-namespace wavefront {
+namespace wavefront::exchange {
 
 // So small a part of the tree may be under way whatever its size: large trees then keep a device busy.
 inline constexpr std::int64_t kHarmlessShare = 256;
@@ -49,4 +49,4 @@ struct BatchRule {
   Asked next(std::int64_t visits, std::int64_t under_way, std::int64_t in_time) const;
 };
 
-}  // namespace wavefront
+}  // namespace wavefront::exchange

@@ -11,7 +11,7 @@
 
 #include "header/plain.h"
 
-namespace wavefront {
+namespace wavefront::exchange {
 
 namespace {
 
@@ -143,6 +143,6 @@ std::int64_t Burst::in_time(const BurstLimits& limits, int in_flight) const {
   return rule_.fitting(left.count() / (in_flight + 1));
 }
 
-}  // namespace wavefront
+}  // namespace wavefront::exchange
 
 #endif

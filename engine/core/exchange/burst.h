@@ -14,7 +14,10 @@
 #include "tree/tree.h"
 #include "zmtp/stream.h"
 
-namespace wavefront {
+namespace wavefront::exchange {
+
+using namespace tree;
+using namespace wire;
 
 // A batch, and the number of its request while it is under way; 0 if it is a spare one.
 struct Slot {
@@ -89,6 +92,6 @@ class Burst {
   std::int64_t answers_ = 0;
 };
 
-}  // namespace wavefront
+}  // namespace wavefront::exchange
 
 #endif

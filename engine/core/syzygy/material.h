@@ -11,6 +11,8 @@
 
 namespace wavefront::syzygy {
 
+using namespace chess;
+
 inline constexpr int kMostMen = 7;  // no larger tables exist
 
 // Pieces and pawns of both sides by type; each has one king besides.

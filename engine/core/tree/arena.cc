@@ -4,7 +4,7 @@
 #include <bit>
 #include <stdexcept>
 
-namespace wavefront {
+namespace wavefront::tree {
 namespace {
 
 // The first bit of `map` from `from` on that is `value`; `end` if there is none before it. Both are of bits.
@@ -194,4 +194,4 @@ bool Arena::start_chunk(Side& side) {
   return true;
 }
 
-}  // namespace wavefront
+}  // namespace wavefront::tree

@@ -23,7 +23,7 @@
 #include <memory>
 #include <vector>
 
-namespace wavefront {
+namespace wavefront::tree {
 
 using ArenaIndex = uint32_t;
 inline constexpr ArenaIndex kNone = 0;
@@ -118,4 +118,4 @@ class Arena {
   Side short_{.number = 0}, long_{.number = 1};
 };
 
-}  // namespace wavefront
+}  // namespace wavefront::tree

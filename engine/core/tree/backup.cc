@@ -9,7 +9,7 @@
 #include "tree/tree.h"
 #include "tree/wdl_rescale.h"
 
-namespace wavefront {
+namespace wavefront::tree {
 
 void Tree::apply(Batch& batch, std::span<const float> logits, std::span<const float> wdl,
                  std::span<const float> moves_left) {
@@ -284,4 +284,4 @@ bool Tree::tighten(Node& parent) const {
   return true;
 }
 
-}  // namespace wavefront
+}  // namespace wavefront::tree

@@ -12,7 +12,10 @@
 #include "encoding/encoder.h"
 #include "tree/arena.h"
 
-namespace wavefront {
+namespace wavefront::tree {
+
+using namespace chess;
+using namespace encoding;
 
 class Batch {
  public:
@@ -86,4 +89,4 @@ class Batch {
   std::vector<ArenaIndex> paths_;
 };
 
-}  // namespace wavefront
+}  // namespace wavefront::tree

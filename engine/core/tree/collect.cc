@@ -21,7 +21,7 @@
 #include "tree/tree.h"
 #include "tree/wdl_rescale.h"
 
-namespace wavefront {
+namespace wavefront::tree {
 namespace {
 
 // Networks see the clock, but it matters little while the 50-move rule is far: one key for 0..31 plies, then
@@ -225,7 +225,7 @@ bool Tree::grow_children(Node& parent, int slots) {
 
 // One visit of a node without edges: the game's end, a cached evaluation, or a place in the batch.
 Tree::Expansion Tree::expand(Batch& batch, Node& leaf) {
-  const uint64_t key = cache_key();
+  const uint64_t key = cache_key(history_);
   cache_.prefetch(key);  // It is read when the moves have been made.
   MoveList moves;
   history_.current().legal_moves(moves);
@@ -340,14 +340,14 @@ uint32_t Tree::collision_visits_limit() const {
 }
 
 // The current position, how often it occurred before, the clock in steps, and by option earlier positions.
-uint64_t Tree::cache_key() const {
-  const Position& position = history_.current();
+uint64_t Tree::cache_key(const History& history) const {
+  const Position& position = history.current();
   uint64_t key = position.key();
   key = mix(key ^
-            mix((clock_bucket(position.rule50()) << 8) + static_cast<uint64_t>(history_.repetitions()) + 1));
-  const int earlier = std::min(params_.cache_history_length, history_.length() - 1);
+            mix((clock_bucket(position.rule50()) << 8) + static_cast<uint64_t>(history.repetitions()) + 1));
+  const int earlier = std::min(params_.cache_history_length, history.length() - 1);
   for (int back = 1; back <= earlier; ++back) {
-    key = mix(key ^ (history_.at(back).key() + static_cast<uint64_t>(history_.repetitions(back))));
+    key = mix(key ^ (history.at(back).key() + static_cast<uint64_t>(history.repetitions(back))));
   }
   return key;
 }
@@ -357,7 +357,8 @@ uint64_t Tree::cache_key() const {
 void Tree::keep_searched_value(const Node& searched, uint32_t visits) {
   const uint32_t begun = searched.visits + searched.in_flight;
   if (searched.visits < 2 || std::bit_width(begun) == std::bit_width(begun - visits)) return;
-  cache_.note_searched(cache_key(), searched.edge_count, {-searched.q(), searched.d, searched.visits});
+  cache_.note_searched(cache_key(history_), searched.edge_count,
+                       {-searched.q(), searched.d, searched.visits});
 }
 
 void Tree::take_searched_value(uint64_t key, size_t moves, Value& value) const {
@@ -371,4 +372,4 @@ float Tree::draw_score_for_mover() const {
   return history_.current().side_to_move() == Color::kWhite ? params_.draw_score : -params_.draw_score;
 }
 
-}  // namespace wavefront
+}  // namespace wavefront::tree

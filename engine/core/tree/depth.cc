@@ -5,7 +5,7 @@
 
 #include "tree/tree.h"
 
-namespace wavefront {
+namespace wavefront::tree {
 namespace {
 
 // Visits whose depth is looked at: the mean is then right to about a third of a ply, and a tree of any size
@@ -47,4 +47,4 @@ void Tree::estimate_kept_depth() {
   kept_depth_ = static_cast<double>(sum) / kSamples;
 }
 
-}  // namespace wavefront
+}  // namespace wavefront::tree

@@ -4,8 +4,9 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
-namespace wavefront {
+namespace wavefront::tree {
 namespace {
 
 constexpr size_t kTypicalRecordBytes = 96;
@@ -65,13 +66,39 @@ SearchedValue EvaluationCache::searched(uint64_t key, size_t moves) const {
           static_cast<float>(header.searched_d) / kTenBits, uint32_t{1} << header.searched_power};
 }
 
+EvaluationCache::Header EvaluationCache::header_at(size_t offset) const {
+  Header header;
+  std::memcpy(&header, ring_.get() + offset, sizeof(header));
+  return header;
+}
+
+// Makes room for a record at `next_`, and finds the first old record that it leaves whole.
+void EvaluationCache::reserve(size_t bytes) {
+  if (next_ + bytes > capacity_) {
+    lap_end_ = next_;
+    next_ = oldest_ = 0;
+    wrapped_ = true;
+  }
+  while (oldest_ < std::min(next_ + bytes, lap_end_)) oldest_ += record_bytes(header_at(oldest_).moves);
+}
+
+void EvaluationCache::forget_searched() {
+  for (const auto& [begin, end] : {std::pair{size_t{0}, next_}, {oldest_, lap_end_}}) {
+    for (size_t offset = begin; offset < end;) {
+      Header header = header_at(offset);
+      if (header.searched_power > 0) {
+        header.searched_power = 0;
+        std::memcpy(ring_.get() + offset, &header, sizeof(header));
+      }
+      offset += record_bytes(header.moves);
+    }
+  }
+}
+
 void EvaluationCache::insert(uint64_t key, const Value& value, std::span<const uint16_t> priors) {
   size_t bytes = record_bytes(priors.size());
   if (bytes > capacity_) return;
-  if (next_ + bytes > capacity_) {
-    next_ = 0;
-    wrapped_ = true;
-  }
+  reserve(bytes);
   const Header header{key, value, static_cast<uint32_t>(priors.size()) & 0xff, 0, 0, 0};
   std::byte* record = ring_.get() + next_;
   std::memcpy(record, &header, sizeof(header));
@@ -86,7 +113,7 @@ void EvaluationCache::insert(uint64_t key, const Value& value, std::span<const u
 
 void EvaluationCache::clear() {
   std::fill_n(index_.get(), index_mask_ + 2, 0u);
-  next_ = 0;
+  next_ = oldest_ = lap_end_ = 0;
   wrapped_ = false;
 }
 
@@ -95,4 +122,4 @@ int EvaluationCache::fill_permille() const {
   return wrapped_ ? 1000 : static_cast<int>(next_ * 1000 / capacity_);
 }
 
-}  // namespace wavefront
+}  // namespace wavefront::tree

@@ -11,7 +11,7 @@
 #include <memory>
 #include <span>
 
-namespace wavefront {
+namespace wavefront::tree {
 
 // q = W - L and d for the side to move, m in plies.
 struct Value {
@@ -50,6 +50,9 @@ class EvaluationCache {
   // That value, q and d to 1 / 1022, visits rounded down to a power of two, 32768 at most.
   SearchedValue searched(uint64_t key, size_t moves) const;
 
+  // Forgets all searched values. The evaluations stay.
+  void forget_searched();
+
   void clear();
   size_t bytes() const { return capacity_; }
 
@@ -73,13 +76,18 @@ class EvaluationCache {
   }
   uint32_t* bucket(uint64_t key) const { return index_.get() + (key & index_mask_); }
   std::byte* record_of(uint64_t key, size_t moves, Header& header) const;
+  Header header_at(size_t offset) const;
+  void reserve(size_t bytes);
 
   size_t capacity_;  // bytes of the ring
   size_t next_ = 0;
+  // Records of the last lap that are not overwritten: from the first whole one up to where that lap ended.
+  size_t oldest_ = 0;
+  size_t lap_end_ = 0;
   bool wrapped_ = false;
   size_t index_mask_;  // even: a bucket starts at an even slot
   std::unique_ptr<std::byte[]> ring_;
   std::unique_ptr<uint32_t[]> index_;  // offset / 8 + 1 of a record, 0 for none
 };
 
-}  // namespace wavefront
+}  // namespace wavefront::tree

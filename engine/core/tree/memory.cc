@@ -16,7 +16,7 @@
 
 #include "tree/tree.h"
 
-namespace wavefront {
+namespace wavefront::tree {
 namespace {
 
 constexpr uint64_t kEpochsPerTree = 8;
@@ -195,4 +195,4 @@ void Tree::reset_hand() {
   collapsed_in_round_ = 1;
 }
 
-}  // namespace wavefront
+}  // namespace wavefront::tree

@@ -5,7 +5,7 @@
 
 #include "chess/uci_move.h"
 
-namespace wavefront {
+namespace wavefront::tree {
 
 MoveRules::MoveRules(std::vector<MoveRule> rules) : rules_(std::move(rules)) {
   for (const MoveRule& rule : rules_) {
@@ -35,4 +35,4 @@ const bool* MoveRules::allowed(const Arena& arena, const Node& node, const Posit
   return some ? allowed_.get() : nullptr;
 }
 
-}  // namespace wavefront
+}  // namespace wavefront::tree

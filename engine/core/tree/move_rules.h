@@ -9,7 +9,7 @@
 #include "tree/arena.h"
 #include "tree/node.h"
 
-namespace wavefront {
+namespace wavefront::tree {
 
 struct MoveRule {
   Color side;                      // whose moves
@@ -43,4 +43,4 @@ class MoveRules {
   std::unique_ptr<bool[]> allowed_;
 };
 
-}  // namespace wavefront
+}  // namespace wavefront::tree

@@ -29,7 +29,9 @@
 #include "chess/move.h"
 #include "tree/arena.h"
 
-namespace wavefront {
+namespace wavefront::tree {
+
+using namespace chess;
 
 // A prior in [0, 1] in 16 bits: 5 bits of exponent (2^-31 .. 1) and 11 bits of mantissa, rounded to nearest;
 // relative error at most 2^-12. The order of the bits is the order of the values.
@@ -143,4 +145,4 @@ inline int child_granules(int slots) {
   return slots == 0 ? 0 : static_cast<int>(std::bit_ceil(static_cast<unsigned>(slots + 1) / 2));
 }
 
-}  // namespace wavefront
+}  // namespace wavefront::tree

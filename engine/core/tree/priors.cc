@@ -1,6 +1,6 @@
 #include "tree/priors.h"
 
-namespace wavefront {
+namespace wavefront::tree {
 
 void sort_edges(std::span<const Move> moves, std::span<const uint16_t> priors, Edge* edges) {
   uint32_t words[256];
@@ -15,4 +15,4 @@ void sort_edges(std::span<const Move> moves, std::span<const uint16_t> priors, E
   }
 }
 
-}  // namespace wavefront
+}  // namespace wavefront::tree

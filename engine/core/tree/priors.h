@@ -10,7 +10,7 @@
 #include "chess/move.h"
 #include "tree/node.h"
 
-namespace wavefront {
+namespace wavefront::tree {
 
 // e^x for x <= 0 with a relative error below 2e-7, in a form that compilers turn into vector code.
 // 2^t = 2^round(t) * p(t - round(t)) with the Taylor polynomial of 2^f on [-1/2, 1/2].
@@ -45,4 +45,4 @@ inline void softmax_priors(std::span<const float> logits, float temperature, std
 // but the same one every time.
 void sort_edges(std::span<const Move> moves, std::span<const uint16_t> priors, Edge* edges);
 
-}  // namespace wavefront
+}  // namespace wavefront::tree

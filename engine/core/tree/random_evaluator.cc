@@ -5,7 +5,7 @@
 
 #include "chess/mix.h"
 
-namespace wavefront {
+namespace wavefront::tree {
 namespace {
 
 constexpr auto kPlaneFactors = [] {
@@ -51,4 +51,4 @@ void evaluate_randomly(const Batch& batch, Evaluations& evaluations) {
   }
 }
 
-}  // namespace wavefront
+}  // namespace wavefront::tree

@@ -11,7 +11,7 @@
 #include "encoding/encoder.h"
 #include "tree/batch.h"
 
-namespace wavefront {
+namespace wavefront::tree {
 
 struct Evaluations {
   std::vector<float> logits;      // one for each policy index
@@ -22,4 +22,4 @@ struct Evaluations {
 // Evaluates what a batch would send, reusing the vectors' memory.
 void evaluate_randomly(const Batch& batch, Evaluations& evaluations);
 
-}  // namespace wavefront
+}  // namespace wavefront::tree

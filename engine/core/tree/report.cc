@@ -9,7 +9,7 @@
 #include "tree/spread.h"
 #include "tree/tree.h"
 
-namespace wavefront {
+namespace wavefront::tree {
 namespace {
 
 // Lifts a move among the chosen above all others, whose rank is 0: more than any Q and its doubt take away.
@@ -97,6 +97,18 @@ std::optional<Proof> Tree::root_proof() const {
   return std::nullopt;
 }
 
+// The network's evaluation of a position, for its side to move. A node keeps no more than the value, and that
+// only where the search uses it as it is.
+std::optional<Evaluation> Tree::network_evaluation(const History& history, const Node& evaluated) const {
+  if (evaluated.state != NodeState::kExpanded) return std::nullopt;
+  Value own;
+  if (!cache_.find(cache_key(history), evaluated.edge_count, own).empty())
+    return Evaluation{own.q, own.d, own.m};
+  if (params_.adjusts_values()) return std::nullopt;
+  constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+  return Evaluation{evaluated.own_q(), kUnknown, kUnknown};
+}
+
 RootInfo Tree::root_info() const {
   std::lock_guard lock(mutex_);
   const Node& root = *node(root_);
@@ -113,12 +125,7 @@ RootInfo Tree::root_info() const {
   if (root.visits > 0) {
     info.evaluation = {-root.wl_sum / root.visits, root.d, root.m};
   }
-  if (root.state == NodeState::kExpanded) {
-    constexpr float kUnknown = std::numeric_limits<float>::quiet_NaN();
-    Value own{root.own_q(), kUnknown, kUnknown};
-    cache_.find(cache_key(), root.edge_count, own);
-    info.own_evaluation = {own.q, own.d, own.m};
-  }
+  info.own_evaluation = network_evaluation(history_, root);
   if (playouts_ > 0) {
     const double count = static_cast<double>(playouts_), mean = value_sum_ / count;
     info.q_deviation = std::sqrt(std::max(0.0, value_square_sum_ / count - mean * mean));
@@ -169,6 +176,7 @@ std::vector<Line> Tree::lines(int count) const {
     line.by_tables = value_by_tables(arena_.at<Edge>(root.edges)[first.edge].move(), line);
     found.push_back(std::move(line));
   }
+  if (!found.empty()) add_lines_left_out(found, count);
   return found;
 }
 
@@ -185,8 +193,10 @@ float Tree::root_first_play_urgency() const {
   return first_play_urgency(params_, true, q, visited_policy);
 }
 
-std::vector<ChildInfo> Tree::children() const {
+std::vector<ChildInfo> Tree::children(bool own_values) const {
   std::lock_guard lock(mutex_);
+  std::optional<History> line;
+  if (own_values) line = history_;
   std::vector<ChildInfo> infos;
   const Node& root = *node(root_);
   const float scale = exploration_scale(params_, true, root);
@@ -207,7 +217,15 @@ std::vector<ChildInfo> Tree::children() const {
       info.deviation = static_cast<float>(std::sqrt(variance_of(*ranked.child)));
       info.evaluation = evaluation_of(*ranked.child);
       info.proof = proof_of(*ranked.child);
-      if (ranked.child->state == NodeState::kExpanded) info.own_q = -ranked.child->own_q();
+      if (own_values && ranked.child->state == NodeState::kTerminal) {
+        info.own_q = static_cast<float>(info.evaluation.q);
+      } else if (own_values) {
+        line->push(edge.move());
+        if (const auto own = network_evaluation(*line, *ranked.child)) {
+          info.own_q = static_cast<float>(-own->q);
+        }
+        line->pop();
+      }
     }
     info.exploration = info.prior * scale / static_cast<float>(1 + info.visits + info.in_flight);
     info.value = urgency;
@@ -223,4 +241,4 @@ std::vector<ChildInfo> Tree::children() const {
   return infos;
 }
 
-}  // namespace wavefront
+}  // namespace wavefront::tree

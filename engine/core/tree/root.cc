@@ -19,7 +19,7 @@
 #include "chess/fen.h"
 #include "tree/tree.h"
 
-namespace wavefront {
+namespace wavefront::tree {
 namespace {
 
 // How far below the top a game's start is looked for.
@@ -168,4 +168,4 @@ bool Tree::is_on_the_way(ArenaIndex index) const {
          std::any_of(above_.begin(), above_.end(), [index](const Above& step) { return step.node == index; });
 }
 
-}  // namespace wavefront
+}  // namespace wavefront::tree

@@ -9,7 +9,10 @@
 #include "encoding/encoder.h"
 #include "syzygy/tablebases.h"
 
-namespace wavefront {
+namespace wavefront::tree {
+
+using namespace syzygy;
+using namespace encoding;
 
 // Draws that a node's value takes into account: none; where one is proven; and where one of its moves counts
 // as one by repetition.
@@ -116,4 +119,4 @@ struct SearchParams {
   bool adjusts_values() const { return known_draws != KnownDraws::kOff || noise_pruning_scale > 0.0f; }
 };
 
-}  // namespace wavefront
+}  // namespace wavefront::tree

@@ -6,7 +6,7 @@
 
 #include "tree/spread.h"
 
-namespace wavefront {
+namespace wavefront::tree {
 namespace {
 
 constexpr float kNever = -std::numeric_limits<float>::infinity();
@@ -182,4 +182,4 @@ void share_visits(const Arena& arena, const Node& node, const SearchParams& para
   }
 }
 
-}  // namespace wavefront
+}  // namespace wavefront::tree

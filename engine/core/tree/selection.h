@@ -9,7 +9,7 @@
 #include "tree/node.h"
 #include "tree/search_params.h"
 
-namespace wavefront {
+namespace wavefront::tree {
 
 struct Choice {
   int edge;
@@ -46,4 +46,4 @@ float first_play_urgency(const SearchParams& params, bool is_root, float parent_
 // q, parent_q: for the side to move at the parent. child_m, parent_m: plies to the end of the game.
 float moves_left_utility(const SearchParams& params, float q, float parent_q, float child_m, float parent_m);
 
-}  // namespace wavefront
+}  // namespace wavefront::tree

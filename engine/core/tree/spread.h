@@ -13,7 +13,7 @@
 #include "tree/node.h"
 #include "tree/search_params.h"
 
-namespace wavefront {
+namespace wavefront::tree {
 
 inline constexpr double kSpreadUnit = 65535.0;
 
@@ -68,4 +68,4 @@ inline float exploration_by_deviation(const Node& node, const SearchParams& para
   return 1.0f + params.cpuct_deviation_scale * (ratio - 1.0f);
 }
 
-}  // namespace wavefront
+}  // namespace wavefront::tree

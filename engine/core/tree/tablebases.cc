@@ -7,12 +7,21 @@
 // equals.
 
 #include <algorithm>
+#include <utility>
 
 #include "chess/uci_move.h"
 #include "syzygy/probe.h"
 #include "tree/tree.h"
 
-namespace wavefront {
+namespace wavefront::tree {
+
+namespace {
+
+bool all_or_one_of(const std::vector<Move>& moves, Move move) {
+  return moves.empty() || std::find(moves.begin(), moves.end(), move) != moves.end();
+}
+
+}  // namespace
 
 // Asks the tables about the root's moves, once for each root.
 void Tree::rank_root_moves() {
@@ -30,14 +39,11 @@ void Tree::rank_root_moves() {
 void Tree::limit_root_moves() {
   searched_moves_ = root_moves_;
   if (!root_ranking_) return;
-  const auto is_wanted = [&](Move move) {
-    return root_moves_.empty() ||
-           std::find(root_moves_.begin(), root_moves_.end(), move) != root_moves_.end();
-  };
   searched_moves_.clear();
   int best = 0;
   for (const syzygy::RankedMove& ranked : root_ranking_->moves) {
-    if (!is_wanted(ranked.move) || (!searched_moves_.empty() && ranked.rank < best)) continue;
+    if (!all_or_one_of(root_moves_, ranked.move) || (!searched_moves_.empty() && ranked.rank < best))
+      continue;
     if (ranked.rank > best) searched_moves_.clear();
     best = ranked.rank;
     searched_moves_.push_back(ranked.move);
@@ -51,9 +57,7 @@ std::vector<std::string> Tree::root_moves() const {
   position.legal_moves(legal);
   std::vector<std::string> names;
   for (const Move move : legal) {
-    const bool searched = searched_moves_.empty() || std::find(searched_moves_.begin(), searched_moves_.end(),
-                                                               move) != searched_moves_.end();
-    if (searched) names.push_back(move_to_uci(position, move, game_->chess960));
+    if (all_or_one_of(searched_moves_, move)) names.push_back(move_to_uci(position, move, game_->chess960));
   }
   return names;
 }
@@ -81,4 +85,36 @@ std::optional<TableValue> Tree::value_by_tables(Move move, const Line& line) con
   return std::nullopt;
 }
 
-}  // namespace wavefront
+// Lines of the moves that the search leaves out by the tables, best first: of each its first move and what
+// the tables say of it. Up to `count` lines in all.
+void Tree::add_lines_left_out(std::vector<Line>& lines, int count) const {
+  if (!root_ranking_) return;
+  std::vector<syzygy::RankedMove> left_out;
+  for (const syzygy::RankedMove& ranked : root_ranking_->moves) {
+    if (all_or_one_of(root_moves_, ranked.move) && !all_or_one_of(searched_moves_, ranked.move)) {
+      left_out.push_back(ranked);
+    }
+  }
+  // Of equals the shorter win and the longer loss comes first.
+  const auto worth = [](const syzygy::RankedMove& each) {
+    return std::pair(each.rank, -each.value * each.plies);
+  };
+  std::stable_sort(left_out.begin(), left_out.end(),
+                   [&](const auto& a, const auto& b) { return worth(a) > worth(b); });
+  const Node& root = *node(root_);
+  const Edge* edges = arena_.at<Edge>(root.edges);
+  for (const syzygy::RankedMove& ranked : left_out) {
+    if (static_cast<int>(lines.size()) >= count) return;
+    Line line;
+    line.moves.push_back(move_to_uci(history_.current(), ranked.move, game_->chess960));
+    line.move_visits.push_back(0);
+    line.evaluation = {static_cast<double>(ranked.value), ranked.value == 0 ? 1.0 : 0.0, root.m};
+    line.by_tables = TableValue{ranked.value, ranked.plies};
+    for (int i = 0; i < root.edge_count; ++i) {
+      if (edges[i].move() == ranked.move) line.prior = root_prior(i);
+    }
+    lines.push_back(std::move(line));
+  }
+}
+
+}  // namespace wavefront::tree

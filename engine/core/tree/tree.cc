@@ -7,22 +7,22 @@
 
 #include "chess/uci_move.h"
 
-namespace wavefront {
+namespace wavefront::tree {
 namespace {
 
 bool same_evaluations(const SearchParams& a, const SearchParams& b) {
   return a.input_format == b.input_format && a.history_fill == b.history_fill &&
          a.policy_temperature == b.policy_temperature && a.cache_history_length == b.cache_history_length &&
-         a.cache_bytes == b.cache_bytes && a.transposition_visits == b.transposition_visits;
+         a.cache_bytes == b.cache_bytes;
 }
 
 bool same_tree(const SearchParams& a, const SearchParams& b) {
-  return same_evaluations(a, b) && a.two_fold_draws == b.two_fold_draws &&
-         a.sticky_endgames == b.sticky_endgames && a.wdl_ratio == b.wdl_ratio && a.wdl_shift == b.wdl_shift &&
-         a.wdl_max_scale == b.wdl_max_scale && a.tablebases == b.tablebases &&
-         a.syzygy_50_move_rule == b.syzygy_50_move_rule && a.syzygy_fast_play == b.syzygy_fast_play &&
-         a.keeps_spread() == b.keeps_spread() && a.known_draws == b.known_draws &&
-         a.noise_pruning_scale == b.noise_pruning_scale;
+  return same_evaluations(a, b) && a.transposition_visits == b.transposition_visits &&
+         a.two_fold_draws == b.two_fold_draws && a.sticky_endgames == b.sticky_endgames &&
+         a.wdl_ratio == b.wdl_ratio && a.wdl_shift == b.wdl_shift && a.wdl_max_scale == b.wdl_max_scale &&
+         a.tablebases == b.tablebases && a.syzygy_50_move_rule == b.syzygy_50_move_rule &&
+         a.syzygy_fast_play == b.syzygy_fast_play && a.keeps_spread() == b.keeps_spread() &&
+         a.known_draws == b.known_draws && a.noise_pruning_scale == b.noise_pruning_scale;
 }
 
 }  // namespace
@@ -35,10 +35,11 @@ Tree::Tree(const SearchParams& params)
 void Tree::set_params(const SearchParams& params) {
   std::lock_guard lock(mutex_);
   if (batches_in_flight_ > 0) throw std::logic_error("settings cannot change while a batch is under way");
-  const bool searched_values_differ = params.transposition_visits > 0 && !same_tree(params, params_);
-  if (!same_evaluations(params, params_) || searched_values_differ) {
+  if (!same_evaluations(params, params_)) {
     cache_ = EvaluationCache(params.cache_bytes);
     ++cache_generation_;
+  } else if (!same_tree(params, params_)) {
+    cache_.forget_searched();
   }
   const bool shrinks = arena_.holds_more_than(params.tree_bytes);
   if (shrinks || !same_tree(params, params_)) arena_.clear();
@@ -194,4 +195,4 @@ void Tree::mix_root_noise() {
   update_root_edges();
 }
 
-}  // namespace wavefront
+}  // namespace wavefront::tree

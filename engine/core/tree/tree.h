@@ -25,7 +25,7 @@
 #include "tree/search_params.h"
 #include "tree/selection.h"
 
-namespace wavefront {
+namespace wavefront::tree {
 
 struct CollectResult {
   int evaluations = 0;            // positions in the batch
@@ -65,7 +65,7 @@ struct ChildInfo {
   float prior = 0;
   float raw_prior = 0;  // before noise was mixed in
   Evaluation evaluation;
-  std::optional<float> own_q;  // the network's evaluation, for the side to move at the root
+  std::optional<float> own_q;  // the network's value, for the side to move at the root, where it is known
   float deviation = 0;         // standard deviation of its values, where the search keeps it
   float exploration = 0;       // PUCT's U
   // Q with the value of a draw, without visits the first-play urgency; and PUCT's score of the move.
@@ -95,7 +95,7 @@ struct RootInfo {
   uint64_t cache_hits = 0;
   uint64_t tablebase_hits = 0;
   Evaluation evaluation;
-  // The network's evaluation; d and m are NaN if it is no longer cached.
+  // The network's evaluation. If it is no longer cached, d and m are NaN, or nothing of it is known.
   std::optional<Evaluation> own_evaluation;
   double q_deviation = 0;  // standard deviation of the values that the playouts brought back
   std::optional<Proof> proof;
@@ -167,10 +167,11 @@ class Tree {
 
   RootInfo root_info() const;
   // The best `count` moves with their principal variations, best first. Those without visits come by their
-  // priors, valued at the first-play urgency.
+  // priors, valued at the first-play urgency. Moves that tablebases leave out of the search come last.
   std::vector<Line> lines(int count) const;
-  // Every searched root move, best first.
-  std::vector<ChildInfo> children() const;
+  // Every searched root move, best first. own_values: with the network's own values, or the result where the
+  // game ends.
+  std::vector<ChildInfo> children(bool own_values = false) const;
 
  private:
   friend struct TreeInvariants;  // the checks of tests/engine/core/tree/fuzz.cc
@@ -225,7 +226,8 @@ class Tree {
   void look_ahead(Batch& batch, int ahead);
   void collide(Batch& batch, uint32_t visits);
   uint32_t collision_visits_limit() const;
-  uint64_t cache_key() const;
+  uint64_t cache_key(const History& history) const;
+  std::optional<Evaluation> network_evaluation(const History& history, const Node& evaluated) const;
   void keep_searched_value(const Node& searched, uint32_t visits);
   void take_searched_value(uint64_t key, size_t moves, Value& value) const;
 
@@ -234,6 +236,7 @@ class Tree {
   void limit_root_moves();
   std::optional<int> value_of_leaf_by_tables();
   std::optional<TableValue> value_by_tables(Move move, const Line& line) const;
+  void add_lines_left_out(std::vector<Line>& lines, int count) const;
 
   // backup.cc
   void give_edges(Node& leaf, std::span<const Move> moves, std::span<const uint16_t> priors);
@@ -346,4 +349,4 @@ class Tree {
   bool looking_ahead_ = false;
 };
 
-}  // namespace wavefront
+}  // namespace wavefront::tree

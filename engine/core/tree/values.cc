@@ -22,7 +22,7 @@
 #include "tree/spread.h"
 #include "tree/tree.h"
 
-namespace wavefront {
+namespace wavefront::tree {
 namespace {
 
 // A move may have so many times its prior's share of the visits before any are taken for exploration.
@@ -131,4 +131,4 @@ void Tree::note_repetitions(Node& parent) const {
   derive_value(parent);
 }
 
-}  // namespace wavefront
+}  // namespace wavefront::tree

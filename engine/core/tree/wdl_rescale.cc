@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace wavefront {
+namespace wavefront::tree {
 
 Value rescaled(Value value, Color side, const SearchParams& params) {
   if (params.wdl_ratio == 1.0f && params.wdl_shift == 0.0f) return value;
@@ -23,4 +23,4 @@ Value rescaled(Value value, Color side, const SearchParams& params) {
   return {new_win - new_loss, std::max(0.0f, 1 - new_win - new_loss), value.m};
 }
 
-}  // namespace wavefront
+}  // namespace wavefront::tree

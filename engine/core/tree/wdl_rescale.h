@@ -5,7 +5,9 @@
 #include "tree/evaluation_cache.h"
 #include "tree/search_params.h"
 
-namespace wavefront {
+namespace wavefront::tree {
+
+using namespace chess;
 
 // The value for a side to move, as the search uses it. Win and loss are taken for the tails beyond 1 and -1
 // of a logistic distribution with the centre mu and the scale s; the result has the scale ratio * s and the
@@ -13,4 +15,4 @@ namespace wavefront {
 // are.
 Value rescaled(Value value, Color side, const SearchParams& params);
 
-}  // namespace wavefront
+}  // namespace wavefront::tree

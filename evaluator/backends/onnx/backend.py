@@ -82,7 +82,8 @@ class OnnxBackend(Backend):
 
     def __init__(self, network: NetworkSpec, *, threads: int | None = None, int8: bool = False) -> None:
         self.threads = threads or default_threads()
-        self.device = f"CPU, {self.threads} thread{'s' if self.threads > 1 else ''}"
+        precision = "int8" if int8 else "fp32"
+        self.device = f"CPU, {self.threads} thread{'s' if self.threads > 1 else ''}, {precision}"
         self.quantisation_error: QuantisationError | None = None
         self._outputs = ["policy", "wdl" if network.value.wdl else "value"]
         if network.moves_left is not None:
@@ -96,7 +97,6 @@ class OnnxBackend(Backend):
         self._session: ort.InferenceSession | None
         if int8:
             model = self._open_quantised(network)
-            self.device += ", int8"
             self.tolerance = INT8
         else:
             model = build_model(network, packed=True).SerializeToString()

@@ -14,7 +14,7 @@
 #include "header/plain.h"
 #include "request.h"
 
-namespace wavefront {
+namespace wavefront::device {
 
 namespace {
 
@@ -217,6 +217,6 @@ bool DeviceLoop::settle() {
   return true;
 }
 
-}  // namespace wavefront
+}  // namespace wavefront::device
 
 #endif

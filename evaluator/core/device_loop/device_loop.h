@@ -17,7 +17,7 @@
 #include "header/headers.h"
 #include "zmtp/hub.h"
 
-namespace wavefront {
+namespace wavefront::device {
 
 // Why `run` has returned.
 enum class Stop : std::uint8_t {
@@ -131,6 +131,6 @@ class DeviceLoop {
   double inside_since_ms_ = 0;  // of the driver; 0 outside
 };
 
-}  // namespace wavefront
+}  // namespace wavefront::device
 
 #endif

@@ -7,7 +7,7 @@
 
 #include "device_batch.h"
 
-namespace wavefront {
+namespace wavefront::device {
 
 // A call of the driver. If it is a copy whose length follows from the number of moves, `sized` is the
 // argument that has the length, which is fixed + per_move * moves.
@@ -36,4 +36,4 @@ struct Program {
   int busy = 0;
 };
 
-}  // namespace wavefront
+}  // namespace wavefront::device

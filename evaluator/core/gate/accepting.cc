@@ -15,7 +15,7 @@
 
 #include "gate/peer.h"
 
-namespace wavefront {
+namespace wavefront::gate {
 
 namespace {
 
@@ -149,6 +149,6 @@ void Gate::watch_listeners() {
   }
 }
 
-}  // namespace wavefront
+}  // namespace wavefront::gate
 
 #endif

@@ -1,6 +1,6 @@
 #include "gate/admission.h"
 
-namespace wavefront {
+namespace wavefront::gate {
 
 std::optional<std::uint64_t> Admission::Lobbies::victim() const {
   const auto stranger = strangers.victim();
@@ -47,4 +47,4 @@ std::optional<std::uint64_t> Admission::dispensable_for(Door door) const {
   return stranger || door == Door::kPublic ? stranger : at(Door::kLocal).victim();
 }
 
-}  // namespace wavefront
+}  // namespace wavefront::gate

@@ -12,7 +12,7 @@
 #include "gate/lobby.h"
 #include "gate/roll.h"
 
-namespace wavefront {
+namespace wavefront::gate {
 
 // Belongs to the gate's thread. Knows the connections that the service has not let in yet. Clients that have
 // shown a key go after all those that have not; each of the two groups in the order of its Lobby.
@@ -59,4 +59,4 @@ class Admission {
   std::unordered_map<std::uint64_t, Place> places_;
 };
 
-}  // namespace wavefront
+}  // namespace wavefront::gate

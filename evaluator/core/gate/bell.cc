@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <system_error>
 
-namespace wavefront {
+namespace wavefront::gate {
 
 Bell::Bell() : event_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
   if (!event_) throw std::system_error(errno, std::generic_category(), "eventfd");
@@ -27,6 +27,6 @@ std::vector<std::uint64_t> Bell::answer() {
   return std::exchange(numbers_, {});
 }
 
-}  // namespace wavefront
+}  // namespace wavefront::gate
 
 #endif

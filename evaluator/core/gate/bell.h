@@ -9,7 +9,9 @@
 
 #include "zmtp/descriptor.h"
 
-namespace wavefront {
+namespace wavefront::gate {
+
+using namespace wire;
 
 class Bell {
  public:
@@ -31,6 +33,6 @@ class Bell {
   std::vector<std::uint64_t> numbers_;
 };
 
-}  // namespace wavefront
+}  // namespace wavefront::gate
 
 #endif

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cstring>
 
-namespace wavefront {
+namespace wavefront::gate {
 
 BlockQueue::~BlockQueue() {
   for (unsigned char* block : blocks_) munmap(block, kBlock);
@@ -47,6 +47,6 @@ void BlockQueue::pop(std::size_t size) {
   if (blocks_.empty()) end_ = kBlock;
 }
 
-}  // namespace wavefront
+}  // namespace wavefront::gate
 
 #endif

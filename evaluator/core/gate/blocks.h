@@ -5,7 +5,7 @@
 #include <deque>
 #include <span>
 
-namespace wavefront {
+namespace wavefront::gate {
 
 // First in, first out. The memory comes from the system in blocks and goes back to it as soon as a block has
 // been read: after a burst the process is as small as before.
@@ -37,4 +37,4 @@ class BlockQueue {
   std::size_t size_ = 0;
 };
 
-}  // namespace wavefront
+}  // namespace wavefront::gate

@@ -11,7 +11,9 @@
 
 #include "zmtp/descriptor.h"
 
-namespace wavefront {
+namespace wavefront::gate {
+
+using namespace wire;
 
 // At most kMost for kTime each: a client that sends something after its socket was closed would lose the
 // reason on systems that discard what has arrived when a connection is reset.
@@ -46,6 +48,6 @@ class Farewells {
   std::deque<Farewell> waiting_;
 };
 
-}  // namespace wavefront
+}  // namespace wavefront::gate
 
 #endif

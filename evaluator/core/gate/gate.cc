@@ -17,7 +17,7 @@
 
 #include "gate/peer.h"
 
-namespace wavefront {
+namespace wavefront::gate {
 
 namespace {
 
@@ -317,6 +317,6 @@ void Gate::note(std::string address, Ending reason) {
   if (reason != Ending::kPeer && news_.size() < kMostNews) news_.push_back({std::move(address), reason});
 }
 
-}  // namespace wavefront
+}  // namespace wavefront::gate
 
 #endif

@@ -24,14 +24,14 @@
 #include <vector>
 
 #include "gate/admission.h"
-#include "gate/ending.h"
 #include "gate/farewell.h"
 #include "gate/link.h"
 #include "gate/relay.h"
 #include "gate/turns.h"
 #include "zmtp/descriptor.h"
+#include "zmtp/ending.h"
 
-namespace wavefront {
+namespace wavefront::gate {
 
 struct GateLimits {
   FrameLimits frames;
@@ -41,11 +41,8 @@ struct GateLimits {
   std::chrono::milliseconds greeting;  // to show that it speaks ZeroMQ
 };
 
-// A connection that the gate has ended or refused.
-struct Ended {
-  std::string address;
-  Ending reason;
-};
+// The endings that the gate counts, the first of all.
+inline constexpr std::size_t kEndings = static_cast<std::size_t>(Ending::kAsked) + 1;
 
 class Gate {
  public:
@@ -158,6 +155,6 @@ class Gate {
   static constexpr std::uint64_t kFirstNumber = 1 << 16;  // the numbers below are those of listeners
 };
 
-}  // namespace wavefront
+}  // namespace wavefront::gate
 
 #endif

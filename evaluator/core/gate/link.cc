@@ -6,7 +6,7 @@
 #include <chrono>
 #include <utility>
 
-namespace wavefront {
+namespace wavefront::gate {
 
 namespace {
 
@@ -179,6 +179,6 @@ bool Link::is_full() const {
          opaque_frames_ > kMostOpaqueFrames;
 }
 
-}  // namespace wavefront
+}  // namespace wavefront::gate
 
 #endif

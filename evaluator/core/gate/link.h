@@ -13,7 +13,7 @@
 #include "gate/roll.h"
 #include "gate/zmtp.h"
 
-namespace wavefront {
+namespace wavefront::gate {
 
 // In bytes.
 struct LinkLimits {
@@ -120,6 +120,6 @@ class Link {
   bool ended_ = false;
 };
 
-}  // namespace wavefront
+}  // namespace wavefront::gate
 
 #endif

@@ -2,7 +2,7 @@
 
 #include <limits>
 
-namespace wavefront {
+namespace wavefront::gate {
 
 void Lobby::add(std::uint64_t number, const std::string& source) {
   put(number, source);
@@ -65,4 +65,4 @@ Lobby::Rank Lobby::rank(const Silent& silent) {
   return {std::numeric_limits<std::size_t>::max() - silent.size(), tick, number};
 }
 
-}  // namespace wavefront
+}  // namespace wavefront::gate

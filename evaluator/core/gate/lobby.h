@@ -10,7 +10,7 @@
 #include <tuple>
 #include <unordered_map>
 
-namespace wavefront {
+namespace wavefront::gate {
 
 // Belongs to one thread. A source is an address (source_of_peer). All operations cost the logarithm of the
 // number of connections, except victim, which is constant.
@@ -51,4 +51,4 @@ class Lobby {
   std::set<Rank> ranks_;  // one for each source: the first is the victim's
 };
 
-}  // namespace wavefront
+}  // namespace wavefront::gate

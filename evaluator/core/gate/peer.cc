@@ -9,7 +9,7 @@
 
 #include <cstddef>
 
-namespace wavefront {
+namespace wavefront::gate {
 
 std::string address_of_peer(int descriptor) {
   sockaddr_storage address{};
@@ -58,6 +58,6 @@ std::string name_of_peer(int descriptor) {
   return {address.sun_path, size - offsetof(sockaddr_un, sun_path)};
 }
 
-}  // namespace wavefront
+}  // namespace wavefront::gate
 
 #endif

@@ -5,7 +5,7 @@
 
 #include <string>
 
-namespace wavefront {
+namespace wavefront::gate {
 
 // The address of a peer as ZeroMQ names it: the number of a tcp one, localhost:UID:GID:PID of one on this
 // machine's own sockets; empty if it is not known.
@@ -19,6 +19,6 @@ std::string source_of_peer(int descriptor, bool local);
 // if there is none.
 std::string name_of_peer(int descriptor);
 
-}  // namespace wavefront
+}  // namespace wavefront::gate
 
 #endif

@@ -15,7 +15,7 @@
 
 #include "zmtp/refusal.h"
 
-namespace wavefront {
+namespace wavefront::gate {
 
 namespace {
 
@@ -208,6 +208,6 @@ void Relay::watch() {
   }
 }
 
-}  // namespace wavefront
+}  // namespace wavefront::gate
 
 #endif

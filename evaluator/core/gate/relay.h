@@ -10,12 +10,12 @@
 #include <string>
 
 #include "gate/blocks.h"
-#include "gate/ending.h"
 #include "gate/link.h"
 #include "gate/zmtp.h"
 #include "zmtp/descriptor.h"
+#include "zmtp/ending.h"
 
-namespace wavefront {
+namespace wavefront::gate {
 
 // Tells a client that there are too many connections. mechanism: the service's. greeted: bytes of the
 // service's greeting that it has had.
@@ -110,6 +110,6 @@ class Relay {
   BlockQueue outward_;  // the other way
 };
 
-}  // namespace wavefront
+}  // namespace wavefront::gate
 
 #endif

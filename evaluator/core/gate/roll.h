@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <mutex>
 
-namespace wavefront {
+namespace wavefront::gate {
 
 // Where clients come in. Each door has connections of its own.
 enum class Door : std::uint8_t {
@@ -58,4 +58,4 @@ class Roll {
   std::array<std::size_t, kDoors> counts_{};
 };
 
-}  // namespace wavefront
+}  // namespace wavefront::gate

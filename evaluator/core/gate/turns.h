@@ -7,7 +7,7 @@
 #include <string>
 #include <unordered_map>
 
-namespace wavefront {
+namespace wavefront::gate {
 
 // A source that sends thousands of connections delays itself only. Numbers are served in their order.
 class Turns {
@@ -61,4 +61,4 @@ class Turns {
   std::unordered_map<std::string, Source> sources_;
 };
 
-}  // namespace wavefront
+}  // namespace wavefront::gate

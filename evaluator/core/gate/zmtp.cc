@@ -5,7 +5,7 @@
 #include <string_view>
 #include <utility>
 
-namespace wavefront {
+namespace wavefront::gate {
 
 namespace {
 
@@ -150,4 +150,4 @@ void HandshakeReader::begin_frame() {
   name_.clear();
 }
 
-}  // namespace wavefront
+}  // namespace wavefront::gate

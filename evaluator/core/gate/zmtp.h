@@ -8,9 +8,11 @@
 #include <optional>
 #include <string>
 
-#include "gate/ending.h"
+#include "zmtp/ending.h"
 
-namespace wavefront {
+namespace wavefront::gate {
+
+using namespace wire;
 
 struct FrameLimits {
   std::size_t frame_bytes;
@@ -108,4 +110,4 @@ class HandshakeReader {
   std::string name_;        // of the command, with its length in front
 };
 
-}  // namespace wavefront
+}  // namespace wavefront::gate

@@ -4,7 +4,7 @@
 #include <bit>
 #include <limits>
 
-namespace wavefront {
+namespace wavefront::wire {
 
 namespace {
 
@@ -103,4 +103,4 @@ bool FlatMap::read_number(unsigned char tag, Value& value) {
   return true;
 }
 
-}  // namespace wavefront
+}  // namespace wavefront::wire

@@ -7,7 +7,7 @@
 #include <span>
 #include <string_view>
 
-namespace wavefront {
+namespace wavefront::wire {
 
 // A number, text or nil. Booleans are none of them.
 struct Value {
@@ -44,4 +44,4 @@ class FlatMap {
   bool gave_up_ = false;
 };
 
-}  // namespace wavefront
+}  // namespace wavefront::wire

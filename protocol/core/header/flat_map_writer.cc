@@ -3,7 +3,7 @@
 #include <bit>
 #include <limits>
 
-namespace wavefront {
+namespace wavefront::wire {
 
 namespace {
 
@@ -65,4 +65,4 @@ void FlatMapWriter::text(std::string_view text) {
   data_.insert(data_.end(), text.begin(), text.end());
 }
 
-}  // namespace wavefront
+}  // namespace wavefront::wire

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-namespace wavefront {
+namespace wavefront::wire {
 
 class FlatMapWriter {
  public:
@@ -29,4 +29,4 @@ class FlatMapWriter {
   std::vector<unsigned char> data_;
 };
 
-}  // namespace wavefront
+}  // namespace wavefront::wire

@@ -5,7 +5,7 @@
 #include "header/flat_map.h"
 #include "header/flat_map_writer.h"
 
-namespace wavefront {
+namespace wavefront::wire {
 
 namespace {
 
@@ -112,4 +112,4 @@ std::vector<unsigned char> written(const ResultHeader& header) {
   return map.take();
 }
 
-}  // namespace wavefront
+}  // namespace wavefront::wire

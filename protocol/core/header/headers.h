@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace wavefront {
+namespace wavefront::wire {
 
 struct EvaluateHeader {
   std::int64_t id = 0;     // at least 1
@@ -35,4 +35,4 @@ std::optional<ResultHeader> result_header(std::span<const unsigned char> data);
 std::vector<unsigned char> written(const EvaluateHeader& header);
 std::vector<unsigned char> written(const ResultHeader& header);
 
-}  // namespace wavefront
+}  // namespace wavefront::wire

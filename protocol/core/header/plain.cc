@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-namespace wavefront {
+namespace wavefront::wire {
 
 namespace {
 
@@ -44,4 +44,4 @@ std::optional<ResultHeader> plain_result(Frames frames) {
   return header;
 }
 
-}  // namespace wavefront
+}  // namespace wavefront::wire

@@ -9,7 +9,7 @@
 #include "header/headers.h"
 #include "zmtp/message.h"
 
-namespace wavefront {
+namespace wavefront::wire {
 
 inline constexpr std::size_t kPlainFrames = 4;
 
@@ -25,4 +25,4 @@ std::optional<EvaluateHeader> plain_evaluate(Frames frames);
 // The header of a result with its logits, W D L and moves left: whole floats, of one number of positions.
 std::optional<ResultHeader> plain_result(Frames frames);
 
-}  // namespace wavefront
+}  // namespace wavefront::wire

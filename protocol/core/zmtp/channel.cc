@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-namespace wavefront {
+namespace wavefront::wire {
 
 namespace {
 
@@ -223,6 +223,6 @@ void Channel::send_pong(std::string_view context) {
   if (waiting_.empty()) send_parts(parts, true);
 }
 
-}  // namespace wavefront
+}  // namespace wavefront::wire
 
 #endif

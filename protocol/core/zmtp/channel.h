@@ -18,7 +18,7 @@
 #include "zmtp/message.h"
 #include "zmtp/reader.h"
 
-namespace wavefront {
+namespace wavefront::wire {
 
 enum class Sent : std::uint8_t {
   kWhole,    // the system has it
@@ -91,6 +91,6 @@ class Channel {
   std::atomic<std::chrono::steady_clock::time_point> last_sent_{};
 };
 
-}  // namespace wavefront
+}  // namespace wavefront::wire
 
 #endif

@@ -5,7 +5,7 @@
 
 #include <utility>
 
-namespace wavefront {
+namespace wavefront::wire {
 
 class Descriptor {
  public:
@@ -31,4 +31,4 @@ class Descriptor {
   int number_ = -1;
 };
 
-}  // namespace wavefront
+}  // namespace wavefront::wire

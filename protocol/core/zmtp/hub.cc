@@ -18,7 +18,7 @@
 #include "zmtp/refusal.h"
 #include "zmtp/spin.h"
 
-namespace wavefront {
+namespace wavefront::wire {
 
 namespace {
 
@@ -290,6 +290,6 @@ std::vector<std::shared_ptr<Hub::Client>> Hub::everybody() const {
   return all;
 }
 
-}  // namespace wavefront
+}  // namespace wavefront::wire
 
 #endif

@@ -18,18 +18,12 @@
 
 #include "zmtp/channel.h"
 
-namespace wavefront {
+namespace wavefront::wire {
 
 // A message, by the number of the connection that it came by. Numbers are not used again.
 struct Arrived {
   std::uint64_t number;
   Message message;
-};
-
-// A connection that has ended from here, for what its client did.
-struct Ended {
-  std::string address;
-  Ending reason;
 };
 
 // Belongs to one thread, which sleeps in `wait` and takes messages; `send` and what counts are for any
@@ -127,6 +121,6 @@ class Hub {
   static constexpr std::uint64_t kWatched = 0, kListener = 1, kFirstNumber = 2;
 };
 
-}  // namespace wavefront
+}  // namespace wavefront::wire
 
 #endif

@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-namespace wavefront {
+namespace wavefront::wire {
 
 struct Frame {
   std::unique_ptr<unsigned char[]> bytes;
@@ -42,21 +42,4 @@ struct MessageLimits {
   std::size_t message_frames;
 };
 
-// Why a connection has ended.
-enum class Ending : std::uint8_t {
-  kPeer,       // the other side closed it
-  kRefused,    // the other side has too many connections
-  kSilent,     // it had sent no message when another one needed its place
-  kForeign,    // what came is not ZMTP 3 with the mechanism NULL
-  kMalformed,  // frames that ZMTP does not have
-  kFrame,      // a frame with too many bytes
-  kMessage,    // a message with too many bytes
-  kParts,      // a message of too many frames
-  kUnread,     // more bytes than the other side may leave unread
-  kMemory,     // there is none for what it sends
-};
-
-inline constexpr std::array kEndingNames = {"peer",  "refused", "silent", "foreign", "malformed",
-                                            "frame", "message", "parts",  "unread",  "memory"};
-
-}  // namespace wavefront
+}  // namespace wavefront::wire

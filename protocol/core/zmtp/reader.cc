@@ -7,7 +7,7 @@
 
 #include "zmtp/refusal.h"
 
-namespace wavefront {
+namespace wavefront::wire {
 
 namespace {
 
@@ -135,4 +135,4 @@ std::optional<Ending> MessageReader::obey(const Frame& command) {
   return std::nullopt;  // What else there is, is not for us.
 }
 
-}  // namespace wavefront
+}  // namespace wavefront::wire

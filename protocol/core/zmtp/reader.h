@@ -10,9 +10,10 @@
 #include <string>
 #include <vector>
 
+#include "zmtp/ending.h"
 #include "zmtp/message.h"
 
-namespace wavefront {
+namespace wavefront::wire {
 
 inline constexpr std::size_t kGreetingBytes = 64;
 
@@ -72,4 +73,4 @@ class MessageReader {
   std::optional<std::string> ping_;
 };
 
-}  // namespace wavefront
+}  // namespace wavefront::wire

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace wavefront {
+namespace wavefront::wire {
 
 // The command ERROR begins so; the length of the reason and the reason follow.
 inline constexpr std::string_view kErrorCommand("\5ERROR");
@@ -34,4 +34,4 @@ inline std::string refusal(std::string_view mechanism, std::size_t greeted) {
   return text;
 }
 
-}  // namespace wavefront
+}  // namespace wavefront::wire

@@ -11,7 +11,7 @@
 #include <fstream>
 #include <limits>
 
-namespace wavefront {
+namespace wavefront::wire {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -57,6 +57,6 @@ bool may_spin() {
   return idle.load(std::memory_order_relaxed);
 }
 
-}  // namespace wavefront
+}  // namespace wavefront::wire
 
 #endif

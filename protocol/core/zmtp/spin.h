@@ -6,7 +6,7 @@
 
 #include <chrono>
 
-namespace wavefront {
+namespace wavefront::wire {
 
 // For so long it is worth it: a GPU answers small batches within it.
 inline constexpr std::chrono::microseconds kSpin{300};
@@ -16,6 +16,6 @@ inline constexpr std::chrono::microseconds kSpin{300};
 // thread.
 bool may_spin();
 
-}  // namespace wavefront
+}  // namespace wavefront::wire
 
 #endif

@@ -19,7 +19,7 @@
 
 #include "zmtp/spin.h"
 
-namespace wavefront {
+namespace wavefront::wire {
 
 namespace {
 
@@ -142,6 +142,6 @@ void Stream::help() {
   }
 }
 
-}  // namespace wavefront
+}  // namespace wavefront::wire
 
 #endif

@@ -15,7 +15,7 @@
 
 #include "zmtp/channel.h"
 
-namespace wavefront {
+namespace wavefront::wire {
 
 // Belongs to one thread, which sends and receives itself: no other one is woken for a message. A thread of
 // the stream's own only writes what the system had no room for, and says once a second that the client is
@@ -71,6 +71,6 @@ class Stream {
   std::thread helper_;
 };
 
-}  // namespace wavefront
+}  // namespace wavefront::wire
 
 #endif

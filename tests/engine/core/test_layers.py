@@ -40,3 +40,19 @@ def test_rooms_include_only_what_lies_below() -> None:
 
 def test_every_room_is_known() -> None:
     assert {path.name for path in CORE.iterdir() if path.is_dir()} == set(MAY_INCLUDE)
+
+
+def test_every_room_has_a_namespace_of_its_own() -> None:
+    """Two types of one name in one namespace would break C++'s One Definition Rule without a word."""
+    cores = {
+        "engine": {"": "engine"},
+        "evaluator": {"": "evaluator|device", "device_loop": "device"},
+        "protocol": {"": "protocol", "header": "wire", "zmtp": "wire"},
+    }
+    for package, special in cores.items():
+        folder = REPOSITORY / package / "core"
+        for file in sorted([*folder.rglob("*.cc"), *folder.rglob("*.h")]):
+            room = file.relative_to(folder).parent.name
+            opened = re.findall(r"^namespace (wavefront\S*) \{", file.read_text("utf-8"), re.MULTILINE)
+            wanted = rf"wavefront::(?:{special.get(room, room)})"
+            assert all(re.fullmatch(wanted, name) for name in opened), f"{file}: {opened}"

@@ -13,7 +13,7 @@ from engine._core import Batch, Game, Tree
 from engine.options import Options
 from engine.search.control import SearchControl
 from engine.search.limits import Clock, Limits
-from engine.search.stopping import UNLIMITED_VISITS, LimitWatch, kld_gain
+from engine.search.stopping import UNLIMITED_VISITS, LimitWatch, choice_holds, kld_gain, pruning_margin
 from engine.search.task import SearchTask
 from engine.search.time.keeper import TimeKeeper
 from tests.engine.core.tree.search_helpers import new_tree, proof_of, search
@@ -200,6 +200,24 @@ def test_smart_pruning_leaves_every_search_a_moment() -> None:
     )
     assert not ends(watch, tree, 0.05)
     assert ends(watch, tree, 0.11)
+
+
+@pytest.mark.parametrize(
+    ("limits", "holds"),
+    [
+        (Limits(nodes=200), False),
+        (Limits(movetime_ms=1000), False),
+        (Limits(nodes=200, movetime_ms=1000), False),
+        (Limits(nodes=200, clock=Clock(60_000, 60_000)), True),
+    ],
+)
+def test_a_worse_value_ends_a_search_only_under_a_clock(limits: Limits, holds: bool) -> None:
+    """Where no clock runs the time that is saved is lost."""
+    options = Options(smart_pruning_margin=0.02, value_choice_share=0.1)
+    _watch, tree = watched(limits, visits=150, fen=ONE_GOOD_MOVE)
+    children = tree.children()
+    margin = pruning_margin(options, limits)
+    assert choice_holds(children, children[0].visits // 3, 0.01, margin) is holds
 
 
 def test_the_gain_of_visits_is_the_divergence_of_their_distributions() -> None:

@@ -6,13 +6,14 @@ import os
 import random
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import chess
 import pytest
 
-from engine.options import OPTIONS
-from tests.engine.uci.uci_process import UciProcess
+from engine.options import ALIASES, OPTIONS
+from tests.engine.uci.uci_process import COMPUTED_BY, UciProcess
 from tests.paths import REPOSITORY, shared
 
 MATED = "7k/6Q1/6K1/8/8/8/8/8 b - - 0 1"
@@ -24,7 +25,7 @@ def test_uci_lists_every_option_once() -> None:
         lines = engine.ask("uci", "uciok")
         assert lines[0].startswith("id name Wavefront")
         named = [line.split(" type ")[0].removeprefix("option name ") for line in lines if "option" in line]
-        assert named == [option.title for option in OPTIONS] + ["ClearTree", "UCI_EngineAbout"]
+        assert named == [*(option.title for option in OPTIONS), *ALIASES, "ClearTree", "UCI_EngineAbout"]
 
 
 def test_a_whole_conversation() -> None:
@@ -134,9 +135,8 @@ def test_ponderhit_starts_the_clock() -> None:
         assert searched >= pondered + 280  # 300 but for a reserve of 5 %
 
 
-def test_a_bad_position_is_explained_and_the_last_one_kept() -> None:
+def test_a_bad_position_is_explained_and_leaves_none() -> None:
     with UciProcess() as engine:
-        engine.send("position fen 6k1/5ppp/8/8/8/8/8/K2R4 w - - 0 1")
         for bad in (
             "position",
             "position fen 8/8/8/8/8/8/8/8 w - - 0 1",
@@ -145,10 +145,67 @@ def test_a_bad_position_is_explained_and_the_last_one_kept() -> None:
             "position startpos moves e2e9",
             "position fen " + "k" * 1_000_000,
         ):
+            engine.send("position fen 6k1/5ppp/8/8/8/8/8/K2R4 w - - 0 1")
             engine.send(bad)
             said = engine.sync()
-            assert len(said) == 1 and said[0].startswith("info string error: position"), (bad[:60], said)
-        assert engine.best_move("go mate 1") == "d1d8"
+            assert len(said) == 1 and said[0].startswith("info string error: no position"), (bad[:60], said)
+            for go in ("go mate 1", "go movetime 20", "go nodes 5 searchmoves d1d8"):
+                assert engine.best_move(go) == "(none)"
+            engine.send("go infinite")
+            assert not any(line.startswith("bestmove") for line in engine.sync())
+            assert engine.best_move("stop") == "(none)"
+        engine.send("ucinewgame")
+        assert engine.best_move("go nodes 5") in legal_moves()
+
+
+def test_a_corrected_fen_is_told_once_and_searched() -> None:
+    with UciProcess() as engine:
+        for bad, meant in (
+            (
+                "rnbqkbnr/ppp2ppp/3p4/8/3pP3/5N2/PPP2PPP/RNBQKB1R w KQkq d3 1 3",
+                "rnbqkbnr/ppp2ppp/3p4/8/3pP3/5N2/PPP2PPP/RNBQKB1R w KQkq - 1 3",
+            ),
+            ("4k3/8/8/8/8/8/4K3/7R w KQ - 900", "4k3/8/8/8/8/8/4K3/7R w - - 0 1"),
+        ):
+            engine.send(f"position fen {bad}")
+            (said,) = engine.sync()
+            assert said.startswith("info string FEN corrected: ")
+            assert engine.best_move("go nodes 5") in legal_moves(meant)
+
+
+def test_isready_says_what_computes_once() -> None:
+    with UciProcess() as engine:
+        (said,) = engine.ask("isready", "readyok")[:-1]
+        assert said.startswith(COMPUTED_BY)
+        assert all(word in said for word in ("random", "device", "batch"))
+        assert engine.ask("isready", "readyok") == ["readyok"]
+        engine.send("position startpos")
+        assert not any(line.startswith(COMPUTED_BY) for line in engine.ask("go nodes 20", "bestmove"))
+        engine.send("setoption name Backend value onnx")
+        (said,) = engine.ask("isready", "readyok")[:-1]
+        assert "CPU" in said and "fp32" in said
+
+
+def test_an_option_has_the_name_that_bots_know() -> None:
+    with UciProcess() as engine:
+        engine.send("setoption name Move Overhead value 250")
+        assert engine.sync() == []
+        assert "option name Move Overhead type spin default 100 min 0 max 10000" in engine.ask("uci", "uciok")
+        engine.send("setoption name move overhead value 10001")
+        (said,) = engine.sync()
+        assert "10001" in said
+
+
+def test_ignored_limits_and_values_are_told() -> None:
+    with UciProcess() as engine:
+        engine.send("position startpos")
+        engine.send("go infinite nodes 5 depth 3")
+        (said,) = [line for line in engine.sync() if "error" in line]
+        assert "nodes" in said and "depth" in said
+        engine.ask("stop", "bestmove")
+        engine.send("setoption name ClearTree value true")
+        (said,) = engine.sync()
+        assert "ClearTree" in said
 
 
 def test_bad_options_are_explained_and_the_old_value_kept() -> None:
@@ -228,6 +285,55 @@ def test_commands_during_a_search_end_it_in_order() -> None:
         assert engine.best_move("go nodes 50") in legal_moves(
             "rnbqkbnr/pppppppp/8/8/4P3/8/PPPP1PPP/RNBQKBNR b KQkq - 0 1"
         )
+
+
+def nodes_of(lines: list[str]) -> list[int]:
+    """The visits of the last report of each search."""
+    return [
+        int(info.split(" nodes ")[1].split()[0])
+        for info, best in pairwise(lines)
+        if best.startswith("bestmove")
+    ]
+
+
+def test_commands_wait_for_a_search_with_a_limit() -> None:
+    with UciProcess("SmartPruningFactor 0") as engine:
+        engine.sync()
+        positions = [f"position startpos moves {move}" for move in ("e2e4", "d2d4", "c2c4", "g1f3")]
+        between = [
+            [],
+            ["ucinewgame"],
+            ["setoption name ClearTree"],
+            ["isready", "setoption name Hash value 9"],
+        ]
+        for position, more in zip(positions, between, strict=True):
+            for line in (position, "go nodes 3000", *more):
+                engine.send(line)
+        engine.end_input()
+        status, rest = engine.wait()
+        assert status == 0
+        counts = nodes_of(rest)
+        assert len(counts) == 4 and min(counts) >= 3000
+
+
+@pytest.mark.parametrize("ending", ["stop", "quit"])
+def test_stop_and_quit_end_a_search_that_commands_wait_for(ending: str) -> None:
+    with UciProcess() as engine:
+        engine.send("position startpos")
+        for _search in range(3):
+            engine.send("go movetime 1000000")
+            engine.send("position startpos moves e2e4")
+        engine.send("isready")
+        engine.until("readyok")
+        engine.send(ending)
+        if ending == "stop":
+            while sum(line.startswith("bestmove") for line in engine.heard) < 3:
+                engine.until("bestmove")
+            assert engine.sync() == []
+        else:
+            status, rest = engine.wait()
+            assert status == 0
+            assert sum(line.startswith("bestmove") for line in rest) == 3
 
 
 def test_an_option_set_during_a_search_counts_for_the_next() -> None:

@@ -41,6 +41,10 @@ GRAMMAR = re.compile(
 )
 
 
+COMPUTED_BY = "info string network "
+"""How the line begins that says what computes the network."""
+
+
 class UciProcess:
     """`run_engine.py` (or another command) with its standard streams; use it as a context manager."""
 
@@ -106,8 +110,8 @@ class UciProcess:
         return self.until(beginning)
 
     def sync(self) -> list[str]:
-        """Everything said until all commands so far are obeyed."""
-        return self.ask("isready", "readyok")[:-1]
+        """Everything said until all commands so far are obeyed, but for what computes the network."""
+        return [line for line in self.ask("isready", "readyok")[:-1] if not line.startswith(COMPUTED_BY)]
 
     def best_move(self, go: str) -> str:
         return self.ask(go, "bestmove")[-1].split()[1]

@@ -31,6 +31,8 @@
 #include "zmtp/stream.h"
 
 namespace wavefront {
+
+using namespace wire;
 namespace {
 
 using Body = std::vector<unsigned char>;

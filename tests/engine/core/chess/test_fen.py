@@ -120,6 +120,69 @@ def test_a_capturable_king_is_allowed_on_request_but_cannot_be_played_from() -> 
     assert Game().playable
 
 
+LEFT_OUT = "k7/8/8/8/8/8/8/K7 b"
+
+CORRECTED = [
+    (f"{START} w KQkq - 0", f"{START} w KQkq - 0 1"),
+    (f"{START} w KQkq -", f"{START} w KQkq - 0 1"),
+    (f"{START} w KQkq", f"{START} w KQkq - 0 1"),
+    (f"{START} w", f"{START} w - - 0 1"),
+    (f"{LEFT_OUT} 7 9", f"{LEFT_OUT} - - 7 9"),
+    (f"{LEFT_OUT} - 7 9", f"{LEFT_OUT} - - 7 9"),
+    ("4k3/8/8/3Pp3/8/8/8/4K3 w e6 0 9", "4k3/8/8/3Pp3/8/8/8/4K3 w - e6 0 9"),
+    (f"{START} w KQkq d3 0 1", f"{START} w KQkq - 0 1"),
+    (f"{START} w KQkq e6 0 1", f"{START} w KQkq - 0 1"),
+    (f"{START} w KQkq e9 0 1", f"{START} w KQkq - 0 1"),
+    (f"{START} w KQkq ? 0 1", f"{START} w KQkq - 0 1"),
+    ("4k3/8/4n3/4p3/8/8/8/4K3 w - e6 0 1", "4k3/8/4n3/4p3/8/8/8/4K3 w - - 0 1"),
+    ("4k3/8/8/8/8/8/4K3/R6R w KQkq - 0 1", "4k3/8/8/8/8/8/4K3/R6R w - - 0 1"),
+    ("r3k3/8/8/8/8/8/8/R3K3 w KQkq - 0 1", "r3k3/8/8/8/8/8/8/R3K3 w Qq - 0 1"),
+    (f"{START} w KKQkqx - 0 1", f"{START} w KQkq - 0 1"),
+    (f"{START} w KQkq - 151 1", f"{START} w KQkq - 150 1"),
+    (f"{START} w KQkq - -1 1", f"{START} w KQkq - 0 1"),
+    (f"{START} w KQkq - 99999999999999999999 1", f"{START} w KQkq - 150 1"),
+    (f"{START} w KQkq - x 0", f"{START} w KQkq - 0 1"),
+    (f"{START} w KQkq - 3 10000", f"{START} w KQkq - 3 9999"),
+]
+
+
+@pytest.mark.parametrize(("fen", "meant"), CORRECTED)
+def test_read_corrects_what_has_one_obvious_correction(fen: str, meant: str) -> None:
+    game, corrections = Game.read(fen)
+    assert game.fen() == meant
+    assert corrections
+
+
+@pytest.mark.parametrize(
+    "fen",
+    [
+        START,
+        f"{START} KQkq - 0 1",
+        f"{START} x KQkq - 0 1",
+        f"{START} w KQkq - 0 1 extra",
+        "8/8/8/3kK3/8/8/8/8 w - - 0 1",
+        "4k3/8/8/8/8/8/4r3/4K3 b - - 0 1",
+        "4k3/8/8/8/8/1Q6/PPPPPPPP/3QK3 w - - 0 1",
+        "4k3/8/8/8/8/8/8/4K1R1 w G - 0 1",
+        "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP w KQkq - 0 1",
+    ],
+)
+def test_read_refuses_what_has_no_obvious_correction(fen: str) -> None:
+    with pytest.raises(ValueError, match="FEN: "):
+        Game.read(fen)
+
+
+def test_read_keeps_a_correct_fen_as_it_is() -> None:
+    for fen in STARTS:
+        for chess960 in (False, True):
+            try:
+                strict = Game(fen, chess960)
+            except ValueError:
+                continue
+            game, corrections = Game.read(fen, chess960)
+            assert (game.fen(), corrections) == (strict.fen(), [])
+
+
 def check_accepted(game: Game, chess960: bool) -> None:
     fen = game.fen()
     assert Game(fen, chess960).fen() == fen
@@ -146,6 +209,28 @@ def test_damaged_fens_are_refused_or_played(data: st.DataObject, fen: str, chess
         assert str(refusal).startswith("FEN: ")
         return
     check_accepted(game, chess960)
+
+
+@settings(max_examples=1500, deadline=None, derandomize=True)
+@given(data=st.data(), fen=st.sampled_from(STARTS), chess960=st.booleans())
+def test_a_correction_never_changes_men_or_the_side_to_move(
+    data: st.DataObject, fen: str, chess960: bool
+) -> None:
+    fields = fen.split()
+    for number in range(2, 6):
+        fields[number] = data.draw(
+            st.just(fields[number]) | st.just("") | st.text("KQkqABHabh-0123456789xe", min_size=1, max_size=6)
+        )
+    text = " ".join(fields)
+    try:
+        game, corrections = Game.read(text, chess960)
+    except ValueError as refusal:
+        assert str(refusal).startswith("FEN: ")
+        return
+    assert game.fen().split()[:2] == fields[:2]
+    check_accepted(game, chess960)
+    if not corrections:
+        assert Game(text, chess960).fen() == game.fen()
 
 
 @settings(max_examples=500, deadline=None, derandomize=True)

@@ -31,6 +31,11 @@
 #include "zmtp/hub.h"
 
 namespace wavefront {
+
+using namespace chess;
+using namespace tree;
+using namespace wire;
+using namespace exchange;
 namespace {
 
 using Body = std::vector<unsigned char>;

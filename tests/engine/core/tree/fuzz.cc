@@ -28,7 +28,10 @@
 #include "tree/spread.h"
 #include "tree/tree.h"
 
-namespace wavefront {
+namespace wavefront::tree {
+
+using namespace chess;
+using namespace encoding;
 
 struct Seen {
   uint64_t nodes = 0, proven = 0, two_folds = 0, full_trees = 0, kept_above = 0, found_by_fen = 0;
@@ -523,10 +526,10 @@ void keeps_what_is_written(Random& random) {
 }
 
 }  // namespace
-}  // namespace wavefront
+}  // namespace wavefront::tree
 
 int main(int argc, char** argv) {
-  using namespace wavefront;
+  using namespace wavefront::tree;
   if (argc != 3) fail("usage: fuzz ROUNDS SEED");
   initialise_attacks();
   Random random(std::strtoull(argv[2], nullptr, 10));

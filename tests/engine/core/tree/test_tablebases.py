@@ -290,6 +290,36 @@ def test_root_moves_that_were_asked_for_are_chosen_from(tables: Tablebases) -> N
     assert tree.root_moves() == winning
 
 
+@pytest.mark.parametrize("by_value", [False, True])
+def test_lines_show_the_moves_that_are_not_searched_last(
+    tables: Tablebases, values_only: Tablebases, by_value: bool
+) -> None:
+    chance = Random(1)
+    seen = 0
+    for _position in range(30):
+        position = Game(random_position(chance.choice(("KQvK", "KRvK", "KQvKR", "KPvK")), chance).fen())
+        tree = new_tree(position, tablebases=values_only if by_value else tables)
+        search(tree, 60)
+        kept, legal = tree.root_moves(), position.legal_moves()
+        lines = tree.lines(500)
+        shown = [line.moves[0] for line in lines]
+        assert sorted(shown) == sorted(legal)
+        assert sorted(shown[: len(kept)]) == sorted(kept)
+        values = [line.by_tables.value for line in lines[len(kept) :] if line.by_tables is not None]
+        assert values == sorted(values, reverse=True)
+        assert len(values) == len(legal) - len(kept)
+        assert [line.moves[0] for line in tree.lines(2)] == shown[:2]
+        seen += len(kept) < len(legal)
+    assert seen > 5
+
+
+def test_lines_show_no_move_that_was_not_asked_for(tables: Tablebases) -> None:
+    tree = new_tree(game("8/8/8/4k2r/8/3QK3/8/8 b - - 0 1"), tablebases=tables)
+    tree.set_root_moves(["h5h4", "h5h3"])
+    search(tree, 20)
+    assert [line.moves[0] for line in tree.lines(9)] == ["h5h3", "h5h4"]
+
+
 def test_without_tables_all_moves_are_searched() -> None:
     root = game(QUEEN.format(0))
     assert new_tree(root).root_moves() == root.legal_moves()

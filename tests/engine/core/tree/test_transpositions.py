@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from engine._core import Batch, Game
@@ -76,10 +78,46 @@ def test_the_network_s_own_value_is_still_told() -> None:
     assert known.q == pytest.approx(own)
 
 
-def test_values_of_searches_do_not_outlive_what_they_depend_on() -> None:
+@pytest.mark.parametrize(
+    "changed",
+    [{"wdl_ratio": 0.5}, {"wdl_shift": 0.1}, {"two_fold_draws": False}, {"transposition_visits": 3}],
+)
+def test_a_change_forgets_values_of_searches_and_keeps_evaluations(changed: dict[str, Any]) -> None:
     position: Game = game(PAWNS)
     tree = new_tree(position, transposition_visits=2)
     search(tree, 300)
-    tree.set_params(params(transposition_visits=2, wdl_ratio=0.5))
+    tree.set_params(params(**{"transposition_visits": 2, **changed}))
     result = tree.collect(Batch(1), 1, 1)
-    assert (result.evaluations, result.cache_hits) == (1, 0)
+    assert (result.evaluations, result.cache_hits) == (0, 1)
+    fresh = new_tree(position, **{"transposition_visits": 2, **changed})
+    search(fresh, 1)
+    assert tree.root_info().evaluation.q == pytest.approx(fresh.root_info().evaluation.q)
+
+
+@pytest.mark.parametrize("cache_bytes", [3000, 20_000, 20_008, 1 << 20])
+def test_a_change_forgets_values_of_searches_in_all_of_an_overwritten_cache(cache_bytes: int) -> None:
+    tree = new_tree(game(PAWNS), transposition_visits=1, cache_bytes=cache_bytes)
+    for two_fold_draws in (False, True, False, True):
+        search(tree, 500)
+        tree.set_params(
+            params(transposition_visits=1, cache_bytes=cache_bytes, two_fold_draws=two_fold_draws)
+        )
+        search(tree, 12)
+        once = [child for child in tree.children(own_values=True) if child.visits == 1]
+        assert once
+        for child in once:
+            assert child.evaluation.q == pytest.approx(child.own_q, abs=1e-4)
+
+
+def test_moves_have_the_network_s_own_values_although_a_search_has_found_others() -> None:
+    tree = new_tree(game(PAWNS), transposition_visits=2, noise_pruning_scale=0.02, wdl_ratio=0.9)
+    search(tree, 300)
+    tree.clear()
+    search(tree, 60)
+    plain = new_tree(game(PAWNS))
+    search(plain, 300)
+    own = {child.move: child.own_q for child in plain.children(own_values=True)}
+    found = {child.move: child.own_q for child in tree.children(own_values=True) if child.visits}
+    assert len(found) > 2
+    assert found == pytest.approx({move: own[move] for move in found}, abs=1e-6)
+    assert all(child.own_q is None for child in tree.children())

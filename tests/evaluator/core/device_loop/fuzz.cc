@@ -33,6 +33,9 @@
 #include "zmtp/stream.h"
 
 namespace wavefront {
+
+using namespace wire;
+using namespace device;
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -171,7 +174,7 @@ struct Device {
 
   Device(Hub& hub, Random& random, std::atomic<bool>& stuck) {
     loop = std::make_unique<DeviceLoop>(hub, std::vector<std::string>{"", "net"},
-                                        std::vector<std::string>{"play", "analysis"}, "run", kSlots,
+                                        std::vector<std::string>{"play", "analysis"}, "run", "", kSlots,
                                         Call{address_of(activate_device), {0}, 1});
     for (std::size_t slot = 0; slot < kSlots; ++slot) {
       rooms[slot].random.seed(random());

@@ -25,6 +25,9 @@
 #include "gate/zmtp.h"
 
 namespace wavefront {
+
+using namespace wire;
+using namespace gate;
 namespace {
 
 using Bytes = std::vector<unsigned char>;
