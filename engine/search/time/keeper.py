@@ -16,8 +16,9 @@ FIRST_EVALUATION, FIRST_EVALUATION_LEAST = 0.3, 0.1
 """Share of the clock, half of the reserve left out, that the first evaluation may be waited for, and the
 least share of all of it. A move without one is as good as lost; on a low clock so is waiting."""
 
-MOVES_TO_PAY_FOR = 40
-"""Moves whose delays are kept back beforehand, unless a time control comes."""
+MOVES_TO_PAY_FOR = 150
+"""Moves whose delays are kept back beforehand, unless a time control comes. With 40, a clock of 1 s without
+an increment ran out at ply 200 to 300 where a move costs 1 to 4 ms."""
 
 
 @dataclass(slots=True)

@@ -121,3 +121,14 @@ def test_the_first_evaluation_may_cost_a_third_of_what_exceeds_half_the_reserve(
     assert keeper.first_evaluation_ms == pytest.approx(0.3 * (90 - 50))
     budget(keeper, 30, 64)
     assert keeper.first_evaluation_ms == pytest.approx(3)
+
+
+@pytest.mark.parametrize("cost_ms", [1.0, 2.0, 4.0])
+def test_a_clock_without_increment_lasts_for_a_long_game(cost_ms: float) -> None:
+    """Each move costs something besides its budget, and something more that the search does not see."""
+    keeper, remaining = TimeKeeper(), 1000.0
+    for ply in range(0, 280, 2):
+        soft = budget(keeper, remaining, ply).soft_ms
+        keeper.finished(spent(max(1.0, soft)), 0)
+        remaining -= max(1.0, soft) + cost_ms
+        assert remaining > 0, ply
