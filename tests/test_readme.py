@@ -13,11 +13,18 @@ from tests.paths import REPOSITORY
 
 README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+PROGRAMS = {
+    "wavefront": ["run_engine.py"],
+    "wavefront-evaluator": ["-m", "evaluator"],
+    "wavefront-training": ["-m", "training"],
+}
+"""How a checkout starts each program."""
+
 COMMANDS = [
-    line.split("|")[-1].strip()
+    command
     for block in re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
     for line in block.splitlines()
-    if "run_engine.py" in line or "-m evaluator" in line
+    if (command := line.split("|")[-1].split("#")[0].strip()).split(" ")[0] in PROGRAMS
 ]
 
 
@@ -32,16 +39,22 @@ def test_the_python_examples_run(example: str) -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_commands_and_their_flags_exist(command: str) -> None:
-    words = shlex.split(command.split("&&")[-1])
-    assert words[0] == "python"
-    words[0] = sys.executable
-    program = next(i for i, word in enumerate(words) if word in ("run_engine.py", "evaluator"))
+    program, subcommand, *words = shlex.split(command)
     done = subprocess.run(
-        [*words[: program + 2], "--help"], cwd=REPOSITORY, capture_output=True, text=True, timeout=60
+        [sys.executable, *PROGRAMS[program], subcommand, "--help"],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     assert done.returncode == 0, done.stderr
-    for flag in (word for word in words[program + 2 :] if word.startswith("--")):
+    for flag in (word for word in words if word.startswith("--")):
         assert flag in done.stdout
+
+
+def test_it_fits_on_a_few_screens_and_shows_commands() -> None:
+    assert len(README.splitlines()) <= 150
+    assert len(COMMANDS) >= 10
 
 
 def test_the_test_command_is_marked_for_ci() -> None:
