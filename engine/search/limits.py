@@ -50,12 +50,13 @@ class Limits:
     @property
     def unbounded(self) -> bool:
         """True if only `stop` ends the search."""
+        return self.may_not_end and (self.infinite or self.mate is None)
+
+    @property
+    def may_not_end(self) -> bool:
+        """True if the search may go on until `stop`: without a limit, or for a mate that there may not be."""
         return self.infinite or (
-            self.clock is None
-            and self.movetime_ms is None
-            and self.nodes is None
-            and self.depth is None
-            and self.mate is None
+            self.clock is None and self.movetime_ms is None and self.nodes is None and self.depth is None
         )
 
     @property

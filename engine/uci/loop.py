@@ -304,7 +304,8 @@ class UciEngine:
         search = self._search
         if search is None:
             return
-        if search.ends_by_itself and not any(self._named(each) in ENDING for each in self._postponed):
+        waits = search.ends_by_itself and not search.limits.may_not_end
+        if waits and not any(self._named(each) in ENDING for each in self._postponed):
             while search.running and not self._failed.is_set():
                 arrived = self._commands.get()
                 if arrived[1] is search:
