@@ -154,11 +154,19 @@ def can_have_come_up(board: chess.Board) -> bool:
     return True
 
 
+def moves_of(text: str, *, chess960: bool) -> set[str]:
+    """The moves with the pieces and the side to move of a FEN that was corrected, castling in any way."""
+    pieces, side = text.split()[:2]
+    board = chess.Board(f"{pieces} {side} KQkq - 0 1", chess960=chess960)
+    board.castling_rights = board.clean_castling_rights()
+    return {board.uci(move) for move in board.legal_moves} or {"(none)"}
+
+
 @pytest.mark.parametrize("chess960", [False, True])
-def test_positions_are_taken_if_they_are_legal(chess960: bool) -> None:
+def test_positions_are_taken_corrected_or_refused(chess960: bool) -> None:
     chance = random.Random(7)
     letters = "pnbrqkPNBRQK12345678/ wb-KQkqHAha09"
-    taken = 0
+    taken = corrected = refused = 0
     with UciProcess(f"UCI_Chess960 {str(chess960).lower()}") as engine:
         engine.sync()
         for _position in range(150):
@@ -173,12 +181,19 @@ def test_positions_are_taken_if_they_are_legal(chess960: bool) -> None:
             except ValueError:
                 legal = False
             engine.send(f"position fen {text}")
-            assert bool(errors(engine.sync())) != legal, text
-            if legal:
+            said = engine.sync()
+            move = engine.best_move("go nodes 5")
+            if errors(said):
+                refused += 1
+                assert not legal and move == "(none)", text
+            elif legal:
                 taken += 1
-                allowed = {board.uci(move) for move in board.legal_moves} or {"(none)"}
-                assert engine.best_move("go nodes 5") in allowed, text
-    assert 20 < taken < 130
+                assert move in ({board.uci(each) for each in board.legal_moves} or {"(none)"}), text
+            else:
+                corrected += 1
+                assert any("FEN corrected" in line for line in said), text
+                assert move in moves_of(text, chess960=chess960), text
+    assert min(taken, corrected, refused) > 2
 
 
 @pytest.mark.parametrize("seed", range(3))
