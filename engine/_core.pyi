@@ -344,7 +344,7 @@ class CollectResult:
     def cache_hits(self) -> int: ...
     @property
     def promoted(self) -> int:
-        """Visits that wait for what a batch under way looks ahead to."""
+        """Visits that wait for what a batch in flight looks ahead to."""
 
     @property
     def collision_visits(self) -> int: ...
@@ -516,7 +516,7 @@ class RootInfo:
     def batches_in_flight(self) -> int: ...
     @property
     def promoted(self) -> int:
-        """Visits under way that wait for what a batch looks ahead to."""
+        """Visits in flight that wait for what a batch looks ahead to."""
 
     @property
     def full(self) -> bool: ...
@@ -540,7 +540,7 @@ class Tree:
 
         They are kept if the game goes on, or starts from a position of the tree up to four plies below. Of the
         last `keep_before` positions before the current one the other moves are kept as well, in case the game has
-        gone there. Raises RuntimeError while a batch is under way, ValueError for a position that cannot be played.
+        gone there. Raises RuntimeError while a batch is in flight, ValueError for a position that cannot be played.
         """
 
     def set_root_moves(self, moves: Sequence[str]) -> None:
@@ -556,7 +556,7 @@ class Tree:
         A rule holds for moves made less than so many plies below the root; the root's own are those of
         set_root_moves. Where the rules leave no move, all are searched. A change forgets the tree.
 
-        Raises ValueError for a depth below 1, RuntimeError for a change while a batch is under way.
+        Raises ValueError for a depth below 1, RuntimeError for a change while a batch is in flight.
         """
 
     def add_root_noise(self, epsilon: float, alpha: float, seed: int) -> None:
@@ -593,7 +593,7 @@ class Tree:
 
     def abandon(self, batch: Batch) -> None:
         """Take the visits of a batch back, but keep its positions: `apply` then puts their evaluations into the
-        cache and does nothing else. Until then it is not under way."""
+        cache and does nothing else. Until then it is not in flight."""
 
     def root_info(self) -> RootInfo: ...
     def lines(self, count: int) -> list[Line]:
@@ -676,6 +676,6 @@ class Bursts:
         """Take answers, collect and send until there is a reason to end, and return it: see
         engine/evaluation/bursts.py, which has the same limits. Times are seconds from now.
 
-        sent: batches under way, by the number of their request; changed in place, and `spare` with it.
+        sent: batches in flight, by the number of their request; changed in place, and `spare` with it.
         content_hash: of the network; results that name another one are left in the stream.
         """

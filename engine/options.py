@@ -138,20 +138,20 @@ class Options(SettingsGroup):
     visits_per_position: int = _advanced(
         "VisitsPerPosition",
         0,
-        "visits that the tree has for each position under way, at least; 0 chooses by the evaluator's speed",
+        "visits that the tree has for each position in flight, at least; 0 chooses by the evaluator's speed",
         (0, 1000000),
     )
     under_way_factor: float = _advanced(
         "UnderWayFactor",
         -1.0,
-        "positions under way at most, for each square root of the tree's visits; 0 sets no such limit, -1 "
+        "positions in flight at most, for each square root of the tree's visits; 0 sets no such limit, -1 "
         "chooses by what limits the search",
         (-1.0, 1000.0),
     )
     second_batch: int = _advanced(
         "SecondBatch",
         0,
-        "positions that a batch has at least which is sent while another is under way; 0 chooses by the "
+        "positions that a batch has at least which is sent while another is in flight; 0 chooses by the "
         "evaluator's speed",
         (0, 1024),
     )

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from protocol.messages import NetworkInfo, Priority
 
 POLL_SECONDS = 0.02
-"""Longest wait for the evaluator before the limits and `stop` are looked at again."""
+"""Longest wait for the evaluator before the limits and `stop` are checked again."""
 
 IN_PROCESS_BATCH = 256
 """Positions per batch with the instant evaluator, when the options name none."""

@@ -56,7 +56,7 @@ def run_batch(
     """
 
 class Program:
-    """How a device is told to run batches of up to `positions` positions with up to `most_moves` moves in one
+    """How a device is made to run batches of up to `positions` positions with up to `most_moves` moves in one
     of its batches in flight. All sizes and places are bytes, all memory is page-locked and given by its
     address.
 
@@ -89,7 +89,7 @@ class DeviceLoop:
 
     names: by which requests name the network, "" for no name. classes: in the order of their ranks. instance:
     names the run of the service. network: what results name as theirs, "" for nothing. slots: batches that
-    may be under way. activate: makes the device the calling thread's. Times are milliseconds of the monotonic
+    may be in flight. activate: makes the device the calling thread's. Times are milliseconds of the monotonic
     clock.
 
     One thread is in `run`. A driver that does not return holds it up; another thread may then `take_over`,
@@ -116,8 +116,8 @@ class DeviceLoop:
     ) -> Literal["other", "woken", "time", "unprepared", "crowded", "failed", "late", "not finite", "taken"]:
         """Serve a connection until there is a reason to stop: the hub has something for somebody else, what
         it watches is readable, it is `until_ms`, there is no program for the next request, or more requests
-        wait than may be under way. Then nothing is under way. Otherwise a call of the driver has failed, a
-        batch takes longer than late_ms or what came out is no number, and what is under way is to be given
+        wait than may be in flight. Then nothing is in flight. Otherwise a call of the driver has failed, a
+        batch takes longer than late_ms or what came out is no number, and what is in flight is to be given
         up; or that has been taken by another thread."""
 
     @property
@@ -129,7 +129,7 @@ class DeviceLoop:
         ended, as float64, and its positions and rank, as uint32."""
 
     def give_up(self) -> list[tuple[int, list[Frame]]]:
-        """The requests under way, oldest first, with their connections: nobody answers them now, and `run`
+        """The requests in flight, oldest first, with their connections: nobody answers them now, and `run`
         serves nothing any more. Not while `run` runs."""
 
     def take_over(self, stuck_ms: float) -> list[tuple[int, list[Frame]]] | None:
@@ -184,7 +184,7 @@ class Gate:
     frame, message: the largest from a client, a message with all its frames. parts: most frames of a message.
     arriving: on the way from one client to the service; beyond, the client waits. promised: what
     `Link.charge` allows with the unread answers. kept: the same sum, beyond which a client that does not read
-    is cut off. buffered: arriving and unread of all clients. connections: clients that are let in at a time,
+    is closed. buffered: arriving and unread of all clients. connections: clients that are let in at a time,
     at local addresses and again at the others. per_source: connections of one address that are not let in, at
     most. greeting_ms: in which a client has to show that it speaks ZeroMQ.
     """

@@ -39,7 +39,7 @@ def _between(edges: tuple[float, ...], ratio: float) -> tuple[float, ...]:
 
 FINE_TIME_EDGES = _between((0.0001, *TIME_EDGES), 1.25)
 """Upper edges by which times of requests are counted, from which their percentiles follow; TIME_EDGES are
-among them, and are what is told."""
+among them, and are what is reported."""
 
 RATE_WINDOW_S = 5.0
 """positions_per_second is the mean over this long."""

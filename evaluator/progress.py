@@ -1,4 +1,4 @@
-"""What takes long at a start, told to whoever waits for it.
+"""What takes long at a start, reported to those who wait.
 
 Anything may announce what it is doing; a program that somebody waits for shows it (`serve --embedded` passes
 it on to the engine, which tells the GUI). Where nobody listens it goes to the log as any other message does.
@@ -13,7 +13,7 @@ from collections.abc import Callable
 log = logging.getLogger("evaluator.progress")
 
 EVERY_S = 2.0
-"""Seconds between two announcements that a listener is told; those in between are left out."""
+"""Seconds between two announcements that a listener gets; those in between are skipped."""
 
 
 def announce(text: str) -> None:

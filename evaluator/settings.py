@@ -86,7 +86,7 @@ class Settings(SettingsGroup):
     max_buffered_bytes: int = setting(
         1024 * 1024 * 1024,
         "most memory that all clients together may take with requests on the way and unread answers: beyond, "
-        "the one that takes most is cut off. Linux only",
+        "the one that takes most is closed. Linux only",
         low=1,
         metavar="BYTES",
     )
@@ -147,8 +147,8 @@ class Settings(SettingsGroup):
     )
     unencrypted: bool = setting(
         False,
-        "no encryption and no keys at addresses that others reach either: whoever reaches them can use this "
-        "service, and whoever is on the way can read and change what is said",
+        "no encryption and no keys at addresses that others reach: anyone who reaches them can use this "
+        "service, and anyone on the way can read and change the messages",
     )
     plain_admin: bool = setting(
         False,
@@ -164,7 +164,7 @@ class Settings(SettingsGroup):
     )
     metrics_address: str = setting(
         "127.0.0.1",
-        "IPv4 or IPv6 address for that port, 0.0.0.0 or :: for all; whoever reaches it can read the metrics "
+        "IPv4 or IPv6 address for that port, 0.0.0.0 or :: for all; all who reach it can read the metrics "
         "and the page, with names and addresses of clients",
         metavar="ADDRESS",
     )

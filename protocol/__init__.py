@@ -19,7 +19,7 @@ _locate_core(__name__, __path__, _Path(__file__).resolve().parent)
 
 
 def __getattr__(name: str) -> Any:
-    # Lazily: whoever needs only the batch types, or has to answer `uci` at once, does not wait for ZeroMQ.
+    # Lazily: code that needs only the batch types, or has to answer `uci` at once, does not wait for ZeroMQ.
     if name in __all__:
         from protocol import client
 

@@ -65,8 +65,8 @@ class Hub:
     """All connections of a service's listening socket. `wait`, `take` and `ended` belong to one thread at a
     time; the others may be called from any.
 
-    frame, message, parts: as of Stream; who goes beyond is cut off. kept: bytes of answers that a client may
-    leave unread before it is cut off. connections: at a time. One more takes the place of the connection that
+    frame, message, parts: as of Stream; beyond, a client is closed. kept: bytes of answers that a client may
+    leave unread before it is closed. connections: at a time. One more takes the place of the connection that
     has been silent for longest; while all have sent a message, it is refused.
     """
 
@@ -100,7 +100,7 @@ class Hub:
 
     def send(self, number: int, frames: Sequence[ReadableBuffer]) -> bool:
         """Send a message of 1 to 16 frames without waiting. False if there is no such client any more, or it
-        has left too much unread and is cut off."""
+        has left too much unread and is closed."""
 
     def hang_up(self, number: int) -> None:
         """End a connection."""
@@ -109,7 +109,7 @@ class Hub:
         """Connections at present."""
 
     def news(self) -> list[tuple[str, str]]:
-        """Address and reason of some that were cut off since the last call: the reasons of Stream, and
+        """Address and reason of some that were closed since the last call: the reasons of Stream, and
         "unread"."""
 
     def close(self, linger_ms: int) -> None:

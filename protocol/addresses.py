@@ -52,7 +52,7 @@ def _own(folder: Path) -> Path:
 def default_addresses(without_ipc: Callable[[OSError], None] = lambda reason: None) -> list[str]:
     """The well-known addresses, best first: ipc where ZeroMQ has it, and tcp on loopback.
 
-    Without a folder of our own there is tcp alone, and without_ipc is told why.
+    Without a folder of our own there is tcp alone, and without_ipc gets the reason.
     """
     addresses = [DEFAULT_TCP]
     if zmq.has("ipc"):

@@ -279,8 +279,8 @@ class EvaluatorClient:
     def exchanged(
         self, answered: Iterable[int], under_way: Mapping[int, tuple[int, int]], next_id: int, *, heard: bool
     ) -> None:
-        """Tell what has been done through `stream`: which batches have been answered, and which are under
-        way, with their numbers of positions and moves. heard: something was received."""
+        """Tell what has been done through `stream`: which batches have been answered, and which are in
+        flight, with their numbers of positions and moves. heard: something was received."""
         for identity in answered:
             self._in_flight.pop(identity, None)
         network = self.network  # No notice is taken meanwhile.

@@ -35,7 +35,7 @@ def why_refused(endpoint: str, event: int, value: int, credentials: Credentials 
         return too_many(endpoint)
     if event == zmq.Event.HANDSHAKE_FAILED_AUTH and credentials is not None:
         return (
-            f"the evaluator at {endpoint} does not know this client's key; whoever runs it can let it in: "
+            f"the evaluator at {endpoint} does not know this client's key; its operator can let it in: "
             f"python -m evaluator keys allow NAME {show_key(credentials.own.public)}"
         )
     mechanism = mechanism_of(endpoint)
@@ -67,7 +67,7 @@ def too_many(endpoint: str) -> str:
 
 
 def mechanism_of(endpoint: str) -> str:
-    """The mechanism that whoever listens at a tcp address asks for: NULL, CURVE or PLAIN; empty if it does
+    """The mechanism that the listener at a tcp address asks for: NULL, CURVE or PLAIN; empty if it does
     not say, or nobody listens."""
     match = re.fullmatch(r"tcp://\[?(.+?)\]?:(\d+)", endpoint)
     if match is None:

@@ -47,7 +47,7 @@ class NetworkInfo:
     input_format: lc0's number (1, 2, 3, 4, 132, 5, 133) of the planes it wants. policy_head, value_head: the
     heads in use. policy_heads, value_heads: all heads in the file. has_wdl, has_moves_left: whether those
     outputs are real. backend, device: what runs it. recommended_batch: smallest batch within 5 % of the
-    best throughput of all devices together. batches_in_flight: how many of these under way keep them busy.
+    best throughput of all devices together. batches_in_flight: how many of these in flight keep them busy.
     devices: how many there are. curve: measured milliseconds per batch size, shared out among them.
     """
 

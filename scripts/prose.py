@@ -78,6 +78,8 @@ def sentences(path: Path) -> Iterator[tuple[int, str]]:
         bare = line.strip()
         if bare.startswith("```"):
             fenced = not fenced
+        if not block and line.startswith("    "):  # Indented code, or more of a list's item.
+            continue
         if fenced or not bare or (not block and bare.startswith(NOT_PROSE)) or bare.startswith(ALWAYS):
             yield from split(began, block)
             block = []

@@ -222,7 +222,7 @@ class TrainConfig:
     run: RunSettings = field(default_factory=RunSettings)
 
     def identity(self) -> dict[str, Any]:
-        """All that the result depends on, as JSON data: a checkpoint of other settings is not gone on with.
+        """All that the result depends on, as JSON data: a checkpoint of other settings is not resumed.
 
         The run's length may change: a run of constant rate may go on for longer. So may its looks for shards.
         """

@@ -138,7 +138,7 @@ class Evaluation:
         return logits, wdl
 
     def _send(self, batches: Iterator[tuple[int, PositionBatch]]) -> None:
-        """Keep some requests under way."""
+        """Keep some requests in flight."""
         self._connected()
         while len(self._requests.sent) < REQUESTS_IN_FLIGHT:
             if not self._unsent:

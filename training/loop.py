@@ -1,7 +1,7 @@
 """The loop: self-play, import, training, gate, promotion, and again with the network that is best then.
 
 A step counts when the journal says so. Each is a command of its own that goes on where it was, so that a loop
-that is killed is gone on with by the same command, and loses at most what its step can lose.
+that is killed is resumed by the same command, and loses at most what its step can lose.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ PANELS = (
 
 
 def read_metrics(run: Path) -> list[dict[str, Any]]:
-    """The metrics of a run. A line that a killed run left unfinished is passed over. Raises TrainingError."""
+    """The metrics of a run. A line that a killed run left unfinished is ignored. Raises TrainingError."""
     path = run / METRICS
     try:
         lines = path.read_text("utf-8").splitlines()

@@ -82,7 +82,7 @@ def mean_of_next(wdl: Floats, game: NDArray[np.int64], decay: float, *, own: boo
     """[n, 3] weighted mean of a position's W D L and those of the next NEXT_PLIES of its game, weights
     decay^k.
 
-    The TD(lambda) return over labels instead of values (Sutton and Barto, 12.1), cut off and normalised; as
+    The TD(lambda) return over labels instead of values (Sutton and Barto, 12.1), truncated and normalised; as
     KataGo's short-term value targets (KataGoMethods.md) without the position's `own`. game: [n] number of
     each position's game, whose positions follow each other. Where no other counts it is the position's own.
     """
@@ -223,7 +223,7 @@ def surprise_weights(surprise: torch.Tensor, share: float) -> torch.Tensor:
 
 def binned_value(wdl: torch.Tensor) -> torch.Tensor:
     """[n, VALUE_BINS] the expected score as a histogram: the mass of a normal distribution around it in each
-    bin, cut off at 0 and 1.
+    bin, clipped at 0 and 1.
 
     HL-Gauss (Imani and White 2018; Farebrother et al. 2024, "Stop Regressing", sigma of 0.75 bins).
     """

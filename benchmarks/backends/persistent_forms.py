@@ -115,7 +115,7 @@ def programs(plan: Plan, batches: Sequence[int]) -> list[Program]:
 class Comparison:
     """All forms of one network on a device, open at once.
 
-    forms: by name. problems: what cannot be computed, in words. Raises DeviceError.
+    forms: by name. problems: what is not computable, in words. Raises DeviceError.
     """
 
     def __init__(

@@ -15,7 +15,7 @@ NEAR = 0.9
 
 
 def backend_rate(backend: Backend, size: int, seconds: float) -> float:
-    """Positions per second in batches of one size, with as many under way as the backend takes."""
+    """Positions per second in batches of one size, with as many in flight as the backend takes."""
     batches = [probe_batch(size, seed) for seed in range(4)]
     began = perf_counter()
 

@@ -12,7 +12,7 @@ from benchmarks.common.figures import duration
 
 
 class Progress:
-    """Shows the step under way, the time since the beginning, and the last line of what the step prints.
+    """Shows the step in flight, the time since the beginning, and the last line of what the step prints.
 
     On a terminal one line that changes; elsewhere a line for each step. A context manager.
     """

@@ -7,9 +7,9 @@ JSON lines, over the evaluator's own.
 The evaluator's own rate is that of the bare backend, without service and sockets, in batches of the size with
 most positions per second. Analyses and backend take turns of a few seconds, because other work on the machine
 changes both; the figure is the median of the rounds' ratios. Evaluations are those that the evaluator counts.
-Each number of worker processes is another analysis; auto leaves it to the program. Processor time is told in
+Each number of worker processes is another analysis; auto leaves it to the program. Processor time is shown in
 cores: of the process that talks to the client, of all its workers, and of the evaluator; and in microseconds,
-of the first for a position that was answered, of whoever searches for an evaluation.
+of the first for a position that was answered, of a search for an evaluation.
 
 `--backend sleeping:base=0.35,each=0.0031` is a device that computes nothing in the time of an H200 with the
 shipped network. Beside it the processors of a small machine are the limit, of which the microseconds tell.

@@ -4,7 +4,7 @@
         [--no-gate]] [--no-bursts]
 
 The evaluator is a process of its own whose device sleeps (timed_evaluator.py). Rows "N x K" are calls of a
-bare client with N positions each, K under way; "nodes" are searches of 2,000 nodes in each of 12 positions,
+bare client with N positions each, K in flight; "nodes" are searches of 2,000 nodes in each of 12 positions,
 "time" of 70 ms, a new tree each, with batches filled as on a GPU. --no-bursts has the interpreter do what a
 search does with the evaluator, and not the core. --stages adds the way of such a call through both processes,
 with what passes between two stages (threads that are woken, sockets).
@@ -150,7 +150,7 @@ def begin(session: Session, fen: str) -> None:
 
 
 def searches(address: str, limits: Limits, rounds: int, *, bursts: bool) -> Generator[None]:
-    """Searches of each position, a new tree each. The share of the tree that is under way is that of a search
+    """Searches of each position, a new tree each. The share of the tree that is in flight is that of a search
     on the clock."""
     options = Options(evaluator=address, visits_per_position=32, smart_pruning_factor=0.0)
     session = Session(options, bursts=bursts)

@@ -82,7 +82,7 @@ class TimedBackend(Backend):
         return evaluation
 
     def _answer(self, count: int, moves: int) -> tuple[EvaluationBatch, float]:
-        """What is said to a batch that begins now, and when it is ready, in seconds of perf_counter."""
+        """The answer to a batch that begins now, and when it is ready, in seconds of perf_counter."""
         self._at = (self._at + 1) % self.max_batch
         evaluation = EvaluationBatch(
             self._noise[self._at : self._at + moves],

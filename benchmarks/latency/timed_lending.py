@@ -21,7 +21,7 @@ SLOTS = 2
 class TimedBatches:
     """Two batches in flight, whose driver is Python: a call of it costs some microseconds more than a GPU's.
 
-    answer: what is said to so many positions and moves, and the time at which that is ready. positions: most
+    answer: the result for so many positions and moves, and the time at which that is ready. positions: most
     in a batch.
     """
 

@@ -83,7 +83,7 @@ def append(file: Path, runs: Sequence[Run]) -> None:
     """Append runs to a file, which is made if need be."""
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("a+b") as lines:
-        # A line that was cut off, as by a full disk, ends here and spoils no other.
+        # A truncated line, as after a full disk, ends here and spoils no other.
         if lines.tell():
             lines.seek(-1, 2)
             if lines.read(1) != b"\n":

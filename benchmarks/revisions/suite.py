@@ -90,7 +90,7 @@ def _search_with_network(installation: Installation, seconds: float) -> Values:
 
 
 def _uciok_processor_time(installation: Installation, seconds: float) -> Values:
-    """Of an engine that is told to quit at once after `uci`."""
+    """Of an engine that gets `quit` at once after `uci`."""
     spent = []
     for _ in range(STARTS_PER_TURN):
         before = processor_seconds()

@@ -10,7 +10,7 @@ move is searched until a tree of 64 MB is full, and what it holds then is compar
 The same endless searches are made by the whole engine, with an evaluator of its own: what `go infinite` has
 of a tree's speed when positions must go to another process and come back.
 
-Pauses are single calls that gather, apply or change the position. They and the speed are told by the clock
+Pauses are single calls that gather, apply or change the position. They and the speed are read from the clock
 and by the processor time of the thread, which says more of the tree on a machine that does other work.
 """
 
@@ -95,7 +95,7 @@ class EndlessSearch:
         pauses.time(lambda: self.tree.apply_random(self.batch))
 
     def interval(self, goes_on: Callable[[float], bool]) -> Interval:
-        """Search as long as goes_on, which is told the seconds so far."""
+        """Search as long as goes_on, which gets the seconds so far."""
         before, pauses = self.tree.root_info(), Pauses()
         start, processor = perf_counter(), thread_time()
         while goes_on(perf_counter() - start):

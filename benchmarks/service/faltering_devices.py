@@ -77,7 +77,7 @@ def open(
     hangs: float = 0.0,
     stays: float = 8.0,
 ) -> Backend:
-    """A device of that speed, as reliable as it is told to be."""
+    """A device of that speed, as reliable as it is set to be."""
     return Faltering(base, each, fails, hangs, stays)
 
 

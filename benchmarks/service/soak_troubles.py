@@ -35,7 +35,7 @@ GUEST = "guest"
 
 
 class Trouble(ABC):
-    """Something that is done again and again, every few seconds. done: how often, by what. faults: what
+    """Something that is repeated, every few seconds. done: how often, by what. faults: what
     went otherwise than it should have."""
 
     def __init__(self, pause_s: float) -> None:

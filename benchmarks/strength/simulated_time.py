@@ -36,7 +36,7 @@ class Costs:
 
     @property
     def device(self) -> Device:
-        """The device as a search is told of it."""
+        """The device as a search sees it."""
         return Device(LADDER[-1], LADDER[-1], [(size, self.base + size * self.each) for size in LADDER])
 
 

@@ -97,7 +97,7 @@ def main() -> None:
     except GamesError as error:
         raise SystemExit(str(error)) from None
     margins = [float(margin) for margin in arguments.margins.split(",")]
-    # One small batch at a time: what is under way is as little a part of the tree as in long searches.
+    # One small batch at a time: what is in flight is as little a part of the tree as in long searches.
     session = Session(Options(backend=arguments.backend, minibatch_size=8, batches_in_flight=1))
     try:
         session.ready(READY_S)

@@ -40,7 +40,7 @@ class Desk(Protocol):
         """End the positions of a client of this id and these turns (None: any), with what has been found."""
 
     def clear_cache(self) -> None:
-        """Forget all evaluations: at once, but for the searches under way, which forget them at their end."""
+        """Forget all evaluations: at once, but for the running searches, which forget them at their end."""
 
 
 def perform(desk: Desk, client: Client, identity: str, message: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Connections over which nobody has asked to be let in yet: how many there may be, and what is said when the
+"""Connections over which nobody has asked to be let in yet: how many there may be, and what happens when the
 system has no room for more. They belong to asyncio's thread."""
 
 from __future__ import annotations

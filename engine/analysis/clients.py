@@ -18,7 +18,7 @@ class Client(Protocol):
     """One end of a conversation. All but its constructor is called by the scheduler's thread."""
 
     def send(self, answer: bytes) -> None:
-        """Take an answer, a JSON object in ASCII, for delivery. Must not wait for whoever reads it."""
+        """Take an answer, a JSON object in ASCII, for delivery. Must not wait for the one that reads it."""
 
     @property
     def congested(self) -> bool:
@@ -42,7 +42,7 @@ class Asked:
 @dataclass(eq=False, slots=True)
 class Task:
     """One position to analyse. number: grows with each that is asked for. terminated: a client has asked for
-    its end while it was searched. losses: how often whoever searched it was lost."""
+    its end while it was searched. losses: how often the one that searched it was lost."""
 
     account: Account
     asked: Asked
@@ -132,9 +132,9 @@ class Account:
 
 
 def next_account(accounts: Iterable[Account], room: bool, most: int) -> Account | None:
-    """The client whose position is begun next: of those with the fewest under way the one that has waited
-    longest. room: whether there is a free place; a client with nothing under way gets one all the same, so
-    that nobody waits for others' searches without end. most: that one client may have under way."""
+    """The client whose position is begun next: of those with the fewest in flight the one that has waited
+    longest. room: whether there is a free place; a client with nothing in flight gets one all the same, so
+    that nobody waits for others' searches without end. most: that one client may have in flight."""
     ready = [
         account
         for account in accounts

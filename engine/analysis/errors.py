@@ -1,4 +1,4 @@
-"""What is wrong with a query, for whoever sent it."""
+"""What is wrong with a query, for the one that sent it."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ class QueryError(ValueError):
 
 
 def fault(error: Exception) -> QueryError:
-    """What a client is told of an error that should not be."""
+    """The message to a client about an internal error."""
     return QueryError(f"fault: {type(error).__name__}: {error}")

@@ -66,7 +66,7 @@ LINES_READ_AHEAD = 64
 
 
 def read_lines(scheduler: Scheduler, client: LineClient, source: BinaryIO, *, at_once: bool = False) -> None:
-    """Hand the lines of a stream to the scheduler until it ends. Empty lines are passed over.
+    """Hand the lines of a stream to the scheduler until it ends. Empty lines are ignored.
 
     at_once: at the end of input, end what has begun instead of finishing all.
     """

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False, slots=True)
 class _Running:
-    """A search under way. terminated: somebody has asked for its end. forget: its evaluations are to be
+    """A running search. terminated: somebody has asked for its end. forget: its evaluations are to be
     forgotten. seen: the tree at its end, once it is over."""
 
     position: Position
@@ -100,7 +100,7 @@ class LocalSearches:
             running.forget = True
 
     def close(self) -> None:
-        """Searches end with the pool, which belongs to whoever opened it."""
+        """Searches end with the pool, which belongs to the one that opened it."""
 
     def _begin(self, position: Position) -> dict[str, Any] | None:
         """Begin a search, or return the answer if there is nothing to search. Raises QueryError."""

@@ -5,7 +5,7 @@
     LocalSearches or SearchWorkers        the scheduler's thread: searching.py has what they are asked for
 
 All state belongs to the scheduler's thread. Whatever comes from outside is a piece of work in its inbox, and
-a piece that fails is told of and disturbs no other.
+a failing piece is reported and disturbs no other.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Scheduler:
         self._inbox.put(lambda: client.send(encoded(answers.error(QueryError(reason)))))
 
     def end(self, client: Client, *, at_once: bool = False) -> None:
-        """A client asks for nothing more: it is told when all that it has asked for is answered. Searches
+        """A client asks for nothing more: it is notified when all its requests are answered. Searches
         that only it could end, end now. at_once: all that has begun does, and what has not is dropped."""
         self._inbox.put(partial(self._end, client, at_once))
 
@@ -146,7 +146,7 @@ class Scheduler:
             self._terminate(account, identity, lambda task: meant is None or task.turn in meant)
 
     def clear_cache(self) -> None:
-        """Forget all evaluations: at once, but for the searches under way, which forget them at their end."""
+        """Forget all evaluations: at once, but for the running searches, which forget them at their end."""
         if self._searcher is not None:
             self._searcher.clear_cache()
 
@@ -319,7 +319,7 @@ class Scheduler:
         self._fill()
 
     def lost(self, numbers: Collection[int], reason: str) -> None:
-        """Whoever searched these positions is gone: they are begun again, unless that was so too often."""
+        """The searcher of these positions is gone: they are searched again, unless it happened too often."""
         for task in [self._over(number) for number in numbers]:
             task.losses += 1
             if task.terminated:
@@ -367,7 +367,7 @@ class Scheduler:
             self._inbox.put(lambda: self._has_evaluator(searches))
 
     def _searcher_for(self, searches: int) -> Searcher:
-        """Whoever searches so many positions at a time, made if need be. Raises NoEvaluatorError."""
+        """The one that searches so many positions at a time, made if need be. Raises NoEvaluatorError."""
         if self._searcher is not None:
             return self._searcher
         curves = [client.curve for client in self._pool.connections(self.options)]

@@ -2,7 +2,7 @@
 
     python run_engine.py analysis --schema > engine/analysis/schema.json
 
-The schema itself is that of what a client says: `#/$defs/answer` is that of what it is told.
+The schema itself is that of queries: `#/$defs/answer` is that of answers.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ def _action(name: str, more: Mapping[str, Schema], *, closed: bool = False) -> S
     return made
 
 
-# -- what it is told -----------------------------------------------------------------------------------------
+# -- answers -----------------------------------------------------------------------------------------
 
 
 def _turn() -> Schema:

@@ -32,7 +32,7 @@ class Position:
 
 
 class Listener(Protocol):
-    """Who is told what becomes of positions. Called by the thread that owns the searcher, never within a call
+    """Receives what becomes of positions. Called by the thread that owns the searcher, never within a call
     to it. Answers are JSON objects, encoded."""
 
     def wants_report(self, number: int) -> bool:
@@ -49,7 +49,7 @@ class FarListener(Listener, Protocol):
     """The same where positions are searched by those who may be lost."""
 
     def lost(self, numbers: Collection[int], reason: str) -> None:
-        """Positions will get no answer: whoever searched them is gone."""
+        """Positions will get no answer: the one that searched them is gone."""
 
     def changed(self) -> None:
         """The searcher may have become ready."""
@@ -76,7 +76,7 @@ class Searcher(Protocol):
         ended."""
 
     def clear_cache(self) -> None:
-        """Forget all evaluations: at once, but for the searches under way, which forget them at their end."""
+        """Forget all evaluations: at once, but for the running searches, which forget them at their end."""
 
     def close(self) -> None:
         """End all that was begun, without answers. Idempotent; waits."""

@@ -1,4 +1,4 @@
-"""What `wavefront analysis` is told on its command line, besides the engine's options."""
+"""Settings of `wavefront analysis` on its command line, besides the engine's options."""
 
 from __future__ import annotations
 

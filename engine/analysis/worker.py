@@ -1,6 +1,6 @@
 """A process that searches positions for the one that talks to the clients: the worker's end.
 
-It is told ("begin", query's number, packed query, position's number, turn, network, megabytes of tree and of
+It receives ("begin", query's number, packed query, position's number, turn, network, megabytes of tree and of
 hash), ("stop", position's number), ("clear_cache",) and, when an evaluator was given up, ("reconnect",).
 It says ("reported", number, answer) and ("ended", number, answer, whether the evaluator is lost).
 """

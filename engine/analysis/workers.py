@@ -1,6 +1,6 @@
 """Positions searched by worker processes, all on the same evaluators.
 
-    scheduler's thread      SearchWorkers: which worker gets a position, which positions are under way where
+    scheduler's thread      SearchWorkers: which worker gets a position, which positions are in flight where
     a thread with a loop    WorkerSupervisor: starts workers, and others for those that are lost
     threads of connections  what workers say is handed to the scheduler's thread
 
@@ -35,7 +35,7 @@ RETRY_SECONDS = 30.0
 
 @dataclass(eq=False, slots=True)
 class _Searching:
-    """A worker that is ready and the numbers of the positions under way there."""
+    """A worker that is ready and the numbers of the positions in flight there."""
 
     worker: Worker
     process: WorkerProcess

@@ -186,7 +186,7 @@ void bind_reports(nb::module_& m) {
       .def_ro("visits_done", &CollectResult::visits_done, "Visits finished without the evaluator.")
       .def_ro("cache_hits", &CollectResult::cache_hits)
       .def_ro("promoted", &CollectResult::promoted,
-              "Visits that wait for what a batch under way looks ahead to.")
+              "Visits that wait for what a batch in flight looks ahead to.")
       .def_ro("collision_visits", &CollectResult::collision_visits)
       .def_ro("full", &CollectResult::full, "The tree's memory is used up, and is being pruned.");
   nb::class_<Evaluation>(m, "Evaluation", "For the side to move at the root.")
@@ -253,7 +253,7 @@ void bind_reports(nb::module_& m) {
       .def_ro("memory_bytes", &RootInfo::memory_bytes)
       .def_ro("hashfull", &RootInfo::hashfull, "Tree memory in use, in thousandths.")
       .def_ro("batches_in_flight", &RootInfo::batches_in_flight)
-      .def_ro("promoted", &RootInfo::promoted, "Visits under way that wait for what a batch looks ahead to.")
+      .def_ro("promoted", &RootInfo::promoted, "Visits in flight that wait for what a batch looks ahead to.")
       .def_ro("full", &RootInfo::full);
 }
 
@@ -277,7 +277,7 @@ One thread may collect, apply, cancel and set positions; any thread may ask for 
           "Make the game's current position the root; returns the visits kept from before.\n\n"
           "They are kept if the game goes on, or starts from a position of the tree some plies below. Of the "
           "last `keep_before` positions before the current one the other moves are kept as well, in case the "
-          "game has gone there. Raises RuntimeError while a batch is under way.")
+          "game has gone there. Raises RuntimeError while a batch is in flight.")
       .def("set_root_moves", &Tree::set_root_moves, "moves"_a, Release(),
            "Search only these root moves (UCI); an empty list searches all. Raises ValueError for an illegal "
            "one.")
@@ -297,7 +297,7 @@ One thread may collect, apply, cancel and set positions; any thread may ask for 
           "Limit the moves searched below the root: (White's, moves in UCI notation, depth, only these).\n\n"
           "A rule holds for moves made less than so many plies below the root; the root's own are those of "
           "set_root_moves. Where the rules leave no move, all are searched. A change forgets the tree.\n\n"
-          "Raises ValueError for a depth below 1, RuntimeError for a change while a batch is under way.")
+          "Raises ValueError for a depth below 1, RuntimeError for a change while a batch is in flight.")
       .def(
           "add_root_noise", &Tree::add_root_noise, "epsilon"_a, "alpha"_a, "seed"_a, Release(),
           "Mix Dirichlet noise into the root's priors: (1 - epsilon) P + epsilon noise. Done once as long as "
@@ -334,7 +334,7 @@ One thread may collect, apply, cancel and set positions; any thread may ask for 
       .def(
           "abandon", &Tree::abandon, "batch"_a, Release(),
           "Take the visits of a batch back, but keep its positions: `apply` then puts their evaluations into "
-          "the cache and does nothing else. Until then it is not under way.")
+          "the cache and does nothing else. Until then it is not in flight.")
       .def("root_info", &Tree::root_info, Release())
       .def("lines", &Tree::lines, "count"_a, Release(),
            "The best moves' principal variations, best first. Those without visits come by their priors and "

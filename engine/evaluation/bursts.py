@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 BurstEnd = Literal["time", "look", "idle", "silence", "other"]
 """Why a burst has ended. time: its time is over. look: there are so many visits, or such a depth, that
-somebody has to look at the search. idle: nothing is under way any more, and nothing was found to send.
+somebody has to look at the search. idle: nothing is in flight any more, and nothing was found to send.
 silence: nothing came for as long as it may wait. other: somebody has to receive what comes next."""
 
 
@@ -73,7 +73,7 @@ class BurstRunner:
         spare: list[Batch],
         limits: BurstLimits,
     ) -> BurstEnd:
-        """One burst. stream: the client's. sent: batches under way, by the number of their request; it and
+        """One burst. stream: the client's. sent: batches in flight, by the number of their request; it and
         `spare` are changed to what they are afterwards."""
         before = list(sent)
         now = perf_counter()

@@ -1,4 +1,4 @@
-"""What a search is told when it gets no evaluations."""
+"""Errors of a search that gets no evaluations."""
 
 from __future__ import annotations
 

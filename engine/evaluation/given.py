@@ -95,7 +95,7 @@ class GivenEvaluators:
 
     def left(self, address: str, reason: str = "") -> None:
         """Note that an evaluator is left; reason: if it is lost, and not to be used until it has been seen to
-        be ready. Addresses that were not given are passed over."""
+        be ready. Addresses that were not given are ignored."""
         if self._watch is None or address not in self._choice.standings:
             return
         if reason:

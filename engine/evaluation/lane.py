@@ -51,7 +51,7 @@ class _Served:
 
 @dataclass(slots=True)
 class _Sent:
-    """A request under way. sent_at: monotonic seconds. expected_ms: by the curve. share_ms: of the device."""
+    """A request in flight. sent_at: monotonic seconds. expected_ms: by the curve. share_ms: of the device."""
 
     sent_at: float
     expected_ms: float
@@ -141,7 +141,7 @@ class Lane(Generic[R]):
             if client is not None:
                 client.take_notices()
                 return client.networks
-        except (NoEvaluatorError, EvaluatorLost):  # Whoever needs it next is told.
+        except (NoEvaluatorError, EvaluatorLost):  # The next caller gets the error.
             pass
         return None
 
@@ -215,7 +215,7 @@ class Lane(Generic[R]):
             self._notices = client.notices
             client.interrupt_by(self._interrupt)
         if client is not None and not client.in_flight:  # Else `receive` takes what comes.
-            with suppress(EvaluatorLost):  # Whoever sends next finds that out.
+            with suppress(EvaluatorLost):  # The one that sends next finds that out.
                 client.take_notices()
         if client is not None and client.notices != self._notices:
             self._notices = client.notices
@@ -279,7 +279,7 @@ class Lane(Generic[R]):
         """Have a new connection's evaluator load what the others serve, in the link's thread: the pool does
         not wait for that."""
         for key, agreed in list(self._agreement.networks.items()):
-            with suppress(EvaluatorError):  # Whoever asks for the network is told.
+            with suppress(EvaluatorError):  # Callers that ask for it get the error.
                 equal_network(client, key, agreed)
 
     def _expected_ms(self, key: NetworkKey, positions: int) -> float:

@@ -53,7 +53,7 @@ class LateAnswers:
         try:
             for identity in self._awaited:
                 self._client.cancel(identity)
-        except EvaluatorLost:  # Whoever uses the connection next will find that out.
+        except EvaluatorLost:  # The one that uses the connection next will find that out.
             self._awaited.clear()
 
 
@@ -72,4 +72,4 @@ def apply_evaluation(tree: Tree, batch: Batch, evaluation: EvaluationBatch) -> N
         tree.apply(batch, evaluation.logits, evaluation.wdl, evaluation.moves_left)
     except ValueError as error:
         tree.cancel(batch)
-        raise PipelineError(f"the evaluator sent what cannot be used: {error}") from None
+        raise PipelineError(f"the evaluator sent an unusable result: {error}") from None

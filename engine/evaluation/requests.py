@@ -127,9 +127,9 @@ class Requests(Generic[R]):
 
     def exchange(self, talk: Callable[[EvaluatorClient, Stream, dict[int, R]], T]) -> T | None:
         """Have somebody else send and receive on the connection's own socket: `talk` gets the connection, its
-        socket and the requests that are under way, by number, and changes these to what they are afterwards.
+        socket and the requests that are in flight, by number, and changes these to what they are afterwards.
 
-        None, and nothing done, where no request is under way or the connection has no such socket.
+        None, and nothing done, where no request is in flight or the connection has no such socket.
         """
         client = self._client
         if client is None or client is not self._link.client or not self._sent:

@@ -18,7 +18,7 @@ ENOUGH_REQUESTS = 3
 fill another one. Full is what the evaluator recommends, or a quarter of all positions if that is more."""
 
 WORTH_SENDING = 128
-"""Positions for which a request is worth its cost while another one is under way. Several processes on one
+"""Positions for which a request is worth its cost while another one is in flight. Several processes on one
 fast evaluator have few positions each. Sent as they are ready, they would give its one I/O thread more to do
 with requests than the device has with positions."""
 
@@ -67,7 +67,7 @@ def _full(offer: Offer[R], total: int) -> int:
 
 
 def had_better_wait(waiting: int, under_way: int, full: int) -> bool:
-    """Whether positions, less than a full request, had better wait for more while others are under way.
+    """Whether positions, less than a full request, had better wait for more while others are in flight.
 
     Half of all there are never wait: the other half keeps the device busy meanwhile.
     """

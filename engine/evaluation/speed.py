@@ -51,7 +51,7 @@ class Speed:
         return milliseconds * positions / size
 
     def expected_ms(self, positions: int, before_ms: float) -> float:
-        """What the curve says of a request that is sent now. before_ms: what those under way take of the
+        """What the curve says of a request that is sent now. before_ms: what those in flight take of the
         device."""
         return before_ms + self.curve_ms(positions)
 

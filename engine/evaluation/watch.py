@@ -44,7 +44,7 @@ class Watch:
                 thread.start()
 
     def close(self) -> None:
-        """Look no more. Does not wait for a look under way."""
+        """Look no more. Does not wait for a look in flight."""
         self._ended.set()
 
     def _watch(self, address: str) -> None:

@@ -1,7 +1,7 @@
 """An append-only file of JSON lines that survives its writer: the first line says what it is about, every
 further one is an entry. An entry counts from the moment its line is on the disk.
 
-A line that was cut off by the writer's death is dropped when the file is opened again, and written over by
+A line truncated by the writer's death is discarded when the file is opened again, and written over by
 the next entry: a file that turns out to be something else stays as it was. The file is locked while it is
 open, so that two processes cannot continue the same one.
 """
@@ -88,7 +88,7 @@ class Journal:
         self.close()
 
     def _load(self, header: bytes) -> list[dict[str, Any]]:
-        """The whole lines. What was cut off behind them is dropped; where nothing stands before it, it must
+        """The whole lines. A truncated end is discarded; where nothing stands before it, it must
         be the beginning of a line as `header`."""
         lines: list[dict[str, Any]] = []
         *whole, cut = self._file.readall().split(b"\n")

@@ -94,7 +94,7 @@ class PgnFile:
     """The PGN file beside a journal, open for more games. Belongs to one thread at a time."""
 
     def __init__(self, path: Path, end: int, log: Callable[[str], None]) -> None:
-        """Open or begin the file, and cut off what stands behind `end` (bytes): games that the journal does
+        """Open or begin the file, and truncate what stands behind `end` (bytes): games that the journal does
         not know. log: told when the file is shorter than that. Raises JournalError."""
         self._path = path
         try:

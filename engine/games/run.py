@@ -26,7 +26,7 @@ RunEnding = Literal["finished", "time", "interrupted"]
 
 @dataclass(slots=True, kw_only=True)
 class RunState:
-    """A run as it stands, for those who show it. resumed: games of earlier runs. playing: games under way."""
+    """A run as it stands, for those who show it. resumed: games of earlier runs. playing: running games."""
 
     resumed: int = 0
     playing: int = 0

@@ -12,7 +12,7 @@ class Throughput:
     """How fast a run plays; games of earlier runs are not counted.
 
     seconds: since the games began. concurrency: games at once. games: finished. pool: what all games, those
-    under way included, asked of the evaluators.
+    in flight included, asked of the evaluators.
     """
 
     seconds: float = 0.0

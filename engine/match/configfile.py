@@ -27,7 +27,7 @@ UCI_OPTION = "option."
 meant."""
 
 DEFAULT_TIME = TimeControl(nodes=400)
-"""For players when nothing else is said."""
+"""The default of players."""
 
 
 @dataclass(frozen=True, slots=True)

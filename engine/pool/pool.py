@@ -56,7 +56,7 @@ class PoolStatistics:
 
     evaluations: positions. seconds: since the first one. mean_batch: positions per batch as the devices ran
     them, the batches of other clients merged in. moves: made in the games that the searches are for, where
-    somebody counts them; games under way included.
+    somebody counts them; running games included.
     """
 
     searches: int = 0
@@ -101,7 +101,7 @@ class SearchPool:
     def player(self, options: Options, random: Random | None = None) -> PoolPlayer:
         """A player with a tree of its own. Its evaluator is found or started in the background.
 
-        random: for noise and temperature, used while a search is under way.
+        random: for noise and temperature, used while a search is in flight.
         """
         return PoolPlayer(self, options, self._evaluator(EvaluatorSettings.of(options)), random or Random())
 
@@ -315,7 +315,7 @@ class PoolPlayer:
         self._running: PooledSearch | None = None
 
     def new_game(self) -> None:
-        """Forget the tree. Nothing may be under way."""
+        """Forget the tree. Nothing may be in flight."""
         self._tree.new_game()
         self._keeper.new_game()
 
@@ -349,18 +349,18 @@ class PoolPlayer:
             game, legal_moves, limits, self.options, started, self.random, self._keeper, contempt=contempt
         )
         running = self._running = PooledSearch(self._evaluator, self._tree, task, prepare, inspect, observer)
-        # Whoever waits for the future in an event loop may be cancelled; the search ends by `stop` alone.
+        # A task that waits for the future may be cancelled; the search ends by `stop` alone.
         running.future.set_running_or_notify_cancel()
         self._pool.submit(running)
         return running.future
 
     def stop(self) -> None:
-        """End the search under way; its future gets the report as it stands."""
+        """End the running search; its future gets the report as it stands."""
         if self._running is not None and not self._running.future.done():
             self._pool.stop(self._running)
 
     def close(self) -> None:
-        """End the search under way and forget the tree."""
+        """End the running search and forget the tree."""
         self.stop()
         if self._running is not None and not self._running.future.done():
             self._running.future.exception(timeout=60)

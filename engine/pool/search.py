@@ -85,7 +85,7 @@ class PooledSearch:
         return wakes_at is not None and now >= wakes_at
 
     def advance(self, searches: int, processes: int) -> bool:
-        """Go on; False when it is over and the future has its result. searches: how many are under way, in so
+        """Go on; False when it is over and the future has its result. searches: how many are in flight, in so
         many processes. A search whose evaluator has another network now starts over."""
         try:
             if self._pipeline is not None and isinstance(self._pipeline.failure, NetworkChangedError):

@@ -1,13 +1,13 @@
 """How many positions a search asks for at a time: what the tree bears, and what the device is quick at.
 
-Positions under way are chosen without the values of the others, so they are worse the larger a part of the
+Positions in flight are chosen without the values of the others, so they are worse the larger a part of the
 tree they are. A device with many processors takes hardly longer for many positions than for few. Where it
 does, the search asks for few and fills the batch by looking ahead: with positions that it will probably want
 next, whose evaluations go to the cache and count for nothing until it does (Tree.collect). Where time is
 proportional to positions, as on a CPU, looking ahead would only cost.
 
 The same holds for a search of its own (UCI, the Python API) and for one of many that share a device (matches,
-self-play): what is under way is the same part of the tree, so that a limit of nodes means the same in both.
+self-play): what is in flight is the same part of the tree, so that a limit of nodes means the same in both.
 Many searches differ in what keeps the device busy. docs/explanation/batching.md has what was measured.
 """
 
@@ -30,15 +30,15 @@ SHARE, LEAST = 32, 2
 """Where batches are filled: visits of the tree for each position wanted, and positions wanted at least."""
 
 SHARE_BY_NODES = 64
-"""The same where visits are limited and time is not: trees with fewer under way grow slowly, and better."""
+"""The same where visits are limited and time is not: trees with fewer in flight grow slowly, and better."""
 
 FACTOR, FACTOR_BY_NODES = 1.0, 0.5
-"""Positions under way at most, where batches are filled, for each square root of the tree's visits: the
+"""Positions in flight at most, where batches are filled, for each square root of the tree's visits: the
 larger a tree, the smaller the part of it that may be. By time, and where visits are limited and time is
 not."""
 
 SECOND = 16
-"""Positions that a batch has at least which is sent while another is under way, where batches are filled."""
+"""Positions that a batch has at least which is sent while another is in flight, where batches are filled."""
 
 CALL_MS = 0.4
 """What a call takes besides the device (docs/lab/latency.md), which works on the previous one meanwhile."""

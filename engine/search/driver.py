@@ -23,7 +23,7 @@ from engine.search.stopping import UNLIMITED_VISITS, LimitWatch
 from engine.search.task import SearchTask
 
 POLL_MS = 10.0
-"""Longest wait for a batch before the limits and `stop` are looked at again."""
+"""Longest wait for a batch before the limits and `stop` are checked again."""
 
 BURST_SECONDS = 0.004
 """How long a search goes on without the interpreter while answers come."""
@@ -129,7 +129,7 @@ class Search:
             under_way = pipeline.in_flight_visits + promoted
             target, ahead = self._rule.next(info.visits, under_way, self._in_time(now))
             if target <= 0:
-                break  # More under way would weaken the search.
+                break  # More in flight would weaken the search.
             wanted = self._watch.visits_left(info, under_way) - answered
             if wanted <= 0:
                 break
@@ -266,7 +266,7 @@ class Search:
             self._task.keeper.lateness.overslept(1000 * (perf_counter() - began) - patience)
 
     def _burst_limits(self, now: float, patience_ms: float) -> BurstLimits:
-        """How far the search goes until it must be looked at again."""
+        """How far the search goes until it must be checked again."""
         watch = self._watch
         times = (self._next_report, watch.wakes_at, watch.hard)
         return BurstLimits(
@@ -281,7 +281,7 @@ class Search:
         )
 
     def _patience_ms(self) -> float:
-        """How long the next evaluation may be waited for before the limits must be looked at again."""
+        """How long the next evaluation may be waited for before the limits must be checked again."""
         hard = self._watch.hard
         if hard is None:
             return POLL_MS

@@ -27,7 +27,7 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """When a search ends: at the first limit that is met. None of them: when it is told to stop.
+    """When a search ends: at the first limit that is met. None of them: with `stop`.
 
     It ends before nodes or time are used up if the second move cannot catch up any more in what is left of
     them (option SmartPruningFactor; 0 uses up all): `nodes=1000` may mean 960.

@@ -53,7 +53,7 @@ def choose_move(moves: Sequence[Candidate], options: Options, temperature: float
 
     With a temperature T a move is drawn with weight (visits + temp_visit_offset)^(1/T), from those that are
     at most `temp_value_cutoff` percent points of winning chance (50 (q + 1)) worse than the most visited one.
-    At 100 nothing is cut off; below that, a move without visits is, since nothing is known of it. Where no
+    At 100 nothing is excluded; below that, a move without visits is, since nothing is known of it. Where no
     move has weight the best is played.
     """
     if temperature <= 0:

@@ -12,7 +12,7 @@ KNOWN_SECONDS = 0.05
 """The speed of the search before counts as much as so many seconds of this one."""
 
 TELLING_PLAYOUTS, TELLING_SECONDS = 32, 0.02
-"""Without a search before, nothing is said of the speed until there are so many playouts and seconds."""
+"""Without a search before, the speed is unknown until there are so many playouts and seconds."""
 
 
 class Pace:

@@ -76,7 +76,7 @@ class SearchTree:
         self._tablebases_path = ""
 
     def use_tablebases(self, path: str, log: Callable[[str], None] = lambda text: None) -> None:
-        """Open the tables of an option SyzygyPath, if they are not the ones in use; log is told what was
+        """Open the tables of an option SyzygyPath, if they are not the ones in use; log gets what was
         found."""
         if path == self._tablebases_path:
             return

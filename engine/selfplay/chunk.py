@@ -38,7 +38,7 @@ def read_chunk(path: Path) -> Records:
     except (gzip.BadGzipFile, zlib.error) as error:
         raise TrainingDataError(f"damaged, or not gzip: {error}") from None
     except EOFError:
-        raise TrainingDataError("cut off: the gzip stream does not end") from None
+        raise TrainingDataError("truncated: the gzip stream does not end") from None
     if len(data) > limit:
         raise TrainingDataError(f"more than {MAX_RECORDS:,} records: no game is that long")
     if not data:

@@ -125,8 +125,8 @@ def parse_settings(text: str, source: str) -> dict[str, str]:
 
 
 def merge(base: MutableMapping[str, Any], over: Mapping[str, Any]) -> None:
-    """Put `over` on top of `base`, table by table. What `base` has in the place of a table stays: whoever
-    reads it says that it is none."""
+    """Put `over` on top of `base`, table by table. What `base` has in place of a table stays: the code that
+    reads it reports it."""
     for key, value in over.items():
         if not isinstance(value, Mapping) or key not in base:
             base[key] = value

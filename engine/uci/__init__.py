@@ -1,1 +1,1 @@
-"""The UCI protocol: what a GUI says and what it is told."""
+"""The UCI protocol: commands of a GUI and the answers."""

@@ -43,7 +43,7 @@ QUIET_SECONDS = 0.1
 options."""
 
 MOST_COMPLAINTS = 10
-"""Faults of one command that are told one by one."""
+"""Faults of one command that are reported one by one."""
 
 COMMANDS = {
     "uci": "list the options",

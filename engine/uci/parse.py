@@ -34,7 +34,7 @@ def shown(text: str, limit: int = 80) -> str:
 def parse_command(line: str, known: Container[str]) -> tuple[str, list[str]]:
     """The command of a line, in small letters, and its arguments; "" if there is none.
 
-    Words before the first that is known are passed over, as the protocol demands (`joho debug on`). If none
+    Words before the first that is known are ignored, as the protocol demands (`joho debug on`). If none
     is known, the first is the command.
     """
     words = line.split()

@@ -20,7 +20,7 @@ class SearchThread:
     """A search that runs, or has run. Constructing it starts it.
 
     give_up: called with the reason when there will be no evaluator, and so no best move. ended: called by its
-    thread, with it, once its best move is said.
+    thread, with it, once its best move is sent.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class SearchThread:
             self._give_up(str(error))
             return
         except Exception as error:
-            # Whatever went wrong, a game is not lost by silence: the reason is told, and a legal move made.
+            # Whatever went wrong, no game is lost by silence: the reason is reported, and a legal move made.
             output.info_string(f"error: {error or repr(error)}")
             report = session.report_without_search(limits)
         # UCI wants no answer to `go infinite` and `go ponder` before `stop` or `ponderhit`.

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     Channel = Connection[Any, Any]
 
 UNASKED = 0
-"""The number of what is told and not answered."""
+"""The number of messages without an answer."""
 
 
 def worker_command(connection: Channel) -> list[str]:

@@ -50,7 +50,7 @@ class GameExecutor(Protocol[Game]):
         ...
 
     async def close(self) -> None:
-        """End the games under way and all that was started for them."""
+        """End the running games and all that was started for them."""
         ...
 
 

@@ -1,6 +1,6 @@
 """Hands games to workers.
 
-A game goes to the worker with the most room. The games that were under way at a worker that is lost are
+A game goes to the worker with the most room. The games that were in flight at a worker that is lost are
 played again, wherever there is room: only what came back counts, so no game is there twice.
 """
 

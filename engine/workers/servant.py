@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from engine.workers.executor import GameExecutor, GameJob, WorkerContext, WorkerReport
 
 Say = Callable[[Any], None]
-"""Tells the other end of the connection something that it need not answer. What is said can be pickled."""
+"""Tells the other end of the connection something that it need not answer. The message can be pickled."""
 
 
 class Servant(Protocol):
@@ -25,7 +25,7 @@ class Servant(Protocol):
         ...
 
     async def close(self) -> WorkerReport:
-        """End what is under way and all that was started for it; returns the last report."""
+        """End what is in flight and all that was started for it; returns the last report."""
         ...
 
     def hear(self, message: Any) -> None:
@@ -71,7 +71,7 @@ class GameWorker:
         return self._executor.statistics(), messages
 
     async def close(self) -> WorkerReport:
-        """End the games under way and all that was started for them; returns the last report."""
+        """End the running games and all that was started for them; returns the last report."""
         for task in self._playing:
             task.cancel()
         await asyncio.gather(*self._playing, return_exceptions=True)
@@ -81,4 +81,4 @@ class GameWorker:
         return last
 
     def hear(self, message: Any) -> None:
-        """Take what the supervisor tells it: nothing is told to players of games."""
+        """Take what the supervisor tells it: players of games get nothing."""

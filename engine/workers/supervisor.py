@@ -26,12 +26,12 @@ MAX_FAILURES = 3
 """Workers of one slot that may be lost without having finished anything, before the slot stays empty."""
 
 CLOSE_SECONDS = 10.0
-"""How long workers may take to end what is under way."""
+"""How long workers may take to end what is in flight."""
 
 
 @dataclass(eq=False, slots=True)
 class Worker:
-    """A worker that is ready. capacity: games at once that are best there. load: games under way there.
+    """A worker that is ready. capacity: games at once that are best there. load: running games there.
     reported_at: when its statistics came (monotonic seconds)."""
 
     slot: Slot
@@ -94,7 +94,7 @@ class Supervisor(ABC):
         worker.slot.worker = worker
 
     async def close(self) -> None:
-        """End what is under way, and all workers."""
+        """End what is in flight, and all workers."""
         self.closing = True
         for task in self._tasks:
             task.cancel()

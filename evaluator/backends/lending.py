@@ -27,4 +27,4 @@ class Lent(Protocol):
         BackendError."""
 
     def give_back(self) -> None:
-        """Let others use them again. Nothing may be under way."""
+        """Let others use them again. Nothing may be in flight."""

@@ -1,4 +1,4 @@
-"""What the commands that talk to a running evaluator share: where it is, and how failures are told."""
+"""What the commands that talk to a running evaluator share: where it is, and how failures are reported."""
 
 from __future__ import annotations
 

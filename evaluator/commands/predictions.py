@@ -21,7 +21,7 @@ NETWORKS = ("bt4", "t82")
 BATCHES = (1, 8, 32, 256, 1024)
 
 _WIDE = 120
-"""Columns of a terminal in which a phase is told with all that is known of it."""
+"""Columns of a terminal in which a phase is shown with all that is known of it."""
 
 _SMALL_SHARE = 0.01
 """Phases of less than this part of a batch's time are summed up."""

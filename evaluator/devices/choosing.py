@@ -1,4 +1,4 @@
-"""What a device runs next of what is queued for all networks on it, and which devices are told of requests.
+"""What a device runs next of what is queued for all its networks, and which devices are notified of requests.
 
 The rules of the dispatcher's choosing half, on its plain data; its lock and its threads are elsewhere.
 """
@@ -39,7 +39,7 @@ def next_job(
             station(runner, now),
             others,
             now,
-            # Side by side, a batch does not wait for the one under way to end: there is a part left for it.
+            # Side by side, a batch does not wait for the one in flight to end: there is a part left for it.
             None if runner.backend.side_by_side else busy_until,
         )
         if isinstance(decision, Launch):

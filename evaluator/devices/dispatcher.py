@@ -101,7 +101,7 @@ class Dispatcher:
             backend.close()
 
     def stop(self) -> None:
-        """End the threads after the batches under way, those that hang being given up, drop the rest and free
+        """End the threads after the batches in flight, those that hang being given up, drop the rest and free
         the devices."""
         self._tuning.stop()
         self._workers.stop()
@@ -121,7 +121,7 @@ class Dispatcher:
                     runner.policy.targets = targets
 
     def hurry(self) -> None:
-        """Have `stop` not wait for the batches under way. Also from a signal handler."""
+        """Have `stop` not wait for the batches in flight. Also from a signal handler."""
         self._workers.hurry()
 
     def troubles(self) -> tuple[list[Trouble], bool, float]:
@@ -234,7 +234,7 @@ class Dispatcher:
             self._workers.tell_idle()
 
     def give_up_directly(self, runner: Runner) -> None:
-        """The caller has given up what is under way, and keeps its batches until `settled_directly`: the
+        """The caller has given up what is in flight, and keeps its batches until `settled_directly`: the
         device may still use their memory."""
         with self._lock:
             runner.running -= 1
@@ -256,7 +256,7 @@ class Dispatcher:
         alone: Sequence[bool],
     ) -> None:
         """Note batches that were run so, the last of them just now. milliseconds: that the device spent on
-        each. alone: no other one was under way meanwhile. ranks: of all of them."""
+        each. alone: no other one was in flight meanwhile. ranks: of all of them."""
         now = now_ms()
         with self._lock:
             runner.failures = 0
@@ -321,7 +321,7 @@ class Dispatcher:
             }
 
     def devices(self) -> dict[str, tuple[int, bool]]:
-        """Batches under way on each device, and whether it is given work."""
+        """Batches in flight on each device, and whether it is given work."""
         found: dict[str, tuple[int, bool]] = {}
         with self._lock:
             for network in self._networks:

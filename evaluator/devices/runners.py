@@ -89,7 +89,7 @@ class Device:
         self._busy_ms += milliseconds
 
     def busy_ms(self, now: float) -> float:
-        """For how long it has had a batch under way, in all."""
+        """For how long it has had a batch in flight, in all."""
         return self._busy_ms + (max(0.0, now - self._shares_at_ms) if self.expected_end_ms else 0.0)
 
 
@@ -99,7 +99,7 @@ class Runner:
 
     save_curve: keeps its latency curve for the next start. reopen: opens the backend anew, None where that is
     not possible. calibrate: measures the curve of another backend for the same network, in slices of the
-    device's time; it comes with what keeps it. running: batches under way. under_way: positions of those of
+    device's time; it comes with what keeps it. running: batches in flight. under_way: positions of those of
     the device's threads. stuck: calls that were given up and have not returned. failures: in a row.
     out_reason: why it is left out, empty while it is in use; out_since: since when, in seconds of the Unix
     epoch. probe_at_ms: when it is tried again. recent: positions and milliseconds of the last batches.
@@ -177,7 +177,7 @@ class Runner:
 
     def knows_enough(self, queued: int) -> bool:
         """Whether it is no news for the device that so many positions are queued: it has its hands full, or a
-        thread that waits for the batch under way to end will look at the queue early enough."""
+        thread that waits for the batch in flight to end will look at the queue early enough."""
         device = self.device
         if self.running >= self.backend.max_in_flight:
             return True

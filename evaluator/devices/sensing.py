@@ -1,7 +1,7 @@
 """Power and temperature of the devices, read beside everything else.
 
 A driver may take milliseconds to say them, or hang with its device: a thread of its own asks every few
-seconds, and whoever wants to know is told what it heard last.
+seconds, and callers get what it heard last.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PERIOD_S = 3.0
 """Between two readings."""
 
 KEPT_S = 15.0
-"""A reading that is older is told no more: the driver does not answer."""
+"""An older reading is not reported: the driver does not answer."""
 
 
 class Sensing:

@@ -56,7 +56,7 @@ class ServedNetwork:
     """A network that takes requests, on one or more devices.
 
     open_standby: opens a backend to run it while no device does, None if there is none. standby: what that
-    returned. standby_opening: that is under way; standby_late: and takes longer than requests wait for it.
+    returned. standby_opening: that is in flight; standby_late: and takes longer than requests wait for it.
     retries: jobs that a device failed on, for another one. closing: it is being unloaded. closed: it has
     been.
     """
@@ -128,8 +128,8 @@ class ServedNetwork:
         )
 
     def give_up(self) -> list[Backend]:
-        """Serve no more; returns the backends to close. Whoever is still inside another one, because its call
-        hangs or is a probe, closes that when it comes back."""
+        """Serve no more; returns the backends to close. A caller that is inside another one, because its
+        call hangs or is a probe, closes that when it returns."""
         self.closed = True
         for runner in self.all_runners:
             runner.save_curve()

@@ -18,7 +18,7 @@ IDLE_TIMES = 200.0
 """A device is idle for this many times the expected time of a trial before it begins."""
 
 LOOK_MS = 1000.0
-"""A device that has not been idle for long enough is looked at again after this time at the earliest."""
+"""A device that has not been idle for long enough is checked again after this time at the earliest."""
 
 
 def next_trial(
@@ -27,7 +27,7 @@ def next_trial(
     """The network, runner and size that an idle device tries now.
 
     networks: all that are served. now: milliseconds of now_ms. Returns a time instead if the device is to be
-    looked at again then, and None if there is nothing to try.
+    checked again then, and None if there is nothing to try.
     """
     served = [network for network in networks if network.runner_on(device) is not None]
     found: list[tuple[float, ServedNetwork, Runner, int]] = []

@@ -30,7 +30,7 @@ PLAYING_MS = 2000.0
 """Requests of class play are expected for so long after the last one."""
 
 SHARE = 0.1
-"""Of the time of a busy device, the waits for batches under way to end included."""
+"""Of the time of a busy device, the waits for batches in flight to end included."""
 
 SHARE_OF_PLAY = 0.005
 """The same while somebody plays: fewer than one batch in a hundred is held up, by a few milliseconds."""
@@ -74,7 +74,7 @@ class BackgroundTuning:
             self._thread.start()
 
     def stop(self) -> None:
-        """End what is under way, and begin nothing. Without the lock."""
+        """End what is in flight, and begin nothing. Without the lock."""
         with self._lock:
             self._stopping = True
             self._news.notify_all()

@@ -1,7 +1,7 @@
 """The threads of the devices: running batches, and answering for them whatever a device does.
 
-What becomes of a batch and a device that fail is failover.py's. No exception ends a thread: what it had under
-way is answered with an error.
+What becomes of a batch and a device that fail is failover.py's. No exception ends a thread: what it had in
+flight is answered with an error.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FAULT_PAUSE_S = 1.0
 """Pause of a thread that could not choose a batch, for a fault of ours: it must not spin."""
 
 JOIN_S = 5.0
-"""How long a thread that has nothing under way may take to end."""
+"""How long a thread that has nothing in flight may take to end."""
 
 HURRY_S = 0.05
 """How often `stop` looks whether it is to hurry: a signal handler can set a flag, and take no lock."""
@@ -83,7 +83,7 @@ class Workers:
         """Waited on by each device's threads."""
         self._inside: dict[threading.Thread, Attempt | None] = {}
         self._batches = 0
-        """Under way, neither ended nor given up."""
+        """Running, neither ended nor given up."""
         self._stopping = False
         self._at_once = False
 
@@ -139,7 +139,7 @@ class Workers:
         self.idle.wait_for(lambda: self._stopping or network.idle)
 
     def stop(self) -> None:
-        """End the threads once the batches under way are done or given up, or at once after `hurry`."""
+        """End the threads once the batches in flight are done or given up, or at once after `hurry`."""
         with self._lock:
             self._stopping = self.failover.stopping = True
             self._tell_all()
@@ -153,7 +153,7 @@ class Workers:
             thread.join(JOIN_S)
 
     def hurry(self) -> None:
-        """Have `stop` not wait for the batches under way. Also from a signal handler."""
+        """Have `stop` not wait for the batches in flight. Also from a signal handler."""
         self._at_once = True
 
     # -- one thread ------------------------------------------------------------------------------------

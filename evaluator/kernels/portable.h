@@ -211,7 +211,7 @@ DEVICE Element to_element(float x) {
 #endif
 
 // 16 bytes, a chunk: what one thread moves at once. Elements are read and written through this type, so AMD
-// and CPU compilers are told -fno-strict-aliasing.
+// and CPU compilers get -fno-strict-aliasing.
 constexpr int CHUNK = 16 / (int)sizeof(Element);
 struct alignas(16) Bits128 {
   uint32 word[4];

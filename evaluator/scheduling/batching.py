@@ -1,6 +1,6 @@
 """The batch policy: how many of the queued positions a device should run next, or until when it should wait.
 
-Pure: it is told the time and what happened, it does no I/O and holds no locks, so that the simulation
+Pure: it gets the time and what happened, it does no I/O and holds no locks, so that the simulation
 (simulation.py) and the tests run it as the service does. docs/explanation/batching.md has a comparison.
 
 How it decides:
@@ -212,7 +212,7 @@ class BatchPolicy:
         return Launch(self._best_cut(pending, total, now_ms))
 
     def second_at_ms(self, total: int, busy_until_ms: float) -> float | None:
-        """When to launch a batch of `total` beside one that is under way; None for a full one, at once. It
+        """When to launch a batch of `total` beside one that is in flight; None for a full one, at once. It
         should be ready when that one ends, and gathers more until then."""
         if total >= self.model.full:
             return None

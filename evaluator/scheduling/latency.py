@@ -1,7 +1,7 @@
 """The measured latency model: how many milliseconds a device takes for a batch of any size.
 
 Measured on a ladder of sizes (calibration.py), interpolated between them, corrected by every batch
-that runs. From it come the knee (what clients are told to gather) and the drain time (how long a queue
+that runs. From it come the knee (what clients are asked to gather) and the drain time (how long a queue
 takes when it is cut in the best way), which the batch policy weighs.
 
 A correction that slows a size down may be the device's doing or that of other work on the machine, and only

@@ -46,8 +46,8 @@ NOISE = 0.03
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Clients of one kind: `count` of class `rank`, each keeping `in_flight` requests of `positions` under
-    way and sending the next `think_ms` after an answer (half of that fixed, half exponentially distributed).
+    """Clients of one kind: `count` of class `rank`, each keeping `in_flight` requests of `positions` in
+    flight and sending the next `think_ms` after an answer (half fixed, half exponentially distributed).
     on_ms, off_ms: bursts; silent for off_ms after every on_ms. per_second: if not 0, each client sends so
     many requests a second instead, at random (a Poisson process), and waits for no answer."""
 

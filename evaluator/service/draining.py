@@ -22,7 +22,7 @@ ELSEWHERE = f"{SHUTTING_DOWN}; connect to another one"
 class Drain:
     """Belongs to the I/O thread.
 
-    manager: is told. stop_at_once: ends the service without waiting for the batches under way.
+    manager: is notified. stop_at_once: ends the service without waiting for the batches in flight.
     """
 
     def __init__(

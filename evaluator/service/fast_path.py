@@ -1,7 +1,7 @@
 """The way of evaluations that needs no interpreter: of one client of a private service, to one device.
 
 The I/O thread takes it where nothing else is to be done: one client asks for evaluations, nothing is queued
-or under way, and the device's backend lends its batches in flight. `evaluator/core/device_loop` then does
+or in flight, and the device's backend lends its batches in flight. `evaluator/core/device_loop` then does
 what usually the handlers, the dispatcher and the answers do, until something else comes. Whatever goes wrong
 there goes the usual way from the beginning, where it is dealt with.
 """
@@ -197,7 +197,7 @@ class FastPath:
         self._dispatcher.end_directly(run.network, run.runner)
 
     def _give_up(self, run: _Run, trouble: str) -> None:
-        """Have what is under way run as usual. What is wrong with the device is found out there."""
+        """Have what is in flight run as usual. What is wrong with the device is found out there."""
         name = run.runner.device.name
         log.warning("%s: %s; what it was asked for goes the usual way", name, TROUBLES[trouble])
         if trouble == "failed":
@@ -235,7 +235,7 @@ class FastPath:
     # -- what has been answered ------------------------------------------------------------------------
 
     def _count(self, run: _Run, stop: str) -> None:
-        """Note what a turn has answered. stop: why it has ended; trouble leaves batches under way."""
+        """Note what a turn has answered. stop: why it has ended; trouble leaves batches in flight."""
         answered = np.frombuffer(run.loop.answered(), ANSWERED)
         if not len(answered):
             return
@@ -264,7 +264,7 @@ class FastPath:
 class _Guard:
     """Looks after the thread on the fast path, from one of its own.
 
-    taken_over: called with what was under way where a driver has not returned for LATE_MS.
+    taken_over: called with what was in flight where a driver has not returned for LATE_MS.
     """
 
     def __init__(self, taken_over: Callable[[_Run, Sequence[Arrived]], None]) -> None:

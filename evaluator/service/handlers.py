@@ -36,7 +36,7 @@ SERVER = f"wavefront-evaluator {__version__}"
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """What clients are told of the service. instance: names the run of it. max_request: most positions in
+    """What clients learn of the service. instance: names the run of it. max_request: most positions in
     one request. state: what it is at the moment."""
 
     instance: str
@@ -162,7 +162,7 @@ class Handlers:
         self._answers.send(session.client, self._welcome_for(identity, follows=session.follows))
 
     def _welcome_for(self, identity: int, *, follows: bool) -> messages.Welcome:
-        """What clients are told of the service now. follows: to those that have negotiated NETWORKS."""
+        """What clients learn of the service now. follows: to those that have negotiated NETWORKS."""
         state = self._described.state()
         return messages.Welcome(
             identity,

@@ -17,7 +17,7 @@ STEP_S = 2.0
 """Time between two readings."""
 
 STEPS = 300
-"""How many are told of: ten minutes."""
+"""How many are kept: ten minutes."""
 
 RATE_S = 10.0
 """Rates and shares of time are means over this long."""
@@ -31,7 +31,7 @@ class Reading:
     """The counters at a moment.
 
     at: seconds on a monotonic clock. positions, batches: evaluated. busy_ms: for how long each device had a
-    batch under way. requests: answered, by class. sizes: of batches, by network. clients: positions that each
+    batch in flight. requests: answered, by class. sizes: of batches, by network. clients: positions that each
     has had evaluated, by identity.
     """
 

@@ -57,12 +57,12 @@ class Membership:
         self._dispatcher.remove_client(client)
 
     def reread_keys(self) -> None:
-        """Read the list of clients again, and cut off who is not on it any more. Raises KeysError."""
+        """Read the list of clients again, and disconnect removed clients. Raises KeysError."""
         self._access.reload()
         for session in self._sessions:
             if self._access.may_use(session.user):
                 session.key = self._access.name(session.user)
                 continue
-            log.warning("the key of %s (%s) was revoked: it is cut off", session.key, session.name)
+            log.warning("the key of %s (%s) was revoked: it is disconnected", session.key, session.name)
             self._sockets.hang_up(session.descriptor)
             self.forget(session.client)

@@ -42,7 +42,7 @@ class NetworkToLoad:
 
 @dataclass(frozen=True, slots=True)
 class Reloaded:
-    """A network whose file was looked at again. changed: it has another content, which is served now."""
+    """A network whose file was read again. changed: it has another content, which is served now."""
 
     info: NetworkInfo
     changed: bool
@@ -68,8 +68,8 @@ class _Entry:
 class ServedNetworks:
     """The networks of a service. Belongs to the I/O thread.
 
-    An alias is a further name for a network; the one called `default` is meant by who names none. Whoever
-    unloads a network ends its aliases: no other network takes its place by itself.
+    An alias is a further name for a network; the one called `default` is meant by requests without one.
+    Unloading a network ends its aliases: no other network takes its place by itself.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class ServedNetworks:
         self._entries: list[_Entry] = []
         self._changing = threading.Lock()
         """Held by who loads or reloads until what came of it is among the entries: the loader gives a network
-        that it has already to whoever asks for its content."""
+        that it has already to the one that asks for its content."""
         self._aliases: dict[str, str] = {}
         self._wanted: Sequence[NetworkToLoad] = ()
         """What the settings ask for, the default network first."""
@@ -121,7 +121,7 @@ class ServedNetworks:
         return tuple(name for name in names if self._is(network, name, bound))
 
     def infos(self) -> tuple[NetworkInfo, ...]:
-        """The descriptions of the networks that clients are told, the default one first."""
+        """The descriptions of the networks for clients, the default one first."""
         return tuple(self._dispatcher.info(served) for served in self.served())
 
     def served(self) -> list[ServedNetwork]:

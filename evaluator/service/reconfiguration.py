@@ -1,4 +1,4 @@
-"""New settings for a service that runs (SIGHUP): what can be changed is, what cannot is said."""
+"""New settings for a service that runs (SIGHUP): changes what can be changed and logs the rest."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class EvaluatorService:
     """An evaluator on its sockets.
 
     loader: opens networks. initial: networks to load at start; the first is the default. max_request: most
-    positions in one request. limits: of the queues. connections: limits of clients, and of whoever else finds
+    positions in one request. limits: of the queues. connections: limits of clients, and of others that find
     an address. private: the service is for the program that has started it, at one ipc address, and reads no
     sensors. access: who may do what; by default what the defaults of all settings say. patience: with
     devices. on_ready: called from a thread once the initial networks are loaded, with their descriptions;
@@ -183,13 +183,13 @@ class EvaluatorService:
             self.close()
 
     def stop(self) -> None:
-        """Make `run` return after the batches under way; what is queued is answered with `draining`. May be
+        """Make `run` return after the batches in flight; what is queued is answered with `draining`. May be
         called from any thread or a signal handler, any number of times."""
         self._life.end()
         self._sockets.wakeup.wake_from_signal_handler()
 
     def stop_at_once(self) -> None:
-        """The same without waiting for the batches under way."""
+        """The same without waiting for the batches in flight."""
         self._dispatcher.hurry()
         self.stop()
 

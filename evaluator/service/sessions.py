@@ -24,7 +24,7 @@ class Session:
     since: when it came, in seconds of the Unix epoch. name: what it calls itself. greeted: it has said hello.
     hello: the id of a hello that waits for the networks, 0 if none does.
     network: the name of the default network that it was told of. follows: it has negotiated that results name
-    their network and that it is told of changed networks. requests: in flight by id, with the network
+    their network and that it is notified of changed networks. requests: in flight by id, with the network
     that has each. answered, positions, errors: requests answered with a result, their positions, and errors.
     rank: the class of the last one answered, -1 before.
     """

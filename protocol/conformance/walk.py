@@ -1,4 +1,4 @@
-"""The cases that a client is walked through, and what is said of them."""
+"""The cases that a client is walked through, and what is reported of them."""
 
 from __future__ import annotations
 

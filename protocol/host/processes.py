@@ -29,7 +29,7 @@ def console(main: Callable[[], int]) -> NoReturn:
 
     The status is INTERRUPTED for a Ctrl-C, whenever it comes, and 0 when the reader of the output has left
     (`… | head`): it has seen enough, which is no failure. A full disk and a package that is not installed are
-    told in a line, with status 1.
+    reported in a line, with status 1.
     """
     try:
         status = main()

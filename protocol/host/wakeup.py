@@ -56,7 +56,7 @@ class Wakeup:
         with contextlib.suppress(BlockingIOError):
             while len(self._polled.recv(4096)) == 4096:
                 pass
-        # Afterwards: whoever calls `wake` in between has its byte taken, but what it wants is still to be
+        # Afterwards: one that calls `wake` in between has its byte taken, but what it wants is still to be
         # looked at.
         self._woken = False
 

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Self, TypeGuard
 Value = bool | int | float | str | tuple[str, ...]
 
 UNREACHED = 10**9
-"""Bounds from here on are there for safety; only who has passed one is told of it."""
+"""Bounds from here on are there for safety; only a value beyond one gets a message."""
 
 TRUE, FALSE = ("true", "on", "yes", "1"), ("false", "off", "no", "0")
 

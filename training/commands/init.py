@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--config",
         dest="lc0",
         metavar="FILE",
-        help="translate a configuration of lc0's trainers, .yaml or .textproto, and say what cannot be",
+        help="translate a configuration of lc0's trainers, .yaml or .textproto, and report unsupported keys",
     )
     parser.add_argument(
         "--from",

@@ -74,7 +74,7 @@ def _newest(files: list[Path], window: int) -> list[Path]:
         try:
             header = read_header(file)
         except (ShardError, OSError):
-            continue  # Whoever reads it says what is wrong.
+            continue  # The one that reads it says what is wrong.
         positions += int(header["positions"]) + int(header["branches"])
     return kept[::-1]
 
@@ -136,7 +136,7 @@ class ShardReader:
     def read_all(
         self, files: Sequence[ShardFile], threads: int, note: Callable[[str], None]
     ) -> list[ReadShard]:
-        """The shards in order. Damaged ones are told to `note` and left out, as are empty ones.
+        """The shards in order. Damaged ones go to `note` and are skipped, as are empty ones.
 
         Raises TrainingError if nothing remains.
         """

@@ -262,10 +262,10 @@ def _header(data: bytes) -> tuple[dict[str, Any], int]:
         raise ShardError("no shard: it does not begin with WFSHARD1")
     start = len(MAGIC) + 4
     if len(data) < start:
-        raise ShardError("cut off in the header")
+        raise ShardError("truncated in the header")
     (length,) = struct.unpack_from("<I", data, len(MAGIC))
     if length > MAX_HEADER or len(data) < start + length:
-        raise ShardError("cut off in the header")
+        raise ShardError("truncated in the header")
     try:
         header = json.loads(data[start : start + length])
     except ValueError as error:

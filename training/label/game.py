@@ -133,7 +133,7 @@ async def play_game(
 
 
 class _Play:
-    """A game under way."""
+    """A running game."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Plays and labels games in this process: an engine for each game under way, a pool for the network whose
+"""Plays and labels games in this process: an engine for each running game, a pool for the network whose
 policy branches are drawn from."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""lc0's keys and ours. A key that means the same here is translated; of every other one is said that it is
+"""lc0's keys and ours. A key that means the same here is translated; every other one is reported as
 not, and why.
 
 Names of the text format are those of lczero-training's proto/*.proto, names of YAML those that its
@@ -90,13 +90,13 @@ def translated(path: Path) -> tuple[TrainConfig, Translation]:
     try:
         config = train_config(found.settings, str(path))
     except SettingsError as error:
-        raise TrainingError(f"{path} asks for what cannot be: {error}") from None
+        raise TrainingError(f"{path} is not supported: {error}") from None
     found.added = additions(config, found.settings)
     return config, found
 
 
 def _flat(document: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Leaves by path; messages that are repeated are told apart by what they name: losses by their head."""
+    """Leaves by path; repeated messages are distinguished by what they name: losses by their head."""
     for key, value in document.items():
         path = f"{prefix}{key}"
         messages = value if isinstance(value, list) else [value]

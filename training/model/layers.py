@@ -1,7 +1,7 @@
 """The layers of an attention network, each made from its part of a NetworkSpec and written back to one.
 
 Weights are float32; a layer computes in the type of what it is given. Shapes: n positions, 64 squares,
-channels last. What a layer computes is told by `evaluator.network.spec` and, slowly, by the reference
+channels last. What a layer computes is defined by `evaluator.network.spec` and, slowly, by the reference
 backend.
 """
 

@@ -35,8 +35,8 @@ AGREE_EVERY = 10
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What a process of a run is told. stop_after_s: seconds from `started` (of `monotonic`) after which the
-    run is left, to be gone on with; 0 is none. as_json: standard output is for something else. plot: draw the
+    """Settings of a process of a run. stop_after_s: seconds from `started` (of `monotonic`) after which the
+    run is left, to be resumed; 0 is none. as_json: standard output is for something else. plot: draw the
     losses with every checkpoint."""
 
     config: TrainConfig
@@ -150,7 +150,7 @@ class _Run:
             f"{count_parameters(trainer.network):,} parameters on {self.group.size} x {self.group.device}"
         )
         if config.model.revive:
-            self.note(f"{trainer.revived:,} dead units of feed-forward layers begun anew")
+            self.note(f"{trainer.revived:,} dead units of feed-forward layers restarted")
         return trainer
 
     @property

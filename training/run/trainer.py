@@ -31,7 +31,7 @@ class Trainer:
     """Takes steps. Equal settings and progress give equal weights, on one device bit by bit.
 
     compiles_anew: the step was compiled again since this was last made false. revived: units of the first
-    network that were begun anew.
+    network that were restarted.
     """
 
     def __init__(self, config: TrainConfig, tables: Sequence[PositionTable], group: Group) -> None:

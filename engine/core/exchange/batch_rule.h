@@ -1,4 +1,4 @@
-// How many positions a search asks for at a time, from the size of its tree and what is under way. The
+// How many positions a search asks for at a time, from the size of its tree and what is in flight. The
 // reasons and the figures are those of engine/search/batching.py, which makes the rules.
 #pragma once
 
@@ -8,7 +8,7 @@
 
 namespace wavefront::exchange {
 
-// So small a part of the tree may be under way whatever its size: large trees then keep a device busy.
+// So small a part of the tree may be in flight whatever its size: large trees then keep a device busy.
 inline constexpr std::int64_t kHarmlessShare = 256;
 
 // Positions of the next batch: those that get a visit, none if nothing is to be asked for, and those besides

@@ -70,7 +70,7 @@ std::int64_t Burst::id_of(const Message& message) const {
   return header && (header->network.empty() || header->network == content_hash_) ? header->id : 0;
 }
 
-// Applies the message that has been found, if it is the evaluation of a batch under way; else it stays.
+// Applies the message that has been found, if it is the evaluation of a batch in flight; else it stays.
 bool Burst::take_answer() {
   const Message& message = stream_.next();
   const std::int64_t id = id_of(message);
@@ -89,7 +89,7 @@ bool Burst::take_answer() {
   return true;
 }
 
-// Collects and sends batches until enough are under way, as Search of engine/search/driver.py does. root: of
+// Collects and sends batches until enough are in flight, as Search of engine/search/driver.py does. root: of
 // the tree as it is now.
 Burst::Filled Burst::fill(const RootInfo& root, const BurstLimits& limits) {
   std::int64_t answered = 0;  // visits since then that needed no evaluation
@@ -119,8 +119,8 @@ Burst::Filled Burst::fill(const RootInfo& root, const BurstLimits& limits) {
   }
 }
 
-// Where it fails the batch counts as under way all the same: whoever finds the end of the connection sends
-// again what has got no answer.
+// Where it fails the batch counts as in flight all the same: the one that finds the end of the connection
+// sends again what has got no answer.
 bool Burst::send(Slot& slot) {
   const Batch& batch = *slot.batch;
   EvaluateHeader header;

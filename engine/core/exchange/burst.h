@@ -19,7 +19,7 @@ namespace wavefront::exchange {
 using namespace tree;
 using namespace wire;
 
-// A batch, and the number of its request while it is under way; 0 if it is a spare one.
+// A batch, and the number of its request while it is in flight; 0 if it is a spare one.
 struct Slot {
   Batch* batch;
   std::int64_t id;
@@ -40,9 +40,9 @@ struct BurstLimits {
 enum class BurstEnd : std::uint8_t {
   kTime,     // `until` is over
   kLook,     // somebody has to look: at so many visits, or at such a depth
-  kIdle,     // nothing is under way any more, and nothing to be found but decided games
+  kIdle,     // nothing is in flight any more, and nothing to be found but decided games
   kSilence,  // `patience` is over
-  kOther,    // somebody else has to receive: what comes next is no plain result of a batch under way, or the
+  kOther,    // somebody else has to receive: what comes next is no plain result of a batch in flight, or the
              // connection has ended; or a signal came
 };
 
@@ -51,7 +51,7 @@ enum class BurstEnd : std::uint8_t {
 class Burst {
  public:
   // rule, priority, network, content_hash: as long as it lives. content_hash: of the network, which results
-  // name if they name one. next_id: of the next request. slots: the batches under way,
+  // name if they name one. next_id: of the next request. slots: the batches in flight,
   // which were collected from the tree, and spare ones.
   Burst(Tree& tree, Stream& stream, const BatchRule& rule, std::string_view priority,
         std::string_view network, std::string_view content_hash, std::int64_t next_id,

@@ -98,7 +98,7 @@ bool Tree::forget_ahead(std::span<const ArenaIndex> path) {
   return false;
 }
 
-// The batch is no longer under way: its collisions' visits are out of flight.
+// The batch is no longer in flight: its collisions' visits are out of flight.
 void Tree::land(Batch& batch) {
   for (const Batch::Collision& collision : batch.collisions_) withdraw(batch, collision);
   --batches_in_flight_;
@@ -169,7 +169,7 @@ void Tree::back_up(std::span<const ArenaIndex> path, Value value, uint32_t visit
 
 // The last node of the path has just been proven: moves the consequences up as far as they reach. A node
 // that gets proven has its statistics replaced by the exact value, and so have its shares in those above.
-// Visits that were under way when a node was proven may find a quicker mate below it: its length follows.
+// Visits that were in flight when a node was proven may find a quicker mate below it: its length follows.
 void Tree::prove(std::span<const ArenaIndex> path) {
   for (size_t i = path.size() - 1; i-- > 0;) {
     Node& parent = *node(path[i]);

@@ -44,7 +44,7 @@ class Batch {
     uint32_t path_length;  // nodes from the root to the leaf, both included
     uint64_t cache_key;
   };
-  // Visits that met a position already under way: nothing but in-flight counts to take back.
+  // Visits that met a position already in flight: nothing but in-flight counts to take back.
   struct Collision {
     uint32_t path_offset;
     uint32_t path_length;

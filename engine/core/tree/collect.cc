@@ -2,13 +2,13 @@
 //
 // One walk carries many visits and splits as PUCT shares them out, so positions on the way are played and
 // selected in once for all of them. Game ends and cache hits are backed up on the spot; a visit that meets a
-// position still under way is a collision: it stays in flight until the batch comes back, which steers other
+// position still in flight is a collision: it stays in flight until the batch comes back, which steers other
 // visits elsewhere, and is then dropped.
 //
 // A batch may also look ahead: with the visits of the batch in flight the walks go on to positions that the
 // search is likely to want next. Nothing of these walks stays in flight, which would steer the visits of the
 // next batch away from just what is wanted most. Their evaluations go to the cache and count for nothing
-// until a visit comes: if it does so while the evaluation is under way, it waits for it there (it is
+// until a visit comes: if it does so while the evaluation is in flight, it waits for it there (it is
 // promoted).
 
 #include <algorithm>
@@ -30,7 +30,7 @@ uint64_t clock_bucket(int rule50) {
   return rule50 < 32 ? 0 : static_cast<uint64_t>(rule50 / 8);
 }
 
-// Walks ahead often meet what is under way already: so many such visits for each position are enough.
+// Walks ahead often meet what is in flight already: so many such visits for each position are enough.
 constexpr int kCollisionsAhead = 4;
 
 // Of the root, as in lc0: counts have 32 bits.
@@ -41,7 +41,7 @@ constexpr uint32_t kMostVisits = 4'000'000'000;
 CollectResult Tree::collect(Batch& batch, int target, uint64_t max_visits, int ahead) {
   std::lock_guard lock(mutex_);
   if (batch.tree_ != nullptr)
-    throw std::logic_error("the batch is still under way: apply or cancel it first");
+    throw std::logic_error("the batch is still in flight: apply or cancel it first");
   if (target < 1 || ahead < 0 || ahead > batch.capacity() - target) {
     throw std::invalid_argument("the number of positions to collect must be 1 to the batch's capacity");
   }
@@ -61,7 +61,7 @@ CollectResult Tree::collect(Batch& batch, int target, uint64_t max_visits, int a
   const uint32_t collision_limit = std::min(collision_visits_limit(), room);
   max_visits = std::min<uint64_t>({max_visits, visits_to_give(), room});
   const auto positions = static_cast<uint32_t>(target);
-  uint32_t waiting = 0;  // visits of this batch whose evaluations are under way
+  uint32_t waiting = 0;  // visits of this batch whose evaluations are in flight
   while (!out_of_memory_ && waiting < positions && result_.visits_done <= out_of_order_limit &&
          result_.collision_visits < collision_limit && collision_events_ < params_.max_collision_events) {
     const uint64_t begun = result_.visits_done + static_cast<uint64_t>(waiting);
@@ -324,7 +324,7 @@ void Tree::collide(Batch& batch, uint32_t visits) {
   ++collision_events_;
 }
 
-// Where most visits meet the same position under way, the line that leads there is what the search wants.
+// Where most visits meet the same position in flight, the line that leads there is what the search wants.
 // More of them in flight only make other lines look better than they are, and those get visits that stay.
 uint32_t Tree::collision_visits_limit() const {
   const double start = params_.max_collision_visits_scaling_start;
@@ -352,7 +352,7 @@ uint64_t Tree::cache_key(const History& history) const {
   return key;
 }
 
-// The node gets `visits` more, which are in flight: as these pass a power of two the cache is told what its
+// The node gets `visits` more, which are in flight: as these pass a power of two the cache learns what its
 // position, the current one, has turned out to be worth.
 void Tree::keep_searched_value(const Node& searched, uint32_t visits) {
   const uint32_t begun = searched.visits + searched.in_flight;

@@ -1,6 +1,6 @@
 // The memory of the tree: what nodes take, how subtrees are given back, and what goes first when it is full.
 //
-// Nothing here stops the search for long. Subtrees cut off wait in a list and are freed a little with each
+// Nothing here stops the search for long. Detached subtrees wait in a list and are freed a little with each
 // batch. A full tree is pruned in the same way: a hand goes round it, depth first, a few nodes for each that
 // is wanted, and collapses what matters least. Collapsing a node forgets its moves and all that lies below;
 // its visits, its value and its bounds stay, and so do those of every node above. If the search comes back,
@@ -10,7 +10,7 @@
 // the epoch of its last visit; an epoch lasts as long as an eighth of the memory is handed out. The hand
 // begins with leaves of one visit and collapses larger nodes as small ones become rare, so details go before
 // the skeleton of the tree. What is in flight or looked ahead to is never touched: no visit, batch or
-// reference of one that is under way can meet a node that has gone.
+// reference of one that is in flight can meet a node that has gone.
 
 #include <algorithm>
 
@@ -99,7 +99,7 @@ void Tree::release_children(Node& parent) {
   if (parent.child_slots > 0) arena_.free(parent.children, child_granules(parent.child_slots));
 }
 
-// Before `positions` are gathered: frees some of what was cut off, and in a full tree looks for more.
+// Before `positions` are gathered: frees some of what was detached, and in a full tree looks for more.
 void Tree::keep_room(size_t positions) {
   const auto capacity = static_cast<uint64_t>(arena_.capacity_bytes());
   epoch_ = static_cast<uint32_t>(arena_.handed_out_bytes() / (capacity / kEpochsPerTree)) % kEpochs;

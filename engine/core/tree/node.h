@@ -17,7 +17,7 @@
 //
 // All unvisited edges of a node have the same first-play urgency, so the best of them is the first, and the
 // visited ones are a prefix of the edges: children need slots for that prefix only. (Where a search is
-// limited to some root moves, the slots of those passed over hold kNone.) With 35 legal moves and the child
+// limited to some root moves, the slots of those skipped hold kNone.) With 35 legal moves and the child
 // slots a visited node takes about 190 bytes.
 #pragma once
 
@@ -59,8 +59,8 @@ static_assert(sizeof(Edge) == 4);
 
 enum class NodeState : uint8_t {
   kNew,       // no edges: never visited, or collapsed for their memory; the next visit expands it
-  kPending,   // its evaluation is under way, and a visit waits for it
-  kAhead,     // looked ahead to: its evaluation is under way, and no visit waits for it
+  kPending,   // its evaluation is in flight, and a visit waits for it
+  kAhead,     // looked ahead to: its evaluation is in flight, and no visit waits for it
   kExpanded,  // has edges
   kTerminal,  // the game is over here by the rules, or tablebases know how it ends
   kTwoFold,   // counted as a draw because it repeats a position of the searched line; may be undone

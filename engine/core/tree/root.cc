@@ -44,7 +44,7 @@ bool may_lead_to(const Position& from, const Position& to, int plies) {
 
 uint32_t Tree::set_position(const Game& game, int keep_before) {
   std::lock_guard lock(mutex_);
-  if (batches_in_flight_ > 0) throw std::logic_error("the position cannot change while a batch is under way");
+  if (batches_in_flight_ > 0) throw std::logic_error("the position cannot change while a batch is in flight");
   if (!game.playable())
     throw std::invalid_argument("the side to move could take the king: no move can be played");
   if (keep_before < 0) throw std::invalid_argument("the number of positions to keep cannot be negative");
@@ -102,7 +102,7 @@ void Tree::climb() {
 }
 
 // Follows moves down the tree. The last `keep` positions passed stay above the root, of the others everything
-// else is cut off. False if a move leaves the tree.
+// else is detached. False if a move leaves the tree.
 bool Tree::descend_to(std::span<const Move> moves, size_t keep) {
   for (size_t i = 0; i < moves.size(); ++i) {
     const bool kept = moves.size() - i <= keep;

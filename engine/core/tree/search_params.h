@@ -84,7 +84,7 @@ struct SearchParams {
   float value_choice_share = 1.0f;
   float value_choice_deviations = 0.0f;
 
-  // How many visits of one batch may be spent on positions already under way. The limit on visits grows from
+  // How many visits of one batch may be spent on positions already in flight. The limit on visits grows from
   // 1 at scaling_start visits of the tree to max_collision_visits at scaling_end.
   int max_collision_events = 917;
   int max_collision_visits = 80000;

@@ -34,7 +34,7 @@ Tree::Tree(const SearchParams& params)
 
 void Tree::set_params(const SearchParams& params) {
   std::lock_guard lock(mutex_);
-  if (batches_in_flight_ > 0) throw std::logic_error("settings cannot change while a batch is under way");
+  if (batches_in_flight_ > 0) throw std::logic_error("settings cannot change while a batch is in flight");
   if (!same_evaluations(params, params_)) {
     cache_ = EvaluationCache(params.cache_bytes);
     ++cache_generation_;
@@ -67,7 +67,7 @@ void Tree::set_root_moves(const std::vector<std::string>& moves) {
 void Tree::set_move_rules(MoveRules rules) {
   std::lock_guard lock(mutex_);
   if (rules == move_rules_) return;
-  if (batches_in_flight_ > 0) throw std::logic_error("rules cannot change while a batch is under way");
+  if (batches_in_flight_ > 0) throw std::logic_error("rules cannot change while a batch is in flight");
   move_rules_ = std::move(rules);
   reset_root();
   reset_counters();
@@ -76,7 +76,7 @@ void Tree::set_move_rules(MoveRules rules) {
 
 void Tree::clear() {
   std::lock_guard lock(mutex_);
-  if (batches_in_flight_ > 0) throw std::logic_error("the tree cannot be cleared while a batch is under way");
+  if (batches_in_flight_ > 0) throw std::logic_error("the tree cannot be cleared while a batch is in flight");
   reset_root();
   reset_counters();
   update_root_edges();
@@ -151,7 +151,7 @@ void Tree::add_root_noise(float epsilon, float alpha, uint64_t seed) {
   if (!(epsilon >= 0.0f && epsilon <= 1.0f && alpha > 0.0f && alpha < 1e6f)) {
     throw std::invalid_argument("noise needs an epsilon of 0 to 1 and an alpha above 0");
   }
-  if (batches_in_flight_ > 0) throw std::logic_error("noise cannot be added while a batch is under way");
+  if (batches_in_flight_ > 0) throw std::logic_error("noise cannot be added while a batch is in flight");
   root_noise_ = RootNoise{epsilon, alpha, seed};
   mix_root_noise();
 }

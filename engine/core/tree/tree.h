@@ -1,7 +1,7 @@
 // The search tree: gathers leaves into batches, takes evaluations back, answers what it has found.
 //
 // One thread searches (set_position, collect, apply, cancel); any thread may ask (root_info, lines ...).
-// Every public function takes the tree's lock. Several batches may be under way at once; the position can
+// Every public function takes the tree's lock. Several batches may be in flight at once; the position can
 // change only when none is.
 #pragma once
 
@@ -31,8 +31,8 @@ struct CollectResult {
   int evaluations = 0;            // positions in the batch
   uint32_t visits_done = 0;       // visits finished on the spot: cache hits, game ends, proven positions
   uint32_t cache_hits = 0;        // of these, evaluations found in the cache
-  uint32_t promoted = 0;          // visits that wait for what a batch under way looks ahead to
-  uint32_t collision_visits = 0;  // visits that met positions under way and were not used
+  uint32_t promoted = 0;          // visits that wait for what a batch in flight looks ahead to
+  uint32_t collision_visits = 0;  // visits that met positions in flight and were not used
   bool full = false;              // the tree's memory is used up; what matters least has been pruned
 };
 
@@ -102,7 +102,7 @@ struct RootInfo {
   uint64_t memory_bytes = 0;  // of the tree
   int hashfull = 0;           // tree memory in use, in thousandths of what is allowed
   int batches_in_flight = 0;
-  uint32_t promoted = 0;  // visits under way that wait for what a batch looks ahead to
+  uint32_t promoted = 0;  // visits in flight that wait for what a batch looks ahead to
   bool full = false;      // memory is used up: since the position was set some of the tree has been pruned
 };
 
@@ -122,7 +122,7 @@ class Tree {
   // part is kept; so it is if the game starts from a position that the tree has, some plies below. Of the
   // last `keep_before` positions before the current one the other moves are kept as well: if the game turns
   // out to have gone there, they are still known. Returns the visits kept. Throws std::logic_error while a
-  // batch is under way, std::invalid_argument for a position in which the king could be taken or for a
+  // batch is in flight, std::invalid_argument for a position in which the king could be taken or for a
   // negative number.
   uint32_t set_position(const Game& game, int keep_before = 0);
 
@@ -133,7 +133,7 @@ class Tree {
   std::vector<std::string> root_moves() const;
 
   // Limits the moves searched below the root. A change forgets the tree. Throws std::logic_error for a change
-  // while a batch is under way.
+  // while a batch is in flight.
   void set_move_rules(MoveRules rules);
 
   // Mixes noise into the root's priors, once as long as the position stays the root: P becomes (1 - epsilon)
@@ -146,7 +146,7 @@ class Tree {
   void clear();
   void clear_cache();
 
-  // Walks the tree until `target` leaves wait in the batch, `max_visits` visits are done or under way, or
+  // Walks the tree until `target` leaves wait in the batch, `max_visits` visits are done or in flight, or
   // nothing more can be gathered sensibly before an answer comes. The batch must be empty (new, applied or
   // cancelled). Then up to `ahead` more positions join the batch, no more than there are visits left: those
   // that the search is likely to want next. They are evaluated into the cache and get no visit now.
@@ -162,7 +162,7 @@ class Tree {
   void cancel(Batch& batch);
 
   // Takes the visits of a batch back, but keeps its positions: `apply` puts their evaluations into the cache
-  // and does nothing else. Until then the batch is no longer under way, so the position may change.
+  // and does nothing else. Until then the batch is no longer in flight, so the position may change.
   void abandon(Batch& batch);
 
   RootInfo root_info() const;
@@ -307,7 +307,7 @@ class Tree {
   };
   std::optional<RootNoise> root_noise_;   // still to be mixed in
   std::vector<Edge> edges_before_noise_;  // the root's; empty if it has none
-  std::vector<ArenaIndex> to_free_;       // subtrees cut off, freed little by little
+  std::vector<ArenaIndex> to_free_;       // detached subtrees, freed little by little
 
   // The hand that prunes a full tree: its way down from the top, with the next slot of each node's children,
   // and how hard it looks (memory.cc).

@@ -45,7 +45,7 @@ bool Tree::has_known_draw(const Node& parent) const {
   return false;
 }
 
-// Whether a node is to be looked at again after the last `added` of its visits.
+// Whether a node is to be evaluated again after the last `added` of its visits.
 bool Tree::is_due(const Node& visited, uint32_t added) const {
   if (has_known_draw(visited)) return true;
   const uint32_t before = visited.visits - added;

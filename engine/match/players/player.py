@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from engine.search.report import Report
 
 INTERRUPT_SECONDS = 5.0
-"""How long a player that is told to stop has to answer before it counts as stalled."""
+"""How long a player may take to answer `stop` before it counts as stalled."""
 
 
 class PlayerError(Exception):

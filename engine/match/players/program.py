@@ -35,7 +35,7 @@ QUIT_SECONDS = 2.0
 
 
 class ProgramPlayer:
-    """A program that speaks UCI. chess960: it is told that it plays that, if it can. preferred: options that
+    """A program that speaks UCI. chess960: the option is set, if it has one. preferred: options that
     are set where it has them and the configuration does not name them."""
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What a time manager is asked, what it answers, and what it is told afterwards: plain data."""
+"""What a time manager is asked, what it answers, and what it gets afterwards: plain data."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 A game lasts longer than x moves with the probability 1 / (1 + (x / midpoint)^steepness). lc0's managers
 have the same distribution; their estimate is the median of what is left, ours is its mean. The mean is what
-sharing out a clock needs: whoever wants the largest sum of log(time) over the moves that will be played, and
+sharing out a clock needs: a player wants the largest sum of log(time) over the moves that will be played, and
 loses what is left at the end, spends 1 / (expected moves) of the clock on each.
 """
 

@@ -38,7 +38,7 @@ CALIBRATED_POSITIONS = 320
 hundred lies so far outside the ranges that its policy is off by ten times as much."""
 
 PAIRED_SECONDS = 0.05
-"""So long after two batches were under way at once, the next one is expected to have company too."""
+"""So long after two batches were in flight at once, the next one is expected to have company too."""
 
 PAIRED_PARAMETERS = 50_000_000
 """Networks with more weights are not held twice."""
@@ -141,7 +141,7 @@ class OnnxBackend(Backend):
 
     @contextmanager
     def chosen_session(self) -> Iterator[ort.InferenceSession]:
-        """The session for one batch, for as long as it is under way."""
+        """The session for one batch, for as long as it is in flight."""
         with self._lock:
             if self._session is None:
                 raise BackendError("the onnx backend is closed")

@@ -25,11 +25,11 @@ enum class Stop : std::uint8_t {
   kWoken,       // what the hub watches is readable
   kTime,        // it is time
   kUnprepared,  // there is no program for the request that comes next
-  kCrowded,     // more requests are waiting than may be under way: they had better be merged
+  kCrowded,     // more requests are waiting than may be in flight: they had better be merged
   kFailed,      // a call of the driver has failed
   kLate,        // the device takes too long
   kNotFinite,   // the device has given what is no number
-  kTaken,       // another thread has given up what was under way; the hub is no longer this thread's
+  kTaken,       // another thread has given up what was in flight; the hub is no longer this thread's
 };
 
 // A batch that was answered. Times are milliseconds of the steady clock.
@@ -43,7 +43,7 @@ struct Answered {
 
 // Serves one connection of a hub: each plain evaluate goes to the device as soon as it is there, while the
 // device may have the ones before, and each answer to the client as soon as the device has it. Whatever is
-// not plain is left in the hub, and found there once all that was under way has been answered.
+// not plain is left in the hub, and found there once all that was in flight has been answered.
 //
 // One thread is in `run`. A driver that does not return holds that thread up; any other may then `take_over`
 // and go on with the hub.
@@ -51,7 +51,7 @@ class DeviceLoop {
  public:
   // names: by which requests name the network, among them "" for the one that they get without a name.
   // classes: by rank. instance: names the run of the service. network: what results name as theirs; "" if
-  // they name none. slots: batches that may be under way. activate: makes the device the calling thread's.
+  // they name none. slots: batches that may be in flight. activate: makes the device the calling thread's.
   DeviceLoop(Hub& hub, std::vector<std::string> names, std::vector<std::string> classes, std::string instance,
              std::string network, std::size_t slots, const Call& activate);
   DeviceLoop(const DeviceLoop&) = delete;
@@ -62,7 +62,7 @@ class DeviceLoop {
   void prepare(std::size_t slot, std::size_t positions, Program program);
 
   // Serves a connection until `until_ms` of the steady clock or until there is a reason to stop. After
-  // kFailed, kLate and kNotFinite what is under way is to be given up, after the others nothing is under way.
+  // kFailed, kLate and kNotFinite what is in flight is to be given up, after the others nothing is in flight.
   // late_ms: so long a device may take for a batch.
   Stop run(std::uint64_t connection, double until_ms, double late_ms);
 
@@ -72,7 +72,7 @@ class DeviceLoop {
   // What has been answered since the last call.
   std::vector<Answered> answered();
 
-  // The requests under way, oldest first; nobody answers them now, and `run` serves nothing any more. Not
+  // The requests in flight, oldest first; nobody answers them now, and `run` serves nothing any more. Not
   // while `run` runs.
   std::vector<Arrived> give_up();
 

@@ -1,4 +1,4 @@
-// How a device is told to run a batch, prepared once for each of its batches in flight and sizes.
+// How a device is made to run a batch, prepared once for each of its batches in flight and sizes.
 #pragma once
 
 #include <cstddef>

@@ -18,7 +18,7 @@ namespace wavefront::gate {
 // In bytes.
 struct LinkLimits {
   std::int64_t arriving;  // sent by the client and not taken by the service: beyond, its bytes stay outside
-  std::int64_t kept;  // held by the service for it, and answers that it has not read: beyond, it is cut off
+  std::int64_t kept;  // held by the service for it, and answers that it has not read: beyond, it is closed
   std::int64_t promised;  // the same, beyond which the service takes no further request
 };
 
@@ -77,7 +77,7 @@ class Link {
   bool relayed(std::int64_t cost, std::int64_t opaque_frames);
 
   // Counts bytes that came from the service, of which so many have to wait for the client to read. False if
-  // it has to be cut off.
+  // it has to be closed.
   bool brought(std::int64_t bytes, std::int64_t waiting);
 
   // Counts bytes that have waited, and that the client has taken.

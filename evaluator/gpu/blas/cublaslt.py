@@ -1,6 +1,6 @@
 """NVIDIA's cuBLASLt as a source of matrix products, through ctypes on its C interface.
 
-Enumerators are those of cublasLt.h (CUDA 12 and 13); how matrices map is said in library.py.
+Enumerators are those of cublasLt.h (CUDA 12 and 13); library.py explains how matrices map.
 """
 
 from __future__ import annotations

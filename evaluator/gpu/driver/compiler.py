@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 KERNELS = Path(__file__).resolve().parents[2] / "kernels"
 
 AMD_FLAGS = ("-std=c++17", "-O3", "-ffp-contract=fast", "-fno-strict-aliasing")
-"""What every compiler for AMD is told; elements are read and written through other types, hence the last."""
+"""Options of every compiler for AMD; elements are read and written through other types, hence the last."""
 
 _INCLUDE = re.compile(r'^#include "([a-z0-9_]+\.h)"$')
 _CHECKSUM_BYTES = 32

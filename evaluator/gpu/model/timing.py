@@ -21,7 +21,7 @@ from evaluator.gpu.model.code import Code, Work
 from evaluator.gpu.plan.program import Argument, Launch
 
 _BARRIER = 40.0
-"""Clocks of a barrier, of signals to all waves and of what cannot overlap at it."""
+"""Clocks of a barrier, of signals to all waves and of what does not overlap at it."""
 
 _SIMDS = 4
 

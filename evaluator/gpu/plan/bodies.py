@@ -1,6 +1,6 @@
 """The body of a network as launches: the forward pass up to the heads, layer by layer.
 
-Reads like `evaluator.backends.reference`, function by function; what is fused is said where it happens. A
+Reads like `evaluator.backends.reference`, function by function; what is fused is noted where it happens. A
 function appends to the program `b`; `layers` gives the packed weights.
 """
 

@@ -50,7 +50,7 @@ _POWER_US, _CLOSE = 40.0, 1.06
 the best as the second says is measured again, in turns."""
 
 _FAR_BEHIND, _HOPEFUL = 1.25, 8
-"""What a first look shows to be so many times slower than the best is not looked at again, and no more than
+"""What a first look shows to be so many times slower than the best is not measured again, and no more than
 so many are. What a graph costs by itself is in a first look, so that it is off by less than the choice."""
 
 _PATIENCE = 3
@@ -166,7 +166,7 @@ class Tuner:
         save_at = time.monotonic() + _SAVE_S
         try:
             for done, product in enumerate(unknown):
-                if time.monotonic() > save_at:  # whoever ends the program now need not start anew
+                if time.monotonic() > save_at:  # the one that ends the program now need not start anew
                     self.save()
                     save_at = time.monotonic() + _SAVE_S
                 announce(

@@ -66,7 +66,7 @@ export function path(points) {
  * label: what it shows, for those who do not see it. ticks: [value, text] of the horizontal axis. scale: makes its
  * scale from a range of pixels. panels: each with a height, title, ticks [value, text], scale (made from a range of
  * pixels), and paint(x, y, put, [top, bottom]), which draws by put(element). read: what to say of the value under
- * the pointer, as [value, text], or null. Without a mouse a value is told where it is touched, or by the arrow keys.
+ * the pointer, as [value, text], or null. Without a mouse a value is shown where it is touched, or by the arrow keys.
  */
 export function chart(parent, { label, ticks, scale, panels, read }) {
   const frame = parent.firstElementChild ?? parent.appendChild(frameWithPointer());

@@ -25,7 +25,7 @@ export function say(element, text) {
 
 /**
  * Have a parent's children stand for items, in their order, and those of items that are still there stay.
- * key: of an item; items of the same key are told apart by their order. create: the element of a new one.
+ * key: of an item; items of the same key are distinguished by their order. create: the element of a new one.
  * update: called with each element and its item.
  */
 export function keep(parent, items, key, create, update) {

@@ -132,7 +132,7 @@ const DEVICES = [
   ["device", (cell, each) => named(cell, each.name, each.hardware), "name"],
   ["state", condition, "state"],
   ["busy", (cell, each) => meter(cell, each.busy, percent(each.busy)), "wide"],
-  ["under way", text((each) => String(each.running)), "number"],
+  ["in flight", text((each) => String(each.running)), "number"],
   ["last batch", lastBatch, "number roomy"],
   ["failures", text((each) => `${each.failures}${each.hangs ? `, ${each.hangs} hung` : ""}`), "number"],
   ["memory", memory, "wide", (each) => each.memory],

@@ -83,8 +83,8 @@ class Access:
             self._administered_at.append(address)
         if door is Door.PLAIN and address.startswith("tcp://") and not is_loopback(address):
             log.warning(
-                "%s is unencrypted and open: whoever reaches it can use this service, and whoever is on the "
-                "way can read and change what is said",
+                "%s is unencrypted and open: anyone who reaches it can use this service, and anyone on the "
+                "way can read and change the messages",
                 address,
             )
 

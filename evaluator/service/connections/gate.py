@@ -29,7 +29,7 @@ AVAILABLE = hasattr(_core, "Gate")
 """Whether this system has the gate."""
 
 MOST_FRAMES = 64
-"""Of one message. What has more is cut off before it is whole; less is answered with an error."""
+"""Of one message. A longer one is closed before it is whole; less is answered with an error."""
 
 GREETING_MS = 10_000
 """A connection that has not shown by then that it speaks ZeroMQ is closed."""
@@ -38,7 +38,7 @@ SLACK_BYTES = 1024 * 1024
 """Of errors and the like, which a client may leave unread beyond what requests are taken for."""
 
 TELL_EVERY_S = 1.0
-"""Connections that were cut off are logged at most this often."""
+"""Closed connections are logged at most this often."""
 
 REASONS = {
     "foreign": "it does not speak ZeroMQ's protocol (ZMTP 3, NULL or CURVE)",

@@ -71,7 +71,7 @@ class Sockets(Protocol):
         """Let the owner have its sockets again."""
 
     def connections(self) -> Iterator[int]:
-        """The connections that have ended since the last call, by descriptor. Whoever hears of a client for
+        """The connections that have ended since the last call, by descriptor. Code that hears of a client for
         the first time must ask here before: descriptors may come again."""
 
     def hang_up(self, descriptor: int) -> None:

@@ -1,6 +1,6 @@
 """The sockets of a service that one program has started for itself: ipc addresses without ZeroMQ's threads.
 
-The service's own thread sleeps on the clients' connections and takes whole messages from them, and whoever
+The service's own thread sleeps on the clients' connections and takes whole messages from them, and code that
 has an answer writes it (protocol/core). Nobody else is woken, neither in this process nor in the client's, if
 that has such connections, too; any other client that speaks ZMTP 3 will do.
 """
@@ -147,7 +147,7 @@ class UnixSockets:
         return self._user
 
     def send(self, client: bytes, frames: Sequence[Any]) -> Delivery:
-        """See `Sockets`. Who leaves too much unread is cut off."""
+        """See `Sockets`. A client that leaves too much unread is closed."""
         sent = self._hub.send(self.connection(client), frames)
         return Delivery.SENT if sent else Delivery.GONE
 
@@ -172,7 +172,7 @@ class UnixSockets:
         return dict(self._cut)
 
     def tell(self) -> None:
-        """See `Sockets`: it is told as soon as it is noticed."""
+        """See `Sockets`: it is reported as soon as it is noticed."""
 
     def _tell(self) -> None:
         for address, reason in self._hub.news():

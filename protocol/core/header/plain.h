@@ -18,7 +18,7 @@ inline constexpr std::size_t kPositionBytes = 904;
 
 using Frames = std::span<const Bytes>;
 
-// The header of an evaluate with its positions, move offsets and policy indices. Nothing is said of what
+// The header of an evaluate with its positions, move offsets and policy indices. Nothing is stated of what
 // these are, nor how they are aligned.
 std::optional<EvaluateHeader> plain_evaluate(Frames frames);
 

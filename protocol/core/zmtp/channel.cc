@@ -207,7 +207,7 @@ Sent Channel::fail(Ending reason) {
   cut_ = reason;
   waiting_.clear();
   waiting_bytes_ = written_ = 0;
-  // So that whoever waits for the socket hears of it; what has come can still be read, and then its end.
+  // So that the one that waits for the socket hears of it; what has come can still be read, and then its end.
   shutdown(socket_.get(), reason == Ending::kPeer ? SHUT_WR : SHUT_RDWR);
   return Sent::kGone;
 }

@@ -116,7 +116,7 @@ std::optional<Arrived> Hub::take() {
       ended_.push_back(arrived.number);
       continue;
     }
-    // Of who has been cut off, thousands may be left.
+    // Thousands of messages of closed clients may be left.
     if (!is_cut_off(arrived.number)) return arrived;
   }
   return std::nullopt;

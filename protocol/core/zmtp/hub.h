@@ -49,7 +49,7 @@ class Hub {
   // the latter is readable. Takes in what there is, unless messages wait to be taken.
   bool wait(int timeout_ms);
 
-  // The next message, if there is one. Those of who has been cut off for leaving too much unread are dropped.
+  // The next message, if there is one. Those of clients closed for not reading are discarded.
   std::optional<Arrived> take();
   bool has_message() const { return !arrived_.empty(); }
 
@@ -71,7 +71,7 @@ class Hub {
 
   std::size_t size() const;
 
-  // Some of those that have been cut off since the last call, and how many were in all.
+  // Some of those that were closed since the last call, and how many were in all.
   std::vector<Ended> news();
 
   // Ends all connections, once what waits has been read or the time is over.

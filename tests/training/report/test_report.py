@@ -164,7 +164,7 @@ def test_shards_without_labelled_positions_are_refused(tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match=r"a\.shard: there are no games in it"):
         read_positions([tmp_path / "a.shard"], 0, seed=1)
     (tmp_path / "b.shard").write_bytes(b"WFSHARD1")
-    with pytest.raises(TrainingError, match=r"b\.shard: cut off"):
+    with pytest.raises(TrainingError, match=r"b\.shard: truncated"):
         read_positions([tmp_path / "b.shard"], 0, seed=1)
 
 

@@ -103,7 +103,7 @@ def test_dead_units_are_told_and_a_run_may_begin_them_anew(tmp_path: Path) -> No
         low, high = shares
         assert low <= metrics(folder, "held_out")[-1]["dead_units"]["encoder 1"] <= high
         assert ("100% of encoder 1" in told) != revive
-        assert ("48 dead units of feed-forward layers begun anew" in told) == revive
+        assert ("48 dead units of feed-forward layers restarted" in told) == revive
 
 
 def test_a_run_leaves_when_its_time_is_over_and_the_mean_can_be_exported(tmp_path: Path) -> None:

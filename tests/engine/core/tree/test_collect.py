@@ -86,11 +86,11 @@ def test_misuse_is_refused() -> None:
     tree, other = new_tree(game()), new_tree(game())
     batch = Batch(4)
     tree.collect(batch, 4)
-    with pytest.raises(RuntimeError, match="under way"):
+    with pytest.raises(RuntimeError, match="in flight"):
         tree.collect(batch, 4)
-    with pytest.raises(RuntimeError, match="under way"):
+    with pytest.raises(RuntimeError, match="in flight"):
         tree.set_position(game(MIDDLEGAME))
-    with pytest.raises(RuntimeError, match="under way"):
+    with pytest.raises(RuntimeError, match="in flight"):
         tree.clear()
     with pytest.raises(RuntimeError, match="not collected"):
         other.apply_random(batch)
@@ -185,7 +185,7 @@ def test_an_abandoned_batch_can_be_cancelled_and_must_be_before_it_is_used_again
     tree.collect(batch, 8)
     tree.abandon(batch)
     tree.abandon(batch)
-    with pytest.raises(RuntimeError, match="under way"):
+    with pytest.raises(RuntimeError, match="in flight"):
         tree.collect(batch, 8)
     tree.cancel(batch)
     assert tree.root_info().batches_in_flight == 0

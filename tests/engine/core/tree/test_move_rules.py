@@ -89,7 +89,7 @@ def test_rules_are_checked() -> None:
         tree.set_move_rules([(True, ["e2e4"], 0, False)])
     batch = Batch(4)
     tree.collect(batch, 4)
-    with pytest.raises(RuntimeError, match="under way"):
+    with pytest.raises(RuntimeError, match="in flight"):
         tree.set_move_rules([(True, ["e2e4"], 2, False)])
     tree.cancel(batch)
 
