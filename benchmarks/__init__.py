@@ -1,1 +1,1 @@
-"""Measurements of this checkout, a module each: `python -m benchmarks.ROOM.NAME` in the repository's root."""
+"""Measurements of this checkout, a module each: `python -m benchmarks.PACKAGE.NAME` in the root."""

@@ -1,1 +1,1 @@
-"""What several rooms use: figures and their tables, installations, processes, devices that sleep."""
+"""What several packages use: figures and their tables, installations, processes, devices that sleep."""

@@ -10,7 +10,7 @@ from tests.paths import REPOSITORY
 CORE = REPOSITORY / "engine" / "core"
 
 WIRE = {"header", "zmtp"}
-"""Rooms of protocol/core, which every core is linked with."""
+"""Modules of protocol/core, which every core is linked with."""
 
 MAY_INCLUDE = {
     "chess": {"chess"},
