@@ -10,7 +10,7 @@ int8 has a scale for each row of the weights and for each row of the inputs, whi
 made. e4m3 has one for a matrix and one for the inputs of a layer, and none is measured, neither at run time
 nor from positions: what a layer norm makes is bounded by its gammas and betas, and so is what the layers
 behind it make of that. e4m3 has as many digits anywhere between 2^-6 and 448, so that a bound that is 100
-times too large costs nothing (docs/lab/gpu-performance.md has it beside scales of each row, tile and tensor).
+times too large costs nothing (docs/lab/gpu-formats.md has it beside scales of each row, tile and tensor).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ moves."""
 _REACH = 16.0
 """How many standard deviations the hidden layer of a feed-forward is allowed before e4m3 saturates. A normed
 row of E elements can reach sqrt(E) of them, but squared as by relu_squared that would leave few digits. The
-trained networks of docs/lab/gpu-performance.md reach 6."""
+trained networks of docs/lab/gpu-formats.md reach 6."""
 
 
 def rounded_network(network: NetworkSpec, form: EightBits) -> NetworkSpec:

@@ -41,7 +41,7 @@ _LIMITS: dict[Precision, Limits] = {
 _EIGHT_BIT_LIMITS: dict[EightBits, Limits] = {EightBits.E4M3: (0.2, 0.15), EightBits.INT8: (0.1, 0.05)}
 """Against the network with products of 8 bits. Rounding is the same, but what fp16 leaves a little beside the
 reference's number is sometimes rounded to the next one, which in e4m3 is 6 to 12 % away: that alone takes the
-networks of docs/lab/gpu-performance.md 0.05 to 0.07 and up to 0.06 off."""
+networks of docs/lab/gpu-formats.md 0.05 to 0.07 and up to 0.06 off."""
 
 ROUNDING_TIMES, MOST_BY_ROUNDING = 1.5, 0.6
 """Two right computations of a network of 8 bits differ about as much as rounding changes what it says: a deep
