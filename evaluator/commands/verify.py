@@ -83,8 +83,9 @@ def show(rows: list[dict[str, Any]], as_json: bool) -> None:
         print(json.dumps(rows))
     else:
         table = Table(Column("network", overflow="fold", min_width=max(map(len, SHIPPED_NETWORKS))))
-        for title in ("logits", "spread", "W D L", "moves left", "same best move", "or as good", ""):
+        for title in ("logits", "spread", "W D L", "moves\nleft", "same\nmove", "as\ngood"):
             table.add_column(title)
+        table.add_column("", no_wrap=True)
         for row in rows:
             table.add_row(
                 str(row["network"]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ from evaluator.service.networks import NetworkToLoad
 from evaluator.service.service import EvaluatorService
 from protocol import EvaluatorClient
 from protocol.batch import EvaluationBatch, PositionBatch
+from protocol.client import Completed
 from tests.backends.batches import varied_batch
 
 WAIT_S = 60.0
@@ -108,6 +110,16 @@ class EchoBackend(Backend):
     def wait_entered(self) -> None:
         """Until one more call has begun."""
         assert self.entered.acquire(timeout=WAIT_S), "no batch reached the device"
+
+
+def received(client: EvaluatorClient) -> Completed:
+    """Return the next answer. Notices of changed networks and devices come between."""
+    until = time.monotonic() + WAIT_S
+    while time.monotonic() < until:
+        completed = client.receive(WAIT_S * 1000)
+        if completed is not None:
+            return completed
+    raise TimeoutError("no answer came")
 
 
 def made_after(gate: threading.Event) -> Callable[[str], EchoBackend]:

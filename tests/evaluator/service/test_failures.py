@@ -14,7 +14,15 @@ from evaluator.scheduling.batching import LatencyTargets
 from evaluator.scheduling.latency import LatencyModel
 from protocol.batch import EvaluationBatch, PositionBatch
 from protocol.errors import DeviceFailed
-from tests.evaluator.service.harness import EchoBackend, Harness, expected, numbered_batch, running, same
+from tests.evaluator.service.harness import (
+    EchoBackend,
+    Harness,
+    expected,
+    numbered_batch,
+    received,
+    running,
+    same,
+)
 
 
 def failing(batch: PositionBatch) -> EvaluationBatch:
@@ -70,8 +78,7 @@ def test_a_device_that_keeps_failing_is_left_out(tmp_path: Path) -> None:
         client.ping()
         harness.backends[1].gate.set()
         for _ in range(MAX_FAILURES + 4):
-            completed = client.receive(20000)
-            assert completed is not None
+            completed = received(client)
             assert completed.error is None
         assert client.status().metrics["device_failures"] <= MAX_FAILURES
 

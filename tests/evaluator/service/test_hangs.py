@@ -23,6 +23,7 @@ from tests.evaluator.service.harness import (
     WAIT_S,
     expected,
     numbered_batch,
+    received,
     running,
     same,
 )
@@ -113,8 +114,7 @@ def test_what_is_queued_behind_a_device_that_hangs_is_answered_too(tmp_path: Pat
         for _ in range(3):
             client.submit(numbered_batch(4))
         for _ in range(4):
-            completed = client.receive(WAIT_S * 1000)
-            assert completed is not None
+            completed = received(client)
             assert isinstance(completed.error, DeviceFailed)
 
 
@@ -154,8 +154,7 @@ def test_an_answer_that_comes_late_is_used_and_the_device_with_it(tmp_path: Path
         client.submit(batch)
         status_when(other, lambda status: status.state == "degraded")
         harness.backend.gate.set()
-        completed = client.receive()
-        assert completed is not None
+        completed = received(client)
         assert same(completed.result(), expected(batch))
         assert other.status().state == "ready"
         assert len(harness.backend.sizes) == 1, "no probe was needed"
@@ -173,8 +172,7 @@ def test_of_two_answers_the_first_is_used(tmp_path: Path) -> None:
         status_when(other, lambda status: status.metrics["device_hangs"] == 2)
         for backend in harness.backends:
             backend.gate.set()
-        completed = client.receive()
-        assert completed is not None
+        completed = received(client)
         assert same(completed.result(), expected(batch))
         assert status_when(other, lambda status: status.state == "ready").metrics["errors"] == {}
         for first in range(3):
@@ -200,8 +198,7 @@ def test_a_late_answer_that_is_no_answer_leaves_the_request_to_others(tmp_path: 
         hung_first.answer = broken
         hung_first.gate.set()
         (second if hung_first is first else first).gate.set()
-        completed = client.receive()
-        assert completed is not None
+        completed = received(client)
         assert same(completed.result(), expected(batch))
 
 
@@ -336,9 +333,7 @@ def test_a_service_with_a_device_that_hangs_can_be_drained(tmp_path: Path) -> No
         client.submit(numbered_batch(4))
         harness.backend.wait_entered()
         other.drain(WAIT_S)
-        assert client.receive() is None  # It is told of the drain.
-        completed = client.receive(WAIT_S * 1000)
-        assert completed is not None
+        completed = received(client)
         assert isinstance(completed.error, DeviceFailed)
         harness.thread.join(WAIT_S)
         assert not harness.thread.is_alive()

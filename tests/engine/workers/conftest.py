@@ -1,0 +1,12 @@
+"""Workers unpickle jobs of these tests, which an installed program does not find."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.paths import REPOSITORY
+
+
+@pytest.fixture(autouse=True)
+def _tests_can_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(REPOSITORY))
