@@ -221,8 +221,8 @@ def test_what_a_run_adds_is_named(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("model:\n  residual_blocks: 10\n", "residual towers"),
-        ("model:\n  embedding_size: 65\n", "asks for what cannot be: .*width 65"),
-        ("model:\n  encoder_layers: many\n", "asks for what cannot be: .*layers"),
+        ("model:\n  embedding_size: 65\n", "is not supported: .*width 65"),
+        ("model:\n  encoder_layers: many\n", "is not supported: .*layers"),
         ("a\n", "line 1: not understood"),
     ],
 )
