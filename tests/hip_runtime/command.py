@@ -7,6 +7,7 @@ import os
 import sys
 
 from evaluator.cli import main
+from evaluator.commands import verify
 from evaluator.gpu.driver import discovery
 
 AMD_NODES = (os.devnull,)
@@ -14,4 +15,6 @@ AMD_NODES = (os.devnull,)
 
 if __name__ == "__main__":
     discovery.DEVICE_NODES["amd"] = AMD_NODES
+    # A child would not have these nodes.
+    setattr(verify, "run_in_child", lambda function, *given: function(*given))  # noqa: B010
     sys.exit(main())
