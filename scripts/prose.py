@@ -30,7 +30,6 @@ WRONG = (
     "of who has",
     "passed over",
     "under way",
-    "what cannot be",
     "what cannot",
     "whoever",
     "who has been",

@@ -18,7 +18,7 @@ class Client(Protocol):
     """One end of a conversation. All but its constructor is called by the scheduler's thread."""
 
     def send(self, answer: bytes) -> None:
-        """Take an answer, a JSON object in ASCII, for delivery. Must not wait for the one that reads it."""
+        """Take an answer, a JSON object in ASCII, for delivery. Must not wait for its reader."""
 
     @property
     def congested(self) -> bool:
@@ -42,7 +42,7 @@ class Asked:
 @dataclass(eq=False, slots=True)
 class Task:
     """One position to analyse. number: grows with each that is asked for. terminated: a client has asked for
-    its end while it was searched. losses: how often the one that searched it was lost."""
+    its end while it was searched. losses: how often its searcher was lost."""
 
     account: Account
     asked: Asked

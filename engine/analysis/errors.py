@@ -1,4 +1,4 @@
-"""What is wrong with a query, for the one that sent it."""
+"""What is wrong with a query, for its sender."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ class LocalSearches:
             running.forget = True
 
     def close(self) -> None:
-        """Searches end with the pool, which belongs to the one that opened it."""
+        """Searches end with the pool, which belongs to its opener."""
 
     def _begin(self, position: Position) -> dict[str, Any] | None:
         """Begin a search, or return the answer if there is nothing to search. Raises QueryError."""

@@ -367,7 +367,7 @@ class Scheduler:
             self._inbox.put(lambda: self._has_evaluator(searches))
 
     def _searcher_for(self, searches: int) -> Searcher:
-        """The one that searches so many positions at a time, made if need be. Raises NoEvaluatorError."""
+        """The searcher of N positions at a time, created on demand. Raises NoEvaluatorError."""
         if self._searcher is not None:
             return self._searcher
         curves = [client.curve for client in self._pool.connections(self.options)]

@@ -49,7 +49,7 @@ class FarListener(Listener, Protocol):
     """The same where positions are searched by those who may be lost."""
 
     def lost(self, numbers: Collection[int], reason: str) -> None:
-        """Positions will get no answer: the one that searched them is gone."""
+        """Positions will get no answer: their searcher is gone."""
 
     def changed(self) -> None:
         """The searcher may have become ready."""

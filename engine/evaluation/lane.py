@@ -215,7 +215,7 @@ class Lane(Generic[R]):
             self._notices = client.notices
             client.interrupt_by(self._interrupt)
         if client is not None and not client.in_flight:  # Else `receive` takes what comes.
-            with suppress(EvaluatorLost):  # The one that sends next finds that out.
+            with suppress(EvaluatorLost):  # The next sender finds that out.
                 client.take_notices()
         if client is not None and client.notices != self._notices:
             self._notices = client.notices

@@ -53,7 +53,7 @@ class LateAnswers:
         try:
             for identity in self._awaited:
                 self._client.cancel(identity)
-        except EvaluatorLost:  # The one that uses the connection next will find that out.
+        except EvaluatorLost:  # The next user of the connection finds that out.
             self._awaited.clear()
 
 

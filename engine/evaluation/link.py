@@ -157,7 +157,7 @@ class EvaluatorLink:
         return process.pid if process is not None else None
 
     def start(self) -> None:
-        """Begin to connect unless that is done or in flight. An earlier failure is tried anew, a refusal is
+        """Begin to connect unless that is done or running. An earlier failure is tried anew, a refusal is
         not: `wait` raises it again. To be called between searches: it may be another network's evaluator."""
         with self._condition:
             if self._next is not None and not self._closed:
@@ -207,8 +207,8 @@ class EvaluatorLink:
 
     def network_of(self, client: EvaluatorClient) -> NetworkInfo:
         """The network that `client` means now, notices that wait included. One that is not the network of the
-        call before is logged: the one that asks discards what it has of that one."""
-        with suppress(EvaluatorLost):  # The one that sends next finds that out.
+        call before is logged: the caller discards its values of that one."""
+        with suppress(EvaluatorLost):  # The next sender finds that out.
             client.take_notices()
         before, self._network = self._network, client.network
         if before is not None and before.identity != self._network.identity:

@@ -34,7 +34,7 @@ def file_identity(name: str) -> str:
             return name
         status = path.stat()
         return "sha256 " + _content_hash(path, status.st_size, status.st_mtime_ns)
-    except OSError:  # The one that has to read it says so.
+    except OSError:  # Its reader reports that.
         return name
 
 

@@ -167,7 +167,7 @@ class LiveView(LiveDisplay[MatchState]):
         from rich.text import Text
 
         standings = state.standings
-        lines = [f"{standings.games} of {len(standings.schedule)} games, {state.playing} in flight"]
+        lines = [f"{standings.games} of {len(standings.schedule)} games, {state.playing} running"]
         if state.resumed:
             lines[0] += f", {state.resumed} resumed"
         lines.append(speed_line(state))

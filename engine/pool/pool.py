@@ -101,7 +101,7 @@ class SearchPool:
     def player(self, options: Options, random: Random | None = None) -> PoolPlayer:
         """A player with a tree of its own. Its evaluator is found or started in the background.
 
-        random: for noise and temperature, used while a search is in flight.
+        random: for noise and temperature, used while a search runs.
         """
         return PoolPlayer(self, options, self._evaluator(EvaluatorSettings.of(options)), random or Random())
 

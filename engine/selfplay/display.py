@@ -98,7 +98,7 @@ def totals_table(state: SelfPlayState) -> RenderableType:
     totals, speed = state.totals, state.throughput
     wanted = f" of {state.config.games:,}" if state.config.games else ""
     rows = {
-        "games": f"{totals.games:,}{wanted}, {state.playing:,} in flight",
+        "games": f"{totals.games:,}{wanted}, {state.playing:,} running",
         "results": f"White +{totals.results['1-0']} ={totals.results['1/2-1/2']} -{totals.results['0-1']}, "
         f"{totals.plies / max(1, totals.games):.0f} plies each",
         "written": f"{totals.positions:,} positions",

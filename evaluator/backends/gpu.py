@@ -112,7 +112,7 @@ def open(
     max_batch: less saves memory; 1024 or a little more if not given, 256 on a GPU that shares the CPU's
     memory. buckets: the batch sizes that are run, as in "1+8+64", in place of the usual ones up to
     max_batch. tuning: when what is fastest is measured where nobody knows it yet: before the backend opens;
-    behind, by the one that calls `tuned`; or off. libraries: use the vendor's libraries, too."""
+    behind, by the caller of `tuned`; or off. libraries: use the vendor's libraries, too."""
     chosen, when = formats(precision, weights), tuning_of(tuning)
     if chosen.eight is not None and deterministic:
         raise BackendError(

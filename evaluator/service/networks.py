@@ -87,7 +87,7 @@ class ServedNetworks:
         self._entries: list[_Entry] = []
         self._changing = threading.Lock()
         """Held by who loads or reloads until what came of it is among the entries: the loader gives a network
-        that it has already to the one that asks for its content."""
+        that it has already to a client that asks for its content."""
         self._aliases: dict[str, str] = {}
         self._wanted: Sequence[NetworkToLoad] = ()
         """What the settings ask for, the default network first."""

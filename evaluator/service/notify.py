@@ -57,7 +57,7 @@ class ServiceManager:
         if not self._address:
             return
         address = "\0" + self._address[1:] if self._address.startswith("@") else self._address
-        # The one that asked may be gone; that is no reason to end.
+        # The caller may be gone; that is no reason to end.
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
             sender.connect(address)
             sender.send("\n".join(lines).encode())

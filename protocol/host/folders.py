@@ -9,20 +9,12 @@ from pathlib import Path
 
 def cache_folder() -> Path | None:
     """Return the folder for what later starts can do without. It may not exist. None if the user has none."""
-    import platformdirs
-
-    with contextlib.suppress(OSError, RuntimeError, KeyError):
-        return _absolute(platformdirs.user_cache_dir("wavefront", False))
-    return None
+    return _of_user("user_cache_dir")
 
 
 def config_folder() -> Path | None:
     """Return the folder for what the user configures. It may not exist. None if the user has none."""
-    import platformdirs
-
-    with contextlib.suppress(OSError, RuntimeError, KeyError):
-        return _absolute(platformdirs.user_config_dir("wavefront", False))
-    return None
+    return _of_user("user_config_dir")
 
 
 def expanded(path: str | os.PathLike[str]) -> Path:
@@ -40,6 +32,10 @@ def user_names() -> set[str]:
     return names - {"", "~"}
 
 
-def _absolute(folder: str) -> Path | None:
-    path = Path(folder)
-    return path if path.is_absolute() else None
+def _of_user(kind: str) -> Path | None:
+    import platformdirs
+
+    with contextlib.suppress(OSError, RuntimeError, KeyError):
+        path = Path(getattr(platformdirs, kind)("wavefront", False))
+        return path if path.is_absolute() else None
+    return None

@@ -63,7 +63,7 @@ class Follower:
         return found
 
     def close(self) -> None:
-        """End the look that is in flight, after the shard that it reads."""
+        """End the running look, after the shard that it reads."""
         self._closing.set()
         self._pool.shutdown(cancel_futures=True)
 

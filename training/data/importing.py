@@ -3,7 +3,6 @@ resumes a run that was killed, and skips them. Broken and changed sources are re
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -15,7 +14,7 @@ from training.data import labelled_games
 from training.data.chunks import CHUNK_SUFFIXES, ChunkGames
 from training.data.reading import table_of
 from training.data.shard import SUFFIX, Shard, ShardError, write_shard
-from training.data.sources import KnownSources, Source
+from training.data.sources import KnownSources, Source, digest_of_file
 from training.errors import TrainingError
 
 JOURNAL = "import.jsonl"
@@ -116,8 +115,7 @@ def _shards(
     for file in files:
         if file.name.endswith(labelled_games.SUFFIX):
             try:
-                with file.open("rb") as content:
-                    source = Source.of_file(file, hashlib.file_digest(content, "sha256").hexdigest())
+                source = Source.of_file(file, digest_of_file(file))
                 shard = labelled_games.read_labelled_games(file)
                 table_of(shard, DataSettings(), TargetSettings(), input_format=1)  # plays all games through
                 yield [source], shard

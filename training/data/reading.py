@@ -74,7 +74,7 @@ def _newest(files: list[Path], window: int) -> list[Path]:
         try:
             header = read_header(file)
         except (ShardError, OSError):
-            continue  # The one that reads it says what is wrong.
+            continue  # Its reader reports what is wrong.
         positions += int(header["positions"]) + int(header["branches"])
     return kept[::-1]
 

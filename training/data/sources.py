@@ -58,8 +58,7 @@ class KnownSources:
                 return True
             if not known.digest or now.size != known.size:
                 return False
-            with path.open("rb") as file:
-                return hashlib.file_digest(file, "sha256").hexdigest() == known.digest
+            return digest_of_file(path) == known.digest
         except OSError:
             return False  # The import reports why it cannot be read.
 
@@ -72,6 +71,12 @@ class KnownSources:
 def name_of(path: Path) -> str:
     """What the journal calls a file: its path, so that two folders may have files of one name."""
     return str(path.resolve())
+
+
+def digest_of_file(path: Path) -> str:
+    """SHA-256 in hex of a file's content. Raises OSError."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def digest_of(data: bytes) -> str:

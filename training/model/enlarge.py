@@ -1,6 +1,6 @@
 """A larger network that says what a smaller one says: a start that need not learn again what that one knows.
 
-Net2Net (Chen, Goodfellow and Shlens 2016): every channel of a square is there several times, and the one that
+Net2Net (Chen, Goodfellow and Shlens 2016): every channel of a square is there several times, and what
 reads the copies divides its weights among them, unevenly and at random, so that the copies learn different
 things. A norm over copies is the norm over one, so answers stay the same but for rounding. Layers that are
 put in between add nothing at first; their norms make them nearly nothing.

@@ -181,7 +181,7 @@ void Gate::handle(std::uint64_t tag, std::uint32_t events) {
     follow(number, relay, steps);
     if (relay.is_ending() && !was_ending) endings_.push_back({Clock::now() + kLinger, number});
     relieve();
-  } catch (const std::exception&) {  // memory: the one that it is about goes, all others stay
+  } catch (const std::exception&) {  // memory: the client concerned goes, all others stay
     if (relays_.contains(number)) end(number, Ending::kCrowded);
   }
 }

@@ -1,4 +1,4 @@
-"""What a matrix product is, the one that computes it: the shape, and what is fused to it."""
+"""What a matrix product is, whatever computes it: the shape, and what is fused to it."""
 
 from __future__ import annotations
 

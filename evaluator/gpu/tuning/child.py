@@ -226,7 +226,7 @@ def main() -> None:
         try:
             lines.write(text.encode() + b"\n")
         except OSError:
-            os._exit(1)  # compilers and measurements may be in flight, and are for nobody
+            os._exit(1)  # compilers and measurements may still run, for nobody
 
     def granted() -> None:
         if not sys.stdin.buffer.readline():

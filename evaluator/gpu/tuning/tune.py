@@ -166,7 +166,7 @@ class Tuner:
         save_at = time.monotonic() + _SAVE_S
         try:
             for done, product in enumerate(unknown):
-                if time.monotonic() > save_at:  # the one that ends the program now need not start anew
+                if time.monotonic() > save_at:  # a program that ends now need not start again
                     self.save()
                     save_at = time.monotonic() + _SAVE_S
                 announce(

@@ -169,7 +169,7 @@ def sweep(base: Path) -> None:
 
 
 def _clear_stale_socket(name: str, address: str) -> None:
-    # ZeroMQ itself would silently take the path away from the one that listens there.
+    # ZeroMQ itself would silently take the path away from another listener.
     if name.startswith("\0"):
         return
     path = Path(name)

@@ -140,7 +140,7 @@ class ZeroMqSockets:
 
     def give_back(self) -> None:
         """Let the owner have its sockets again."""
-        # The one that uses a socket takes the news from its descriptor, by which the owner would have woken.
+        # Code that uses a socket takes the news from its descriptor, by which the owner would have woken.
         news = multipart.has_message(self._router)
         self._in_use.release()
         if news:
@@ -148,7 +148,7 @@ class ZeroMqSockets:
 
     def connections(self) -> Iterator[int]:
         """The connections that have ended since the last call, by descriptor. Their numbers may be those of
-        new connections by now: the one that hears of a client for the first time must ask here before."""
+        new connections by now: code that meets a client for the first time must ask here before."""
         while multipart.has_message(self._monitor):
             event = parse_monitor_message(self._monitor.recv_multipart(zmq.NOBLOCK))
             descriptor = int(event["value"])
