@@ -20,7 +20,7 @@ def test_both_ways_are_measured_and_their_choices_compared(
     runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     device = open_amd()
-    products = [Product(m, 32, 64, Activation.NONE) for m in (8, 16, 24)]
+    products = [Product(m, 32, 512, Activation.NONE) for m in (8, 16, 24)]
 
     def looked(bench: Bench, choice: Choice) -> float:
         assert choice.tile is not None
