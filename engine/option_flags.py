@@ -21,8 +21,8 @@ def default_toml() -> str:
         return [f"{option.help} ({', '.join(option.choices)})" if option.choices else option.help]
 
     heading = (
-        "Options of the engine: each at its default. Use it with `python run_engine.py --config FILE`;",
-        "flags and `setoption` come after the file and win over it.",
+        "All options of the engine with their defaults. Use: `wavefront --config FILE`.",
+        "Flags and `setoption` override the file.",
     )
     return sources.toml_text(OPTIONS, heading, comment)
 

@@ -24,163 +24,162 @@ class Settings(SettingsGroup):
 
     network: tuple[str, ...] = setting(
         (),
-        "lc0 network file to serve; repeat for several, the first is the default one. Without any, the "
-        "network that comes with the program",
+        "lc0 network file to serve; may be repeated, the first is the default network. Without one, "
+        "an included network is served",
         low=1,
         metavar="FILE",
     )
     policy_head: str = setting(
-        "", "policy head of the networks; empty for the file's own choice", metavar="NAME"
+        "", "policy head of the networks; empty: the file's own choice", metavar="NAME"
     )
-    value_head: str = setting(
-        "", "value head of the networks; empty for the file's own choice", metavar="NAME"
-    )
+    value_head: str = setting("", "value head of the networks; empty: the file's own choice", metavar="NAME")
     backend: tuple[str, ...] = setting(
         ("auto",),
-        "what runs the networks, as NAME or NAME:option=value,option=value; repeat for several devices "
-        "side by side",
+        "what computes the networks, as NAME or NAME:option=value,option=value; repeat to use several"
+        " devices",
         low=1,
         metavar="NAME",
     )
     threads: int = setting(0, "CPU threads of a backend; 0 lets it choose", metavar="N")
     address: tuple[str, ...] = setting(
         (),
-        "where to listen, as tcp://HOST:PORT or ipc://PATH; repeat for several. Without any, this user's "
-        "well-known ipc socket and tcp://127.0.0.1:5577",
+        "address to listen on, as tcp://HOST:PORT or ipc://PATH; may be repeated. Without one, this "
+        "user's ipc socket and tcp://127.0.0.1:5577",
         low=1,
         metavar="ADDRESS",
     )
-    max_request: int = setting(4096, "most positions in one request", low=1, high=65536, metavar="POSITIONS")
+    max_request: int = setting(
+        4096, "maximum positions in one request", low=1, high=65536, metavar="POSITIONS"
+    )
     max_play_queue: int = setting(
-        65536, "most positions of class play queued per network", low=1, metavar="POSITIONS"
+        65536, "maximum queued positions of class play per network", low=1, metavar="POSITIONS"
     )
     max_analysis_queue: int = setting(
-        65536, "most positions of class analysis queued per network", low=1, metavar="POSITIONS"
+        65536, "maximum queued positions of class analysis per network", low=1, metavar="POSITIONS"
     )
     max_selfplay_queue: int = setting(
-        65536, "most positions of class self-play queued per network", low=1, metavar="POSITIONS"
+        65536, "maximum queued positions of class self-play per network", low=1, metavar="POSITIONS"
     )
     max_client_queue: int = setting(
-        32768, "most positions queued or running per client", low=1, metavar="POSITIONS"
+        32768, "maximum positions queued or running per client", low=1, metavar="POSITIONS"
     )
     max_connections: int = setting(
         4096,
-        "most clients at a time, as far as the system's limit of open files allows. Clients at ipc addresses "
-        "are counted apart",
+        "maximum number of clients, within the system's limit of open files. Clients at ipc addresses"
+        " are counted separately",
         low=1,
         metavar="N",
     )
     max_silent_per_address: int = setting(
         0,
-        "most connections of one IP address that have not authenticated or, without keys, have not sent a "
-        "request; at most a quarter of max_connections, 0 for that quarter. Linux only",
+        "maximum connections of one IP address that have not authenticated or, without keys, not sent"
+        " a request. The upper limit is a quarter of max_connections; 0 means that quarter. Linux "
+        "only",
         metavar="N",
     )
     max_client_bytes: int = setting(
         44 * 1024 * 1024,
-        "most memory that one client may take with requests on the way, queued or running, and with answers "
-        "that it has not read; room for three of the largest requests in any case. Linux only",
+        "maximum memory for the requests and unread answers of one client; three of the largest "
+        "requests always fit. Linux only",
         low=1,
         metavar="BYTES",
     )
     max_buffered_bytes: int = setting(
         1024 * 1024 * 1024,
-        "most memory that all clients together may take with requests on the way and unread answers: beyond, "
-        "the one that takes most is closed. Linux only",
+        "maximum memory for incomplete requests and unread answers of all clients. Beyond it, the "
+        "client with the most is disconnected. Linux only",
         low=1,
         metavar="BYTES",
     )
     play_latency_ms: float = setting(
-        50.0, "latency to keep for requests of class play", low=0.1, metavar="MS"
+        50.0, "latency target of class play in milliseconds", low=0.1, metavar="MS"
     )
     analysis_latency_ms: float = setting(
-        200.0, "latency to keep for requests of class analysis", low=0.1, metavar="MS"
+        200.0, "latency target of class analysis in milliseconds", low=0.1, metavar="MS"
     )
     selfplay_latency_ms: float = setting(
-        1000.0, "latency to keep for requests of class self-play", low=0.1, metavar="MS"
+        1000.0, "latency target of class self-play in milliseconds", low=0.1, metavar="MS"
     )
     exit_timeout: float = setting(
         30.0,
-        "seconds after SIGTERM or Ctrl-C to finish what is queued; a second signal ends the service at once",
+        "seconds after SIGTERM or Ctrl-C to finish queued requests; a second signal ends the service at once",
         low=0.0,
         metavar="S",
     )
     hang_factor: float = setting(
         8.0,
-        "a batch that takes longer than this many times its expected time and hang_s is given up: its "
-        "requests go to another device, or are answered with an error, and the device is left out until it "
-        "comes back",
+        "a batch hangs if it takes longer than this many times its expected time plus hang_s. Its "
+        "requests go to another device or get an error, and its device is excluded until the call "
+        "returns",
         low=1.0,
         metavar="TIMES",
     )
-    hang_s: float = setting(4.0, "see hang_factor", low=0.01, metavar="S")
-    retry_s: float = setting(
-        30.0, "seconds until a device that was left out is tried again", low=0.01, metavar="S"
-    )
+    hang_s: float = setting(4.0, "seconds that are added to the limit of hang_factor", low=0.01, metavar="S")
+    retry_s: float = setting(30.0, "seconds until an excluded device is tried again", low=0.01, metavar="S")
     exit_when_hung: bool = setting(
         False,
-        "end the service with exit status 75 when the driver of a device that hangs has not returned for "
-        "retry_s seconds, so that systemd starts it again; requests for other devices are finished first",
+        "end the service with exit status 75 if the driver of a hanging device has not returned after"
+        " retry_s seconds, so that systemd restarts it; requests for other devices are finished first",
     )
     calibration_s: float = setting(
-        0.4, "seconds to measure a latency curve in, where none is cached", low=0.01, metavar="S"
+        0.4, "seconds for measuring a latency curve that is not cached", low=0.01, metavar="S"
     )
     tuning: str = setting(
         "behind",
-        "when it is measured what is fastest on a GPU, where that is not known yet: before a network is "
-        "served, which takes half a minute for a large one; behind, while it is served already, more slowly, "
-        "and nobody waits; or off",
+        "when to measure the fastest kernels of a GPU. before: before serving, half a minute for a "
+        "large network; behind: while serving, more slowly; off: never",
         choices=TUNINGS,
         metavar="|".join(TUNINGS),
     )
     latency_cache: bool = setting(True, "keep measured latency curves in the user's cache folder")
     keys: str = setting(
         "",
-        "folder with this service's key pair, which is made if it is missing, and the list of the clients "
-        "that are let in (see `python -m evaluator keys`); empty for the user's configuration folder",
+        "folder with the key pair of the service, created if missing, and the list of allowed clients"
+        " (see `wavefront-evaluator keys`); empty: the user's configuration folder",
         metavar="FOLDER",
     )
     keys_on_loopback: bool = setting(
         False,
-        "encrypt and demand keys of clients at tcp addresses of this machine, too, not only at those that "
-        "others reach",
+        "encrypt and require keys at this machine's loopback tcp addresses, too",
     )
     unencrypted: bool = setting(
         False,
-        "no encryption and no keys at addresses that others reach: anyone who reaches them can use this "
-        "service, and anyone on the way can read and change the messages",
+        "listen without encryption and keys at addresses that other machines reach: anyone who "
+        "reaches them can use this service, and anyone on the way can read and change messages",
     )
     plain_admin: bool = setting(
         False,
-        "load, unload, alias, reload, drain and clients at tcp addresses without keys, too: for every user "
-        "of this machine, and for whomever a proxy lets in",
+        "allow administration at tcp addresses without keys: to every user of this machine, and to "
+        "anyone that a proxy connects",
     )
     metrics_port: int = setting(
         0,
-        "port for the page that shows the service (/), Prometheus (/metrics) and health checks (/live, "
-        "/ready); 0 for none",
+        "port of the status page (/), Prometheus (/metrics) and health checks (/live, /ready); 0: none",
         high=65535,
         metavar="PORT",
     )
     metrics_address: str = setting(
         "127.0.0.1",
-        "IPv4 or IPv6 address for that port, 0.0.0.0 or :: for all; all who reach it can read the metrics "
-        "and the page, with names and addresses of clients",
+        "IPv4 or IPv6 address of that port, 0.0.0.0 or :: for all; anyone who reaches it can read the"
+        " metrics and the page, with names and addresses of clients",
         metavar="ADDRESS",
     )
     page_host: tuple[str, ...] = setting(
         (),
-        "a name that browsers may ask for the page by, besides addresses, localhost and this machine's own "
-        "name; repeat for several",
+        "further host name under which browsers may open the page, besides addresses, localhost and "
+        "this machine's name; may be repeated",
         low=1,
         metavar="NAME",
     )
     log_level: str = setting(
-        "info", "what is written to stderr", choices=LOG_LEVELS, metavar="|".join(LOG_LEVELS)
+        "info",
+        "lowest level of the messages written to standard error",
+        choices=LOG_LEVELS,
+        metavar="|".join(LOG_LEVELS),
     )
     log_format: str = setting(
         "text",
-        "lines for people, or a JSON object a line",
+        "format of the log: plain text, or one JSON object per line",
         choices=LOG_FORMATS,
         metavar="|".join(LOG_FORMATS),
     )
@@ -189,7 +188,9 @@ class Settings(SettingsGroup):
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Give a parser --config and a flag for every setting."""
     parser.add_argument(
-        "--config", metavar="FILE", help="TOML file with settings (see configs/evaluator.toml); flags beat it"
+        "--config",
+        metavar="FILE",
+        help="TOML file with settings (see configs/evaluator.toml); flags override it",
     )
     sources.add_flags(
         parser,
@@ -215,7 +216,7 @@ def default_toml() -> str:
         return textwrap.wrap(text, 105)
 
     heading = (
-        "Settings of the evaluator, each with its default.",
-        "Use: python -m evaluator serve --config configs/evaluator.toml",
+        "All settings of the evaluator with their defaults.",
+        "Use: wavefront-evaluator serve --config configs/evaluator.toml",
     )
     return sources.toml_text(settings_of(Settings).values(), heading, comment)

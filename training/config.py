@@ -20,32 +20,37 @@ class DataSettings:
 
     main: tuple[str, ...] = setting((), "folders and files of shards", low=1)
     early: tuple[str, ...] = setting(
-        (), "shards of lesser labels, left out as soon as the learning rate falls", low=1
+        (), "shards of lower quality, excluded once the learning rate falls", low=1
     )
     window: int = setting(
-        0, "take the newest shards of each folder until they hold so many positions; 0 takes all", high=10**12
+        0, "maximum positions of each folder, taken from its newest shards; 0: all", high=10**12
     )
     follow_s: float = setting(
         0.0,
-        "seconds between two looks for shards that have appeared in the folders of main, which join the run; "
-        "0 is never",
+        "seconds between checks for new shards in the folders of main; 0: never",
         high=1e7,
     )
-    sampling: float = setting(1.0, "share of the positions taken, chosen at random", high=1)
-    unique: bool = setting(True, "take a position that occurs in several games once")
-    holdout: float = setting(0.004, "share of the games that are only measured, never trained on", high=0.5)
-    won_share: float = setting(0.65, "share of the positions beyond 600 centipawns taken in an epoch", high=1)
-    decided_share: float = setting(0.5, "the same beyond 1500 centipawns", high=1)
+    sampling: float = setting(1.0, "share of the positions that is used, chosen at random", high=1)
+    unique: bool = setting(True, "use a position once if it occurs in several games")
+    holdout: float = setting(0.004, "share of the games held out for validation", high=0.5)
+    won_share: float = setting(0.65, "share of the positions beyond 600 centipawns used in an epoch", high=1)
+    decided_share: float = setting(
+        0.5, "share of the positions beyond 1500 centipawns used in an epoch", high=1
+    )
     surprise: float = setting(
         0.0,
-        "share of how often a position is taken that goes by how far its target is from the prior",
+        "share of the sampling that follows the divergence of a target from the prior; 0: uniform sampling",
         high=1,
     )
     mirror: float = setting(
-        0.5, "share of the positions without castling rights seen mirrored (input formats 1 and 2)", high=1
+        0.5,
+        "share of the positions without castling rights that are mirrored (input formats 1 and 2)",
+        high=1,
     )
     short_history: float = setting(
-        0.1, "share of the positions whose history is cut after 0 to 7 plies (input formats 1 and 2)", high=1
+        0.1,
+        "share of the positions whose history is shortened to 0 to 7 plies (input formats 1 and 2)",
+        high=1,
     )
 
 
@@ -55,42 +60,52 @@ class TargetSettings:
 
     prior: str = setting(
         "wavefront-gpu",
-        "network whose policy is improved by an engine's scores: a file, wavefront-cpu, wavefront-gpu, or "
-        "empty for scores alone",
+        "network whose policy is multiplied by the engine's scores: a file, wavefront-cpu or "
+        "wavefront-gpu; empty: scores alone",
     )
-    prior_exponent: float = setting(0.85, "its policy counts to this power", high=2)
+    prior_exponent: float = setting(0.85, "exponent of the prior's policy", high=2)
     prior_value_share: float = setting(
-        0.0, "share of its W D L in that of positions that were annotated with it", high=1
+        0.0, "share of the prior's WDL in the WDL target of annotated positions", high=1
     )
     prior_refreshes: int = setting(
-        1, "how often the trained network's mean takes its place, evenly over the constant rate", high=100
+        1,
+        "how often the mean of the trained weights replaces the prior, evenly over the constant "
+        "learning rate",
+        high=100,
     )
-    score_cp: float = setting(40.0, "temperature of scores in centipawns at equality", low=1, high=1000)
-    score_slope: float = setting(0.0024, "its growth with the score, per centipawn", high=1)
-    unlisted_nats: float = setting(0.8, "moves not listed lie so far below the worst listed", high=20)
+    score_cp: float = setting(40.0, "temperature of scores in centipawns, at equality", low=1, high=1000)
+    score_slope: float = setting(0.0024, "growth of that temperature per centipawn of the score", high=1)
+    unlisted_nats: float = setting(
+        0.8, "distance of unlisted moves below the worst listed one, in nats", high=20
+    )
     best_bonus_cp: float = setting(
-        10.0, "the deeper search's best move lies so far above the best line", high=1000
+        10.0, "bonus of the deeper search's best move over the best line, in centipawns", high=1000
     )
     sharp_share: float = setting(
-        0.6, "share of Stockfish's own win rate in a score's W D L; the rest is a wider curve", high=1
+        0.6, "share of Stockfish's own win rate in the WDL of a score; the rest is a wider curve", high=1
     )
-    result_share: float = setting(0.08, "share of the game's result in W D L; none beside the game", high=1)
+    result_share: float = setting(
+        0.08, "share of the game's result in the WDL target; not for positions next to a game", high=1
+    )
     tablebases: tuple[str, ...] = setting(
-        (), "folders of Syzygy tables: W D L of the positions that they know is theirs", low=1
+        (), "folders of Syzygy tables; positions in them get their WDL", low=1
     )
-    next_share: float = setting(0.2, "lambda of the mean over the labels of the next plies", high=0.99)
+    next_share: float = setting(0.2, "lambda of the mean over the labels of the following plies", high=0.99)
     short_term_decay: float = setting(
-        0.85, "the same for the short-term head, without the position's own", high=0.99
+        0.85, "lambda for the short-term head, without the position's own label", high=0.99
     )
     q_ratio: float = setting(
-        0.5, "of searched positions: share of the search's value, the rest is the result", high=1
+        0.5, "searched positions: share of the search's value; the rest is the result", high=1
     )
     deblunder_threshold: float = setting(
         0.0,
-        "of searched positions: a move so much of q below the best ends what the result says; 0 is never",
+        "searched positions: loss of q by a move beyond which the result does not count for earlier "
+        "positions; 0: never",
         high=2,
     )
-    deblunder_width: float = setting(0.06, "over so much more of q this becomes complete", high=2)
+    deblunder_width: float = setting(
+        0.06, "range of q above that threshold over which this takes full effect", high=2
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,29 +114,29 @@ class ModelSettings:
 
     start: str = setting(
         "",
-        "network to begin from: a file, wavefront-cpu, wavefront-gpu; its shape counts then, not these",
+        "network to start from: a file, wavefront-cpu or wavefront-gpu; its shape replaces the shape below",
     )
-    revive: bool = setting(
-        False, "begin those units of its feed-forward layers anew that are 0 for every position"
-    )
-    width: int = setting(128, "channels of a square", low=8, high=4096)
+    revive: bool = setting(False, "restart the dead feed-forward units of start (0 for every position)")
+    width: int = setting(128, "channels per square", low=8, high=4096)
     layers: int = setting(8, "encoder layers", low=1, high=100)
     heads: int = setting(
-        4, "attention heads of a layer; the gpu backend's fastest kernel is for depth 32", low=1, high=256
+        4, "attention heads per layer; the gpu backend is fastest at a depth of 32 per head", low=1, high=256
     )
     ffn: int = setting(256, "width of the feed-forward layers", low=8, high=16384)
     dense_embedding: int = setting(
-        16, "channels that each square gets of the whole board; 0 is none", high=4096
+        16, "channels that each square gets from the whole board; 0: none", high=4096
     )
-    smolgen_hidden: int = setting(16, "smolgen: channels of a square; 0 is none", high=1024)
+    smolgen_hidden: int = setting(16, "smolgen: channels per square; 0: no smolgen", high=1024)
     smolgen_dense: int = setting(128, "smolgen: width of the position's summary", low=1, high=4096)
     smolgen_gen: int = setting(64, "smolgen: width of each head's part", low=1, high=4096)
     policy_width: int = setting(128, "width of the policy's queries and keys", low=8, high=4096)
-    value_channels: int = setting(32, "channels of a square in the value head", low=1, high=1024)
+    value_channels: int = setting(32, "channels per square in the value head", low=1, high=1024)
     value_hidden: int = setting(128, "width of the value head's hidden layer", low=1, high=4096)
     activation: str = setting("mish", "default activation", choices=("mish", "relu"))
-    ffn_activation: str = setting("relu_squared", "of the feed-forward layers", choices=ACTIVATIONS)
-    smolgen_activation: str = setting("swish", "of smolgen", choices=ACTIVATIONS)
+    ffn_activation: str = setting(
+        "relu_squared", "activation of the feed-forward layers", choices=ACTIVATIONS
+    )
+    smolgen_activation: str = setting("swish", "activation of smolgen", choices=ACTIVATIONS)
     input_format: str = setting("1", "number of lc0's input encoding", choices=INPUT_FORMATS)
 
 
@@ -129,38 +144,48 @@ class ModelSettings:
 class LossSettings:
     """Weights of the losses. The heads after moves_left exist in training only."""
 
-    policy: float = setting(1.0, "cross entropy of the policy over the legal moves", high=100)
-    value: float = setting(1.2, "cross entropy of W D L", high=100)
-    moves_left: float = setting(0.1, "Huber loss of the plies to the end, in units of 20", high=100)
-    soft_policy: float = setting(4.0, "a second policy for the target at a high temperature", high=100)
-    soft_temperature: float = setting(4.0, "that temperature", low=1, high=100)
-    short_term: float = setting(0.3, "W D L of the next plies", high=100)
-    value_bins: float = setting(
-        0.0, "expected score as a distribution over 32 bins; 0 leaves that head out", high=100
+    policy: float = setting(1.0, "weight of the policy: cross entropy over the legal moves", high=100)
+    value: float = setting(1.2, "weight of WDL: cross entropy", high=100)
+    moves_left: float = setting(
+        0.1, "weight of moves left: Huber loss of the plies to the end, in units of 20", high=100
     )
-    value_error: float = setting(0.1, "Huber loss of the squared error of q", high=100)
+    soft_policy: float = setting(
+        4.0, "weight of a second policy, for the target at a high temperature (training only)", high=100
+    )
+    soft_temperature: float = setting(4.0, "temperature of that second policy", low=1, high=100)
+    short_term: float = setting(0.3, "weight of the WDL of the following plies (training only)", high=100)
+    value_bins: float = setting(
+        0.0,
+        "weight of the expected score as a distribution over 32 bins (training only); 0: no such head",
+        high=100,
+    )
+    value_error: float = setting(
+        0.1, "weight of the squared error of q: Huber loss (training only)", high=100
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class OptimiserSettings:
     """Muon for the matrices of the layers, AdamW for everything else."""
 
-    batch: int = setting(4096, "positions of a step, over all processes", low=1, high=UNREACHED)
+    batch: int = setting(4096, "positions per step, over all processes", low=1, high=UNREACHED)
     muon_rate: float = setting(0.012, "learning rate of Muon, for a square matrix", high=10)
-    muon_momentum: float = setting(0.95, "its momentum (Nesterov)", high=0.9999)
+    muon_momentum: float = setting(0.95, "momentum of Muon (Nesterov)", high=0.9999)
     adam_rate: float = setting(0.0015, "learning rate of AdamW", high=10)
-    adam_beta1: float = setting(0.9, "mean of its gradients", high=0.9999)
-    adam_beta2: float = setting(0.98, "mean of their squares", high=0.99999)
-    weight_decay: float = setting(0.03, "of all matrices, in units of the learning rate", high=10)
+    adam_beta1: float = setting(0.9, "AdamW's decay of the mean of the gradients", high=0.9999)
+    adam_beta2: float = setting(0.98, "AdamW's decay of the mean of the squared gradients", high=0.99999)
+    weight_decay: float = setting(
+        0.03, "weight decay of all matrices, in units of the learning rate", high=10
+    )
     dead_slope: float = setting(
         0.0,
-        "slope of relu and relu_squared for the gradient of those units of feed-forward layers that are 0 on "
-        "99.9 % of a batch's squares, so that they come back; 0 is the exact gradient",
+        "slope of relu and relu_squared in the gradient of nearly dead feed-forward units (0 on 99.9 "
+        "% of a batch's squares), so that they recover; 0: the exact gradient",
         high=1,
     )
-    clip: float = setting(10.0, "largest norm of the gradient", low=1e-6, high=1e9)
+    clip: float = setting(10.0, "maximum norm of the gradient", low=1e-6, high=1e9)
     ema: float = setting(
-        0.9995, "decay per step of the mean of the weights, which is what is exported", high=0.999999
+        0.9995, "decay per step of the mean of the weights; the mean is exported", high=0.999999
     )
 
 
@@ -169,43 +194,44 @@ class ScheduleSettings:
     """How long, and how fast. The learning rate rises, is constant, and falls to nothing in a straight
     line."""
 
-    minutes: float = setting(
-        0.0, "length of the run in minutes of training; 0 counts positions instead", high=1e7
-    )
+    minutes: float = setting(0.0, "length of the run in minutes of training; 0: use positions", high=1e7)
     positions: int = setting(
-        100_000_000, "length of the run in positions, where minutes is 0", low=1, high=10**14
+        100_000_000, "length of the run in positions, if minutes is 0", low=1, high=10**14
     )
     quantise_last: float = setting(
         0.0,
-        "last share of the run, in which encoders are computed as in 8 bits, for int8 on processors",
+        "final share of the run in which encoders are computed in 8 bits, for int8 on CPUs",
         high=1,
     )
-    warmup_steps: int = setting(300, "steps in which the rate rises", high=UNREACHED)
-    decay: float = setting(0.3, "last share of the run, in which the rate falls", high=1)
+    warmup_steps: int = setting(300, "steps in which the learning rate rises", high=UNREACHED)
+    decay: float = setting(0.3, "final share of the run in which the learning rate falls", high=1)
 
 
 @dataclass(frozen=True, slots=True)
 class RunSettings:
     """Where and how it is computed. Nothing here changes what is learnt but the seed and the precision."""
 
-    device: str = setting("auto", "auto, cpu, or cuda (AMD's GPUs too)", choices=("auto", "cpu", "cuda"))
-    processes: int = setting(0, "one for each GPU; 0 is one for every GPU there is", high=1024)
-    precision: str = setting(
-        "auto", "auto is bf16 on a GPU, fp32 elsewhere", choices=("auto", "bf16", "fp32")
+    device: str = setting(
+        "auto", "device to train on; cuda includes AMD GPUs", choices=("auto", "cpu", "cuda")
     )
-    compile: bool = setting(True, "compile the step with torch.compile (on a GPU)")
+    processes: int = setting(0, "number of processes, one per GPU; 0: one for every GPU", high=1024)
+    precision: str = setting(
+        "auto", "precision of training; auto: bf16 on a GPU, otherwise fp32", choices=("auto", "bf16", "fp32")
+    )
+    compile: bool = setting(True, "compile the training step with torch.compile (on a GPU)")
     attention: str = setting(
         "auto",
-        "explicit: products and a softmax; kernel: one for boards, in Triton; auto: it where it can be had",
+        "attention; explicit: matrix products and a softmax; kernel: a Triton kernel for boards; "
+        "auto: the kernel if possible",
         choices=("auto", "kernel", "explicit"),
     )
     threads: int = setting(
-        0, "threads that read positions, and compute where there is no GPU; 0 is one a core", high=1024
+        0, "threads that read positions, and compute if there is no GPU; 0: one per core", high=1024
     )
-    seed: int = setting(1, "of all random choices", high=2**31)
+    seed: int = setting(1, "random seed", high=2**31)
     checkpoint_s: float = setting(120.0, "seconds between checkpoints", low=1, high=1e7)
     report_s: float = setting(10.0, "seconds between lines of metrics.jsonl", low=0.1, high=1e7)
-    validate_s: float = setting(60.0, "seconds between measurements on the games held out", low=1, high=1e7)
+    validate_s: float = setting(60.0, "seconds between measurements on the held-out games", low=1, high=1e7)
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,23 +263,23 @@ class TrainConfig:
 class LoopSettings:
     """What the loop does. configs/loop.toml shows every key."""
 
-    start: str = setting("wavefront-cpu", "network to begin with: a file, wavefront-cpu or wavefront-gpu")
+    start: str = setting("wavefront-cpu", "network to start with: a file, wavefront-cpu or wavefront-gpu")
     output: str = setting(
-        "runs/loop", "folder of the loop: best.pb.gz, data, journal, a folder for each generation"
+        "runs/loop", "folder of the loop: best.pb.gz, data, journal and a folder for each generation"
     )
-    generations: int = setting(0, "generations to make; 0 goes on until interrupted", high=UNREACHED)
+    generations: int = setting(0, "number of generations; 0: until interrupted", high=UNREACHED)
     selfplay: str = setting(
-        "", "settings of self-play, a file as configs/selfplay.toml; empty is its defaults"
+        "", "settings file of self-play, such as configs/selfplay.toml; empty: its defaults"
     )
-    games: int = setting(2000, "games of self-play a generation", low=1, high=UNREACHED)
-    nodes: int = setting(400, "visits of each of their moves", low=1, high=UNREACHED)
+    games: int = setting(2000, "self-play games per generation", low=1, high=UNREACHED)
+    nodes: int = setting(400, "visits per move of self-play", low=1, high=UNREACHED)
     train: str = setting(
-        "configs/train-cpu.toml", "settings of training; data, start, prior and output are the loop's"
+        "configs/train-cpu.toml", "settings file of training; the loop sets data, start, prior and output"
     )
-    window: int = setting(5_000_000, "newest positions that are trained on", low=1, high=10**12)
-    gate_nodes: int = setting(400, "visits of each move in the gate", low=1, high=UNREACHED)
-    gate_games: int = setting(1000, "games of the gate at most", low=2, high=UNREACHED)
-    sprt: str = setting("elo0=0,elo1=10", "its test: a network is promoted when it accepts H1")
+    window: int = setting(5_000_000, "number of newest positions to train on", low=1, high=10**12)
+    gate_nodes: int = setting(400, "visits per move in the gate", low=1, high=UNREACHED)
+    gate_games: int = setting(1000, "maximum number of games in the gate", low=2, high=UNREACHED)
+    sprt: str = setting("elo0=0,elo1=10", "SPRT of the gate; a network is promoted if it accepts H1")
     match: tuple[str, ...] = setting((), "further arguments of the gate's match", low=1)
 
 

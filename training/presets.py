@@ -32,7 +32,7 @@ _CPU = TrainConfig(
 PRESETS: dict[str, tuple[str, TrainConfig]] = {
     "cpu": ("The network for computers without a GPU, 128 x 8, trained on a GPU.", _CPU),
     "gpu": (
-        "The network for computers with a GPU, 256 x 10 with heads of depth 32, trained on one.",
+        "The network for computers with a GPU, 256 x 10 with heads of depth 32, trained on a GPU.",
         replace(
             _CPU,
             output="runs/gpu",
@@ -40,7 +40,7 @@ PRESETS: dict[str, tuple[str, TrainConfig]] = {
         ),
     ),
     "tiny": (
-        "A network to try things with: 32 x 2, some minutes on a processor.",
+        "A network for experiments: 32 x 2, trained on a CPU in some minutes.",
         TrainConfig(
             output="runs/tiny",
             data=_DATA,
@@ -69,7 +69,7 @@ PRESETS: dict[str, tuple[str, TrainConfig]] = {
 
 def config_text(config: TrainConfig, heading: str) -> str:
     """A TOML file that shows every setting with what it means and takes."""
-    lines = [f"# {heading}", "# Use it with `python -m training train FILE`; --set wins over it."]
+    lines = [f"# {heading}", "# Use: `wavefront-training train FILE`. `--set` overrides the file."]
     lines += _lines(config, settings_of(TrainConfig))
     for name, kind in PARTS.items():
         lines += ["", f"[{name}]", *_lines(getattr(config, name), settings_of(kind))]
@@ -79,8 +79,8 @@ def config_text(config: TrainConfig, heading: str) -> str:
 def loop_text() -> str:
     """configs/loop.toml."""
     heading = [
-        "# Generation after generation: self-play, training, gate. Use it with",
-        "# `python -m training loop FILE`.",
+        "# Repeats self-play, training and gate. Use:",
+        "# `wavefront-training loop FILE`.",
     ]
     return "\n".join([*heading, *_lines(LoopSettings(), settings_of(LoopSettings))]) + "\n"
 

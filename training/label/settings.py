@@ -36,56 +36,72 @@ class LabelSettings(SettingsGroup):
         "stockfish", "command line of the UCI engine that plays and labels", section="labels", reader=_command
     )
     engine_option: tuple[str, ...] = setting(
-        (), "an option of the engine as Name=Value; Threads=1 and Hash=16 are given anyway", low=1
+        (), "an option of the engine as Name=Value; presets are Threads=1 and Hash=16", low=1
     )
     nodes: int = setting(4000, "nodes of the search for the best move and its score", low=1, high=UNREACHED)
-    multipv: int = setting(
-        4, "lines of a second search, on what the first has left in the hash", low=1, high=5
-    )
-    multipv_nodes: int = setting(0, "its nodes; 0 is three eighths of the first one's", high=UNREACHED)
+    multipv: int = setting(4, "number of lines of a second search on the same hash", low=1, high=5)
+    multipv_nodes: int = setting(0, "nodes of the second search; 0: three eighths of nodes", high=UNREACHED)
     patience_s: float = setting(
-        60.0, "seconds without an answer after which an engine is ended and started anew", low=0.1, high=1e6
+        60.0, "seconds without an answer after which an engine is restarted", low=0.1, high=1e6
     )
     openings: str = setting(
-        "", "book of openings: EPD, PGN or Polyglot; empty is the shipped one", section="starts"
+        "", "opening book: EPD, PGN or Polyglot; empty: the included one", section="starts"
     )
-    book_share: float = setting(0.4, "share of the games that begin in the book", high=1)
-    endgame_share: float = setting(0.1, "share that begins with up to 8 men, placed at random", high=1)
-    random_plies: int = setting(10, "the rest begins after 0 to so many random plies", high=100)
+    book_share: float = setting(0.4, "share of the games that start from the book", high=1)
+    endgame_share: float = setting(
+        0.1, "share of the games that start with up to 8 men, placed at random", high=1
+    )
+    random_plies: int = setting(
+        10, "maximum number of random plies at the start of the other games", high=100
+    )
     start_cp: int = setting(
-        400, "a start after random plies is drawn again where the score is beyond that", low=1, high=32_000
+        400,
+        "maximum score after random plies, in centipawns; beyond it the start is drawn again",
+        low=1,
+        high=32_000,
     )
     temperature: float = setting(
         0.03,
-        "of moves, in expected score; two thirds of it after 16 plies, one third after 40",
+        "temperature of the choice of moves, in expected score; two thirds of it after 16 plies, one "
+        "third after 40",
         section="moves",
         low=0.001,
         high=10,
     )
-    best_share: float = setting(0.3, "share of moves that are the best one anyway", high=1)
-    blunder_share: float = setting(0.02, "share of moves that are any legal one", high=1)
-    max_plies: int = setting(280, "a longer game is drawn", low=1, high=2000)
-    won_cp: int = setting(1200, "a game is won after 6 plies beyond that", low=100, high=32_000)
-    played_on: float = setting(0.12, "share of the games that are played on all the same", high=1)
+    best_share: float = setting(0.3, "share of moves that are always the best one", high=1)
+    blunder_share: float = setting(0.02, "share of moves that are any legal move", high=1)
+    max_plies: int = setting(
+        280, "maximum length of a game in plies; longer games are drawn", low=1, high=2000
+    )
+    won_cp: int = setting(1200, "score in centipawns that wins a game after 6 plies", low=100, high=32_000)
+    played_on: float = setting(0.12, "share of the games that continue after that", high=1)
     branches: float = setting(
         0.55,
-        "share of positions beside whose move another one is made, and labelled",
+        "share of positions at which another move is also made and labelled",
         section="branches",
         high=1,
     )
-    branch_lines: float = setting(0.5, "share of these moves taken from the lines after the first", high=1)
-    branch_policy: float = setting(0.3, "share drawn from a network's policy, where there is one", high=1)
+    branch_lines: float = setting(
+        0.5, "share of these moves that are taken from the lines after the first", high=1
+    )
+    branch_policy: float = setting(
+        0.3, "share of these moves that are drawn from the policy of branch_network", high=1
+    )
     branch_network: str = setting(
         "",
-        "that network: a file, wavefront-cpu or wavefront-gpu; empty is none, and any legal move instead",
+        "network for these moves: a file, wavefront-cpu or wavefront-gpu; empty: any legal move instead",
     )
-    branch_temperature: float = setting(1.4, "temperature of its policy", low=0.01, high=100)
+    branch_temperature: float = setting(1.4, "temperature of that network's policy", low=0.01, high=100)
     positions: int = setting(
-        1_000_000, "positions wanted in the folder, branches included", section="run", low=1, high=10**12
+        1_000_000,
+        "number of positions wanted in the folder, branches included",
+        section="run",
+        low=1,
+        high=10**12,
     )
-    workers: int = setting(0, "engines at once; 0 is one a core", high=MAX_WORKERS, zero="auto")
-    time_limit_s: float = setting(0.0, "seconds after which no more is labelled; 0 is none", high=1e9)
-    seed: int = setting(1, "of all random choices", high=2**31)
+    workers: int = setting(0, "number of engines; 0: one per core", high=MAX_WORKERS, zero="auto")
+    time_limit_s: float = setting(0.0, "seconds after which labelling ends; 0: no limit", high=1e9)
+    seed: int = setting(1, "random seed", high=2**31)
 
     @property
     def command(self) -> list[str]:
@@ -120,7 +136,7 @@ def default_toml() -> str:
         return [declared.help]
 
     heading = [
-        "Games played and labelled by a UCI engine. Use it with",
-        "`python -m training label --config FILE --output FOLDER`; flags win over it.",
+        "Games played and labelled by a UCI engine, with all settings at their defaults. Use:",
+        "`wavefront-training label --config FILE --output FOLDER`. Flags override the file.",
     ]
     return toml_text(settings_of(LabelSettings).values(), heading, comment)
