@@ -51,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return main(["serve", *arguments])
     parser = argparse.ArgumentParser(
         prog="wavefront-evaluator",
-        description="Runs lc0 networks for chess engines and scripts. Without a command: serve.",
+        description="Run lc0 networks for chess engines and scripts. Without a command: serve.",
     )
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND")
     add_commands(subparsers, "evaluator.commands", COMMANDS, arguments[:1])

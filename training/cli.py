@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     parser = argparse.ArgumentParser(
         prog="wavefront-training",
-        description="From games to a network in lc0's format (docs/how-to/training.md).",
+        description="Make networks in lc0's format from games (docs/how-to/training.md).",
     )
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     add_commands(subparsers, "training.commands", COMMANDS, arguments[:1])

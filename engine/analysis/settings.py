@@ -12,32 +12,30 @@ class AnalysisSettings(SettingsGroup):
     """How many searches run at once, what a query without limits gets, and what one client may take up."""
 
     searches: int = setting(
-        0, "positions searched at a time; 0 takes as many as keep the evaluator busy", low=0, high=4096
+        0, "positions searched concurrently; 0: as many as keep the evaluator busy", low=0, high=4096
     )
-    workers: int = setting(
-        0, "processes that search; 0 takes as many as the evaluator's speed asks for", low=0, high=256
-    )
+    workers: int = setting(0, "processes that search; 0 chooses by the evaluator's speed", low=0, high=256)
     client_searches: int = setting(
-        0, "of these, for one client at most; 0 lets one have all that no other wants", low=0, high=4096
+        0, "maximum concurrent searches of one client; 0: all that no other client needs", low=0, high=4096
     )
-    nodes: int = setting(800, "nodes of a query that names no limit", low=1, high=4_000_000_000)
+    nodes: int = setting(800, "nodes of a query without a limit", low=1, high=4_000_000_000)
     max_queued: int = setting(
-        100_000, "positions of one client that may wait; a query that would add more is refused", low=1
+        100_000, "maximum waiting positions of one client; a query beyond that is refused", low=1
     )
     max_queued_bytes: int = setting(
-        16 << 20, "length of the queries of one client whose positions wait, together", low=1024, high=1 << 40
+        16 << 20, "maximum total bytes of one client's queries with waiting positions", low=1024, high=1 << 40
     )
     max_message_bytes: int = setting(
-        1 << 18, "length of a query, at most; a longer one is refused", low=256, high=1 << 30
+        1 << 18, "maximum bytes of a query; a longer one is refused", low=256, high=1 << 30
     )
     max_unread_bytes: int = setting(
         8 << 20,
-        "answers that may wait for a client to read them: with half as many no further position is begun for "
-        "it, and a client of --listen with more is disconnected",
+        "maximum unread bytes of answers of one client; at half of it no further position starts, beyond it "
+        "a client of --listen is disconnected",
         low=1024,
         high=1 << 40,
     )
     max_unread_seconds: float = setting(
-        30.0, "a client of --listen that reads nothing for so long is disconnected", low=0.1, high=86400
+        30.0, "seconds without reading after which a client of --listen is disconnected", low=0.1, high=86400
     )
-    max_clients: int = setting(64, "clients of --listen at a time", low=1, high=65536)
+    max_clients: int = setting(64, "maximum clients of --listen", low=1, high=65536)

@@ -28,14 +28,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     parser.usage = "%(prog)s [FEN] [flags]"
     parser.add_argument(
-        "fen", nargs="*", metavar="FEN", help="the position, with or without quotes, or startpos (default)"
+        "fen", nargs="*", metavar="FEN", help="position, with or without quotes, or startpos (default)"
     )
-    parser.add_argument("--fen", dest="fen_flag", metavar="FEN", help="the same")
+    parser.add_argument("--fen", dest="fen_flag", metavar="FEN", help="position, as a flag")
     parser.add_argument(
-        "--moves", nargs="*", default=[], metavar="MOVE", help="moves from there, e.g. e2e4 e7e5"
+        "--moves", nargs="*", default=[], metavar="MOVE", help="moves from that position, e.g. e2e4 e7e5"
     )
     limit = parser.add_mutually_exclusive_group()
-    limit.add_argument("--movetime", type=int, help=f"milliseconds to think (default {DEFAULT_MOVETIME_MS})")
+    limit.add_argument("--movetime", type=int, help=f"milliseconds to think (default: {DEFAULT_MOVETIME_MS})")
     limit.add_argument("--nodes", type=int, help="nodes to search")
     limit.add_argument("--infinite", action="store_true", help="think until interrupted with Ctrl-C")
     add_flags(parser, defaults=default_options())

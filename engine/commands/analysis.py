@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from engine.evaluation.errors import NoEvaluatorError
     from engine.options import Options
 
-HELP = "analyse positions and games for programs: JSON lines in and out, many at once"
+HELP = "analyse positions and games for programs, many concurrently: JSON lines in and out"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,28 +27,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--quit-without-waiting",
         action="store_true",
-        help="at the end of input, end what is being searched and drop what waits",
+        help="at the end of input, end running searches and discard waiting positions",
     )
     parser.add_argument("--schema", action="store_true", help="print the JSON Schema of messages, and exit")
     listen = parser.add_argument_group("WebSocket (extra `listen`)")
-    listen.add_argument("--listen", metavar="HOST:PORT", help="take queries there, not from standard input")
+    listen.add_argument(
+        "--listen", metavar="HOST:PORT", help="accept queries at this address, not on standard input"
+    )
     listen.add_argument(
         "--token-file",
         metavar="FILE",
-        help="clients must name a token in it: one token, or lines of NAME TOKEN, re-read at SIGHUP; needed "
-        "beyond this machine",
+        help="file with the tokens of clients: one token, or lines of NAME TOKEN; SIGHUP reads it again; "
+        "required beyond this machine",
     )
     listen.add_argument(
         "--unencrypted",
         action="store_true",
-        help="listen beyond this machine although everybody on the way can read queries, answers and token",
+        help="allow --listen beyond this machine: anyone on the way can read queries, answers and token",
     )
     listen.add_argument(
         "--origin",
         action="append",
         default=[],
         metavar="URL",
-        help="let in pages of this site without a token, besides those of this machine; may be repeated",
+        help="allow pages of this site without a token, besides those of this machine; may be repeated",
     )
     sources.add_flags(parser, settings_of(AnalysisSettings).values())
     add_flags(parser, defaults=default_options())

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from engine.options import Options
     from engine.search.report import Report
 
-HELP = "measure the speed of the search over fixed positions, or what it solves of a suite"
+HELP = "measure the speed of the search on fixed positions, or count the solved positions of a suite"
 
 POSITIONS = (
     "startpos",
@@ -102,20 +102,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     limit = parser.add_mutually_exclusive_group()
     limit.add_argument("--nodes", type=_positive, help="nodes to search in each position")
     limit.add_argument(
-        "--movetime", type=_positive, help=f"milliseconds for each position (default {DEFAULT_MOVETIME_MS})"
+        "--movetime", type=_positive, help=f"milliseconds for each position (default: {DEFAULT_MOVETIME_MS})"
     )
     parser.add_argument(
         "--batch", type=_sizes, default=[0], help="positions per batch, or several sizes: N[,N…]"
     )
-    parser.add_argument("--fen", action="append", help="a position to search in place of the built-in ones")
+    parser.add_argument(
+        "--fen", action="append", help="search this position instead of the built-in ones; may be repeated"
+    )
     parser.add_argument(
         "--suite",
         metavar="FILE.epd",
         help="count the solved positions of an EPD file with bm or am at 1, 100, 1,000 and 10,000 nodes; "
-        "--nodes ends it earlier or later",
+        "--nodes changes the last number",
     )
-    parser.add_argument("--time-limit", type=float, help="seconds after which no further position is begun")
-    parser.add_argument("--in-process", action="store_true", help="evaluate at random inside the process")
+    parser.add_argument("--time-limit", type=float, help="seconds after which no further position starts")
+    parser.add_argument(
+        "--in-process",
+        action="store_true",
+        help="evaluate by a hash inside the process, without an evaluator",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_flags(parser, only=OPTIONS)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 
 FLAGS = {
-    "weights": "network file, wavefront-cpu or wavefront-gpu (default: as the device)",
-    "backend": "what computes it",
+    "weights": "network file, wavefront-cpu or wavefront-gpu (default: chosen by device)",
+    "backend": "what computes the network (default: auto)",
     "evaluator": "address of a running evaluator",
     "threads": "threads of the evaluator's CPU backend",
 }

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from protocol.client import EvaluatorClient
     from protocol.messages import NetworkInfo
 
-HELP = "evaluate positions given as JSON lines with the network alone, without a search"
+HELP = "evaluate positions with the network, without a search: JSON lines in and out"
 
 MAX_LINE_BYTES = 8 << 20
 BATCHES_IN_FLIGHT = 2

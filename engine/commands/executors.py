@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 def add_executor_arguments(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
-        "--workers", metavar="N", help="processes that play the games (auto: one, more for fast devices)"
+        "--workers", metavar="N", help="processes that play games (default: auto: one, more for fast devices)"
     )
     group.add_argument(
-        "--ray", metavar="ADDRESS", help="play on the nodes of the Ray cluster there (docs/how-to/cluster.md)"
+        "--ray", metavar="ADDRESS", help="play on the nodes of a Ray cluster (docs/how-to/cluster.md)"
     )
 
 

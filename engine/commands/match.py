@@ -21,10 +21,10 @@ HELP = "play a match between networks, option sets and UCI engines"
 
 EPILOG = """
 players are written key=value,key=value:
-  weights=FILE, backend=…, cpuct=…, any other option    this engine so
-  program=stockfish,args=…,"Skill Level=5",Hash=64      a UCI engine so
-  name=…, tc=60+0.6 | movetime=MS, nodes=N, depth=N     for both kinds
-for all of them: --each tc=8+0.08,option.Hash=16 (option.NAME: of programs)
+  weights=FILE, backend=…, cpuct=…, any other option    this engine with options
+  program=stockfish,args=…,"Skill Level=5",Hash=64      another UCI engine
+  name=…, tc=60+0.6 | movetime=MS, nodes=N, depth=N     for both
+for all players: --each tc=8+0.08,option.Hash=16 (option.NAME applies to programs)
 
 examples:
   %(prog)s --player a.pb.gz --player b.pb.gz --nodes 400
@@ -32,7 +32,7 @@ examples:
   %(prog)s --player nodes=400 --player program=stockfish,movetime=50
   %(prog)s match.toml
 
-The same command again goes on with a match that was interrupted.
+The same command resumes an interrupted match.
 """
 
 
@@ -41,22 +41,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     parser.usage = "%(prog)s [CONFIG.toml] [--player KEY=VALUE,… …] [flags]"
     parser.add_argument(
-        "config_file", nargs="?", metavar="CONFIG.toml", help="the match; configs/match.toml shows every key"
+        "config_file",
+        nargs="?",
+        metavar="CONFIG.toml",
+        help="settings of the match; configs/match.toml shows every key",
     )
-    parser.add_argument(
-        "--player", action="append", default=[], metavar="KEY=VALUE,…", help="one more player"
-    )
+    parser.add_argument("--player", action="append", default=[], metavar="KEY=VALUE,…", help="add a player")
     parser.add_argument(
         "--each", metavar="KEY=VALUE,…", help="options and limits of players without their own"
     )
     add_engine_flags(parser.add_argument_group("this engine's players without their own"))
-    limits = parser.add_argument_group("limits of players without their own (400 nodes)")
+    limits = parser.add_argument_group("limits of players without their own (default: 400 nodes)")
     limits.add_argument("--tc", metavar="CLOCK", help="[moves/][minutes:]seconds[+increment], e.g. 60+0.6")
     limits.add_argument("--movetime", metavar="MS", help="milliseconds per move")
     limits.add_argument("--nodes", metavar="N", help="nodes per move")
     limits.add_argument("--depth", metavar="PLIES", help="depth of each move")
     games = parser.add_argument_group("games")
-    games.add_argument("--games", metavar="N", help="games of each pairing (100)")
+    games.add_argument("--games", metavar="N", help="games of each pairing (default: 100)")
     games.add_argument(
         "--format", metavar="FORMAT", help="round-robin or gauntlet (the first against the rest)"
     )
@@ -64,17 +65,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--no-pairs", action="store_true", help="play each opening once, not with colours reversed"
     )
     games.add_argument("--chess960", action="store_true", help="play Chess960")
-    games.add_argument("--seed", metavar="N", help="of all random choices (1)")
-    games.add_argument("--concurrency", metavar="N", help="games at once (what keeps the evaluator busy)")
+    games.add_argument("--seed", metavar="N", help="random seed (default: 1)")
+    games.add_argument(
+        "--concurrency", metavar="N", help="concurrent games (default: as many as keep the evaluator busy)"
+    )
     add_executor_arguments(games)
     games.add_argument(
-        "--openings", metavar="FILE", help="EPD, PGN or Polyglot file, or startpos (2000 shipped ones)"
+        "--openings",
+        metavar="FILE",
+        help="EPD, PGN or Polyglot file, or startpos (default: 2000 included openings)",
     )
-    games.add_argument("--order", metavar="ORDER", help="of the openings: random or sequential")
-    games.add_argument("--plies", metavar="N", help="how much of an opening to play (all of it)")
+    games.add_argument(
+        "--order", metavar="ORDER", help="order of the openings: random (default) or sequential"
+    )
+    games.add_argument("--plies", metavar="N", help="maximum plies of an opening (default: all)")
     ends = parser.add_argument_group("ends of games and of the match")
     ends.add_argument(
-        "--sprt", nargs="?", const="", metavar="elo0=0,elo1=5,…", help="stop when the SPRT decides"
+        "--sprt", nargs="?", const="", metavar="elo0=0,elo1=5,…", help="stop when an SPRT decides"
     )
     ends.add_argument(
         "--resign", nargs="?", const="", metavar="score=600,moves=4,…", help="adjudicate lost games"
@@ -86,11 +93,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     ends.add_argument("--syzygy", metavar="FOLDER", help="end games that Syzygy tables decide")
     output = parser.add_argument_group("output")
     output.add_argument(
-        "--output", metavar="BASE", help="files are BASE.pgn, BASE.jsonl (journal), BASE.json (summary)"
+        "--output", metavar="BASE", help="write BASE.pgn, BASE.jsonl (journal) and BASE.json (summary)"
     )
-    output.add_argument("--event", metavar="NAME", help="the PGN's Event")
+    output.add_argument("--event", metavar="NAME", help="Event tag of the PGN")
     output.add_argument("--plot", metavar="FILE.png", help="draw Elo over the games")
-    output.add_argument("--restart", action="store_true", help="discard the games played before")
+    output.add_argument("--restart", action="store_true", help="discard the existing games")
     output.add_argument(
         "--json", action="store_true", help="print the summary as JSON at the end, and no table"
     )

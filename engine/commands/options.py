@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-HELP = "print a configuration file that shows every option at its default"
+HELP = "print a configuration file with the default of every option"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -30,7 +30,7 @@ examples:
   %(prog)s --engine temperature=1.1,cpuct=2 --games 0 --output run2
   %(prog)s --check run1
 
-The same command again goes on with a run that was interrupted.
+The same command resumes an interrupted run.
 """
 
 OWN_FLAGS = (
@@ -51,29 +51,38 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     parser.usage = "%(prog)s [CONFIG.toml] [flags]\n       %(prog)s --check PATH …"
     parser.add_argument(
-        "config_file", nargs="?", metavar="CONFIG.toml", help="the run; configs/selfplay.toml shows every key"
+        "config_file",
+        nargs="?",
+        metavar="CONFIG.toml",
+        help="settings of the run; configs/selfplay.toml shows every key",
     )
     games = parser.add_argument_group("games")
-    games.add_argument("--games", metavar="N", help="games to play; 0 plays until interrupted (1000)")
-    games.add_argument("--nodes", metavar="N", help="nodes per move (800)")
-    games.add_argument("--nodes-spread", metavar="S", help="draw each move's nodes from N (1 ± S) (0)")
-    games.add_argument("--concurrency", metavar="N", help="games at once (what keeps the evaluator busy)")
-    add_executor_arguments(games)
+    games.add_argument("--games", metavar="N", help="games to play; 0: until interrupted (default: 1000)")
+    games.add_argument("--nodes", metavar="N", help="nodes per move (default: 800)")
     games.add_argument(
-        "--time-limit", dest="time_limit_s", metavar="SECONDS", help="play no longer than that"
+        "--nodes-spread", metavar="S", help="draw each move's nodes from N (1 ± S) (default: 0)"
     )
-    games.add_argument("--seed", metavar="N", help="of all random choices (1)")
+    games.add_argument(
+        "--concurrency", metavar="N", help="concurrent games (default: as many as keep the evaluator busy)"
+    )
+    add_executor_arguments(games)
+    games.add_argument("--time-limit", dest="time_limit_s", metavar="SECONDS", help="end after this time")
+    games.add_argument("--seed", metavar="N", help="random seed (default: 1)")
     games.add_argument("--chess960", action="store_true", help="play Chess960")
     games.add_argument(
-        "--openings", metavar="FILE", help="EPD, PGN or Polyglot file, or startpos (2000 shipped ones)"
+        "--openings",
+        metavar="FILE",
+        help="EPD, PGN or Polyglot file, or startpos (default: 2000 included openings)",
     )
-    games.add_argument("--random-plies", metavar="N", help="up to N random moves after the opening (0)")
+    games.add_argument(
+        "--random-plies", metavar="N", help="up to N random moves after the opening (default: 0)"
+    )
     engine = parser.add_argument_group("engine")
     add_engine_flags(engine)
-    engine.add_argument("--engine", metavar="KEY=VALUE,…", help="any options of configs/engine.toml")
+    engine.add_argument("--engine", metavar="KEY=VALUE,…", help="further options of configs/engine.toml")
     output = parser.add_argument_group("output")
-    output.add_argument("--output", metavar="FOLDER", help="where everything goes (selfplay)")
-    output.add_argument("--restart", action="store_true", help="discard the games played before")
+    output.add_argument("--output", metavar="FOLDER", help="folder for all files (default: selfplay)")
+    output.add_argument("--restart", action="store_true", help="discard the existing games")
     output.add_argument(
         "--json", action="store_true", help="print a summary as JSON at the end, and no table"
     )
@@ -82,7 +91,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         type=Path,
         metavar="PATH",
-        help="play nothing: check training files, or all in a folder, and print statistics",
+        help="do not play; check training files or folders of them and print statistics",
     )
 
 

@@ -6,14 +6,20 @@ import argparse
 
 from evaluator.commands import connection
 
-HELP = "give a network of a running service a further name; `default` is meant by clients that name none"
+HELP = (
+    "give a network of a running service a further name; `default` is the network of clients that name none"
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The alias, the network, and where the evaluator is."""
     parser.add_argument("alias", metavar="ALIAS", help="the further name")
     parser.add_argument(
-        "network", nargs="?", default="", metavar="NETWORK", help="name, alias or hash; none ends the alias"
+        "network",
+        nargs="?",
+        default="",
+        metavar="NETWORK",
+        help="name, alias or content hash (default: remove the alias)",
     )
     connection.add_arguments(parser)
 

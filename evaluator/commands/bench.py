@@ -15,7 +15,7 @@ from typing import Any
 from evaluator.commands.plotting import plotted
 from evaluator.scheduling.latency import LADDER, LatencyModel
 
-HELP = "measure positions per second and milliseconds per batch size; the knee is the batch to use"
+HELP = "measure positions per second and milliseconds by batch size; the knee is the recommended batch size"
 
 IN_FLIGHT = 2
 """Requests in flight when measuring through the service, as an engine has."""
@@ -27,17 +27,19 @@ WINDOWS = 8
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """--network, --backend, --threads, --batch, --time-limit, --service, --json and --plot."""
     parser.add_argument(
-        "--network", metavar="FILE", help="lc0 network file (default: the shipped one for the device)"
+        "--network", metavar="FILE", help="lc0 network file (default: the included one for the device)"
     )
     parser.add_argument(
-        "--backend", default="auto", metavar="NAME", help="as of serve (default: %(default)s)"
+        "--backend", default="auto", metavar="NAME", help="backend, as for `serve` (default: %(default)s)"
     )
     parser.add_argument(
         "--threads", type=int, metavar="N", help="CPU threads (default: the backend's choice)"
     )
-    parser.add_argument("--batch", metavar="N[,N…]", help="batch sizes (default: 1 to 1024, while they fit)")
     parser.add_argument(
-        "--time-limit", type=float, default=5.0, metavar="S", help="seconds in all (default: %(default)g)"
+        "--batch", metavar="N[,N…]", help="batch sizes (default: 1 to 1024, as far as they fit)"
+    )
+    parser.add_argument(
+        "--time-limit", type=float, default=5.0, metavar="S", help="total seconds (default: %(default)g)"
     )
     parser.add_argument(
         "--service",

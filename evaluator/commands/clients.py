@@ -9,7 +9,7 @@ from typing import Any
 
 from evaluator.commands import connection
 
-HELP = "show who is connected to a running service"
+HELP = "list the clients of a running service"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

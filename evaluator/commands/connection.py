@@ -19,14 +19,21 @@ def add_arguments(parser: argparse.ArgumentParser, timeout: float = 5.0) -> None
     """--address, --timeout and --json."""
     parser.add_argument(
         "--address",
-        help="where it listens, tcp://HOST:PORT#KEY with its public key where it demands keys "
-        "(default: the well-known addresses)",
+        help="address of the service; tcp://HOST:PORT#KEY with its public key if it requires keys "
+        "(default: this machine's default addresses)",
     )
     parser.add_argument(
-        "--keys", default="", metavar="FOLDER", help="keys (default: the user's configuration folder)"
+        "--keys",
+        default="",
+        metavar="FOLDER",
+        help="folder with keys (default: the user's configuration folder)",
     )
     parser.add_argument(
-        "--timeout", type=_seconds, default=timeout, metavar="S", help="seconds (default: %(default)g)"
+        "--timeout",
+        type=_seconds,
+        default=timeout,
+        metavar="S",
+        help="seconds to wait for an answer (default: %(default)g)",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
 

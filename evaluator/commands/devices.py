@@ -20,13 +20,13 @@ from evaluator.gpu.driver.sensors import read_sensors
 from evaluator.gpu.driver.target import Precision
 from evaluator.sensors import Sensors
 
-HELP = "list the GPUs and what each can do, or why it cannot be used, and the CPU"
+HELP = "list the devices, the one that is used, and why others are not"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument(
-        "--retry-gpu", action="store_true", help="try GPUs again that are not used because they crashed"
+        "--retry-gpu", action="store_true", help="retry GPUs that are excluded because they crashed"
     )
 
 

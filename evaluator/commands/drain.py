@@ -6,7 +6,7 @@ import argparse
 
 from evaluator.commands import connection
 
-HELP = "have a running service take nothing new, finish what is queued, and end"
+HELP = "end a running service after its queued requests"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -21,8 +21,8 @@ from evaluator.gpu.inspect.resources import Resources, measure_all, unavailable
 from evaluator.gpu.inspect.variants import AMD_TARGETS, NVIDIA_TARGETS, Variant, Variants, target_named
 
 HELP = (
-    "compile the kernels for every target, without a GPU, and print their registers, spills, shared memory "
-    "and occupancy; the exit status is 1 if one does not compile or a hot one spills"
+    "compile the kernels for every target, without a GPU; print registers, spills, shared memory and "
+    "occupancy. The exit status is 1 if a kernel does not compile or an important one spills"
 )
 
 _LABEL_COLUMNS, _CELL_COLUMNS = 46, 19
@@ -33,24 +33,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--target",
         action="append",
         metavar="NAME",
-        help=f"may be repeated (default: {', '.join((*AMD_TARGETS, *NVIDIA_TARGETS))})",
+        help=f"target; may be repeated (default: {', '.join((*AMD_TARGETS, *NVIDIA_TARGETS))})",
     )
     parser.add_argument(
         "--precision",
         action="append",
         choices=[precision.value for precision in Precision],
-        help="may be repeated (default: all)",
+        help="precision; may be repeated (default: all)",
     )
     parser.add_argument(
-        "--kernel", action="append", metavar="NAME", help="as gemm; may be repeated (default: all)"
+        "--kernel",
+        action="append",
+        metavar="NAME",
+        help="kernel, such as gemm; may be repeated (default: all)",
     )
     parser.add_argument(
         "--all-tiles",
         action="store_true",
-        help="also what only tuning would choose: every tile with every activation and end",
+        help="also compile variants that only tuning would choose: every tile with every activation",
     )
     parser.add_argument(
-        "--jobs", type=int, metavar="N", help="compile so many at once (default: one per core)"
+        "--jobs", type=int, metavar="N", help="concurrent compilations (default: one per core)"
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     predictions.add_arguments(parser)

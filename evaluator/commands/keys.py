@@ -9,9 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-HELP = "make and show keys, and say whom a service lets in"
+HELP = "create and print keys; allow and revoke clients"
 
-NOTE = "A running service reads the list again at SIGHUP and `python -m evaluator reload`."
+NOTE = "A running service reads the list again at SIGHUP and `wavefront-evaluator reload`."
 
 _Action = Callable[[argparse.Namespace, Path], None]
 
@@ -29,25 +29,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         return added
 
     make = action(
-        "make", "make a key pair, of a service or of this user's clients; print the public key", _make
+        "make", "create the key pair of a service or of this user's clients; print the public key", _make
     )
     make.add_argument("whose", choices=("service", "client"))
-    make.add_argument("--replace", action="store_true", help="the pair that is there, for good")
+    make.add_argument("--replace", action="store_true", help="replace an existing pair")
     show = action("show", "print a public key", _show)
     show.add_argument("whose", nargs="?", default="service", choices=("service", "client"))
-    show.add_argument("--z85", action="store_true", help="as ZeroMQ writes keys; quote it in a shell")
-    listed = action("list", "show public keys, the clients that are let in, and the services known", _list)
+    show.add_argument(
+        "--z85", action="store_true", help="print in Z85, as ZeroMQ writes keys; quote it in a shell"
+    )
+    listed = action("list", "print public keys, allowed clients and known services", _list)
     listed.add_argument("--json", action="store_true", help="print JSON")
-    allow = action("allow", "let the client with a public key in, or change its rights", _allow)
-    allow.add_argument("name", metavar="NAME", help="what to call it: letters, digits and any of _ . @ -")
-    allow.add_argument("key", metavar="KEY", help="its public key")
-    allow.add_argument("--admin", action="store_true", help="it may load, unload, reload, drain … as well")
-    revoke = action("revoke", "let a client in no more", _revoke)
+    allow = action("allow", "allow a client by its public key, or change its rights", _allow)
+    allow.add_argument("name", metavar="NAME", help="name of the client: letters, digits and any of _ . @ -")
+    allow.add_argument("key", metavar="KEY", help="public key of the client")
+    allow.add_argument(
+        "--admin", action="store_true", help="also allow load, unload, reload, drain and the other commands"
+    )
+    revoke = action("revoke", "remove an allowed client", _revoke)
     revoke.add_argument("name", metavar="NAME")
-    trust = action("trust", "keep the public key of the service at an address", _trust)
+    trust = action("trust", "store the public key of the service at an address", _trust)
     trust.add_argument("address", metavar="tcp://HOST:PORT")
     trust.add_argument("key", metavar="KEY")
-    forget = action("forget", "keep the public key of an address no more", _forget)
+    forget = action("forget", "remove the public key of an address", _forget)
     forget.add_argument("address", metavar="tcp://HOST:PORT")
 
 

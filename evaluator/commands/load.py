@@ -8,15 +8,27 @@ from dataclasses import asdict
 from evaluator.commands import connection
 from protocol.host.folders import expanded
 
-HELP = "have a running service load a network file beside its others"
+HELP = "load a further network file into a running service"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The file, its heads, an alias, and where the evaluator is."""
-    parser.add_argument("file", metavar="FILE", help="network file, as the service's machine sees it")
-    parser.add_argument("--policy-head", default="", metavar="NAME", help="empty for the file's own choice")
-    parser.add_argument("--value-head", default="", metavar="NAME", help="empty for the file's own choice")
-    parser.add_argument("--alias", default="", metavar="ALIAS", help="a further name to give it; see `alias`")
+    parser.add_argument("file", metavar="FILE", help="network file, as a path on the service's machine")
+    parser.add_argument(
+        "--policy-head",
+        default="",
+        metavar="NAME",
+        help="head of a network that has several (default: the file's own choice)",
+    )
+    parser.add_argument(
+        "--value-head",
+        default="",
+        metavar="NAME",
+        help="head of a network that has several (default: the file's own choice)",
+    )
+    parser.add_argument(
+        "--alias", default="", metavar="ALIAS", help="further name of the network; see `alias`"
+    )
     connection.add_arguments(parser, timeout=600.0)
 
 

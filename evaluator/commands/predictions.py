@@ -32,31 +32,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--predict",
         action="store_true",
-        help="print what a static model of speed predicts for published cards, in fp16 with our own kernels",
+        help="print the speed that a model predicts for some cards, in fp16 with own kernels",
     )
     group.add_argument(
         "--card",
         action="append",
         choices=tuple(CARDS),
-        help=f"may be repeated (default: {', '.join(PREDICTED)})",
+        help=f"card; may be repeated (default: {', '.join(PREDICTED)})",
     )
     group.add_argument(
         "--network",
         action="append",
         choices=tuple(SHAPES),
-        help=f"may be repeated (default: {', '.join(NETWORKS)})",
+        help=f"network; may be repeated (default: {', '.join(NETWORKS)})",
     )
     group.add_argument(
         "--batch",
         action="append",
         type=int,
         metavar="N",
-        help=f"may be repeated (default: {', '.join(map(str, BATCHES))})",
+        help=f"batch size; may be repeated (default: {', '.join(map(str, BATCHES))})",
     )
     group.add_argument(
-        "--untuned", action="store_true", help="tiles as where nothing has been measured, not the fastest"
+        "--untuned", action="store_true", help="use the tiles of an unmeasured network, not the fastest"
     )
-    group.add_argument("--deterministic", action="store_true", help="tiles as with deterministic=true")
+    group.add_argument("--deterministic", action="store_true", help="use the tiles of deterministic=true")
 
 
 def run(arguments: argparse.Namespace) -> int:

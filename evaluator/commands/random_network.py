@@ -19,12 +19,12 @@ HELP = "write an lc0 network with random weights"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("shape", metavar="SHAPE", help=", ".join(SHAPES))
     parser.add_argument("output", type=Path, metavar="OUT", help="the file to write (.pb.gz or .pb)")
-    parser.add_argument("--seed", type=int, default=0, help="of the random weights (default 0)")
+    parser.add_argument("--seed", type=int, default=0, help="random seed (default: 0)")
     parser.add_argument(
         "--encoding",
         choices=[encoding.name.lower() for encoding in WeightsEncoding],
         default=WeightsEncoding.LINEAR16.name.lower(),
-        help="of the weights in the file (default linear16)",
+        help="encoding of the weights in the file (default: linear16)",
     )
 
 

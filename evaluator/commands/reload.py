@@ -7,13 +7,17 @@ from dataclasses import asdict
 
 from evaluator.commands import connection
 
-HELP = "have a running service look at its network files again, without dropping a request"
+HELP = "read changed network files of a running service again; no request is lost"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The network, and where the evaluator is."""
     parser.add_argument(
-        "network", nargs="?", default="", metavar="NETWORK", help="name, alias or hash (default: all)"
+        "network",
+        nargs="?",
+        default="",
+        metavar="NETWORK",
+        help="name, alias or content hash (default: all networks)",
     )
     connection.add_arguments(parser, timeout=600.0)
 

@@ -38,8 +38,8 @@ from evaluator.network import NetworkError
 from protocol.host.files import write_atomically
 
 HELP = (
-    "measure the GPUs and write one file to send in: versions, self-check, speed by batch size, the time of "
-    "every launch and the choices made; no names of users, hosts or folders"
+    "measure the GPUs and write a report to send in: versions, self-check, speed by batch size, times of "
+    "launches, chosen kernels; without names of users, hosts and folders"
 )
 
 FORMAT = 1
@@ -60,29 +60,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         default=Path("wavefront-report.json"),
         metavar="FILE",
-        help="(default %(default)s)",
+        help="file to write (default: %(default)s)",
     )
     parser.add_argument(
         "--network",
         action="append",
         metavar="FILE",
-        help="or random:SHAPE; may be repeated (default: wavefront-gpu, random:bt4 and random:t82)",
+        help="network file or random:SHAPE; may be repeated "
+        "(default: wavefront-gpu, random:bt4 and random:t82)",
     )
     parser.add_argument(
         "--device",
         action="append",
         metavar="NAME",
-        help="as `devices` lists it; may be repeated (default: all)",
+        help="name from `devices`; may be repeated (default: all)",
     )
     parser.add_argument(
         "--precision",
         default="fp16",
         choices=PRECISIONS,
-        help="as of the gpu backend; fp8 and int8 where it has them (default fp16)",
+        help="precision of the gpu backend; not every GPU has fp8 and int8 (default: fp16)",
     )
-    parser.add_argument("--max-batch", type=int, metavar="N", help="as of the gpu backend")
     parser.add_argument(
-        "--no-libraries", action="store_true", help="without the vendor's libraries: own kernels alone"
+        "--max-batch", type=int, metavar="N", help="largest batch size (default: as for `serve`)"
+    )
+    parser.add_argument(
+        "--no-libraries", action="store_true", help="exclude vendor libraries; use own kernels only"
     )
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from evaluator.service.service import EvaluatorService
     from protocol.messages import NetworkInfo
 
-HELP = "run the service until it is interrupted, drained or, with --embedded, its stdin ends"
+HELP = "run the service until it is interrupted or drained"
 
 SWITCH_INTERVAL_S = 0.0005
 """Seconds a Python thread may keep the interpreter while another wants it: with Python's own 5 ms the I/O
@@ -58,11 +58,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--embedded",
         action="store_true",
-        help="serve the program that started this one: private address, JSON lines on stdout, exit when "
-        "stdin ends",
+        help="serve only the parent process: private address, JSON lines on stdout, exit when stdin ends",
     )
     parser.add_argument(
-        "--retry-gpu", action="store_true", help="try GPUs again that are not used because they crashed"
+        "--retry-gpu", action="store_true", help="retry GPUs that are excluded because they crashed"
     )
 
 

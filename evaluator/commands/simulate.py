@@ -24,18 +24,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--curve",
         default="h200-t82",
         metavar="NAME|FILE",
-        help=f"one of {', '.join(CURVES)}, or a file with what bench --json prints (default: %(default)s)",
+        help=f"one of {', '.join(CURVES)}, or a file with output of `bench --json` (default: %(default)s)",
     )
     parser.add_argument("--padded", action="store_true", help="the device pads batches to the measured sizes")
-    parser.add_argument("--devices", type=int, default=1, help="devices of this curve (default: %(default)d)")
+    parser.add_argument(
+        "--devices", type=int, default=1, help="number of devices with this curve (default: %(default)d)"
+    )
     parser.add_argument(
         "--in-flight",
         type=int,
         default=1,
-        help="batches that a device takes at a time (default: %(default)d)",
+        help="batches that a device accepts concurrently (default: %(default)d)",
     )
     parser.add_argument("--seconds", type=float, default=4.0, help="simulated seconds (default: %(default)g)")
-    parser.add_argument("--seed", type=int, default=1, help="of the random numbers (default: %(default)d)")
+    parser.add_argument("--seed", type=int, default=1, help="random seed (default: %(default)d)")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parser.add_argument("--plot", metavar="FILE.png", help="draw the comparison (needs the plot extra)")
 

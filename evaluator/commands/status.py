@@ -12,7 +12,7 @@ from evaluator.commands import connection
 if TYPE_CHECKING:
     from protocol.messages import StatusReply
 
-HELP = "show the health, networks and metrics of a running service"
+HELP = "print state, networks and metrics of a running service; the exit status is 0 if it is ready"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -26,12 +26,17 @@ HELP = "measure the candidates for every matrix product on a GPU, keep the faste
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--network", default="wavefront-gpu", metavar="FILE", help="or random:SHAPE (default: wavefront-gpu)"
+        "--network",
+        default="wavefront-gpu",
+        metavar="FILE",
+        help="network file or random:SHAPE (default: wavefront-gpu)",
     )
-    parser.add_argument("--device", default="", metavar="NAME", help="as `devices` lists it")
-    parser.add_argument("--precision", default="fp16", help="fp16, bf16, fp32, fp8 or int8 (default fp16)")
-    parser.add_argument("--weights", default="", help="int8 or int4 (default: as the precision)")
-    parser.add_argument("--rebuild", action="store_true", help="measure again what is in the cache")
+    parser.add_argument(
+        "--device", default="", metavar="NAME", help="name from `devices` (default: the fastest)"
+    )
+    parser.add_argument("--precision", default="fp16", help="fp16, bf16, fp32, fp8 or int8 (default: fp16)")
+    parser.add_argument("--weights", default="", help="int8 or int4 (default: the precision)")
+    parser.add_argument("--rebuild", action="store_true", help="measure cached choices again")
 
 
 def run(arguments: argparse.Namespace) -> int:

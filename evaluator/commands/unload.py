@@ -6,7 +6,7 @@ import argparse
 
 from evaluator.commands import connection
 
-HELP = "have a running service finish what is queued for a network and free its memory"
+HELP = "remove a network from a running service after its queued requests"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -22,7 +22,7 @@ from evaluator.network import SHIPPED_NETWORKS, NetworkError, load_network
 from evaluator.network.random_network import SHAPES, random_network
 from evaluator.network.spec import NetworkSpec
 
-HELP = "compare a backend with the float64 reference; the exit status is 1 if it is off by too much"
+HELP = "compare a backend with the float64 reference; the exit status is 1 if an error exceeds its limit"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,12 +31,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         metavar="FILE",
         help=f"network file, or random:SHAPE with SHAPE one of {', '.join(SHAPES)}; may be repeated "
-        "(default: the shipped networks)",
+        "(default: the included networks)",
     )
     parser.add_argument(
-        "--backend", default="gpu", metavar="NAME", help="with options, as gpu:weights=int8 (default gpu)"
+        "--backend",
+        default="gpu",
+        metavar="NAME",
+        help="backend with options, such as gpu:weights=int8 (default: gpu)",
     )
-    parser.add_argument("--positions", type=int, default=64, metavar="N", help="(default %(default)d)")
+    parser.add_argument(
+        "--positions", type=int, default=64, metavar="N", help="number of positions (default: %(default)d)"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 

@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from engine.options import Options
 
 HELP = (
-    "write the policy and W D L of a network (wavefront-gpu if none is named) into shards, so that training "
-    "need not evaluate its prior"
+    "add the policy and WDL of a network (default: wavefront-gpu) to shards, so that training need not "
+    "evaluate its prior"
 )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     from engine.option_flags import add_flags
 
-    parser.add_argument("paths", nargs="+", metavar="PATH", help="shards, and folders of them")
+    parser.add_argument("paths", nargs="+", metavar="PATH", help="shards or folders of them")
     add_flags(parser, only=("weights", "backend", "evaluator", "threads"))
     parser.add_argument("--json", action="store_true", help="print a summary as JSON at the end")
 

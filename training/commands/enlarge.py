@@ -7,28 +7,34 @@ from pathlib import Path
 
 from training.errors import TrainingError, require_torch
 
-HELP = "write a larger network that says what a smaller one says, to begin training with"
+HELP = "write a larger network that computes the same as a smaller one, as a start for training"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("network", metavar="NET.pb.gz", help="a file, wavefront-cpu or wavefront-gpu")
-    parser.add_argument("--output", required=True, metavar="FILE", help="where the larger one goes (.pb.gz)")
+    parser.add_argument("network", metavar="NET.pb.gz", help="network file, wavefront-cpu or wavefront-gpu")
+    parser.add_argument(
+        "--output", required=True, metavar="FILE", help="file for the larger network (.pb.gz)"
+    )
     parser.add_argument(
         "--times",
         type=int,
         default=2,
         metavar="N",
-        help="so many times the channels, the heads of attention and the width of smolgen (default 2)",
+        help="factor of channels, attention heads and the width of smolgen (default: 2)",
     )
-    parser.add_argument("--layers", type=int, default=0, metavar="N", help="encoders (default: as it has)")
+    parser.add_argument(
+        "--layers", type=int, default=0, metavar="N", help="number of encoders (default: unchanged)"
+    )
     parser.add_argument(
         "--policy-scale",
         type=float,
         default=1.0,
         metavar="X",
-        help="multiplies the policy's logits: 1 over what `export --policy-temperature` did (default 1)",
+        help="factor of the policy's logits: the inverse of `export --policy-temperature` (default: 1)",
     )
-    parser.add_argument("--seed", type=int, default=1, help="of how the copies differ (default 1)")
+    parser.add_argument(
+        "--seed", type=int, default=1, help="random seed of the differences between copies (default: 1)"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:

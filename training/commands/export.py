@@ -13,18 +13,21 @@ HELP = "write a run's network as an lc0 file, compared with the reference backen
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run_folder", metavar="RUN", help="the folder of a run")
-    parser.add_argument("--output", metavar="FILE", help="(default: network.pb.gz in the folder)")
+    parser.add_argument("run_folder", metavar="RUN", help="folder of a run")
+    parser.add_argument(
+        "--output", metavar="FILE", help="file to write (default: network.pb.gz in the folder)"
+    )
     parser.add_argument(
         "--policy-temperature",
         type=float,
         default=1.0,
         metavar="T",
-        help="make priors what was trained at this PolicyTemperature of the search (default %(default)g)",
+        help="multiply the policy's logits, so that this PolicyTemperature gives the trained priors "
+        "(default: %(default)g)",
     )
-    parser.add_argument("--license", default="", metavar="TEXT", help="what the file says of its licence")
-    parser.add_argument("--int8", action="store_true", help="tell what an int8 pass on the processor changes")
-    parser.add_argument("--last", action="store_true", help="the last weights, not their mean")
+    parser.add_argument("--license", default="", metavar="TEXT", help="licence that is written into the file")
+    parser.add_argument("--int8", action="store_true", help="report what an int8 pass on a CPU changes")
+    parser.add_argument("--last", action="store_true", help="export the last weights, not their mean")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 

@@ -11,24 +11,39 @@ from typing import Any
 
 from protocol.host.processes import INTERRUPTED
 
-HELP = "let a network play against another; the exit status is 0 if an SPRT finds it stronger, 3 if not"
+HELP = (
+    "play a match between a new network and another; the exit status is 0 if an SPRT accepts the new one, "
+    "3 if not"
+)
 REFUSED = 3
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("network", metavar="NET.pb.gz", help="the new network")
+    parser.add_argument("network", metavar="NET.pb.gz", help="new network")
     parser.add_argument(
-        "--against", default="wavefront-cpu", metavar="FILE", help="the other one (default wavefront-cpu)"
+        "--against", default="wavefront-cpu", metavar="FILE", help="other network (default: wavefront-cpu)"
     )
-    parser.add_argument("--nodes", type=int, default=400, metavar="N", help="per move (default %(default)d)")
-    parser.add_argument("--games", type=int, default=1000, metavar="N", help="at most (default %(default)d)")
     parser.add_argument(
-        "--sprt", default="elo0=0,elo1=15", metavar="KEY=VALUE,…", help="the test (default %(default)s)"
+        "--nodes", type=int, default=400, metavar="N", help="nodes per move (default: %(default)d)"
     )
-    parser.add_argument("--output", metavar="FOLDER", help="of match and gate.json (default: gate beside it)")
-    parser.add_argument("--promote", metavar="FILE", help="copy the network there if it is accepted")
     parser.add_argument(
-        "--match", action="append", default=[], metavar="FLAG", help="one more argument of `wavefront match`"
+        "--games", type=int, default=1000, metavar="N", help="maximum number of games (default: %(default)d)"
+    )
+    parser.add_argument(
+        "--sprt", default="elo0=0,elo1=15", metavar="KEY=VALUE,…", help="SPRT (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--output",
+        metavar="FOLDER",
+        help="folder of match and gate.json (default: gate, next to the network)",
+    )
+    parser.add_argument("--promote", metavar="FILE", help="copy the network to this file if it is accepted")
+    parser.add_argument(
+        "--match",
+        action="append",
+        default=[],
+        metavar="FLAG",
+        help="further argument of `wavefront match`; may be repeated",
     )
     parser.add_argument("--json", action="store_true", help="print gate.json")
 

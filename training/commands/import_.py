@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 
-HELP = "make shards of training positions of labelled games, self-play folders and lc0's chunks"
+HELP = "make shards from labelled games, self-play folders and lc0's chunks"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -16,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         help="files and folders: labelled games (.npz.xz), self-play, lc0's chunks",
     )
-    parser.add_argument("--output", required=True, metavar="FOLDER", help="where the shards go")
+    parser.add_argument("--output", required=True, metavar="FOLDER", help="folder for the shards")
     parser.add_argument("--json", action="store_true", help="print a summary as JSON")
 
 

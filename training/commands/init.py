@@ -13,16 +13,16 @@ from training.errors import TrainingError, require_torch
 if TYPE_CHECKING:
     from training.config import TrainConfig
 
-HELP = "write the settings of a new run, from nothing or from an lc0 network"
+HELP = "write the settings file of a new run"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("config", metavar="CONFIG.toml", help="the file to write; - is standard output")
+    parser.add_argument("config", metavar="CONFIG.toml", help="file to write; - is standard output")
     parser.add_argument(
         "--preset",
         default="cpu",
         choices=("cpu", "gpu", "tiny"),
-        help="what to begin with (default %(default)s)",
+        help="preset (default: %(default)s)",
     )
     parser.add_argument(
         "--config",
@@ -34,10 +34,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--from",
         dest="start",
         metavar="NET.pb.gz",
-        help="go on with this network: a file, wavefront-cpu, …",
+        help="start from this network: a file, wavefront-cpu or wavefront-gpu",
     )
     parser.add_argument("--data", nargs="+", default=[], metavar="FOLDER", help="folders of shards")
-    parser.add_argument("--output", metavar="FOLDER", help="the run's folder")
+    parser.add_argument("--output", metavar="FOLDER", help="folder of the run")
 
 
 def run(arguments: argparse.Namespace) -> int:

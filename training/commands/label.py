@@ -8,7 +8,7 @@ import json
 import sys
 from pathlib import Path
 
-HELP = "play games and label their positions with a UCI engine; the same command goes on where it was ended"
+HELP = "play games and label their positions with a UCI engine; the same command resumes"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -16,10 +16,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     from protocol.settings.spec import settings_of
     from training.label.settings import LabelSettings
 
-    parser.add_argument("--output", required=True, metavar="FOLDER", help="where the shards go")
-    parser.add_argument("--config", metavar="FILE", help="settings; configs/label.toml shows every key")
+    parser.add_argument("--output", required=True, metavar="FOLDER", help="folder for the shards")
+    parser.add_argument("--config", metavar="FILE", help="settings file; configs/label.toml shows every key")
     add_flags(parser, settings_of(LabelSettings).values())
-    parser.add_argument("--backend", default="", help="of the branches' network (default: what suits)")
+    parser.add_argument("--backend", default="", help="backend of the branches' network (default: auto)")
     parser.add_argument(
         "--json", action="store_true", help="print a summary as JSON at the end, and no table"
     )

@@ -8,11 +8,13 @@ import sys
 from protocol.host.processes import INTERRUPTED
 from training.errors import require_torch
 
-HELP = "make generation after generation; the same command goes on with a loop that was interrupted"
+HELP = "repeat self-play, training and gate; the same command resumes an interrupted loop"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("config", metavar="CONFIG.toml", help="the loop; configs/loop.toml shows every key")
+    parser.add_argument(
+        "config", metavar="CONFIG.toml", help="settings of the loop; configs/loop.toml shows every key"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:

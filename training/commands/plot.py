@@ -10,7 +10,9 @@ HELP = "draw the losses of runs over the positions seen"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", nargs="+", metavar="RUN", help="folders of runs")
-    parser.add_argument("--output", default="training.png", metavar="FILE", help="(default %(default)s)")
+    parser.add_argument(
+        "--output", default="training.png", metavar="FILE", help="image file (default: %(default)s)"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -13,46 +13,44 @@ if TYPE_CHECKING:
     from training.report.figures import Judge, NetworkReport
     from training.report.positions import DeepPositions
 
-HELP = "regret, calibration and value error of networks on deeply labelled positions"
+HELP = "compare networks on deeply labelled positions: regret, calibration, value error"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "networks", nargs="+", metavar="NET.pb.gz", help="files, wavefront-cpu, wavefront-gpu"
+        "networks", nargs="+", metavar="NET.pb.gz", help="network files, wavefront-cpu or wavefront-gpu"
     )
     parser.add_argument(
         "--data",
         nargs="+",
         required=True,
         metavar="PATH",
-        help="shards of `label --nodes 150000`, and folders",
+        help="shards of `label --nodes 150000`, or folders of them",
     )
     parser.add_argument(
         "--positions",
         type=int,
         default=0,
         metavar="N",
-        help="at most so many, drawn at random (default: all)",
+        help="maximum number of positions, drawn at random (default: all)",
     )
     parser.add_argument(
-        "--seed", type=int, default=1, metavar="N", help="of that choice (default %(default)d)"
+        "--seed", type=int, default=1, metavar="N", help="random seed of that choice (default: %(default)d)"
     )
-    parser.add_argument(
-        "--engine", metavar="COMMAND", help="a UCI engine that judges moves which the labels do not list"
-    )
+    parser.add_argument("--engine", metavar="COMMAND", help="UCI engine that judges moves without a label")
     parser.add_argument(
         "--nodes",
         type=int,
         default=150_000,
         metavar="N",
-        help="of each of its searches (default %(default)d)",
+        help="nodes of each of its searches (default: %(default)d)",
     )
     parser.add_argument(
-        "--workers", type=int, default=0, metavar="N", help="engines at once (default: one a core)"
+        "--workers", type=int, default=0, metavar="N", help="number of engines (default: one per core)"
     )
-    parser.add_argument("--backend", default="", help="of the evaluator (default: what suits)")
-    parser.add_argument("--threads", type=int, default=0, metavar="N", help="of a backend on the processor")
-    parser.add_argument("--plot", metavar="FILE", help="draw value and policy calibration, and regret")
+    parser.add_argument("--backend", default="", help="backend of the evaluator (default: auto)")
+    parser.add_argument("--threads", type=int, default=0, metavar="N", help="threads of a CPU backend")
+    parser.add_argument("--plot", metavar="FILE", help="image file for calibration and regret")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 

@@ -7,11 +7,11 @@ import json
 import sys
 from typing import Any
 
-HELP = "read and check shards, and say what is in them"
+HELP = "check shards and print what they hold"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("paths", nargs="+", metavar="PATH", help="shards, and folders of them")
+    parser.add_argument("paths", nargs="+", metavar="PATH", help="shards or folders of them")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 

@@ -12,20 +12,20 @@ from protocol.host.folders import expanded
 from protocol.host.processes import INTERRUPTED
 from training.errors import require_torch
 
-HELP = "train a network; the same command goes on with a run that was interrupted"
+HELP = "train a network; the same command resumes an interrupted run"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "config", metavar="CONFIG.toml", help="the run; configs/train-gpu.toml shows every key"
+        "config", metavar="CONFIG.toml", help="settings of the run; configs/train-gpu.toml shows every key"
     )
-    parser.add_argument("--output", metavar="FOLDER", help="the run's folder, in place of the file's")
+    parser.add_argument("--output", metavar="FOLDER", help="folder of the run, instead of the file's")
     parser.add_argument(
         "--set",
         action="append",
         default=[],
         metavar="TABLE.KEY=VALUE",
-        help='a setting in place of the file\'s, such as schedule.minutes=8 or \'data.main=["a", "b"]\'; may '
+        help='override a setting of the file, such as schedule.minutes=8 or \'data.main=["a", "b"]\'; may '
         "be repeated",
     )
     parser.add_argument(
@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=float,
         default=0.0,
         metavar="SECONDS",
-        help="leave the run, with a checkpoint, so long after the start; the same command goes on",
+        help="write a checkpoint and stop after this time; the same command resumes",
     )
     parser.add_argument(
         "--plot", action="store_true", help="draw losses.png in the run's folder with every checkpoint"
