@@ -36,7 +36,11 @@ def test_commands_are_understood(command: str) -> None:
 
 
 def test_the_options_in_the_table_exist() -> None:
-    section = TEXTS["self-play.md"].split("Exploration is the engine's")[1].split("They are named")[0]
+    section = (
+        TEXTS["self-play.md"]
+        .split("These options of the engine control exploration")[1]
+        .split("Names and meanings")[0]
+    )
     names = set(re.findall(r"`([a-z_]+)`", section))
     assert len(names) >= 8
     for name in names:
@@ -44,7 +48,11 @@ def test_the_options_in_the_table_exist() -> None:
 
 
 def test_the_settings_in_the_table_exist() -> None:
-    section = TEXTS["self-play.md"].split("## What is played")[1].split("Exploration is the engine's")[0]
+    section = (
+        TEXTS["self-play.md"]
+        .split("## What is played")[1]
+        .split("These options of the engine control exploration")[0]
+    )
     keys = [row.split("|")[1] for row in section.splitlines() if row.startswith("| `")]
     named = [key for cell in keys for key in re.findall(r"`(\[?\w+\]?)`", cell)]
     assert len(named) >= 10
