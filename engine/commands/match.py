@@ -24,7 +24,7 @@ players are written key=value,key=value:
   weights=FILE, backend=…, cpuct=…, any other option    this engine with options
   program=stockfish,args=…,"Skill Level=5",Hash=64      another UCI engine
   name=…, tc=60+0.6 | movetime=MS, nodes=N, depth=N     for both
-for all players: --each tc=8+0.08,option.Hash=16 (option.NAME applies to programs)
+for all players: --each tc=8+0.08,option.Hash=16 (option.NAME: for programs)
 
 examples:
   %(prog)s --player a.pb.gz --player b.pb.gz --nodes 400
