@@ -14,7 +14,7 @@ from evaluator.backends.gpu_options import (
     Formats,
     batch_sizes,
     formats,
-    network_of_eight_bits,
+    fp8_network,
     rounded,
     tuning_of,
 )
@@ -33,7 +33,7 @@ from evaluator.gpu.driver.sensors import read_sensors
 from evaluator.gpu.driver.target import Precision
 from evaluator.gpu.plan.needs import MeasuringChooser, Needs, needs_of
 from evaluator.gpu.plan.persistent_form import PersistentForm
-from evaluator.gpu.plan.plan import EIGHT_BIT_POSITIONS, Plan
+from evaluator.gpu.plan.plan import FP8_POSITIONS, Plan
 from evaluator.gpu.plan.program import PlanError
 from evaluator.gpu.plan.quantised import WeightFormat
 from evaluator.gpu.plan.tiles import Measured, model_chooser
@@ -42,18 +42,17 @@ from evaluator.gpu.run.executor import Executor
 from evaluator.gpu.run.opening import OpeningError, open_executor
 from evaluator.gpu.run.self_check import (
     CHECKED_MOVES,
+    FP8_LIMITS,
     Check,
     Expected,
     SelfCheck,
     SelfCheckError,
     limits,
-    limits_of_eight_bits,
 )
 from evaluator.gpu.tuning.child import Job, measure_in_child
 from evaluator.gpu.tuning.quick import QuickChooser
 from evaluator.gpu.tuning.tune import NotMeasured, Tuner
 from evaluator.gpu.tuning.when import Tuning
-from evaluator.network.eight_bits import EightBits
 from evaluator.network.spec import NetworkSpec
 from evaluator.progress import announce, warn
 from evaluator.sensors import Sensors
@@ -105,8 +104,8 @@ def open(
     tuning: str = "before",
     libraries: bool = True,
 ) -> GpuBackend:
-    """device: see `driver.discovery.select`. precision: fp16, bf16, fp32, or fp8 or int8 for the encoders'
-    products of 8 bits and the rest in fp16. weights: int8 or int4 to round the encoders' weights to so few
+    """device: see `driver.discovery.select`. precision: fp16, bf16, fp32, or fp8 for the encoders'
+    products in e4m3 and the rest in fp16. weights: int8 or int4 to round the encoders' weights to so few
     bits; empty for those of the precision. deterministic: the same position gives the same bits at every
     batch size.
     max_batch: less saves memory; 1024 or a little more if not given, 256 on a GPU that shares the CPU's
@@ -114,10 +113,9 @@ def open(
     max_batch. tuning: when what is fastest is measured where nobody knows it yet: before the backend opens;
     behind, by the caller of `tuned`; or off. libraries: use the vendor's libraries, too."""
     chosen, when = formats(precision, weights), tuning_of(tuning)
-    if chosen.eight is not None and deterministic:
+    if chosen.fp8 and deterministic:
         raise BackendError(
-            f"deterministic=true and precision={chosen.eight.option} exclude each other: small batches are "
-            "computed in fp16"
+            "deterministic=true and precision=fp8 exclude each other: small batches are computed in fp16"
         )
     if max_batch is not None and max_batch < 1:
         raise BackendError(f"max_batch must be at least 1, not {max_batch}")
@@ -164,7 +162,7 @@ def _open_on(
             taken,
             precision=chosen.stored,
             weights=chosen.weights,
-            eight=chosen.eight,
+            fp8=chosen.fp8,
             deterministic=deterministic,
             buckets=sizes,
             libraries=libraries,
@@ -210,7 +208,7 @@ class GpuBackend(Backend):
         *,
         precision: Precision = Precision.FP16,
         weights: WeightFormat | None = None,
-        eight: EightBits | None = None,
+        fp8: bool = False,
         deterministic: bool = False,
         buckets: tuple[int, ...] = BUCKETS,
         libraries: Sequence[Library] = (),
@@ -230,24 +228,24 @@ class GpuBackend(Backend):
         info, target = device.info, device.info.target
         if not target.known:
             log.warning("%s: target %s is %s", info.name, target.name, target.note)
-        given, chosen = network, Formats(precision, weights, eight)
+        given, chosen = network, Formats(precision, weights, fp8)
         self.device = f"{info.name} ({target.name}, {chosen}, {info.driver})"
         self.precision = precision
-        self.eight = eight
+        self.fp8 = fp8
         self.small = info.small
         self._attempt = attempt
         self.tolerance = chosen.tolerance
         self.network = network = rounded(network, weights)
-        of_eight_bits = network_of_eight_bits(network, eight, target)
+        in_fp8 = fp8_network(network, target) if fp8 else None
         self._device = device
         self._libraries = libraries
         compiler = compiler or Compiler(device)
         probe = uneven_batch(CHECKED_MOVES, seed=7)
         expected = Expected(probe, ReferenceBackend(network).evaluate)
         checks = {0: Check(expected, limits(precision))}
-        if eight is not None and of_eight_bits is not None:
-            wanted = Expected(probe, ReferenceBackend(of_eight_bits).evaluate)
-            checks[EIGHT_BIT_POSITIONS] = Check(wanted, limits_of_eight_bits(eight), exact=expected)
+        if in_fp8 is not None:
+            wanted = Expected(probe, ReferenceBackend(in_fp8).evaluate)
+            checks[FP8_POSITIONS] = Check(wanted, FP8_LIMITS, exact=expected)
         if tuner is None and not deterministic:
             # A program measures in a child, which a candidate may end.
             measures = tuning is Tuning.BEFORE and not crashes.records()
@@ -265,7 +263,7 @@ class GpuBackend(Backend):
             weights,
             blocks,
             not deterministic,
-            of_eight_bits,
+            in_fp8,
             form,
             None if tuner is None else tuner.measurements,
         )

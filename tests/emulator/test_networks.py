@@ -16,14 +16,13 @@ from evaluator.backends.reference import ReferenceBackend
 from evaluator.gpu.driver.compiler import Compiler
 from evaluator.gpu.driver.device import Device
 from evaluator.gpu.driver.target import Precision
-from evaluator.gpu.plan.eight_bits import rounded_network
-from evaluator.gpu.plan.plan import EIGHT_BIT_POSITIONS
+from evaluator.gpu.plan.fp8 import rounded_network
+from evaluator.gpu.plan.plan import FP8_POSITIONS
 from evaluator.network import NetworkSpec, load_network
-from evaluator.network.eight_bits import EightBits
 from evaluator.network.random_network import NetworkShape, random_network
 from evaluator.network.spec import FloatArray
 from protocol.batch import POLICY_SIZE, PositionBatch
-from tests.emulator.instructions import EIGHT_BIT_TARGETS, TARGETS
+from tests.emulator.instructions import E4M3_TARGETS, TARGETS
 from tests.emulator.strategy import emulator
 from tests.evaluator.golden import all_moves, load_golden
 from tests.evaluator.gpu.fibers import ModelTuner
@@ -111,22 +110,19 @@ def test_dense_embedding_and_policy_encoders(device: Device, bucket: int, tmp_pa
     assert np.abs(result.moves_left - expected.moves_left).max() <= 0.5
 
 
-@pytest.mark.parametrize("form", EightBits)
-@pytest.mark.parametrize("device", EIGHT_BIT_TARGETS, indirect=True)
-def test_products_of_8_bits_compute_the_rounded_network(
-    device: Device, form: EightBits, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("device", E4M3_TARGETS, indirect=True)
+def test_products_of_8_bits_compute_the_rounded_network(device: Device, tmp_path: Path) -> None:
     """Batches too small for it compute the network as it is."""
     network = random_network(replace(DENSE_EMBEDDING, policy_layers=0), seed=3)
-    batch = probe_batch(EIGHT_BIT_POSITIONS, seed=5)
+    batch = probe_batch(FP8_POSITIONS, seed=5)
     exact = ReferenceBackend(network, dtype="float64").evaluate(batch)
-    rounded = ReferenceBackend(rounded_network(network, form), dtype="float64").evaluate(batch)
+    rounded = ReferenceBackend(rounded_network(network), dtype="float64").evaluate(batch)
     compiler = Compiler(device, cache_folder=tmp_path)
     with GpuBackend(
         network,
         device,
-        eight=form,
-        buckets=(1, EIGHT_BIT_POSITIONS),
+        fp8=True,
+        buckets=(1, FP8_POSITIONS),
         compiler=compiler,
         tuner=ModelTuner(device, Precision.FP16),
     ) as backend:
@@ -134,8 +130,7 @@ def test_products_of_8_bits_compute_the_rounded_network(
         few = backend.evaluate(batch.slice(0, 1))
     cost = np.sqrt(np.square(exact.logits - rounded.logits).mean())
     off = np.sqrt(np.square(result.logits - rounded.logits).mean())
-    # int8 costs little more than what fp16 is off by itself; unlike roundings would be off by 1.4 times that.
-    assert off < (0.5 if form is EightBits.E4M3 else 0.8) * cost
+    assert off < 0.5 * cost  # other roundings would be off by 1.4 times the cost
     assert np.abs(few.logits - exact.logits[: len(few.logits)]).max() < LIMITS[Precision.FP16][0]
 
 
