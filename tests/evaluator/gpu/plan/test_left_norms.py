@@ -103,7 +103,10 @@ CODES = network_of_codes(NETWORK, WeightFormat.INT8)
         pytest.param(replace(PLAN, precision=Precision.FP32), id="none for fp32"),
         pytest.param(replace(PLAN, choose=always(WIDER_THAN_ROWS)), id="rows are no whole tiles"),
         pytest.param(replace(PLAN, network=CODES, packed=WeightFormat.INT8), id="weights are codes"),
-        pytest.param(replace(PLAN, target=GFX1200, rounded=rounded_network(NETWORK)), id="rows are rounded"),
+        pytest.param(
+            replace(PLAN, target=amd_target("gfx1200"), rounded=rounded_network(NETWORK)),
+            id="rows are rounded",
+        ),
     ],
 )
 def test_where_no_norm_is_left(plan: Plan) -> None:
