@@ -219,7 +219,7 @@ def measurements(backend: GpuBackend) -> dict[str, Any]:
 
 
 def _agreement(backend: GpuBackend) -> dict[str, Any]:
-    positions = FP8_POSITIONS if backend.fp8 else _COMPARED
+    positions = FP8_POSITIONS if backend.formats.fp8 else _COMPARED
     batch = probe_batch(min(positions, backend.max_batch), seed=11)
     expected = ReferenceBackend(backend.network, dtype="float64").evaluate(batch)
     found = agreement(backend.evaluate(batch), expected, batch, backend.tolerance)
@@ -243,7 +243,7 @@ def _launches(backend: GpuBackend, size: int) -> list[dict[str, Any]]:
 def _predict(backend: GpuBackend, sizes: list[int], launches: dict[str, list[dict[str, Any]]]) -> str:
     """Put what the model predicts for them beside the launches; which card it is of, or why there is none."""
     card = card_of(backend.executor.device.info.target.name)
-    if card is None or backend.precision is not Precision.FP16 or backend.fp8:
+    if card is None or backend.formats.stored is not Precision.FP16 or backend.formats.fp8:
         return "nothing: no published card of this target, or not fp16"
     if reason := unavailable(card):
         return f"nothing: {reason}"

@@ -11,6 +11,8 @@ import pytest
 from numpy.typing import NDArray
 
 from evaluator.backends.gpu import GpuBackend
+from evaluator.backends.gpu_opening import OpenNetwork, Wanted
+from evaluator.backends.gpu_options import Formats
 from evaluator.backends.probe import probe_batch
 from evaluator.backends.reference import ReferenceBackend
 from evaluator.gpu.driver.compiler import Compiler
@@ -49,9 +51,8 @@ def open_backend(
 ) -> GpuBackend:
     compiler = Compiler(device, cache_folder=cache)
     tuner = ModelTuner(device, precision)
-    return GpuBackend(
-        network, device, precision=precision, buckets=(bucket,), compiler=compiler, tuner=tuner, check=False
-    )
+    wanted = Wanted(Formats(precision), buckets=(bucket,), check=False)
+    return GpuBackend(OpenNetwork(network, device, wanted, compiler=compiler, tuner=tuner))
 
 
 def assert_close(result: FloatArray, expected: FloatArray, limit: float, precision: Precision) -> None:
@@ -118,14 +119,8 @@ def test_products_of_8_bits_compute_the_rounded_network(device: Device, tmp_path
     exact = ReferenceBackend(network, dtype="float64").evaluate(batch)
     rounded = ReferenceBackend(rounded_network(network), dtype="float64").evaluate(batch)
     compiler = Compiler(device, cache_folder=tmp_path)
-    with GpuBackend(
-        network,
-        device,
-        fp8=True,
-        buckets=(1, FP8_POSITIONS),
-        compiler=compiler,
-        tuner=ModelTuner(device, Precision.FP16),
-    ) as backend:
+    wanted, tuner = Wanted(Formats(fp8=True), buckets=(1, FP8_POSITIONS)), ModelTuner(device, Precision.FP16)
+    with GpuBackend(OpenNetwork(network, device, wanted, compiler=compiler, tuner=tuner)) as backend:
         result = backend.evaluate(batch)
         few = backend.evaluate(batch.slice(0, 1))
     cost = np.sqrt(np.square(exact.logits - rounded.logits).mean())
@@ -141,9 +136,8 @@ def test_a_position_has_the_same_bits_in_every_batch_when_deterministic(
     network = random_network(DENSE_EMBEDDING, seed=3)
     positions = probe_batch(20, seed=5).positions
     compiler = Compiler(device, cache_folder=tmp_path)
-    with GpuBackend(
-        network, device, deterministic=True, buckets=(1, 20), compiler=compiler, check=False
-    ) as backend:
+    wanted = Wanted(deterministic=True, buckets=(1, 20), check=False)
+    with GpuBackend(OpenNetwork(network, device, wanted, compiler=compiler)) as backend:
         together = backend.evaluate(every_ninth_move(positions))
         alone = backend.evaluate(every_ninth_move(positions[:1]))
     assert np.array_equal(alone.logits, together.logits[: len(alone.logits)])

@@ -14,7 +14,7 @@ from evaluator import cli
 from evaluator.backends import BackendError
 from evaluator.backends.agreement import FP32
 from evaluator.backends.gpu import GpuBackend
-from evaluator.backends.gpu_options import PRECISIONS
+from evaluator.backends.gpu_options import PRECISIONS, Formats
 from evaluator.backends.reference import ReferenceBackend
 from evaluator.commands import report as report_command
 from evaluator.gpu.blas.library import LibraryProduct
@@ -86,7 +86,9 @@ def test_as_many_positions_are_compared_as_products_of_8_bits_take(fp8: bool, po
         compared.append(len(batch))
         return ReferenceBackend(network).evaluate(batch)
 
-    backend = SimpleNamespace(network=network, fp8=fp8, max_batch=64, tolerance=FP32, evaluate=evaluate)
+    backend = SimpleNamespace(
+        network=network, formats=Formats(fp8=fp8), max_batch=64, tolerance=FP32, evaluate=evaluate
+    )
     assert report_command._agreement(cast("GpuBackend", backend))["ok"]
     assert compared == [positions]
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from evaluator.backends.gpu import GpuBackend
+from evaluator.backends.gpu_opening import OpenNetwork, Wanted
 from evaluator.backends.probe import probe_batch
 from evaluator.backends.reference import ReferenceBackend
 from evaluator.gpu.driver.compiler import Compiler
@@ -56,16 +57,10 @@ def open_backend(
     form: PersistentForm = USUAL,
 ) -> GpuBackend:
     device = cooperative(open_amd())
-    return GpuBackend(
-        network,
-        device,
-        buckets=(size,),
-        deterministic=deterministic,
-        compiler=Compiler(device, cache_folder=cache),
-        tuner=None if deterministic else ModelTuner(device, Precision.FP16),
-        check=check,
-        form=form,
-    )
+    wanted = Wanted(deterministic=deterministic, buckets=(size,), check=check, form=form)
+    tuner = None if deterministic else ModelTuner(device, Precision.FP16)
+    compiler = Compiler(device, cache_folder=cache)
+    return GpuBackend(OpenNetwork(network, device, wanted, compiler=compiler, tuner=tuner))
 
 
 def is_persistent(program: Program) -> bool:
