@@ -3,7 +3,7 @@
     python -m benchmarks.backends.few_positions [--shapes bt4,t82,t80] [--batches 1,2,4,8,16,32] [--layer 8]
 
 For each shape a line for each way: many launches, each product by what is fastest alone; one launch for all
-encoders in several forms (evaluator/gpu/plan/persistent_form.py); our own kernels alone (plan.py,
+encoders in either form (evaluator/gpu/plan/persistent_form.py); our own kernels alone (plan.py,
 `own_program`), as a chain or with smolgen as a second branch, norms left to their readers or not.
 Milliseconds on the device, the median of turns among all ways, and how far the logits are off, over their
 deviation; "WRONG" where the self-check would not use it. Below it every launch of a layer, alone, at the
@@ -22,24 +22,26 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import Any
 
-from benchmarks.backends.persistent_forms import FORMS, PRECISION, Result, network_of
 from evaluator.backends.probe import probe_batch
 from evaluator.backends.reference import ReferenceBackend
 from evaluator.gpu.blas.discovery import open_libraries
 from evaluator.gpu.driver.compiler import Compiler
 from evaluator.gpu.driver.device import Device, DeviceError
 from evaluator.gpu.driver.discovery import found_devices, open_device, select
+from evaluator.gpu.driver.target import Precision
 from evaluator.gpu.plan import cluster_tiles
 from evaluator.gpu.plan.needs import needs_of
-from evaluator.gpu.plan.persistent_form import PersistentForm
+from evaluator.gpu.plan.persistent_form import PAIRS_AND_LOGITS, USUAL
 from evaluator.gpu.plan.plan import OWN_POSITIONS, Plan
 from evaluator.gpu.plan.program import Program
 from evaluator.gpu.plan.tiles import Choice
 from evaluator.gpu.run.executor import Executor
-from evaluator.gpu.run.self_check import errors
+from evaluator.gpu.run.self_check import errors, limits
 from evaluator.gpu.tuning.tune import Tuner
+from evaluator.network.random_network import random_network
 from evaluator.network.spec import NetworkSpec
 from protocol.batch import EvaluationBatch, PositionBatch
 
@@ -51,16 +53,30 @@ OWN = {
 }
 """Whether all is one chain, and whether norms are left to their readers."""
 
-PERSISTENT = {
-    "one launch": PersistentForm(),
-    "one, logits": FORMS["logits"],
-    "one, all": FORMS["all"],
-    "one, pairs": FORMS["pairs"],
-    "one, pairs, logits": FORMS["pairs, logits"],
-    "one, pairs, logits, ahead": PersistentForm(pairs=True, logits_in_attention=True, weights_ahead=True),
-}
+PERSISTENT = {"one launch": USUAL, "one, pairs, logits": PAIRS_AND_LOGITS}
+PRECISION = Precision.FP16
 MOST_IN_ONE = 2
 TURNS, RUNS = 8, 15
+
+
+@dataclass(slots=True)
+class Result:
+    """One way at one batch size. logits: root mean square error over their deviation. wdl: largest error.
+    times: milliseconds on the device, turn by turn."""
+
+    logits: float
+    wdl: float
+    times: list[float] = field(default_factory=list)
+
+    @property
+    def ms(self) -> float:
+        """The median turn's."""
+        return median(self.times)
+
+    @property
+    def right(self) -> bool:
+        most_logits, most_wdl = limits(PRECISION)
+        return self.logits <= most_logits and self.wdl <= most_wdl
 
 
 @dataclass(slots=True)
@@ -161,7 +177,7 @@ def print_layer(executor: Executor, plan: EveryWay, size: int) -> None:
 def print_products(tuner: Tuner, sizes: Sequence[int]) -> None:
     """The fastest of each kind for the products of boards."""
     for product, results in sorted(tuner.known.items(), key=lambda item: (item[0].m, item[0].n, item[0].k)):
-        if product.m not in [64 * size for size in sizes if size > 1] or product.form is not None:
+        if product.m not in [64 * size for size in sizes if size > 1] or product.e4m3:
             continue
         best: dict[str, str] = {}
         for each in results:
@@ -180,7 +196,7 @@ def compare(
 ) -> tuple[bool, dict[str, Any]]:
     """Print all of a shape. Whether all is right, and milliseconds by way and batch size."""
     info = device.info
-    network = network_of(name)
+    network = random_network(name)
     libraries, _ = open_libraries(info, PRECISION)
     tuner = Tuner(device, compiler, PRECISION, libraries, use_cache=False)
     plan = EveryWay(

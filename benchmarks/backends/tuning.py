@@ -75,7 +75,7 @@ def compared(
     compiler = Compiler(device)
     differing = [product for product in full.chosen if full.chosen[product] != short.chosen[product]]
     with Samples(device, precision) as samples:
-        for product in sorted(differing, key=lambda each: (each.n, each.k, each.weight_bits, str(each.form))):
+        for product in sorted(differing, key=lambda each: (each.n, each.k, each.weight_bits, each.e4m3)):
             choices = [full.chosen[product], short.chosen[product]]
             with Bench(device, compiler, libraries, product, samples) as bench:
                 for choice in choices:

@@ -1,13 +1,12 @@
 """What one call of the evaluator costs: wall time, and processor time of both processes, thread by thread.
 
-    python -m benchmarks.latency.call_latency [--device-ms 0.25] [--stages] [--json] [--address ADDRESS
+    python -m benchmarks.latency.call_latency [--device-ms 0.25] [--json] [--address ADDRESS
         [--no-gate]] [--no-bursts]
 
 The evaluator is a process of its own whose device sleeps (timed_evaluator.py). Rows "N x K" are calls of a
 bare client with N positions each, K in flight; "nodes" are searches of 2,000 nodes in each of 12 positions,
 "time" of 70 ms, a new tree each, with batches filled as on a GPU. --no-bursts has the interpreter do what a
-search does with the evaluator, and not the core. --stages adds the way of such a call through both processes,
-with what passes between two stages (threads that are woken, sockets).
+search does with the evaluator, and not the core.
 --address has the evaluator listen elsewhere than an engine's own does, and behind the gate: tcp://127.0.0.1:0.
 """
 
@@ -16,7 +15,6 @@ from __future__ import annotations
 import argparse
 import json
 import subprocess
-import tempfile
 import threading
 from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
@@ -26,7 +24,6 @@ from pathlib import Path
 from time import perf_counter
 
 from benchmarks.common.installation import started_module
-from benchmarks.latency.timeline import Entry, Timeline, read, steps
 from engine.commands.bench import POSITIONS
 from engine.options import Options
 from engine.search.limits import Limits
@@ -41,29 +38,6 @@ MOVETIME_MS = 70
 """Of a search in a fast game: its calls come two at a time."""
 
 SIZES, IN_FLIGHT = (1, 8, 64), (1, 2)
-
-STAGES = {
-    "engine.search.driver:Tree.collect": "collect",
-    "engine.evaluation.pipeline:position_batch": "arrays",
-    "protocol.client:EvaluatorClient.submit": "pack, send",
-    "protocol.client:EvaluatorClient.receive": "wait, unpack",
-    "engine.evaluation.late:Tree.apply": "apply",
-}
-"""Functions of the engine that a call goes through."""
-
-WAY = (
-    "collect",
-    "arrays",
-    "pack, send",
-    "receive",
-    "decode, check",
-    "queue",
-    "device",
-    "answer",
-    "send",
-    "apply",
-)
-"""The stages of both processes that follow each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,9 +141,9 @@ def searches(address: str, limits: Limits, rounds: int, *, bursts: bool) -> Gene
 
 
 @contextmanager
-def evaluator(device_ms: float, timeline: Path | None, flags: Sequence[str]) -> Iterator[tuple[int, str]]:
+def evaluator(device_ms: float, flags: Sequence[str]) -> Iterator[tuple[int, str]]:
     """An evaluator (timed_evaluator.py): its process id and address."""
-    words = ["--device-ms", str(device_ms), *flags, *(["--timeline", str(timeline)] if timeline else [])]
+    words = ["--device-ms", str(device_ms), *flags]
     with started_module(
         "latency.timed_evaluator", *words, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:
@@ -183,7 +157,7 @@ def evaluator(device_ms: float, timeline: Path | None, flags: Sequence[str]) -> 
 def measure(device_ms: float, calls: int, rounds: int, flags: Sequence[str], *, bursts: bool) -> list[Cost]:
     """All rows. calls: of a bare client in each. rounds: searches of all positions. flags: of the
     evaluator."""
-    with evaluator(device_ms, None, flags) as (pid, address), EvaluatorClient(address) as client:
+    with evaluator(device_ms, flags) as (pid, address), EvaluatorClient(address) as client:
         meter = Meter(pid, address)
         costs = [
             meter.measured(f"{size} x {in_flight}", bare_calls(client, size, in_flight, calls))
@@ -194,26 +168,6 @@ def measure(device_ms: float, calls: int, rounds: int, flags: Sequence[str], *, 
             costs.append(meter.measured(what, searches(address, limits, rounds, bursts=bursts)))
         meter.close()
     return costs
-
-
-def way(device_ms: float, flags: Sequence[str]) -> None:
-    """Print the way of a call of a search."""
-    timeline = Timeline()
-    timeline.wrap(STAGES)
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder, "evaluator.json")
-        with evaluator(device_ms, file, flags) as (_, address):
-            work = searches(address, Limits(nodes=NODES), 1, bursts=False)
-            next(work)
-            timeline.entries.clear()
-            next(work)
-            work.close()
-        entries: list[Entry] = [*timeline.entries, *read(file)]
-    print(f"\n{'stage':16} {'before':>8} {'itself':>8}   µs, medians")
-    found = steps(entries, WAY)
-    for step in found:
-        print(f"{step.stage:16} {step.before_us:8.0f} {step.own_us:8.0f}")
-    print(f"{'sum':16} {sum(s.before_us for s in found):8.0f} {sum(s.own_us for s in found):8.0f}")
 
 
 def show(costs: list[Cost]) -> None:
@@ -244,7 +198,6 @@ def main() -> None:
         "--calls", type=int, default=2000, help="of a bare client, for each row (default 2000)"
     )
     parser.add_argument("--rounds", type=int, default=4, help="searches of all positions (default 4)")
-    parser.add_argument("--stages", action="store_true", help="also the way of a call through both processes")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--address", help="where the evaluator listens, behind the gate; private without")
     parser.add_argument("--interpreted", action="store_true", help="an evaluator without its fast path")
@@ -253,16 +206,13 @@ def main() -> None:
     arguments = parser.parse_args()
     flags = ["--address", arguments.address] if arguments.address else []
     flags += ["--no-gate"] if arguments.no_gate else []
-    # Its stages are those of the interpreter.
-    flags += ["--interpreted"] if arguments.interpreted or arguments.stages else []
+    flags += ["--interpreted"] if arguments.interpreted else []
     bursts = not arguments.no_bursts
     costs = measure(arguments.device_ms, arguments.calls, arguments.rounds, flags, bursts=bursts)
     if arguments.json:
         print(json.dumps([asdict(cost) for cost in costs]))
         return
     show(costs)
-    if arguments.stages:
-        way(arguments.device_ms, flags)
 
 
 if __name__ == "__main__":

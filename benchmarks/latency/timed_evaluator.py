@@ -1,6 +1,6 @@
 """An evaluator for benchmarks: the service of this checkout on a device that takes a given time for a batch.
 
-    python -m benchmarks.latency.timed_evaluator --device-ms 0.25 [--each-us 0] [--timeline FILE]
+    python -m benchmarks.latency.timed_evaluator --device-ms 0.25 [--each-us 0]
         [--address ADDRESS [--no-gate]] [--interpreted]
 
 It talks to the program that starts it as `python -m evaluator serve --embedded` does.
@@ -12,13 +12,11 @@ import argparse
 import threading
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
 
 from benchmarks.latency.timed_lending import TimedBatches
-from benchmarks.latency.timeline import Timeline
 from evaluator import backends
 from evaluator.backends.base import Backend
 from evaluator.backends.lending import Lent
@@ -28,16 +26,6 @@ from evaluator.service.connections import gate
 from protocol.batch import MAX_LEGAL_MOVES, EvaluationBatch, PositionBatch
 
 NEEDS_NETWORK = False
-
-STAGES = {
-    "evaluator.service.connections.unix_sockets:UnixSockets.receive": "receive?",
-    "evaluator.service.handlers:decode_request": "decode, check",
-    "evaluator.service.handlers:Dispatcher.submit": "queue",
-    "benchmarks.latency.timed_evaluator:TimedBackend.evaluate_parts": "device",
-    "evaluator.service.answers:Answers._encoded": "answer",
-    "evaluator.service.connections.unix_sockets:UnixSockets.send": "send",
-}
-"""Functions of the evaluator that a call goes through, with the names of the stages."""
 
 _device_s = _each_s = 0.0
 _lends = True
@@ -104,7 +92,6 @@ def main() -> int:
     )
     parser.add_argument("--device-ms", type=float, default=0.25, help="time of a batch (default 0.25)")
     parser.add_argument("--each-us", type=float, default=0.0, help="of each position in it (default 0)")
-    parser.add_argument("--timeline", type=Path, metavar="FILE", help="when each stage of each call began")
     parser.add_argument("--address", help="where to listen; by default a private address, without the gate")
     parser.add_argument("--interpreted", action="store_true", help="without the fast path")
     parser.add_argument("--no-gate", action="store_true", help="clients come to the ROUTER socket itself")
@@ -114,10 +101,6 @@ def main() -> int:
     timed_evaluator._device_s = arguments.device_ms / 1000
     timed_evaluator._each_s = arguments.each_us / 1e6
     timed_evaluator._lends = not arguments.interpreted
-    if arguments.timeline:
-        timeline = Timeline()
-        timeline.wrap(STAGES)
-        timeline.save_at_exit(arguments.timeline)
     flags = ["--embedded", "--backend", "timed", "--no-latency-cache", "--log-level", "warning"]
     flags += ["--address", arguments.address] if arguments.address else []
     gated = patch.object(gate, "AVAILABLE", gate.AVAILABLE and not arguments.no_gate)

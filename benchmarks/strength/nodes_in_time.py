@@ -92,7 +92,7 @@ def main() -> None:
     if arguments.backend:
         found = measure(arguments.ways, Options(backend=arguments.backend), *how)
     else:
-        with evaluator(arguments.device_ms, None, ["--each-us", str(arguments.each_us)]) as (_, address):
+        with evaluator(arguments.device_ms, ["--each-us", str(arguments.each_us)]) as (_, address):
             found = measure(arguments.ways, Options(evaluator=address), *how)
     if arguments.json:
         names = ("nodes", "calls", "positions")

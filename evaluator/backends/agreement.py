@@ -37,7 +37,6 @@ FP16 = Tolerance(2e-2, 5e-3, 0.5, logits_of_spread=0.01)
 BF16 = Tolerance(0.15, 0.04, 4.0, logits_of_spread=0.08)
 INT8 = Tolerance(2e-2, 0.1, 10.0, logits_of_spread=0.05, best_moves=0.9)
 INT4 = Tolerance(2e-2, 0.8, 60.0, logits_of_spread=0.5, best_moves=0.4)
-INT8_PRODUCTS = Tolerance(2e-2, 0.2, 10.0, logits_of_spread=0.06, best_moves=0.9)
 FP8 = Tolerance(2e-2, 0.4, 20.0, logits_of_spread=0.12, best_moves=0.8)
 """Of fp16 with an attention network's weights in so few bits, or its products of 8 bits: about twice what
 rounding does to the networks of docs/lab/gpu-formats.md. What int4 is allowed says how little it can be

@@ -5,13 +5,12 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
-from evaluator.backends.agreement import BF16, FP8, FP16, FP32, INT4, INT8, INT8_PRODUCTS, Tolerance
+from evaluator.backends.agreement import BF16, FP8, FP16, FP32, INT4, INT8, Tolerance
 from evaluator.backends.base import BackendError
 from evaluator.gpu.driver.target import Precision, Target
-from evaluator.gpu.plan import eight_bits
+from evaluator.gpu.plan import fp8
 from evaluator.gpu.plan.quantised import WeightFormat, rounded_network
 from evaluator.gpu.tuning.when import Tuning
-from evaluator.network.eight_bits import EightBits
 from evaluator.network.spec import AttentionBody, NetworkSpec
 
 log = logging.getLogger(__name__)
@@ -22,46 +21,42 @@ _TOLERANCES = {
     Precision.BF16: BF16,
     WeightFormat.INT8: INT8,
     WeightFormat.INT4: INT4,
-    EightBits.E4M3: FP8,
-    EightBits.INT8: INT8_PRODUCTS,
 }
 
-_EIGHT_BITS = {form.option: form for form in EightBits}
-"""Values of `precision` for products of 8 bits, everything else being as with fp16."""
+_FP8 = "fp8"
+"""The value of `precision` for encoders' products in e4m3, everything else being as with fp16."""
 
-PRECISIONS = (*(each.value for each in Precision), *_EIGHT_BITS)
+PRECISIONS = (*(each.value for each in Precision), _FP8)
 """All values of `precision`."""
-
-_FIRST_CAPABILITY = {EightBits.E4M3: "8.9", EightBits.INT8: "8.0"}
 
 
 @dataclass(frozen=True, slots=True)
 class Formats:
     """How everything is stored; how the encoders' weights are, where they are not like everything else;
-    the format of the encoders' products, where they have 8 bits."""
+    whether the encoders' products are in e4m3."""
 
     stored: Precision = Precision.FP16
     weights: WeightFormat | None = None
-    eight: EightBits | None = None
+    fp8: bool = False
 
     def __str__(self) -> str:
-        name = self.stored.value if self.eight is None else self.eight.option
+        name = _FP8 if self.fp8 else self.stored.value
         return name + (f" with {self.weights.value} weights" if self.weights else "")
 
     @property
     def tolerance(self) -> Tolerance:
         """How close a backend comes to the network as it is in its file."""
-        return _TOLERANCES[self.eight or self.weights or self.stored]
+        return FP8 if self.fp8 else _TOLERANCES[self.weights or self.stored]
 
 
 def formats(precision: str, weights: str) -> Formats:
     """What the options say. Raises BackendError."""
-    if precision in _EIGHT_BITS:
+    if precision == _FP8:
         if weights:
             raise BackendError(
                 f"weights={weights} goes with precision=fp16, not with {precision}, which has its own"
             )
-        return Formats(eight=_EIGHT_BITS[precision])
+        return Formats(fp8=True)
     try:
         stored = Precision(precision)
     except ValueError as error:
@@ -88,16 +83,14 @@ def tuning_of(text: str) -> Tuning:
         raise BackendError(f"tuning {text!r} is not one of {', '.join(Tuning)}") from error
 
 
-def network_of_eight_bits(network: NetworkSpec, form: EightBits | None, target: Target) -> NetworkSpec | None:
-    """The network with its encoders' products in a format; None without one. Raises BackendError where it has
-    none, or the target gains nothing by it."""
-    if form is None:
-        return None
-    option = f"precision={form.option}"
-    if reason := target.without(form):
+def fp8_network(network: NetworkSpec, target: Target) -> NetworkSpec:
+    """The network with its encoders' products in e4m3. Raises BackendError where it has none, or the target
+    gains nothing by it."""
+    option = f"precision={_FP8}"
+    if reason := target.no_e4m3:
         raise BackendError(
-            f"{option} is not for {target.name}: {reason}; NVIDIA GPUs from compute capability "
-            f"{_FIRST_CAPABILITY[form]} on gain by it, and gfx942, gfx1200 and gfx1201; use precision=fp16"
+            f"{option} is not for {target.name}: {reason}; NVIDIA GPUs from compute capability 8.9 on gain "
+            "by it, and gfx942, gfx1200 and gfx1201; use precision=fp16"
         )
     if not (isinstance(network.body, AttentionBody) and network.body.encoders):
         raise BackendError(f"{option} is for attention networks; this one has no encoders")
@@ -107,7 +100,7 @@ def network_of_eight_bits(network: NetworkSpec, form: EightBits | None, target: 
         option,
         option,
     )
-    return eight_bits.rounded_network(network, form)
+    return fp8.rounded_network(network)
 
 
 def rounded(network: NetworkSpec, form: WeightFormat | None) -> NetworkSpec:

@@ -32,7 +32,7 @@ from evaluator.gpu.inspect.machine import impersonal, machine_facts
 from evaluator.gpu.model.cards import card_of
 from evaluator.gpu.model.prediction import Model, predictable, unavailable
 from evaluator.gpu.model.timing import traffic_of
-from evaluator.gpu.plan.plan import EIGHT_BIT_POSITIONS
+from evaluator.gpu.plan.plan import FP8_POSITIONS
 from evaluator.gpu.plan.program import Launch, LibraryStep
 from evaluator.network import NetworkError
 from protocol.host.files import write_atomically
@@ -79,7 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--precision",
         default="fp16",
         choices=PRECISIONS,
-        help="precision of the gpu backend; not every GPU has fp8 and int8 (default: fp16)",
+        help="precision of the gpu backend; not every GPU has fp8 (default: fp16)",
     )
     parser.add_argument(
         "--max-batch", type=int, metavar="N", help="largest batch size (default: as for `serve`)"
@@ -222,7 +222,7 @@ def measurements(backend: GpuBackend) -> dict[str, Any]:
 
 
 def _agreement(backend: GpuBackend) -> dict[str, Any]:
-    positions = _COMPARED if backend.eight is None else EIGHT_BIT_POSITIONS
+    positions = FP8_POSITIONS if backend.formats.fp8 else _COMPARED
     batch = probe_batch(min(positions, backend.max_batch), seed=11)
     expected = ReferenceBackend(backend.network, dtype="float64").evaluate(batch)
     found = agreement(backend.evaluate(batch), expected, batch, backend.tolerance)
@@ -246,7 +246,7 @@ def _launches(backend: GpuBackend, size: int) -> list[dict[str, Any]]:
 def _predict(backend: GpuBackend, sizes: list[int], launches: dict[str, list[dict[str, Any]]]) -> str:
     """Put what the model predicts for them beside the launches; which card it is of, or why there is none."""
     card = card_of(backend.executor.device.info.target.name)
-    if card is None or backend.precision is not Precision.FP16 or backend.eight is not None:
+    if card is None or backend.formats.stored is not Precision.FP16 or backend.formats.fp8:
         return "nothing: no published card of this target, or not fp16"
     if reason := unavailable(card):
         return f"nothing: {reason}"

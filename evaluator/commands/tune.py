@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--device", default="", metavar="NAME", help="name from `devices` (default: the fastest)"
     )
-    parser.add_argument("--precision", default="fp16", help="fp16, bf16, fp32, fp8 or int8 (default: fp16)")
+    parser.add_argument("--precision", default="fp16", help="fp16, bf16, fp32 or fp8 (default: fp16)")
     parser.add_argument("--weights", default="", help="int8 or int4 (default: the precision)")
     parser.add_argument("--rebuild", action="store_true", help="measure cached choices again")
 
@@ -58,7 +58,7 @@ def measure(
 ) -> list[tuple[Product, list[Measured]]]:
     """Every product with its candidates, the fastest first. Raises NetworkError, BackendError and
     DeviceError."""
-    from evaluator.backends.gpu_options import formats, network_of_eight_bits, rounded
+    from evaluator.backends.gpu_options import formats, fp8_network, rounded
     from evaluator.gpu.tuning.network import tune_network
 
     network = network_of(arguments.network)
@@ -74,7 +74,7 @@ def measure(
             device,
             chosen.stored,
             chosen.weights,
-            eight_bits=network_of_eight_bits(network, chosen.eight, device.target),
+            fp8=fp8_network(network, device.target) if chosen.fp8 else None,
             rebuild=arguments.rebuild,
             progress=progress,
         )
@@ -105,7 +105,7 @@ def table(measured: list[tuple[Product, list[Measured]]]) -> Table:
     for product, choices in measured:
         extras = [
             *([f"int{product.weight_bits}"] if product.weight_bits else []),
-            *([product.form.value] if product.form is not None else []),
+            *(["e4m3"] if product.e4m3 else []),
             *([product.activation.value] if product.activation is not Activation.NONE else []),
             *(["residual"] if product.residual else []),
             *(["rows"] if product.followed else []),

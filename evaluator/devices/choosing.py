@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from evaluator.devices.runners import Device, Runner
 from evaluator.devices.served_network import Job, ServedNetwork
-from evaluator.scheduling.batching import Launch, Pending
+from evaluator.scheduling.batching import Launch
 from evaluator.scheduling.placement import Station, free_at_ms, place, share_out
 from evaluator.scheduling.requests import Request, Segment
 
@@ -47,20 +47,6 @@ def next_job(
             return _job(networks, network, runner, segments), runner, None
         again = decision.until_ms if again is None else min(again, decision.until_ms)
     return None, None, again
-
-
-def sole_job(
-    networks: Sequence[ServedNetwork], network: ServedNetwork, runner: Runner, now: float
-) -> Job | None:
-    """What `next_job` would come to in more steps where there is one request for an idle device that is the
-    only one of the network: all of it, taken off its queue. None if it is not to run whole and at once."""
-    scheduler = network.scheduler
-    request = scheduler.only()
-    count = request.count - request.taken
-    decision = runner.policy.decide([Pending(count, request.rank, request.arrived_ms)], now)
-    if not isinstance(decision, Launch) or decision.positions < count:
-        return None
-    return _job(networks, network, runner, scheduler.take_only(request, now))
 
 
 def _job(

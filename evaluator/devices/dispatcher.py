@@ -13,8 +13,8 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TypeVar
 
 from evaluator.backends.lending import Lent
-from evaluator.devices.choosing import expected_wait_ms, next_job, sole_job, to_tell
-from evaluator.devices.failover import Attempt, Post, Trouble
+from evaluator.devices.choosing import expected_wait_ms, next_job, to_tell
+from evaluator.devices.failover import Post, Trouble
 from evaluator.devices.runners import Device, Runner, now_ms
 from evaluator.devices.served_network import ServedNetwork
 from evaluator.devices.tuning import BackgroundTuning
@@ -33,9 +33,6 @@ Found = TypeVar("Found")
 
 TOLD = 16
 """Of batches that a thread has run by itself, so many of the last are remembered and learned from."""
-
-HERE_MS = 2.0
-"""The I/O thread runs no batch itself that is expected to take longer: what comes meanwhile waits for it."""
 
 
 class Dispatcher:
@@ -154,54 +151,16 @@ class Dispatcher:
                 runner.policy.arrived(request.client, request.count, request.rank, request.arrived_ms)
             self._unannounced = True
 
-    def announce(self, *, here: bool = False) -> Attempt | None:
+    def announce(self) -> None:
         """Let the devices look at what was queued, once for all requests that came together, and only those
-        for which it may be news: each look takes the interpreter from the I/O thread.
-
-        here: the calling thread can run a batch. If there is one that is best run so, it is returned, and the
-        caller has to `run_here` it soon.
-        """
+        for which it may be news: each look takes the interpreter from the I/O thread."""
         if not self._unannounced:
-            return None
+            return
         with self._lock:
             self._unannounced = False
-            attempt = self._begin_here() if here else None
-            if attempt is not None:  # It was all there is.
-                return attempt
             now = now_ms()
-            told = {runner.device for network in self._networks for runner in to_tell(network, now)}
-            for device in told:
+            for device in {runner.device for network in self._networks for runner in to_tell(network, now)}:
                 self._workers.tell(device)
-        return None
-
-    def run_here(self, attempt: Attempt, post: Post) -> None:
-        """Run what `announce` has returned. post: takes the answers, once, unless others have to."""
-        self._workers.run_here(attempt, post)
-
-    def _begin_here(self) -> Attempt | None:
-        """A batch that the calling thread had better run itself: the only request, for a device that is idle,
-        or has only this client's last one, and will not take long. To hand it to another thread would take
-        longer than the device does."""
-        queued = [network for network in self._networks if network.scheduler.positions]
-        if len(queued) != 1 or len(queued[0].scheduler) != 1:
-            return None
-        network, runners = queued[0], queued[0].in_use
-        if len(runners) != 1:
-            return None
-        runner, now = runners[0], now_ms()
-        if runner.device.reserved:
-            return None
-        ends_ms = max(runner.device.expected_end_ms, default=now)
-        if runner.device.expected_end_ms and not runner.takes_next_at_once:
-            return None
-        if max(0.0, ends_ms - now) + runner.model.drain_ms(network.scheduler.positions) > HERE_MS:
-            return None
-        try:
-            job = sole_job(self._networks, network, runner, now)
-        except Exception:  # for the device's own thread to find, and to survive
-            log.exception("%s: no batch could be chosen", runner.device.name)
-            return None
-        return None if job is None else self._workers.begin_here(job, runner)
 
     # -- a thread that runs batches by itself ------------------------------------------------------------
 

@@ -139,12 +139,6 @@ class Runner:
         self.stuck += calls
         self.device.stuck += calls
 
-    @property
-    def takes_next_at_once(self) -> bool:
-        """Whether it begins with a batch while it has another: there is room, and nobody but the client who
-        asks for both, so that nothing would be gathered by waiting."""
-        return self.running < self.backend.max_in_flight and self.policy.has_one_client
-
     def ran(self, positions: int, milliseconds: float) -> None:
         """Note a batch. milliseconds: that the device spent on it alone."""
         self.device.last_batch = positions, milliseconds

@@ -103,27 +103,6 @@ class Workers:
             self._inside[thread] = None
             thread.start()
 
-    def begin_here(self, job: Job, runner: Runner) -> Attempt:
-        """Begin with a job that was taken off its queue for the calling thread, which then calls `run_here`.
-        With the lock held."""
-        return self._begin(job, runner)
-
-    def run_here(self, attempt: Attempt, post: Post) -> None:
-        """Run a batch on the calling thread, which is none of a device's. Whatever happens is answered.
-
-        post: takes the answers of a batch that was evaluated, instead of the one for all threads.
-        """
-        try:
-            self._run(attempt, post)
-        except BaseException as fault:
-            log.exception("%s: a batch was not finished", attempt.runner.device.name)
-            self._survive(attempt.runner.device, attempt, fault)
-        # A thread of the device would look now at what there is to do: for more requests, or for a probe.
-        device = attempt.runner.device
-        if attempt.runner.failures or not attempt.runner.in_use or self._work_waits():
-            with self._lock:
-                self.tell(device)
-
     def tell(self, device: Device) -> None:
         """Have a thread of a device look at the queues. With the lock held."""
         self._news[device].notify()
@@ -272,7 +251,7 @@ class Workers:
 
     # -- one batch -------------------------------------------------------------------------------------
 
-    def _run(self, attempt: Attempt, post: Post | None = None) -> None:
+    def _run(self, attempt: Attempt) -> None:
         job, runner = attempt.job, attempt.runner
         start = now_ms()
         evaluation: EvaluationBatch | None = None
@@ -302,7 +281,7 @@ class Workers:
             else:
                 shared = given_up or self._shared(runner, start)
                 elapsed_ms = self._complete(attempt, evaluation, start, now_ms(), finished)
-        (post or self._post)(finished)
+        self._post(finished)
         # Nobody waits for the rest.
         with self._lock:
             if elapsed_ms and not shared:

@@ -7,10 +7,9 @@
 // 1/sqrt(32) is in the weights and bias of q. logits (LOGITS): [positions * heads][64 queries][64 keys], as a
 // map of boxes of 64 x 64. out: [m][heads * 32].
 //
-// FORMAT: a and weights hold pairs of numbers of 8 bits as elements, k counts pairs (e4m3.h, int8.h). Sums of
-// E4M3 are multiplied by query_scale and by `scale`; those of INT8 by row_scales, float [m], and
-// column_scales, float [3][heads][32]. ROUND (E4M3): out holds e4m3 numbers, the results times round_scale.
-// Attention itself is as without.
+// FORMAT: a and weights hold pairs of e4m3 numbers as elements, k counts pairs (e4m3.h). Sums are multiplied
+// by query_scale and by `scale`. ROUND: out holds e4m3 numbers, the results times round_scale. Attention
+// itself is as without.
 //
 // Four warpgroups. The first is the producer: one wave loads tiles (hopper_tiles.h), another the logits. Two
 // are consumers of tiles of 2 positions and 2 heads: a warpgroup has one position, with 32 columns each for
@@ -96,45 +95,17 @@ DEVICE QueryBiases load_query_biases(const float* bias, int first, int heads) {
   return biases;
 }
 
-// E4M3: factors of the sums of q, and of those of k and v; of the results before they are rounded. INT8: of
-// rows and columns.
+// E4M3: factors of the sums of q, and of those of k and v; of the results before they are rounded.
 struct Scales {
   float queries, others, results;
-  const float* rows;
-  const float* columns;
 };
-// Where a thread's scales of INT8 are: of its two rows, and of its columns of q, k and v of each head.
-struct ScalesOfTile {
-  float rows[2];
-  const float* columns[HEADS];
-  int part_stride;
-};
-DEVICE ScalesOfTile scales_of_tile(const Scales& scales, const TileCoord& coord, int warpgroup, int m,
-                                   int heads) {
-  ScalesOfTile of;
-#if FORMAT == INT8
-#pragma unroll
-  for (int half = 0; half < 2; half++) {
-    const int row = coord.m0 + 64 * warpgroup + thread_index() % WARPGROUP / WAVE * 16 +
-                    thread_index() % WAVE / 4 + 8 * half;
-    of.rows[half] = scales.rows[row < m ? row : 0];
-  }
-#pragma unroll
-  for (int h = 0; h < HEADS; h++) {
-    const int head = first_head(coord) + h;
-    of.columns[h] = scales.columns + (head < heads ? head : 0) * DEPTH + thread_index() % 4 * 2;
-  }
-  of.part_stride = heads * DEPTH;
-#endif
-  return of;
-}
 
 // A thread's share of q, k and v of both heads in storage precision, as it goes to shared memory.
 struct PackedHeads {
   Bits128 row[HEADS][3][2];
 };
-DEVICE PackedHeads pack_heads(const Sum (&c)[BLOCK_N / 2], const QueryBiases& biases, const Scales& scales,
-                              const ScalesOfTile& of_tile) {
+DEVICE PackedHeads pack_heads(const float (&c)[BLOCK_N / 2], const QueryBiases& biases,
+                              const Scales& scales) {
   PackedHeads packed;
 #pragma unroll
   for (int head = 0; head < HEADS; head++)
@@ -145,15 +116,10 @@ DEVICE PackedHeads pack_heads(const Sum (&c)[BLOCK_N / 2], const QueryBiases& bi
 #pragma unroll
         for (int j = 0; j < 4; j++) {
           const int at = COLUMNS / 2 * head + DEPTH / 2 * part + 4 * j + 2 * half;
-          float x = (float)c[at], y = (float)c[at + 1];
+          float x = c[at], y = c[at + 1];
 #if FORMAT == E4M3
           x *= part == 0 ? scales.queries : scales.others;
           y *= part == 0 ? scales.queries : scales.others;
-#elif FORMAT == INT8
-          const float2 columns =
-              load_constant_pair(of_tile.columns[head] + part * of_tile.part_stride + 8 * j);
-          x *= columns.x * of_tile.rows[half];
-          y *= columns.y * of_tile.rows[half];
 #endif
           if (part == 0) {
             x += biases.pair[head][j].x;
@@ -183,7 +149,8 @@ DEVICE void store_heads(const PackedHeads& packed, uint32 shared, int warpgroup,
   }
 }
 
-DEVICE void mma_step(Sum (&c)[BLOCK_N / 2], const Consumer& consumer, PipelineState state, bool accumulate) {
+DEVICE void mma_step(float (&c)[BLOCK_N / 2], const Consumer& consumer, PipelineState state,
+                     bool accumulate) {
   const Descriptors of = stage_descriptors(consumer, state);
   consumer_wait(consumer, state);
   wgmma_fence();
@@ -193,12 +160,12 @@ DEVICE void mma_step(Sum (&c)[BLOCK_N / 2], const Consumer& consumer, PipelineSt
   wgmma_commit();
 }
 
-DEVICE void multiply(const float* bias, const TileScheduler& scheduler, uint32 shared, int m, int k,
+DEVICE void multiply(const float* bias, const TileScheduler& scheduler, uint32 shared, int k,
                      int heads, const Scales& scales) {
   int tile = scheduler.first;
   if (tile >= scheduler.count) return;
   const int steps = k_steps(k);
-  Sum c[BLOCK_N / 2];
+  float c[BLOCK_N / 2];
   PackedHeads packed;
   const Consumer consumer = make_consumer(shared, scheduler);
   PipelineState read = {0, 0};
@@ -215,10 +182,9 @@ DEVICE void multiply(const float* bias, const TileScheduler& scheduler, uint32 s
     }
     const TileCoord coord = tile_coord(scheduler, tile);
     const QueryBiases biases = load_query_biases(bias, first_head(coord), heads);
-    const ScalesOfTile of_tile = scales_of_tile(scales, coord, consumer.warpgroup, m, heads);
     wgmma_wait<0>();
     consumer_release(consumer, in_use);
-    packed = pack_heads(c, biases, scales, of_tile);
+    packed = pack_heads(c, biases, scales);
     tile += scheduler.stride;
     if (tile >= scheduler.count) {
       store_heads(packed, shared, consumer.warpgroup, phase ^ 1);
@@ -323,8 +289,7 @@ DEVICE void attend(const float* bias, Element* out, const TileScheduler& schedul
 extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, 1)
     attention_hopper(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap weights,
                      const __grid_constant__ TensorMap logits, const float* bias, Element* out, int m, int k,
-                     int heads, float query_scale, float scale, float round_scale, const float* row_scales,
-                     const float* column_scales) {
+                     int heads, float query_scale, float scale, float round_scale) {
   DYNAMIC_SHARED(memory);
   const uint32 shared = shared_address(memory);
   if (thread_index() == 0) {
@@ -348,7 +313,7 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
   start_kernel();
   wait_for_previous_kernel();
   const TileScheduler scheduler = make_tile_scheduler(m, heads * COLUMNS);
-  const Scales scales = {query_scale, scale, round_scale, row_scales, column_scales};
+  const Scales scales = {query_scale, scale, round_scale};
   const int warpgroup = thread_index() / WARPGROUP;
   if (warpgroup == 0) {
     warpgroup_reg_dealloc<32>();
@@ -358,7 +323,7 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
 #endif
   } else if (warpgroup < 3) {
     warpgroup_reg_alloc<176>();
-    multiply(bias, scheduler, shared, m, k, heads, scales);
+    multiply(bias, scheduler, shared, k, heads, scales);
   } else {
     attend(bias, out, scheduler, shared, m, heads, scales);
   }

@@ -32,10 +32,6 @@ DEVICE void bulk_copy(uint64* barrier, void* to, const void* from, uint32 bytes)
       "l"(from), "r"(bytes), "r"(shared_address(barrier))
       : "memory");
 }
-// Brings bytes, a multiple of 16, into the L2 cache.
-DEVICE void bulk_to_l2(const void* from, uint32 bytes) {
-  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
-}
 // The same copy into all blocks of the cluster, each at the same place; their barriers count the bytes.
 DEVICE void bulk_copy_to_cluster(uint64* barrier, void* to, const void* from, uint32 bytes, uint32 blocks) {
   asm volatile(
@@ -79,7 +75,6 @@ DEVICE void bulk_init(uint64*, uint32 = 1) {}
 DEVICE void bulk_fence() {}
 DEVICE void bulk_expect(uint64*, uint32) {}
 DEVICE void bulk_copy(uint64*, void*, const void*, uint32) {}
-DEVICE void bulk_to_l2(const void*, uint32) {}
 DEVICE void bulk_copy_to_cluster(uint64*, void*, const void*, uint32, uint32) {}
 DEVICE void bulk_arrive_in_cluster(uint64*, uint32) {}
 DEVICE void cluster_sync() {}

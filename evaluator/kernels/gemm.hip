@@ -14,10 +14,9 @@
 // PACKED: the bits of a weight, 8 or 4, where b holds codes and `scales` their factors (packed.h); 0 where b
 // holds elements. Codes are copied to shared memory as they are.
 //
-// FORMAT: a and b hold pairs of numbers of 8 bits as elements, k counts pairs (e4m3.h, int8.h). Sums of E4M3
-// are multiplied by `scale`, those of the first `first_columns` columns by `first_scale`; sums of INT8 by
-// row_scales, float [m], and column_scales, float [n]. ROUND (E4M3): out holds e4m3 numbers, n of a row and
-// ldo from row to row, which are the results times round_scale.
+// FORMAT: a and b hold pairs of e4m3 numbers as elements, k counts pairs (e4m3.h). Sums are multiplied by
+// `scale`, those of the first `first_columns` columns by `first_scale`. ROUND: out holds e4m3 numbers, n of a
+// row and ldo from row to row, which are the results times round_scale.
 //
 // SEGMENT: row m of a is a whole board: the SEGMENT elements from column `channels` on of each of its 64
 // rows.
@@ -89,14 +88,6 @@ constexpr int TILES_M = BLOCK_M / WARPS_M / 16;
 constexpr int TILES_N = BLOCK_N / WARPS_N / 16;
 constexpr int OUT_STRIDE = BLOCK_N + CHUNK;
 
-#if FORMAT == INT8
-typedef int Sum;
-typedef IntegerAccumulator TileSums;
-#else
-typedef float Sum;
-typedef Accumulator TileSums;
-#endif
-
 // Of what the product leaves: a part of a row's columns.
 constexpr int PART_COLUMNS = BLOCK_N / WARPS_N;
 static_assert(!NORMED || THREADS >= BLOCK_M, "a thread has one row's norm");
@@ -118,7 +109,7 @@ DEVICE FragmentB fragment_b(const char* tile, int column, int k) {
 #endif
 }
 
-DEVICE void multiply_tile(TileSums (&c)[TILES_M][TILES_N], const char* tile, int warp_m, int warp_n,
+DEVICE void multiply_tile(Accumulator (&c)[TILES_M][TILES_N], const char* tile, int warp_m, int warp_n,
                           int warp_k) {
   const Element* a = (const Element*)tile + warp_m * (BLOCK_M / WARPS_M) * STRIDE;
   UNROLL_PRODUCTS
@@ -145,9 +136,8 @@ DEVICE void multiply_tile(TileSums (&c)[TILES_M][TILES_N], const char* tile, int
 KERNEL(gemm, THREADS)
 (const Element* a, const char* b, const void* scales, const float* bias, const Element* residual,
  Element* out, float* partials, int m, int n, int k, int lda, int ldo, int channels, int split_steps,
- float scale, float first_scale, int first_columns, float round_scale, const float* row_scales,
- const float* column_scales, const RowSums* norm_parts, const float* norm_columns, float per_column,
- float epsilon, RowSums* row_sums) {
+ float scale, float first_scale, int first_columns, float round_scale, const RowSums* norm_parts,
+ const float* norm_columns, float per_column, float epsilon, RowSums* row_sums) {
 #if defined(WAVEFRONT_CPU)
   // A target with a matrix unit is given what its swizzled tiles need, which these are not.
   constexpr int SUMS_BYTES = (WARPS_K - 1) * BLOCK_M * BLOCK_N * 4;
@@ -163,7 +153,7 @@ KERNEL(gemm, THREADS)
   const int warp_k = wave / (WARPS_M * WARPS_N);
   const int m0 = block_y() * BLOCK_M, n0 = block_x() * BLOCK_N;
 
-  TileSums c[TILES_M][TILES_N];
+  Accumulator c[TILES_M][TILES_N];
 #pragma unroll
   for (int i = 0; i < TILES_M; i++)
 #pragma unroll
@@ -241,10 +231,10 @@ KERNEL(gemm, THREADS)
 #if WARPS_K > 1
   // The waves of all groups along k but the first pass their accumulators through shared memory to the first.
   constexpr int SUMS = TILES_M * TILES_N * ACCUMULATORS * WAVE;
-  Sum* sums = (Sum*)shared + wave % (WARPS_M * WARPS_N) * SUMS + lane_index();
+  float* sums = (float*)shared + wave % (WARPS_M * WARPS_N) * SUMS + lane_index();
 #pragma unroll
   for (int group = 1; group < WARPS_K; group++) {
-    Sum* from = sums + (group - 1) * WARPS_M * WARPS_N * SUMS;
+    float* from = sums + (group - 1) * WARPS_M * WARPS_N * SUMS;
     if (warp_k == group)
 #pragma unroll
       for (int i = 0; i < TILES_M * TILES_N * ACCUMULATORS; i++)
@@ -269,7 +259,7 @@ KERNEL(gemm, THREADS)
 #if SWIZZLED
   write_tile(c, shared, warp_m, warp_n, WARPS_K == 1 || warp_k == 0, m0, n0, norm,
              Results{bias, residual, out, partials, m, n, ldo, scale, first_scale, first_columns, round_scale,
-                     row_scales, column_scales, norm_columns, row_sums});
+                     norm_columns, row_sums});
 #else
   Element* tiles = (Element*)shared;
 #if NORMED
@@ -296,14 +286,12 @@ KERNEL(gemm, THREADS)
         int column = (warp_n * TILES_N + j) * 16 + accumulator_column(e);
         int global_row = m0 + row, global_column = n0 + column;
         bool inside = global_row < m && global_column < n && warp_k == 0;
-        float value = (float)c[i][j].value[e];
+        float value = c[i][j].value[e];
 #if PACKED == 8
         if (inside) value *= ((const float*)scales)[global_column];
 #endif
 #if FORMAT == E4M3
         value *= global_column < first_columns ? first_scale : scale;
-#elif FORMAT == INT8
-        if (inside) value *= row_scales[global_row] * column_scales[global_column];
 #endif
 #if SPLIT
         if (inside) partials[((uint64)block_z() * m + global_row) * n + global_column] = value;

@@ -6,11 +6,10 @@
 // swizzle); k is a multiple of 8 and above 192, n a multiple of 32. bias, gammas, betas: float [n]. residual,
 // out: rows of ldo elements; they may be the same.
 //
-// FORMAT: a and b hold pairs of numbers of 8 bits as elements, k counts pairs (e4m3.h, int8.h). Sums of E4M3
-// are multiplied by `scale`, those of the first `first_columns` columns, a multiple of 8, by `first_scale`.
-// (The unit adds them up with some 14 bits, which is nothing beside the 4 of the numbers.) Sums of INT8 are
-// multiplied by row_scales, float [m], and column_scales, float [n]. ROUND (E4M3): the results times
-// round_scale go to `rounded` as e4m3 numbers, rows of ldo. KEEP: they go to out.
+// FORMAT: a and b hold pairs of e4m3 numbers as elements, k counts pairs (e4m3.h). Sums are multiplied by
+// `scale`, those of the first `first_columns` columns, a multiple of 8, by `first_scale`. (The unit adds them
+// up with some 14 bits, while the numbers have 4.) ROUND: the results times round_scale go to `rounded` as
+// e4m3 numbers, rows of ldo. KEEP: they go to out.
 //
 // Three warpgroups: the first is the producer (hopper_tiles.h), the others are the consumers, which multiply
 // a tile in halves (hopper_halves.h) to hide its epilogue. That takes a fifth of the time of the tile's
@@ -38,11 +37,9 @@
 
 constexpr int THREADS = 3 * WARPGROUP;
 constexpr bool VIA_GLOBAL = NORMALISE && ROW_BLOCKS > CLUSTER_N;
-constexpr int VECTORS = NORMALISE ? 3 : FORMAT == INT8 ? 2 : 1;  // bias; gammas, betas; or column_scales
+constexpr int VECTORS = NORMALISE ? 3 : 1;         // bias; gammas, betas
 constexpr int VECTOR_BUFFERS = NORMALISE ? 1 : 2;  // with a norm every tile of a block has the same columns
-static_assert(!(NORMALISE && FORMAT == INT8), "there are not enough registers");
-constexpr int ROW_SCALES = VECTORS * BLOCK_N;  // INT8: behind the vectors, those of a warpgroup's rows
-constexpr int VECTOR_FLOATS = ROW_SCALES + (FORMAT == INT8 ? 64 : 0);
+constexpr int VECTOR_FLOATS = VECTORS * BLOCK_N;
 // Offsets in shared memory, in bytes. There are two exchange buffers for each consumer warpgroup.
 constexpr int EXCHANGE_BARRIERS = PIPELINE_END;
 // [2 warpgroups][VECTOR_BUFFERS][VECTOR_FLOATS] floats
@@ -86,8 +83,6 @@ struct Epilogue {
   int first_columns;
   char* rounded;
   float round_scale;
-  const float* row_scales;
-  const float* column_scales;
   float2* statistics;  // VIA_GLOBAL: [row groups][2 buffers][2 * ROW_BLOCKS][64 rows]
   uint32* counters;    // VIA_GLOBAL: [row groups][arrived, left], 0 between launches
 };
@@ -115,11 +110,11 @@ DEVICE float quad_sum(float x) {
 
 // The accumulators of a thread's 8 columns from column 32 J of the half tile on, in its upper (half 0) or
 // lower row.
-DEVICE void gather(float (&x)[8], const Sum (&c)[HALF_N / 2], int J, int half) {
+DEVICE void gather(float (&x)[8], const float (&c)[HALF_N / 2], int J, int half) {
 #pragma unroll
-  for (int i = 0; i < 8; i++) x[i] = (float)c[16 * J + i / 2 * 4 + 2 * half + i % 2];
+  for (int i = 0; i < 8; i++) x[i] = c[16 * J + i / 2 * 4 + 2 * half + i % 2];
 }
-DEVICE void scatter(Sum (&c)[HALF_N / 2], const float (&x)[8], int J, int half) {
+DEVICE void scatter(float (&c)[HALF_N / 2], const float (&x)[8], int J, int half) {
 #pragma unroll
   for (int i = 0; i < 8; i++) c[16 * J + i / 2 * 4 + 2 * half + i % 2] = x[i];
 }
@@ -149,13 +144,6 @@ DEVICE void epilogue_op(float (&x)[8], const Epilogue& epilogue, const OutputTil
   const float scale = tile.column + 32 * J < epilogue.first_columns ? epilogue.first_scale : epilogue.scale;
 #pragma unroll
   for (int i = 0; i < 8; i++) x[i] *= scale;
-#elif FORMAT == INT8
-  // Found again each time: an address that is kept would be one register too many.
-  const float row_scale = (tile.vectors - tile.column % BLOCK_N)[ROW_SCALES + tile.row % 64 + 8 * half];
-  float scales[8];
-  read_floats(scales, tile.vectors + BLOCK_N + 32 * J);
-#pragma unroll
-  for (int i = 0; i < 8; i++) x[i] *= scales[i] * row_scale;
 #endif
 #if BIAS
   float bias[8];
@@ -185,7 +173,7 @@ DEVICE void epilogue_store(const float (&x)[8], const Epilogue& epilogue, int ro
 }
 
 // Without a norm: the whole epilogue of some columns.
-DEVICE void epilogue_columns(const Sum (&c)[HALF_N / 2], const Epilogue& epilogue, const OutputTile& tile,
+DEVICE void epilogue_columns(const float (&c)[HALF_N / 2], const Epilogue& epilogue, const OutputTile& tile,
                              const Residuals& residuals, int first, int count) {
 #pragma unroll
   for (int J = first; J < first + count; J++)
@@ -199,7 +187,7 @@ DEVICE void epilogue_columns(const Sum (&c)[HALF_N / 2], const Epilogue& epilogu
 }
 
 // With a norm: what comes before it for some columns, back into the accumulators, with the sums of both rows.
-DEVICE void epilogue_before_norm(Sum (&c)[HALF_N / 2], float (&sums)[2], const Epilogue& epilogue,
+DEVICE void epilogue_before_norm(float (&c)[HALF_N / 2], float (&sums)[2], const Epilogue& epilogue,
                                  const OutputTile& tile, const Residuals& residuals, int first, int count) {
 #pragma unroll
   for (int half = 0; half < 2; half++) {
@@ -221,7 +209,7 @@ struct RowNorms {
   float means[2], scales[2];
 };
 // With a norm: the norm itself, and the store.
-DEVICE void epilogue_norm(const Sum (&c)[HALF_N / 2], const Epilogue& epilogue, const OutputTile& tile,
+DEVICE void epilogue_norm(const float (&c)[HALF_N / 2], const Epilogue& epilogue, const OutputTile& tile,
                           const RowNorms& norms) {
 #pragma unroll
   for (int J = 0; J < HALF_N / 32; J++) {
@@ -255,7 +243,7 @@ struct Exchange {
 
 // Sends each row's mean over HALF_N columns and its squared deviations to all blocks of the cluster, or
 // (VIA_GLOBAL) to memory. sums: of the columns of this thread. part: which HALF_N columns of the row.
-DEVICE void send_statistics(const Sum (&c)[HALF_N / 2], const float (&sums)[2], const Exchange& exchange,
+DEVICE void send_statistics(const float (&c)[HALF_N / 2], const float (&sums)[2], const Exchange& exchange,
                             int part) {
   const int buffer = exchange.buffer;
   const uint32 to =
@@ -331,7 +319,7 @@ DEVICE void receive_statistics(RowNorms& norms, const Exchange& exchange, float 
 
 // --- consumers ---
 
-// Bias, gammas, betas and scales of a tile's columns: loaded early into registers, stored to shared memory
+// Bias, gammas and betas of a tile's columns: loaded early into registers, stored to shared memory
 // late.
 struct ColumnVectors {
   float value[VECTORS][BLOCK_N / WARPGROUP];
@@ -346,9 +334,6 @@ DEVICE ColumnVectors load_column_vectors(const Epilogue& epilogue, int n0) {
     vectors.value[1][i] = epilogue.gammas[column];
     vectors.value[2][i] = epilogue.betas[column];
 #endif
-#if FORMAT == INT8
-    vectors.value[1][i] = column < epilogue.n ? epilogue.column_scales[column] : 0.0f;
-#endif
   }
   return vectors;
 }
@@ -360,16 +345,9 @@ DEVICE void store_column_vectors(float* to, const ColumnVectors& vectors) {
       to[v * BLOCK_N + thread_index() % WARPGROUP + i * WARPGROUP] = vectors.value[v][i];
 }
 
-// INT8: the scale of one of the warpgroup's 64 rows, which two threads load.
-DEVICE float load_row_scale(const Epilogue& epilogue, int m0, int warpgroup) {
-  if constexpr (FORMAT != INT8) return 0.0f;
-  const int row = m0 + 64 * warpgroup + thread_index() % 64;
-  return epilogue.row_scales[row < epilogue.m ? row : 0];
-}
-
 // One tile of a consumer: accumulators of both halves of its columns, and what its epilogue needs.
 struct Tile {
-  Sum low[HALF_N / 2], high[HALF_N / 2];
+  float low[HALF_N / 2], high[HALF_N / 2];
   Residuals residuals;
   RowNorms norms;
 };
@@ -430,7 +408,6 @@ DEVICE void multiply(const Epilogue& epilogue, char* memory, uint32 shared, int 
   PipelineState read = {0, 0}, acquired[OVERLAP];
   TileCoord coord = tile_coord(scheduler, index);
   ColumnVectors vectors = load_column_vectors(epilogue, coord.n0);
-  float row_scale = load_row_scale(epilogue, coord.m0, warpgroup);
   if constexpr (VECTOR_BUFFERS == 1) store_column_vectors(all_vectors, vectors);
 
   mma_head_lower(tile.low, acquired, read, consumer);
@@ -438,7 +415,6 @@ DEVICE void multiply(const Epilogue& epilogue, char* memory, uint32 shared, int 
   for (int round = 0;; round++) {
     float* const tile_vectors = all_vectors + round % VECTOR_BUFFERS * VECTOR_FLOATS;
     if constexpr (VECTOR_BUFFERS == 2) store_column_vectors(tile_vectors, vectors);
-    if constexpr (FORMAT == INT8) tile_vectors[ROW_SCALES + thread % 64] = row_scale;
     mma_mainloop(tile.low, tile.high, acquired[OVERLAP - 1], read, steps, consumer);
 
     const OutputTile lower = {coord.m0 + 64 * warpgroup + local_row, coord.n0 + local_column,
@@ -469,7 +445,6 @@ DEVICE void multiply(const Epilogue& epilogue, char* memory, uint32 shared, int 
     }
     coord = tile_coord(scheduler, index);
     if constexpr (VECTOR_BUFFERS == 2) vectors = load_column_vectors(epilogue, coord.n0);
-    row_scale = load_row_scale(epilogue, coord.m0, warpgroup);
     mma_head_lower(tile.low, acquired, read, consumer);
     epilogue_upper(tile, upper, epilogue);
     mma_head_upper(tile.high, acquired, consumer);
@@ -485,8 +460,7 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
     gemm_hopper(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b, const float* bias,
                 const Element* residual, const float* gammas, const float* betas, Element* out, int m, int n,
                 int k, int ldo, float epsilon, float scale, float first_scale, int first_columns,
-                char* rounded, float round_scale, float2* statistics, uint32* counters,
-                const float* row_scales, const float* column_scales) {
+                char* rounded, float round_scale, float2* statistics, uint32* counters) {
   DYNAMIC_SHARED(memory);
   const uint32 shared = shared_address(memory);
   if (thread_index() == 0) {
@@ -508,7 +482,7 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
   } else {
     warpgroup_reg_alloc<CONSUMER_REGISTERS>();
     multiply({bias, residual, gammas, betas, out, m, n, ldo, epsilon, scale, first_scale, first_columns,
-              rounded, round_scale, row_scales, column_scales, statistics, counters},
+              rounded, round_scale, statistics, counters},
              memory, shared, k);
   }
   // A block must not end while others of its cluster may still write to its shared memory.

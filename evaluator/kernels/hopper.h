@@ -4,7 +4,6 @@
 // comments are those of the PTX ISA manual, 8.0 and newer.
 #pragma once
 #include "e4m3.h"
-#include "int8.h"
 
 #if !defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #error "needs --gpu-architecture=sm_90a"
@@ -293,8 +292,7 @@ DEVICE void wgmma_wait() {
 #else
 #define WGMMA_TYPES "f32.f16.f16"
 #endif
-// Lists of an instruction's operands, "%0, %1, " and so on, and of what they stand for: floats (kind "+f") or
-// ints ("+r").
+// Lists of an instruction's operands, "%0, %1, " and so on, and of what they stand for: floats.
 #define OPERAND(number) "%" #number ", "
 #define FIVE(tens, a, b, c, d, e) \
   OPERAND(tens##a) OPERAND(tens##b) OPERAND(tens##c) OPERAND(tens##d) OPERAND(tens##e)
@@ -302,43 +300,36 @@ DEVICE void wgmma_wait() {
 #define TO_30 TEN() TEN(1) TEN(2)
 #define TO_60 TO_30 TEN(3) TEN(4) TEN(5)
 #define TO_90 TO_60 TEN(6) TEN(7) TEN(8)
-#define EIGHT(kind, c, i)                                                                     \
-  kind(c[i]), kind(c[i + 1]), kind(c[i + 2]), kind(c[i + 3]), kind(c[i + 4]), kind(c[i + 5]), \
-      kind(c[i + 6]), kind(c[i + 7])
-#define THIRTY_TWO(kind, c, i) \
-  EIGHT(kind, c, i), EIGHT(kind, c, i + 8), EIGHT(kind, c, i + 16), EIGHT(kind, c, i + 24)
+#define EIGHT(c, i)                                                                           \
+  "+f"(c[i]), "+f"(c[i + 1]), "+f"(c[i + 2]), "+f"(c[i + 3]), "+f"(c[i + 4]), "+f"(c[i + 5]), \
+      "+f"(c[i + 6]), "+f"(c[i + 7])
+#define THIRTY_TWO(c, i) EIGHT(c, i), EIGHT(c, i + 8), EIGHT(c, i + 16), EIGHT(c, i + 24)
 #define SET_PREDICATE(flag) ".reg .pred p;\nsetp.ne.b32 p, %" #flag ", 0;\n"
 #define WGMMA_OF(n) "wgmma.mma_async.sync.aligned.m64n" #n "k16." WGMMA_TYPES
 #define WGMMA_E4M3_OF(n) "wgmma.mma_async.sync.aligned.m64n" #n "k32.f32.e4m3.e4m3"
-#define WGMMA_INT8_OF(n) "wgmma.mma_async.sync.aligned.m64n" #n "k32.s32.s8.s8"
 #define WGMMA_BY(of, modes, flag, n, sums, a, b) \
   "{\n" SET_PREDICATE(flag) of(n) " {" sums "}, %" #a ", %" #b ", p" modes ";\n}\n"
 #define WGMMA(flag, n, sums, a, b) WGMMA_BY(WGMMA_OF, ", 1, 1, 0, 0", flag, n, sums, a, b)
 #define WGMMA_E4M3(flag, n, sums, a, b) WGMMA_BY(WGMMA_E4M3_OF, ", 1, 1", flag, n, sums, a, b)
-#define WGMMA_INT8(flag, n, sums, a, b) WGMMA_BY(WGMMA_INT8_OF, "", flag, n, sums, a, b)
 
-// accumulate: whether to add to what c holds; else the product replaces it. OF: if E4M3 or INT8, an element
-// of a and b is a pair of such numbers (e4m3.h, int8.h), which makes it 32 along k in the same bytes. Sum:
-// float, int for INT8.
-template <int N, int OF = 0, class Sum>
-DEVICE void wgmma(Sum (&c)[N / 2], uint64 a, uint64 b, bool accumulate) {
+// accumulate: whether to add to what c holds; else the product replaces it. OF: if E4M3, an element of a
+// and b is a pair of such numbers (e4m3.h), which makes it 32 along k in the same bytes.
+template <int N, int OF = 0>
+DEVICE void wgmma(float (&c)[N / 2], uint64 a, uint64 b, bool accumulate) {
 #define WGMMA_INTO(of, flag, n, sums, x, y, ...) \
   asm volatile(of(flag, n, sums, x, y) : __VA_ARGS__ : "l"(a), "l"(b), "r"((int)accumulate))
-#define WGMMA_64(of, kind) WGMMA_INTO(of, 34, 64, TO_30 "%30, %31", 32, 33, THIRTY_TWO(kind, c, 0))
-#define WGMMA_128(of, kind) \
-  WGMMA_INTO(of, 66, 128, TO_60 "%60, %61, %62, %63", 64, 65, THIRTY_TWO(kind, c, 0), THIRTY_TWO(kind, c, 32))
-#define WGMMA_192(of, kind)                                                                     \
-  WGMMA_INTO(of, 98, 192, TO_90 "%90, %91, %92, %93, %94, %95", 96, 97, THIRTY_TWO(kind, c, 0), \
-             THIRTY_TWO(kind, c, 32), THIRTY_TWO(kind, c, 64))
-  if constexpr (N == 64 && OF == 0) WGMMA_64(WGMMA, "+f");
-  if constexpr (N == 128 && OF == 0) WGMMA_128(WGMMA, "+f");
-  if constexpr (N == 128 && OF == E4M3) WGMMA_128(WGMMA_E4M3, "+f");
-  if constexpr (N == 128 && OF == INT8) WGMMA_128(WGMMA_INT8, "+r");
-  if constexpr (N == 64 && OF == E4M3) WGMMA_64(WGMMA_E4M3, "+f");
-  if constexpr (N == 64 && OF == INT8) WGMMA_64(WGMMA_INT8, "+r");
-  if constexpr (N == 192 && OF == 0) WGMMA_192(WGMMA, "+f");
-  if constexpr (N == 192 && OF == E4M3) WGMMA_192(WGMMA_E4M3, "+f");
-  if constexpr (N == 192 && OF == INT8) WGMMA_192(WGMMA_INT8, "+r");
+#define WGMMA_64(of) WGMMA_INTO(of, 34, 64, TO_30 "%30, %31", 32, 33, THIRTY_TWO(c, 0))
+#define WGMMA_128(of) \
+  WGMMA_INTO(of, 66, 128, TO_60 "%60, %61, %62, %63", 64, 65, THIRTY_TWO(c, 0), THIRTY_TWO(c, 32))
+#define WGMMA_192(of)                                                                                        \
+  WGMMA_INTO(of, 98, 192, TO_90 "%90, %91, %92, %93, %94, %95", 96, 97, THIRTY_TWO(c, 0), THIRTY_TWO(c, 32), \
+             THIRTY_TWO(c, 64))
+  if constexpr (N == 64 && OF == 0) WGMMA_64(WGMMA);
+  if constexpr (N == 128 && OF == 0) WGMMA_128(WGMMA);
+  if constexpr (N == 128 && OF == E4M3) WGMMA_128(WGMMA_E4M3);
+  if constexpr (N == 64 && OF == E4M3) WGMMA_64(WGMMA_E4M3);
+  if constexpr (N == 192 && OF == 0) WGMMA_192(WGMMA);
+  if constexpr (N == 192 && OF == E4M3) WGMMA_192(WGMMA_E4M3);
 }
 // c [64][32] += a [64][16] b [16][32] with a in registers and b transposed. Each wave holds 16 rows of a,
 // laid out as mma.sync has them.
@@ -346,6 +337,6 @@ DEVICE void wgmma_from_registers(float (&c)[16], const uint32 (&a)[4], uint64 b,
   asm volatile(
       "{\n" SET_PREDICATE(21) WGMMA_OF(32) " {" TEN() "%10, %11, %12, %13, %14, %15}, "
       "{%16, %17, %18, %19}, %20, p, 1, 1, 1;\n}\n"
-      : EIGHT("+f", c, 0), EIGHT("+f", c, 8)
+      : EIGHT(c, 0), EIGHT(c, 8)
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"((int)accumulate));
 }

@@ -8,7 +8,7 @@ constexpr int HALF_N = BLOCK_N / 2;
 constexpr int OVERLAP = 2;  // with 3 everything was slower: too few stages are left to load into
 
 // One step for half of the columns: the lower (upper = 0) or the upper ones.
-DEVICE void mma_half(Sum (&c)[HALF_N / 2], const Consumer& consumer, PipelineState state, int upper,
+DEVICE void mma_half(float (&c)[HALF_N / 2], const Consumer& consumer, PipelineState state, int upper,
                      bool accumulate) {
   const Descriptors of = stage_descriptors(consumer, state);
   wgmma_fence();
@@ -18,7 +18,7 @@ DEVICE void mma_half(Sum (&c)[HALF_N / 2], const Consumer& consumer, PipelineSta
   wgmma_commit();
 }
 // One step for all columns.
-DEVICE void mma_whole(Sum (&low)[HALF_N / 2], Sum (&high)[HALF_N / 2], const Consumer& consumer,
+DEVICE void mma_whole(float (&low)[HALF_N / 2], float (&high)[HALF_N / 2], const Consumer& consumer,
                       PipelineState state) {
   const Descriptors of = stage_descriptors(consumer, state);
   wgmma_fence();
@@ -35,7 +35,7 @@ DEVICE void mma_whole(Sum (&low)[HALF_N / 2], Sum (&high)[HALF_N / 2], const Con
 
 // The first OVERLAP steps of a tile for the lower half of the columns, and then for the upper one. The stages
 // `acquired` by the first are released by the second, but for the last, which is still being read.
-DEVICE void mma_head_lower(Sum (&low)[HALF_N / 2], PipelineState (&acquired)[OVERLAP], PipelineState& read,
+DEVICE void mma_head_lower(float (&low)[HALF_N / 2], PipelineState (&acquired)[OVERLAP], PipelineState& read,
                            const Consumer& consumer) {
 #pragma unroll
   for (int i = 0; i < OVERLAP; i++, read = next_state(read)) {
@@ -44,7 +44,7 @@ DEVICE void mma_head_lower(Sum (&low)[HALF_N / 2], PipelineState (&acquired)[OVE
     mma_half(low, consumer, read, 0, i > 0);
   }
 }
-DEVICE void mma_head_upper(Sum (&high)[HALF_N / 2], const PipelineState (&acquired)[OVERLAP],
+DEVICE void mma_head_upper(float (&high)[HALF_N / 2], const PipelineState (&acquired)[OVERLAP],
                            const Consumer& consumer) {
 #pragma unroll
   for (int i = 0; i < OVERLAP; i++) mma_half(high, consumer, acquired[i], 1, i > 0);
@@ -54,7 +54,7 @@ DEVICE void mma_head_upper(Sum (&high)[HALF_N / 2], const PipelineState (&acquir
 }
 // All steps but the first and the last OVERLAP, for all columns. in_use: the stage that is still being read,
 // before and after.
-DEVICE void mma_mainloop(Sum (&low)[HALF_N / 2], Sum (&high)[HALF_N / 2], PipelineState& in_use,
+DEVICE void mma_mainloop(float (&low)[HALF_N / 2], float (&high)[HALF_N / 2], PipelineState& in_use,
                          PipelineState& read, int steps, const Consumer& consumer) {
   for (int step = OVERLAP; step < steps - OVERLAP; step++, read = next_state(read)) {
     consumer_wait(consumer, read);
@@ -66,7 +66,7 @@ DEVICE void mma_mainloop(Sum (&low)[HALF_N / 2], Sum (&high)[HALF_N / 2], Pipeli
 }
 // Issues the last OVERLAP steps, the lower half's before the upper's. On return all steps before them are
 // done, and the stages `acquired` are still to be released.
-DEVICE void mma_tail(Sum (&low)[HALF_N / 2], Sum (&high)[HALF_N / 2], const PipelineState& in_use,
+DEVICE void mma_tail(float (&low)[HALF_N / 2], float (&high)[HALF_N / 2], const PipelineState& in_use,
                      PipelineState (&acquired)[OVERLAP], PipelineState& read, const Consumer& consumer) {
 #pragma unroll
   for (int i = 0; i < OVERLAP; i++, read = next_state(read)) {

@@ -10,12 +10,6 @@
 #pragma once
 #include "hopper.h"
 
-#if FORMAT == INT8
-typedef int Sum;
-#else
-typedef float Sum;
-#endif
-
 constexpr int BLOCK_M = 128, BLOCK_K = 64;
 constexpr int WARPGROUP = 128;
 constexpr int TILE_A_BYTES = BLOCK_M * BLOCK_K * 2, TILE_B_BYTES = BLOCK_N * BLOCK_K * 2;

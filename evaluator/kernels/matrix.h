@@ -363,52 +363,7 @@ DEVICE void clear(Accumulator& c) {
   for (int i = 0; i < ACCUMULATORS; i++) c.value[i] = 0.0f;
 }
 
-#if FORMAT == INT8
-// The same product where elements are pairs of whole numbers of 8 bits (int8.h): 32 along k.
-struct IntegerAccumulator {
-  int value[ACCUMULATORS];
-};
-DEVICE void clear(IntegerAccumulator& c) {
-#pragma unroll
-  for (int i = 0; i < ACCUMULATORS; i++) c.value[i] = 0;
-}
-#if defined(MATRIX_MMA_SYNC)
-DEVICE void multiply_pairs(IntegerAccumulator& c, const FragmentA& a, const FragmentB& b) {
-#pragma unroll
-  for (int half = 0; half < 2; half++) {
-    int* d = c.value + 4 * half;
-    asm volatile(
-        "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
-        "{%0,%1,%2,%3};"
-        : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
-        : "r"(a.word[0]), "r"(a.word[1]), "r"(a.word[2]), "r"(a.word[3]), "r"(b.word[2 * half]),
-          "r"(b.word[2 * half + 1]));
-  }
-}
-#elif defined(MATRIX_MFMA) || defined(MATRIX_WMMA_GFX12)
-DEVICE void multiply_pairs(IntegerAccumulator& c, const FragmentA& a, const FragmentB& b) {
-  typedef int Integers __attribute__((ext_vector_type(ACCUMULATORS)));
-  Integers sums;
-#pragma unroll
-  for (int i = 0; i < ACCUMULATORS; i++) sums[i] = c.value[i];
-#if defined(MATRIX_MFMA)
-  sums = __builtin_amdgcn_mfma_i32_16x16x32_i8(__builtin_bit_cast(long, a.lanes),
-                                               __builtin_bit_cast(long, b.lanes), sums, 0, 0, 0);
-#else
-  // The unit takes 16 along k at once: the lower half of the bytes of each lane, then the upper one.
-  typedef int Words2 __attribute__((ext_vector_type(2)));
-  typedef int Words4 __attribute__((ext_vector_type(4)));
-  const Words4 x = __builtin_bit_cast(Words4, a.lanes), y = __builtin_bit_cast(Words4, b.lanes);
-#pragma unroll
-  for (int i = 0; i < 4; i += 2)
-    sums = __builtin_amdgcn_wmma_i32_16x16x16_iu8_w32_gfx12(true, Words2{x[i], x[i + 1]}, true,
-                                                            Words2{y[i], y[i + 1]}, sums, false);
-#endif
-#pragma unroll
-  for (int i = 0; i < ACCUMULATORS; i++) c.value[i] = sums[i];
-}
-#endif
-#elif FORMAT == E4M3
+#if FORMAT == E4M3
 // The same product where elements are pairs of e4m3 numbers (e4m3.h): 32 along k.
 #if defined(MATRIX_MMA_SYNC)
 DEVICE void multiply_pairs(Accumulator& c, const FragmentA& a, const FragmentB& b) {

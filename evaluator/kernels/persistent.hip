@@ -26,10 +26,9 @@
 // alone: products normalise their inputs, or correct their sums instead (persistent_tile.h). After the last
 // layer the rows are normalised and stored to x. TAIL: FFN1 and FFN2 of the embedding come before the layers.
 //
-// Options of the plan that are not proven yet: LOGITS_IN_ATTENTION; PADDED_WEIGHTS, rows of weights are a
-// chunk apart in memory as in shared memory, so that one copy brings those of a tile; WEIGHTS_AHEAD, they are
-// brought into the L2 cache a phase earlier; PAIRS, blocks come in clusters of two that share the weights
-// that they read.
+// Options of the plan: LOGITS_IN_ATTENTION; PAIRS, blocks come in clusters of two that share the weights that
+// they read. Rows of weights are then a chunk apart in memory as in shared memory, so that one copy brings
+// those of a tile.
 //
 // Grid: at most one block for each multiprocessor, launched cooperatively. 8 waves. Shared memory: B_BYTES of
 // weights and A_BYTES of inputs for each wave (on sm_90 16 + 11 KB, which holds all weights of a tile at
@@ -128,7 +127,6 @@ DEVICE void run_tiles(Block& block, const Operands& o, int tile, int blocks, con
                       uint32* done, MakeInputs make_inputs, Next next) {
   constexpr bool EARLY = PREFETCHES_EARLY<P> && PREFETCHES_EARLY<Q>;
   if (tile >= P::TILES) next(0);
-  stamp(block, BEGINS);
   for (; tile < P::TILES; tile += blocks) {
     auto more = [&](int from) {
       if (tile + blocks < P::TILES)
@@ -137,21 +135,19 @@ DEVICE void run_tiles(Block& block, const Operands& o, int tile, int blocks, con
         next(from);
     };
     if (after) wait_for_phases(after, tiles);
-    stamp(block, MAY_READ);
     make_inputs();
     multiply_tile<P, INPUTS_MADE>(block, o, tile, [&](int from) {
       if (EARLY) more(from);
     });
     signal(done);
-    stamp(block, HAS_SIGNALLED);
     if (!EARLY) more(0);
   }
 }
 
 // layers: their number, including the TAIL. input: the embedded board [ROWS][WIDTH]; x: the result,
-// normalised with the end_ values. stamps: of all blocks (persistent_stamps.h), null without STAMPS. The
-// other buffers are as in the table above; statistics: of s2; row_norms0 and row_norms1: mean and scale of
-// each row of y and of z. counters: [layers][PHASES] and one more, 0 before and after a launch.
+// normalised with the end_ values. The other buffers are as in the table above; statistics: of s2; row_norms0
+// and row_norms1: mean and scale of each row of y and of z. counters: [layers][PHASES] and one more, 0 before
+// and after a launch.
 #if PAIRS
 extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 1) persistent
 #else
@@ -160,16 +156,9 @@ KERNEL(persistent, ALONE(THREADS))
     (const Layer* weights, int layers, const float* end_gammas, const float* end_betas, float end_epsilon,
      const Element* input, Element* x, Element* y, Element* z, Element* qkv, Element* mixed, Element* hidden,
      float* parts, Element* s2, Element* logits, float* statistics, float* row_norms0, float* row_norms1,
-     uint32* counters, int blocks, uint64* stamps) {
+     uint32* counters, int blocks) {
   DYNAMIC_SHARED(shared);
-#if STAMPS
   Block block = {shared};
-  block.stamps = stamps + (uint64)block_x() * layers * PHASES * EVENTS;
-#define IN_PHASE(which) block.phase = index * PHASES + which
-#else
-  Block block = {shared};
-#define IN_PHASE(which)
-#endif
   if (thread_index() == 0) {
     bulk_init(common_shared(block).barrier);
 #if PAIRS
@@ -231,24 +220,18 @@ KERNEL(persistent, ALONE(THREADS))
       if (squeezes_first)
         prefetch_squeeze(block, layer.input_norm, layer.compress, layer.slices, index_from_end);
 #endif
-      IN_PHASE(SQUEEZE);
-      stamp(block, BEGINS);
       wait_for_phases(index ? phase(FFN2 - PHASES) : nullptr, Ffn2::TILES);  // of the previous layer
-      stamp(block, MAY_READ);
 #if BIAS
       for (int tile = index_from_end; tile < SQUEEZE_TILES; tile += blocks) {
         if (tile != index_from_end)
           prefetch_squeeze(block, layer.input_norm, layer.compress, layer.slices, tile);
         squeeze(block, board, layer.input_norm.epsilon, tile, parts);
         signal(phase(SQUEEZE));
-        stamp(block, HAS_SIGNALLED);
       }
       if (squeezes_first) prefetch_first<Qkv>(block, to_qkv(index), block_index);
 
       Operands to_s2 = {nullptr, layer.dense2.weights, layer.dense2.bias, s2};
       to_s2.statistics_out = statistics;
-      prefetch_to_l2<Output>(layer.output.weights, block_index);
-      IN_PHASE(QKV);
       run_tiles<Qkv, Dense2>(block, to_qkv(index), block_index, blocks, nullptr, 0, phase(QKV), nothing,
                              [&](int from) { prefetch_first<Dense2>(block, to_s2, block_index, from); });
 #if LOGITS_IN_ATTENTION
@@ -264,8 +247,6 @@ KERNEL(persistent, ALONE(THREADS))
 #endif
       SqueezedVectors<Dense2> squeezed;
       load_squeezed_vectors(squeezed, layer.dense1_bias, layer.smolgen_norm1);
-      prefetch_to_l2<Ffn1>(layer.ffn1.weights, block_index);
-      IN_PHASE(DENSE2);
       run_tiles<Dense2, Logits, true>(
           block, to_s2, block_index, blocks, phase(SQUEEZE), SQUEEZE_TILES, phase(DENSE2),
           [&] {
@@ -274,12 +255,9 @@ KERNEL(persistent, ALONE(THREADS))
           },
           logits_next);
 #if LOGITS_IN_ATTENTION
-      IN_PHASE(ATTENTION);
-      stamp(block, BEGINS);
       if (block_index >= ATTENTION_TILES) output_next(0);
       for (int tile = block_index; tile < ATTENTION_TILES; tile += blocks) {
         wait_for_phases(phase(QKV), Qkv::TILES, phase(DENSE2), Dense2::TILES);
-        stamp(block, MAY_READ);
         attend_with_logits<VectorNorm>(block, to_mixed, tile, [&](int from) {
           if (tile + blocks < ATTENTION_TILES)
             prefetch_logits(block, to_mixed, tile + blocks, from);
@@ -287,39 +265,29 @@ KERNEL(persistent, ALONE(THREADS))
             output_next(from);
         });
         signal(phase(ATTENTION));
-        stamp(block, HAS_SIGNALLED);
       }
 #else
-      IN_PHASE(GENERATE);
       run_tiles<Generate, Output>(block, to_logits, block_index, blocks, phase(DENSE2), Dense2::TILES,
                                   phase(GENERATE), nothing, output_next);
       const uint32* generated = phase(GENERATE);
       constexpr int GENERATE_TILES = Generate::TILES;
 #endif
 #else
-      prefetch_to_l2<Ffn1>(layer.ffn1.weights, block_index);
-      IN_PHASE(QKV);
       run_tiles<Qkv, Output>(block, to_qkv(index), block_index, blocks, nullptr, 0, phase(QKV), nothing,
                              output_next);
       const uint32* generated = nullptr;
       constexpr int GENERATE_TILES = 0;
 #endif
 #if !LOGITS_IN_ATTENTION
-      IN_PHASE(ATTENTION);
-      stamp(block, BEGINS);
       for (int tile = block_index; tile < ATTENTION_TILES; tile += blocks) {
         const int position = tile / HEADS, head = tile % HEADS;
         wait_for_phases(phase(QKV), Qkv::TILES, generated, GENERATE_TILES);
-        stamp(block, MAY_READ);
         attend<WAVES>((char*)inputs_space(block, 0), qkv + position * 64 * 3 * MODEL + head * DEPTH,
                       3 * MODEL, MODEL, logits + tile * 4096, mixed + position * 64 * MODEL + head * DEPTH,
                       1.0f);
         signal(phase(ATTENTION));
-        stamp(block, HAS_SIGNALLED);
       }
 #endif
-      prefetch_to_l2<Ffn2>(layer.ffn2.weights, block_index);
-      IN_PHASE(OUTPUT);
       run_tiles<Output, Ffn1>(
           block, to_z, block_index, blocks, phase(ATTENTION), ATTENTION_TILES, phase(OUTPUT), nothing,
           [&](int from) { prefetch_first<Ffn1>(block, to_hidden(index), block_index, from); });
@@ -329,15 +297,11 @@ KERNEL(persistent, ALONE(THREADS))
     to_y.factors = layer.norm1.gammas;
     to_y.offsets = layer.norm1.betas;
     to_y.row_norms = row_norms1;
-    if (index + 1 < layers) prefetch_to_l2<Qkv>(table[index + 1].qkv.weights, block_index);
-    IN_PHASE(FFN1);
     run_tiles<Ffn1, Ffn2>(block, to_hidden(index), block_index, blocks, ffn_only ? nullptr : phase(OUTPUT),
                           Output::TILES, phase(FFN1), nothing,
                           [&](int from) { prefetch_first<Ffn2>(block, to_y, block_index, from); });
 #if BIAS
-    if (index + 1 < layers) prefetch_to_l2<Dense2>(table[index + 1].dense2.weights, block_index);
 #endif
-    IN_PHASE(FFN2);
     run_tiles<Ffn2, Qkv>(block, to_y, block_index, blocks, phase(FFN1), Ffn1::TILES, phase(FFN2), nothing,
                          [&](int from) {
                            if (index + 1 < layers && !squeezes_first)

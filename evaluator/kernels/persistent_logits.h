@@ -215,14 +215,12 @@ DEVICE void attend_with_logits(Block& block, const LogitsOperands& o, int tile, 
     wait_for_loads<0>();
     block_sync();
   }
-  stamp(block, HAS_WEIGHTS);
   make_vectors<P>(block, o, position, tile);
   block_sync();
   make_logits(block, logits);
   wait_for_loads<0>();
   bulk_fence();  // the next weights may be copied to where the vectors have been written
   block_sync();
-  stamp(block, HAS_MULTIPLIED);
   // The waves without a head of their own prefetch, if there are any.
   next(HEADS_OF_TILE < WAVES ? HEADS_OF_TILE : 0);
   for (int head = wave; head < heads_of(tile); head += WAVES)

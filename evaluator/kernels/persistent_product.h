@@ -8,7 +8,7 @@
 // issued, so that the first poll of a counter waits for weights from memory.
 #pragma once
 #include "persistent_norms.h"
-#include "persistent_stamps.h"
+#include "persistent_tile.h"
 
 // Copies COUNT rows of COLUMNS elements by one wave; elements that are not `valid` become zeros.
 template <int COUNT, int COLUMNS, int FROM_STRIDE, int TO_STRIDE, class Valid>
@@ -83,7 +83,7 @@ DEVICE void prefetch(Block& block, const Operands& o, int tile, int from) {
       bulk_expect(barrier, WEIGHT_BYTES + P::NORM_ROWS * NORM_BYTES + count * P::BN * 4);
       if constexpr (P::PAIRED) {
         share_weights<P>(block, o.weights + n0 * P::WEIGHTS_STRIDE, tile % 2);
-      } else if (PADDED_WEIGHTS) {
+      } else if (PAIRS) {
         bulk_copy(barrier, weights_space(block, 0), o.weights + n0 * P::WEIGHTS_STRIDE, WEIGHT_BYTES);
       }
       if (o.bias) bulk_copy(barrier, vectors.bias, o.bias + n0, P::BN * 4);
@@ -91,7 +91,7 @@ DEVICE void prefetch(Block& block, const Operands& o, int tile, int from) {
       if (VECTORS > 1) bulk_copy(barrier, vectors.offsets, o.offsets + n0, P::BN * 4);
     }
     Element* to = weights_space(block, 0);
-    if (!PADDED_WEIGHTS)
+    if (!PAIRS)
 #pragma unroll
       for (int row = first; row < P::BN; row += orders)
         bulk_copy(barrier, to + row * P::BULK_STRIDE, o.weights + (n0 + row) * P::K, ROW_BYTES);
@@ -126,19 +126,6 @@ DEVICE void prefetch(Block& block, const Operands& o, int tile, int from) {
   if constexpr (P::ROW_NORM != NO_ROW_NORM) load_vector(vectors.factors, o.factors);
   if constexpr (P::ROW_NORM == OF_RESIDUAL) load_vector(vectors.offsets, o.offsets);
   commit_loads();
-}
-
-// Brings the block's share of a product's weights into the L2 cache (WEIGHTS_AHEAD, among so many blocks): a
-// phase earlier than `prefetch`, which then does not wait for memory.
-template <class P>
-DEVICE void prefetch_to_l2(const Element* weights, int block_index) {
-#if WEIGHTS_AHEAD
-  constexpr int CHUNKS = P::N * P::WEIGHTS_STRIDE / CHUNK,
-                SHARE = (CHUNKS + WEIGHTS_AHEAD - 1) / WEIGHTS_AHEAD;
-  const int first = block_index * SHARE, left = CHUNKS - first;
-  if (thread_index() == THREADS - 1 && left > 0)
-    bulk_to_l2(weights + first * CHUNK, (left < SHARE ? left : SHARE) * CHUNK * (int)sizeof(Element));
-#endif
 }
 
 // One tile, whose `prefetch` has run. All that it reads of other blocks is complete. INPUTS_MADE: its inputs
@@ -178,7 +165,6 @@ DEVICE void multiply_tile(Block& block, const Operands& o, int tile, Next next) 
     bulk_wait(common_shared(block).barrier, block.parity);
     block.parity ^= 1;
   }
-  stamp(block, HAS_WEIGHTS);
 #pragma unroll 1
   for (int round = 0; round < P::ROUNDS; round++) {
     wait_for_loads<P::SLOTS - 1>();
@@ -231,7 +217,6 @@ DEVICE void multiply_tile(Block& block, const Operands& o, int tile, Next next) 
     store_row_sums<P>(row_sums, sums);
   }
   block_sync();
-  stamp(block, HAS_MULTIPLIED);
   // Few waves have a part in the epilogue; the others, if they are enough, prefetch the next weights.
   constexpr int EPILOGUE_WAVES = (P::BM * P::BN / CHUNK + WAVE - 1) / WAVE;
   next(2 * EPILOGUE_WAVES <= WAVES ? EPILOGUE_WAVES : 0);

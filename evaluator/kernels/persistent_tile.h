@@ -31,10 +31,6 @@ struct Block {
   uint32 free_parity;  // of this round of the other barrier
 #endif
   int vector_buffer;  // that the last prefetch has filled
-#if STAMPS
-  uint64* stamps;  // of this block
-  int phase;       // that it is in, counted over all layers
-#endif
 };
 DEVICE Element* weights_space(Block& block, int wave) {
   return (Element*)(block.shared + wave * B_BYTES);
@@ -104,8 +100,8 @@ struct Product {
   static constexpr bool EXACT_M = M % BM == 0, EXACT_N = N % BN == 0, EXACT_K = K % KC == 0;
   // BULK: the TMA brings all weights of a tile at once, as rows of K that the waves share.
   static constexpr int BULK_STRIDE = K + CHUNK;
-  // From one row of weights to the next in memory. With PADDED_WEIGHTS a tile's are one copy of the TMA.
-  static constexpr int WEIGHTS_STRIDE = PADDED_WEIGHTS ? BULK_STRIDE : K;
+  // From one row of weights to the next in memory. With PAIRS a tile's are one copy of the TMA.
+  static constexpr int WEIGHTS_STRIDE = PAIRS ? BULK_STRIDE : K;
   // A norm of single rows has one row of gammas and betas, which is loaded once: 16 loads of it by every
   // block made a hot spot.
   static constexpr int NORM_ROWS = GROUP_ROWS < BM ? GROUP_ROWS == 1 ? 1 : GROUP_ROWS ? BM : 0 : BM;
@@ -114,7 +110,7 @@ struct Product {
                                (BN * BULK_STRIDE + BULK_NORMS) * (int)sizeof(Element) <= WAVES * B_BYTES;
   // With PAIRS, clusters of two blocks have the same columns and neighbouring rows, and each brings half of
   // the weights to both.
-  static constexpr bool PAIRED = PAIRS && PADDED_WEIGHTS && BULK && TILES / TILES_N % 2 == 0;
+  static constexpr bool PAIRED = PAIRS && BULK && TILES / TILES_N % 2 == 0;
   static constexpr int SLOTS = BULK || A_SLOTS < B_SLOTS ? A_SLOTS : B_SLOTS;
   static constexpr int ROUNDS = (CHUNKS + WAVES - 1) / WAVES;
   static_assert(SLOTS > 0 && BM * SUM_STRIDE * 4 <= A_BYTES, "shared memory is too small for this tile");

@@ -12,10 +12,9 @@ typedef unsigned short uint16;
 typedef unsigned int uint32;
 typedef unsigned long long uint64;
 
-// Formats of 8 bits (e4m3.h, int8.h), as the host numbers them: a kernel's FORMAT is that of the operands of
-// its product, ROUND that of its results; 0 stands for elements.
+// The format of 8 bits (e4m3.h): a kernel's FORMAT is that of the operands of its product, ROUND that of its
+// results; 0 stands for elements.
 #define E4M3 1
-#define INT8 2
 
 // For NVIDIA only: the blocks that a multiprocessor is to hold, 0 for the compiler's choice. ptxas likes to
 // spill a register or two so that one block more fits. A kernel redefines this before KERNEL to let ptxas use

@@ -10,8 +10,7 @@
 // to a whole chunk. gammas, betas, bias: float [stride]; multiply, add: float [64][stride] by row % 64. All
 // are zero behind WIDTH, which makes the padding of out zero (or an activation of zero).
 // ROUND: the result also goes to `rounded` in 8 bits, [rows][WIDTH] with WIDTH a multiple of 16: times
-// round_scale as e4m3 numbers (e4m3.h), or as whole numbers on the scale of each row (int8.h), which goes to
-// row_scales. KEEP: it goes to out.
+// round_scale as e4m3 numbers (e4m3.h). KEEP: it goes to out.
 //
 // LANES threads own a row (a wave, or the whole block for wide rows); a block works on ROWS of them at once,
 // PASSES times. With several passes the next row is loaded while this one is reduced: with one row per thread
@@ -20,8 +19,6 @@
 #include "activation.h"
 #if ROUND == E4M3
 #include "e4m3.h"
-#elif ROUND == INT8
-#include "int8.h"
 #endif
 
 constexpr int THREADS = LANES * ROWS;
@@ -29,9 +26,9 @@ constexpr int ROW_STRIDE = (WIDTH + CHUNK - 1) / CHUNK * CHUNK;
 constexpr int CHUNKS = (ROW_STRIDE / CHUNK + LANES - 1) / LANES;
 constexpr int WAVES = LANES / WAVE;
 
-// What the waves of a row have, put together by combine(a, b).
-template <class Combine>
-DEVICE float over_waves(float value, float* scratch, const Combine& combine) {
+// Sum over the threads of a row.
+DEVICE float row_total(float value, float* scratch) {
+  value = wave_sum(value);
   if constexpr (WAVES > 1) {
     int wave = thread_index() / WAVE, first = thread_index() / LANES * WAVES;
     block_sync();  // what came before may still be read from scratch
@@ -39,21 +36,10 @@ DEVICE float over_waves(float value, float* scratch, const Combine& combine) {
     block_sync();
     value = scratch[first];
 #pragma unroll
-    for (int i = 1; i < WAVES; i++) value = combine(value, scratch[first + i]);
+    for (int i = 1; i < WAVES; i++) value += scratch[first + i];
   }
   return value;
 }
-// Sum and largest over the threads of a row.
-DEVICE float row_total(float value, float* scratch) {
-  return over_waves(wave_sum(value), scratch, [](float a, float b) { return a + b; });
-}
-#if ROUND == INT8
-DEVICE float row_largest(float value, float* scratch) {
-#pragma unroll
-  for (int mask = WAVE / 2; mask > 0; mask >>= 1) value = maximum(value, wave_xor(value, mask));
-  return over_waves(value, scratch, [](float a, float b) { return maximum(a, b); });
-}
-#endif
 
 DEVICE int column_of(int c) {
   return (thread_index() % LANES + c * LANES) * CHUNK;
@@ -80,7 +66,7 @@ DEVICE void fetch(Bits128* to, const Element* from, int row, int rows) {
 KERNEL(rows, THREADS)
 (const Element* input, const float* partials, const float* bias, const Element* residual, const float* gammas,
  const float* betas, const float* multiply, const float* add, Element* out, int rows, int splits,
- float epsilon, char* rounded, float round_scale, float* row_scales) {
+ float epsilon, char* rounded, float round_scale) {
   SHARED float scratch[THREADS / WAVE];
   int row = block_x() * PASSES * ROWS + thread_index() / LANES;
   start_kernel();
@@ -172,20 +158,5 @@ KERNEL(rows, THREADS)
       *(Bits64*)(rounded + (uint64)row * ROW_STRIDE + column) = e4m3_chunk(x[c], round_scale);
 #endif
     }
-#if ROUND == INT8
-    float largest = 0.0f;
-#pragma unroll
-    for (int c = 0; c < CHUNKS; c++)
-#pragma unroll
-      for (int i = 0; i < CHUNK; i++)
-        if (column_of(c) < ROW_STRIDE) largest = maximum(largest, maximum(x[c][i], -x[c][i]));
-    largest = row_largest(largest, scratch);
-    if (row < rows && thread_index() % LANES == 0) row_scales[row] = int8_scale(largest);
-    const float factor = int8_factor(largest);
-#pragma unroll
-    for (int c = 0; c < CHUNKS; c++)
-      if (row < rows && column_of(c) < ROW_STRIDE)
-        *(Bits64*)(rounded + (uint64)row * ROW_STRIDE + column_of(c)) = int8_chunk(x[c], factor);
-#endif
   }
 }

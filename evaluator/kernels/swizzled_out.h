@@ -18,7 +18,6 @@ struct Results {
   float scale, first_scale;
   int first_columns;
   float round_scale;
-  const float *row_scales, *column_scales;
   const float* norm_columns;
   RowSums* row_sums;
 };
@@ -96,7 +95,7 @@ struct Place {
 // through shared memory. norms: of the block's rows. (A template, as a loop over parts would be unrolled too
 // late for the sums to stay in registers.)
 template <int PART>
-DEVICE void write_parts(const TileSums (&c)[TILES_M][TILES_N], Element* tiles, const RowNorm* norms,
+DEVICE void write_parts(const Accumulator (&c)[TILES_M][TILES_N], Element* tiles, const RowNorm* norms,
                         bool writes, const Place& at, const Results& r) {
   if (PART > 0) block_sync();
 #if RESIDUAL
@@ -121,11 +120,9 @@ DEVICE void write_parts(const TileSums (&c)[TILES_M][TILES_N], Element* tiles, c
       const int row = at.m0 + row_of_part(PART, part_row + i * 16);
       Columns x;
 #pragma unroll
-      for (int e = 0; e < ACCUMULATORS; e++) x[e] = (float)c[PART * PART_TILES + i][j].value[e];
+      for (int e = 0; e < ACCUMULATORS; e++) x[e] = c[PART * PART_TILES + i][j].value[e];
 #if FORMAT == E4M3
       x *= global_column < r.first_columns ? r.first_scale : r.scale;
-#elif FORMAT == INT8
-      x *= read_columns(r.column_scales + inside) * (row < r.m ? r.row_scales[row] : 0.0f);
 #endif
 #if SPLIT
       if (writes && row < r.m && global_column < r.n)
@@ -177,7 +174,7 @@ DEVICE void write_parts(const TileSums (&c)[TILES_M][TILES_N], Element* tiles, c
 }
 
 // norm: of the row of the block that has the thread's number.
-DEVICE void write_tile(const TileSums (&c)[TILES_M][TILES_N], char* shared, int warp_m, int warp_n,
+DEVICE void write_tile(const Accumulator (&c)[TILES_M][TILES_N], char* shared, int warp_m, int warp_n,
                        bool writes, int m0, int n0, RowNorm norm, const Results& r) {
   RowNorm* norms = (RowNorm*)(shared + BLOCK_M / PARTS * OUT_STRIDE * sizeof(Element));
 #if NORMED

@@ -3,7 +3,7 @@
 #include "gemm_loads.h"
 
 // Those of SPAN elements from k on, of all rows of a wave and the fragments of b.
-DEVICE void multiply_rows(TileSums (&c)[TILES_M][TILES_N], const char* tile, int warp_m,
+DEVICE void multiply_rows(Accumulator (&c)[TILES_M][TILES_N], const char* tile, int warp_m,
                           const Span (&b)[TILES_N], int k) {
   tile += warp_m * TILES_M * 16 * ROW_BYTES;
 #pragma unroll
@@ -35,14 +35,14 @@ DEVICE void fetch_fragments(const Problem& p, Fragments& fragments, int n0, int 
   }
 }
 
-DEVICE void multiply_tile(TileSums (&c)[TILES_M][TILES_N], const char* tile, const Fragments& fragments,
+DEVICE void multiply_tile(Accumulator (&c)[TILES_M][TILES_N], const char* tile, const Fragments& fragments,
                           int warp_m) {
 #pragma unroll
   for (int i = 0; i < BLOCK_K / SPAN; i++) multiply_rows(c, tile, warp_m, fragments.span[i], i * SPAN);
 }
 
 #else
-DEVICE void multiply_tile(TileSums (&c)[TILES_M][TILES_N], const char* tile, int warp_m, int warp_n,
+DEVICE void multiply_tile(Accumulator (&c)[TILES_M][TILES_N], const char* tile, int warp_m, int warp_n,
                           int warp_k) {
   const char* columns = tile + TILE_A_BYTES + warp_n * TILES_N * 16 * ROW_BYTES;
 #pragma unroll

@@ -8,12 +8,10 @@ Scales are powers of two, so that scaling itself rounds nothing.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-from evaluator.network.eight_bits import EightBits
 
 LARGEST = 448.0
 
@@ -73,7 +71,6 @@ def rounded_matrix(weights: NDArray[np.float32]) -> NDArray[np.float32]:
 class E4m3Inputs:
     """How the inputs of a layer are rounded: to e4m3, after a multiplication by `scale`, a power of two."""
 
-    form: ClassVar[EightBits] = EightBits.E4M3
     scale: float
 
     def rounded(self, x: NDArray[Any]) -> NDArray[Any]:

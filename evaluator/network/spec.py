@@ -16,12 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evaluator.network.e4m3 import E4m3Inputs
-from evaluator.network.int8 import Int8Inputs
 from evaluator.network.schema import InputEmbedding, InputFormat, PolicyFormat, Structure
 
 FloatArray: TypeAlias = NDArray[np.float32]
 
-RoundedInputs: TypeAlias = E4m3Inputs | Int8Inputs
 """How the inputs of a layer are rounded."""
 
 
@@ -41,12 +39,12 @@ class Activation(Enum):
 @dataclass(frozen=True, slots=True)
 class Dense:
     """y = weights @ x + biases, then the activation. weights [out, in], biases [out]. inputs: how x is
-    rounded first, where it is; no file says so, but a backend may (gpu.plan.eight_bits)."""
+    rounded first, where it is; no file says so, but a backend may (gpu.plan.fp8)."""
 
     weights: FloatArray
     biases: FloatArray
     activation: Activation = Activation.NONE
-    inputs: RoundedInputs | None = None
+    inputs: E4m3Inputs | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -137,11 +137,6 @@ class BatchPolicy:
         """The same but for sizes that are tried."""
         return self.model.ceiling if self.side_by_side else self.model.max_batch
 
-    @property
-    def has_one_client(self) -> bool:
-        """Whether all that has been asked for of late came from one client."""
-        return len(self._habits) <= 1
-
     def arrived(self, client: Hashable, positions: int, rank: int, now_ms: float) -> None:
         """Learn from a request that a client has sent."""
         self.expect(rank, now_ms)

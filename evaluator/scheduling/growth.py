@@ -9,7 +9,6 @@ Pure: no clock, no locks. The batch policy tries sizes on deep queues, devices/t
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from statistics import median
 
 FLAT_STEPS = 3
 """The throughput counts as flat after this many sizes without growth."""
@@ -105,7 +104,7 @@ class Growth:
         if not self._urgent:
             rounds = self._rounds[size] = min(MOST_ROUNDS, self._rounds.get(size, 0) + 1)
             self._retry_at_ms = self._spent_ms + RETRY_TIMES * sum(runs) * 2 ** (rounds - 1)
-        self.points[size] = median(runs)
+        self.points[size] = sorted(runs)[TRIES // 2]
         self._grown.add(size)
         self.doubted.discard(size)
         if size in self._disturbed:

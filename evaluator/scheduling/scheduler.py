@@ -114,20 +114,6 @@ class Scheduler:
                 skip = 0
         return runs
 
-    def only(self) -> Request:
-        """The request, where there is one only."""
-        (own,) = self._requests.values()
-        (request,) = own.values()
-        return request
-
-    def take_only(self, request: Request, now_ms: float) -> list[Segment]:
-        """Take what is left of that one off the queue."""
-        segments = self._queues[request.rank].take(request.count)
-        if request.launched_ms < 0:
-            request.launched_ms = now_ms
-        self._left(request)
-        return segments
-
     def take(self, positions: int, now_ms: float, skip: int = 0) -> list[Segment]:
         """Take that many positions (or all there are) off the queue, after passing over `skip`."""
         segments: list[Segment] = []

@@ -107,13 +107,12 @@ class FastPath:
         self,
         handle: Callable[[Arrived], None],
         call: Callable[[Callable[[], None]], None],
-        leave: Callable[[], None],
-        come_back: Callable[[], bool],
+        replace: Callable[[], None],
     ) -> None:
         """Tell what the I/O thread offers; before `run`. handle: does with a message what is usually done.
-        call: has something done there. leave: lets another thread be the I/O thread; come_back: as of Turns.
+        call: has something done there. replace: lets another thread be the I/O thread.
         """
-        self._handle, self._call, self._leave, self._come_back = handle, call, leave, come_back
+        self._handle, self._call, self._replace = handle, call, replace
 
     def saw(self, session: Session, network: ServedNetwork) -> None:
         """An evaluation was asked for, and goes the usual way."""
@@ -134,8 +133,7 @@ class FastPath:
         if stop == "taken":
             self._guard.wait_taken_over()
             self._settle_later(run)
-            if not self._come_back():
-                return False
+            return False
         self._sockets.wakeup.awake()
         if stop == "woken":
             self._sockets.wakeup.clear()
@@ -143,7 +141,7 @@ class FastPath:
             self._not_before = time.monotonic() + CROWDED_S
         if stop in TROUBLES:
             self._give_up(run, stop)
-        elif stop != "taken":
+        else:
             self._end(run)
         return True
 
@@ -212,7 +210,7 @@ class FastPath:
         log.error("%s: its driver does not return from a batch", run.runner.device.name)
         self._dispatcher.give_up_directly(run.runner)
         self._call(lambda: self._retry(requests))
-        self._leave()
+        self._replace()
 
     def _settle_later(self, run: _Run) -> None:
         """Give the batches of a turn back once the device has done with them; one that has failed keeps

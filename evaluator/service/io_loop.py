@@ -1,32 +1,23 @@
-"""The loop of the I/O thread: messages in, answers out, and devices told of what is queued.
-
-It is the I/O thread that runs a small batch for an idle device, while another one stands by to go on with
-the loop (turns.py). Where a client sends its next request before the last one is answered, that
-one goes on at once: it reads the next request, and hands it to the device, while the device has the first.
-"""
+"""The loop of the I/O thread: messages in, answers out, and devices told of what is queued."""
 
 from __future__ import annotations
 
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable
 
 from evaluator.devices.dispatcher import Dispatcher
-from evaluator.devices.failover import Attempt, Post
 from evaluator.devices.runners import now_ms
 from evaluator.metrics import Metrics
-from evaluator.scheduling.requests import Request
 from evaluator.service.answers import Answers
 from evaluator.service.connections.transport import Arrived, Sockets
 from evaluator.service.draining import Drain
 from evaluator.service.fast_path import FastPath
 from evaluator.service.lifecycle import LifeCycle
+from evaluator.service.loop_threads import LoopThreads
 from evaluator.service.membership import Membership
 from evaluator.service.notify import ServiceManager
-from evaluator.service.overlap import Overlap
-from evaluator.service.turns import Turns
 from protocol.codec import peek_id
 from protocol.errors import BadRequest, RemoteError
 
@@ -46,8 +37,8 @@ devices hear of new requests after the round. ZeroMQ takes one message of each c
 class IoLoop:
     """Goes round until the service's life is over.
 
-    handle: does what a message asks for; raises RemoteError. post: takes finished requests when this thread
-    is the I/O thread no more. manager: hears that the loop goes round. fast: None if there is no such path.
+    handle: does what a message asks for; raises RemoteError. manager: hears that the loop goes round. fast:
+    None if there is no such path.
     """
 
     def __init__(
@@ -61,7 +52,6 @@ class IoLoop:
         metrics: Metrics,
         manager: ServiceManager,
         handle: Callable[[Arrived], None],
-        post: Post,
         fast: FastPath | None = None,
     ) -> None:
         self._life = life
@@ -73,19 +63,16 @@ class IoLoop:
         self._metrics = metrics
         self._manager = manager
         self._handle = handle
-        self._post = post
-        self._turns = Turns()
-        self._overlap = Overlap()
+        self._threads = LoopThreads(self._step)
         # Filled by other threads, emptied by the I/O thread: things to do there.
         self._tasks: deque[Callable[[], None]] = deque()
         self._fast = fast
         if fast is not None:
-            leave = partial(self._turns.leave, at_once=True)
-            fast.attach(self._take, self.call, leave, self._turns.come_back)
+            fast.attach(self._take, self.call, self._threads.replace)
 
     def run(self) -> None:
         """Go round until the end."""
-        self._turns.run(self._step)
+        self._threads.run()
 
     def call(self, task: Callable[[], None]) -> None:
         """Have something done by the I/O thread. Any thread may ask for it."""
@@ -111,9 +98,7 @@ class IoLoop:
     def _round(self) -> None:
         deadline = self._dispatcher.next_deadline_ms()
         timeout = self._poll_timeout(deadline)
-        began = time.perf_counter()
         self._sockets.wait(timeout)
-        self._overlap.waited(time.perf_counter() - began)
         self._manager.alive()
         while self._tasks:
             self._tasks.popleft()()
@@ -128,36 +113,7 @@ class IoLoop:
             self._answers.send_expired(self._dispatcher.expire())
         if self._life.draining:
             self._drain.finish()
-        # Last, as this thread may not be the I/O thread any more when the batch is done.
-        attempt = self._dispatcher.announce(here=self._turns.can_leave)
-        if attempt is not None:
-            self._run_here(attempt)
-
-    def _run_here(self, attempt: Attempt) -> None:
-        """Run a batch, and send its answers unless another thread is the I/O thread by then."""
-        self._turns.leave(at_once=self._overlap.likely)
-        away = True
-        received = self._overlap.received
-
-        def post(finished: Sequence[tuple[Request, RemoteError | None]]) -> None:
-            nonlocal away
-            away = False
-            if self._turns.come_back():
-                self._sockets.wakeup.awake()
-                self._overlap.came_back()
-                self._answers.send_finished(finished)
-                if self._life.draining:  # It may have been the last one.
-                    self._sockets.wakeup.wake()
-            else:
-                self._overlap.seen(self._overlap.received != received)
-                self._post(finished)
-
-        try:
-            self._dispatcher.run_here(attempt, post)
-        finally:
-            if away and self._turns.come_back():
-                self._sockets.wakeup.awake()
-                self._answers.send_waiting()
+        self._dispatcher.announce()
 
     def _poll_timeout(self, deadline: float | None) -> int:
         """Milliseconds. deadline: of the first request in a queue, in milliseconds of `now_ms`."""
@@ -178,7 +134,6 @@ class IoLoop:
             arrived = self._sockets.receive()
             if arrived is None:
                 return
-            self._overlap.received += 1
             self._take(arrived)
         # More may be waiting: look again without polling.
         self._sockets.wakeup.wake()

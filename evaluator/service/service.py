@@ -115,7 +115,6 @@ class EvaluatorService:
             self.metrics,
             self._manager,
             self._handlers.handle,
-            self._post,
             fast,
         )
 

@@ -21,7 +21,6 @@ from types import ModuleType
 from typing import Any
 
 from evaluator.gpu.driver.target import amd_target
-from evaluator.network.eight_bits import EightBits
 from tests.emulator.repairs import repair
 
 _FAMILIES = {
@@ -37,8 +36,8 @@ _FAMILIES = {
 
 TARGETS = tuple(_FAMILIES)
 
-EIGHT_BIT_TARGETS = tuple(target for target in TARGETS if not any(map(amd_target(target).without, EightBits)))
-"""Those for which precision=fp8 and int8 are offered."""
+E4M3_TARGETS = tuple(target for target in TARGETS if not amd_target(target).no_e4m3)
+"""Those for which precision=fp8 is offered."""
 
 _WRONG = re.compile(r"SWIZZLE|PERMLANE|ATOMIC|MFMA_\w*_32X32X|DS_\w*8_D16")
 _WRONG_FORMS = ("DPP",)

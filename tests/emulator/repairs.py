@@ -29,9 +29,6 @@ _REPAIRED_WMMA_SUMS = """src2 = ctx.inst_field(type(inst).src2)
 _WMMA_ELEMENTS = "'bf16_to_f32' if is_bf16 else 'f16_to_f32'"
 _REPAIRED_WMMA_ELEMENTS = "'bf16_to_f32' if is_bf16 else 'fp8_to_f32' if 'FP8' in op_name else 'f16_to_f32'"
 
-_MFMA_BYTES = "(byte.cast(dtypes.int32) ^ UOp.const(0x80, dtypes.int32)) - UOp.const(0x80, dtypes.int32)"
-_REPAIRED_MFMA_BYTES = f"({_MFMA_BYTES}).bitcast(dtypes.uint32)"
-
 _HIGH_HALVES = {
     "_load_vsrc0": {"if bits['s0'] == 16:": "if bits['s0'] == 16 and not _of_cdna(inst):"},
     "_compile_vop12": {
@@ -47,9 +44,8 @@ _HIGH_HALVES = {
 def repair(emulator: ModuleType) -> Callable[[str], None]:
     """Half loads: the emulator writes the whole register. Instructions of 16 bits: it takes registers from
     128 on for upper halves, which they are on RDNA alone. WMMA whose sums begin with a constant: it takes the
-    constant's number, 128 for zero, for a register's. WMMA of e4m3: it takes them for halves. MFMA of int8:
-    its C has a wrong type. e4m3: it has one for all targets. Raises RuntimeError where the emulator is not
-    the one that this was written for.
+    constant's number, 128 for zero, for a register's. WMMA of e4m3: it takes them for halves. e4m3: it
+    has one for all targets. Raises RuntimeError where the emulator is not the one that this was written for.
 
     Returns a function that is to be called with the target before each instruction is translated.
     """
@@ -58,7 +54,6 @@ def repair(emulator: ModuleType) -> Callable[[str], None]:
         "_compile_wmma",
         {_WMMA_SUMS: _REPAIRED_WMMA_SUMS, _WMMA_ELEMENTS: _REPAIRED_WMMA_ELEMENTS},
     )
-    _rewrite(emulator, "_compile_mfma", {_MFMA_BYTES: _REPAIRED_MFMA_BYTES})
     _of_rdna_only(emulator)
     for form in (emulator.ir3.DS, emulator.ir4.DS, emulator.irc.DS):
         original = emulator._INST_HANDLERS[form]

@@ -17,7 +17,7 @@ from evaluator.gpu.plan import weights as pack
 from evaluator.gpu.plan.builder import ProgramBuilder
 from evaluator.gpu.plan.program import Buffer, Launch, Matrix, Program
 from evaluator.gpu.plan.tiles import Choice, candidates
-from evaluator.network import e4m3, int8
+from evaluator.network import e4m3
 from evaluator.network.spec import FloatArray
 
 EPSILON = {Precision.FP32: 2.0**-19, Precision.FP16: 2.0**-11, Precision.BF16: 2.0**-8}
@@ -54,17 +54,11 @@ def assert_rounded(
     """Rounded to the nearest number, or to its neighbour where fp16 has rounded before. expected: not
     rounded."""
     codes = memory[matrix.buffer.name].reshape(matrix.rows, -1)
-    if isinstance(matrix.inputs, e4m3.E4m3Inputs):
-        scaled = np.clip(expected * matrix.inputs.scale, -448, 448)
-        assert not (codes == 0x80).any() or device.info.target.e4m3 == 1
-        found, right = e4m3.decoded(codes), e4m3.nearest(scaled)
-        step = np.maximum(np.abs(scaled) * 2.0**-3, 2.0**-9)
-    else:
-        assert matrix.scales is not None
-        scales = memory[matrix.scales.name].view(np.float32)[:, None]
-        assert np.allclose(scales, int8.scales(expected), rtol=2e-3)
-        found, scaled = codes.view(np.int8).astype(np.float32), expected / scales
-        right, step = np.rint(scaled), np.maximum(1, np.abs(scaled) / 64)
+    assert matrix.inputs is not None
+    scaled = np.clip(expected * matrix.inputs.scale, -448, 448)
+    assert not (codes == 0x80).any() or device.info.target.e4m3 == 1
+    found, right = e4m3.decoded(codes), e4m3.nearest(scaled)
+    step = np.maximum(np.abs(scaled) * 2.0**-3, 2.0**-9)
     off = np.abs(found - scaled)
     at = np.unravel_index(np.argmax(off / step), off.shape)
     assert off[at] <= 0.53 * step[at], f"{scaled[at]} became {found[at]} at {at}"

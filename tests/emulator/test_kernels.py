@@ -1,6 +1,6 @@
 """Every kernel as the machine code of every target that can be emulated, against numpy.
 
-Products of 8 bits are in test_eight_bits.py, norms that are left to others in test_left_norms.py.
+Products of e4m3 numbers are in test_fp8.py, norms that are left to others in test_left_norms.py.
 """
 
 from __future__ import annotations

@@ -11,19 +11,20 @@ import pytest
 from numpy.typing import NDArray
 
 from evaluator.backends.gpu import GpuBackend
+from evaluator.backends.gpu_opening import OpenNetwork, Wanted
+from evaluator.backends.gpu_options import Formats
 from evaluator.backends.probe import probe_batch
 from evaluator.backends.reference import ReferenceBackend
 from evaluator.gpu.driver.compiler import Compiler
 from evaluator.gpu.driver.device import Device
 from evaluator.gpu.driver.target import Precision
-from evaluator.gpu.plan.eight_bits import rounded_network
-from evaluator.gpu.plan.plan import EIGHT_BIT_POSITIONS
+from evaluator.gpu.plan.fp8 import rounded_network
+from evaluator.gpu.plan.plan import FP8_POSITIONS
 from evaluator.network import NetworkSpec, load_network
-from evaluator.network.eight_bits import EightBits
 from evaluator.network.random_network import NetworkShape, random_network
 from evaluator.network.spec import FloatArray
 from protocol.batch import POLICY_SIZE, PositionBatch
-from tests.emulator.instructions import EIGHT_BIT_TARGETS, TARGETS
+from tests.emulator.instructions import E4M3_TARGETS, TARGETS
 from tests.emulator.strategy import emulator
 from tests.evaluator.golden import all_moves, load_golden
 from tests.evaluator.gpu.fibers import ModelTuner
@@ -50,9 +51,8 @@ def open_backend(
 ) -> GpuBackend:
     compiler = Compiler(device, cache_folder=cache)
     tuner = ModelTuner(device, precision)
-    return GpuBackend(
-        network, device, precision=precision, buckets=(bucket,), compiler=compiler, tuner=tuner, check=False
-    )
+    wanted = Wanted(Formats(precision), buckets=(bucket,), check=False)
+    return GpuBackend(OpenNetwork(network, device, wanted, compiler=compiler, tuner=tuner))
 
 
 def assert_close(result: FloatArray, expected: FloatArray, limit: float, precision: Precision) -> None:
@@ -111,31 +111,21 @@ def test_dense_embedding_and_policy_encoders(device: Device, bucket: int, tmp_pa
     assert np.abs(result.moves_left - expected.moves_left).max() <= 0.5
 
 
-@pytest.mark.parametrize("form", EightBits)
-@pytest.mark.parametrize("device", EIGHT_BIT_TARGETS, indirect=True)
-def test_products_of_8_bits_compute_the_rounded_network(
-    device: Device, form: EightBits, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("device", E4M3_TARGETS, indirect=True)
+def test_products_of_8_bits_compute_the_rounded_network(device: Device, tmp_path: Path) -> None:
     """Batches too small for it compute the network as it is."""
     network = random_network(replace(DENSE_EMBEDDING, policy_layers=0), seed=3)
-    batch = probe_batch(EIGHT_BIT_POSITIONS, seed=5)
+    batch = probe_batch(FP8_POSITIONS, seed=5)
     exact = ReferenceBackend(network, dtype="float64").evaluate(batch)
-    rounded = ReferenceBackend(rounded_network(network, form), dtype="float64").evaluate(batch)
+    rounded = ReferenceBackend(rounded_network(network), dtype="float64").evaluate(batch)
     compiler = Compiler(device, cache_folder=tmp_path)
-    with GpuBackend(
-        network,
-        device,
-        eight=form,
-        buckets=(1, EIGHT_BIT_POSITIONS),
-        compiler=compiler,
-        tuner=ModelTuner(device, Precision.FP16),
-    ) as backend:
+    wanted, tuner = Wanted(Formats(fp8=True), buckets=(1, FP8_POSITIONS)), ModelTuner(device, Precision.FP16)
+    with GpuBackend(OpenNetwork(network, device, wanted, compiler=compiler, tuner=tuner)) as backend:
         result = backend.evaluate(batch)
         few = backend.evaluate(batch.slice(0, 1))
     cost = np.sqrt(np.square(exact.logits - rounded.logits).mean())
     off = np.sqrt(np.square(result.logits - rounded.logits).mean())
-    # int8 costs little more than what fp16 is off by itself; unlike roundings would be off by 1.4 times that.
-    assert off < (0.5 if form is EightBits.E4M3 else 0.8) * cost
+    assert off < 0.5 * cost  # other roundings would be off by 1.4 times the cost
     assert np.abs(few.logits - exact.logits[: len(few.logits)]).max() < LIMITS[Precision.FP16][0]
 
 
@@ -146,9 +136,8 @@ def test_a_position_has_the_same_bits_in_every_batch_when_deterministic(
     network = random_network(DENSE_EMBEDDING, seed=3)
     positions = probe_batch(20, seed=5).positions
     compiler = Compiler(device, cache_folder=tmp_path)
-    with GpuBackend(
-        network, device, deterministic=True, buckets=(1, 20), compiler=compiler, check=False
-    ) as backend:
+    wanted = Wanted(deterministic=True, buckets=(1, 20), check=False)
+    with GpuBackend(OpenNetwork(network, device, wanted, compiler=compiler)) as backend:
         together = backend.evaluate(every_ninth_move(positions))
         alone = backend.evaluate(every_ninth_move(positions[:1]))
     assert np.array_equal(alone.logits, together.logits[: len(alone.logits)])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from evaluator.network.eight_bits import EightBits
 from evaluator.network.spec import Activation
 
 
@@ -15,8 +14,8 @@ class Product:
     convolution: a is [m, channels] and k = 9 * channels. followed: a pass of kernels/rows.hip comes next
     anyway, in which an activation costs nothing; normalised: it does a layer norm and nothing else.
     segment: if not 0, a row of a is a whole board, of which each square contributes so many elements.
-    weight_bits: 8 or 4 where the weights exist as codes too, else 0. form: if given, an element of a and b is
-    a pair of numbers of 8 bits (kernels/e4m3.h, int8.h), and k counts pairs.
+    weight_bits: 8 or 4 where the weights exist as codes too, else 0. e4m3: an element of a and b is a pair of
+    such numbers (kernels/e4m3.h), and k counts pairs.
     """
 
     m: int
@@ -31,4 +30,4 @@ class Product:
     segment: int = 0
     weight_bits: int = 0
     normalised: bool = False
-    form: EightBits | None = None
+    e4m3: bool = False

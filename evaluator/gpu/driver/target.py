@@ -11,8 +11,6 @@ import re
 from dataclasses import dataclass
 from enum import Enum
 
-from evaluator.network.eight_bits import EightBits
-
 
 class MatrixUnit(Enum):
     """What multiplies 16 x 16 tiles."""
@@ -80,19 +78,15 @@ class Target:
             return 1.0 if int(self.name.removeprefix("sm_")) >= _FIRST_SM_WITH_E4M3 else 0.0
         return _GFX_E4M3.get(self.name, 0.0)
 
-    def without(self, form: EightBits) -> str:
-        """Why products of such numbers are not for it; empty where its matrix unit multiplies them twice as
+    @property
+    def no_e4m3(self) -> str:
+        """Why products of e4m3 numbers are not for it; empty where its matrix unit multiplies them twice as
         fast as fp16."""
         if self.unit is MatrixUnit.FMA:
             return "the kernels use no matrix unit there"
         if not self.known:
             return "such numbers have not been tried there"
-        if form is EightBits.E4M3:
-            return "" if self.e4m3 else "its matrix unit has no e4m3"
-        if self.name.startswith("sm_"):
-            slow = self.name == "sm_103"
-            return "its matrix unit is far slower with int8 than with fp16" if slow else ""
-        return "" if self.name in _GFX_INT8 else "its matrix unit is no faster with int8 than with fp16"
+        return "" if self.e4m3 else "its matrix unit has no e4m3"
 
     @property
     def flops_per_clock(self) -> int:
@@ -144,10 +138,6 @@ _LDS_BYTES = 64 << 10
 _FIRST_SM_WITH_E4M3 = 89
 
 _GFX_E4M3 = {"gfx942": 0.5, "gfx1200": 1.0, "gfx1201": 1.0}
-
-_GFX_INT8 = {"gfx942", "gfx1200", "gfx1201"}
-"""Twice the rate of fp16, by the tables of operations a clock in AMD's documents of CDNA 3 and RDNA 4. CDNA 1
-and 2 and RDNA 3 multiply both at one rate."""
 
 _GFX_UNITS = {
     "gfx90a": MatrixUnit.MFMA,

@@ -11,13 +11,12 @@ from dataclasses import dataclass, replace
 from evaluator.gpu.blas.product import Product
 from evaluator.gpu.driver.compiler import KernelKey
 from evaluator.gpu.driver.target import Precision, Target, amd_target, nvidia_target
-from evaluator.gpu.plan import cluster_tiles, eight_bits, hopper
+from evaluator.gpu.plan import cluster_tiles, fp8, hopper
 from evaluator.gpu.plan.builder import ACTIVATION_CODES
 from evaluator.gpu.plan.plan import Plan
 from evaluator.gpu.plan.program import Launch
 from evaluator.gpu.plan.quantised import WeightFormat, rounded_network
 from evaluator.gpu.plan.tiles import Choice, Chooser, candidates, model_chooser
-from evaluator.network.eight_bits import EightBits
 from evaluator.network.random_network import SHAPES, random_network
 from evaluator.network.spec import AttentionBody
 
@@ -89,7 +88,7 @@ class Variants:
             random_network(replace(shape, layers=min(shape.layers, 2), blocks=min(shape.blocks, 1)))
             for shape in shapes
         ]
-        self._plans: dict[Precision, list[tuple[Plan, EightBits | None]]] = {}
+        self._plans: dict[Precision, list[tuple[Plan, bool]]] = {}
 
     def used(self, target: Target, precision: Precision) -> list[Variant]:
         """What runs where nothing has been measured: the tiles that the model chooses."""
@@ -128,27 +127,25 @@ class Variants:
         self, target: Target, precision: Precision, choose: Chooser, sizes: Sequence[int]
     ) -> Iterator[Variant]:
         if precision not in self._plans:
-            plans: list[tuple[Plan, EightBits | None]] = [
-                (Plan(network, target, precision, choose, blocks=_PROCESSORS), None)
+            plans: list[tuple[Plan, bool]] = [
+                (Plan(network, target, precision, choose, blocks=_PROCESSORS), False)
                 for network in self._networks
             ]
             if precision is Precision.FP16:
                 plans += [
-                    (Plan(rounded_network(network, form), target, precision, choose, form), None)
+                    (Plan(rounded_network(network, form), target, precision, choose, form), False)
                     for network in self._networks
                     if isinstance(network.body, AttentionBody)
                     for form in WeightFormat
                 ]
                 plans += [
-                    (Plan(network, target, precision, choose, rounded=rounded), eight)
+                    (Plan(network, target, precision, choose, rounded=fp8.rounded_network(network)), True)
                     for network in self._networks
                     if isinstance(network.body, AttentionBody)
-                    for eight in EightBits
-                    for rounded in [eight_bits.rounded_network(network, eight)]
                 ]
             self._plans[precision] = plans
-        for plan, eight in self._plans[precision]:
-            if eight is not None and target.without(eight):
+        for plan, e4m3 in self._plans[precision]:
+            if e4m3 and target.no_e4m3:
                 continue
             plan = replace(plan, target=target, choose=choose)  # keeps the packed weights
             for size in sizes:

@@ -23,6 +23,7 @@ from evaluator.gpu.plan.program import Matrix, PlanError
 from evaluator.gpu.plan.steps import attention as scaled_dot_product
 from evaluator.gpu.plan.steps import expand, projected_attention, squeeze_excite
 from evaluator.gpu.plan.weights import of_planes
+from evaluator.network.e4m3 import E4m3Inputs
 from evaluator.network.schema import InputEmbedding
 from evaluator.network.spec import (
     Attention,
@@ -30,7 +31,6 @@ from evaluator.network.spec import (
     EncoderLayer,
     LayerNorm,
     ResidualTower,
-    RoundedInputs,
     Smolgen,
 )
 
@@ -148,7 +148,7 @@ def normed(
     residual: Matrix,
     norm: LayerNorm,
     readers: Callable[[], Sequence[Use]],
-    rounded: RoundedInputs | None,
+    rounded: E4m3Inputs | None,
 ) -> Matrix:
     """norm(a @ weights + biases + residual), the norm left to the readers where that can be. rounded: of the
     layers that take the result."""

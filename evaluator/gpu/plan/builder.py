@@ -21,8 +21,7 @@ from evaluator.gpu.plan.program import Argument, Branch, Buffer, Launch, Matrix,
 from evaluator.gpu.plan.tiles import Choice, Chooser, Measurements, takes_norms
 from evaluator.gpu.plan.weights import round_up
 from evaluator.network.e4m3 import E4m3Inputs
-from evaluator.network.eight_bits import EightBits
-from evaluator.network.spec import Activation, RoundedInputs
+from evaluator.network.spec import Activation
 
 ACTIVATION_CODES = {
     Activation.NONE: 0,
@@ -36,7 +35,6 @@ ACTIVATION_CODES = {
 }
 """The numbers of the activations in kernels/activation.h."""
 
-FORMAT_CODES = {None: 0, EightBits.E4M3: 1, EightBits.INT8: 2}
 """The numbers of the formats of 8 bits in kernels/portable.h; 0 for elements."""
 
 _CHAINED_POSITIONS = 8
@@ -139,17 +137,14 @@ class ProgramBuilder:
         stride = round_up(width, self.precision.chunk)
         return Matrix(self.work(name, rows * stride * self.precision.bytes), rows, width, stride)
 
-    def rounded(self, name: str, rows: int, width: int, inputs: RoundedInputs) -> Matrix:
+    def rounded(self, name: str, rows: int, width: int, inputs: E4m3Inputs) -> Matrix:
         """A matrix of pairs of numbers of 8 bits, for the inputs of a layer; width is a multiple of 16."""
-        form = inputs.form
-        buffer = self.work(f"{name}.{form.value}", rows * width)
-        scales = self.work(f"{name}.{form.value}.scales", 4 * rows) if form is EightBits.INT8 else None
-        return Matrix(buffer, rows, width // 2, width // 2, inputs=inputs, scales=scales)
+        return Matrix(self.work(f"{name}.e4m3", rows * width), rows, width // 2, width // 2, inputs=inputs)
 
     def round_scale(self, rounded: Matrix | None) -> float:
         """What kernels multiply with before they round into a matrix of e4m3 numbers; 0 for others."""
         inputs = None if rounded is None else rounded.inputs
-        return inputs.scale * self.target.e4m3 if isinstance(inputs, E4m3Inputs) else 0.0
+        return inputs.scale * self.target.e4m3 if inputs is not None else 0.0
 
     def of_branch(self, name: str) -> str:
         """The name of a buffer that the branches of work use at the same time: one for each of them."""
@@ -158,7 +153,7 @@ class ProgramBuilder:
     @staticmethod
     def format_code(matrix: Matrix | None) -> int:
         """The number of a matrix's format in kernels/portable.h."""
-        return FORMAT_CODES[None if matrix is None or matrix.inputs is None else matrix.inputs.form]
+        return int(matrix is not None and matrix.inputs is not None)
 
     @staticmethod
     def exchange(name: str) -> Buffer:

@@ -83,7 +83,7 @@ def candidates(
         return []
     if not _FEWEST_ROWS <= product.m <= _MOST_ROWS or product.n % 32 or product.k % precision.chunk:
         return []
-    if product.convolution or product.bias_by_square or product.segment or product.form is not None:
+    if product.convolution or product.bias_by_square or product.segment or product.e4m3:
         return []
     ranked = sorted(_possible(product), key=lambda tile: estimate(product, tile, multiprocessors))
     return ranked[:MOST_CANDIDATES]

@@ -12,7 +12,6 @@ from typing import ClassVar
 
 from evaluator.gpu.blas.product import Product
 from evaluator.gpu.driver.target import Precision, Target
-from evaluator.network.eight_bits import EightBits
 
 BLOCK_M, BLOCK_K = 128, 64
 THREADS = 384
@@ -100,7 +99,7 @@ def candidates(product: Product, target: Target, precision: Precision) -> list[H
     if product.n % 32 or product.k % precision.chunk or product.k <= _TOO_FEW:
         return []
     tiles = [tile for tile in _TILES if tile.block_n <= max(128, product.n)]
-    if product.normalised and product.form is not EightBits.INT8:
+    if product.normalised:
         tiles += [
             HopperTile(width, stages, 1, product.n // width, normalise=True)
             for width, stages in _NORMALISING

@@ -12,12 +12,12 @@ import numpy as np
 
 from evaluator.gpu.driver.target import MatrixUnit, Precision
 from evaluator.gpu.plan import weights as pack
-from evaluator.gpu.plan.products.linear_layer import E4m3Scales, Int8Scales, Linear
+from evaluator.gpu.plan.products.linear_layer import E4m3Scales, Linear
 from evaluator.gpu.plan.program import PlanError
 from evaluator.gpu.plan.quantised import WeightFormat
 from evaluator.gpu.plan.quantised import pack as pack_codes
 from evaluator.gpu.plan.weights import round_up
-from evaluator.network import e4m3, int8
+from evaluator.network import e4m3
 from evaluator.network.policy_tables import position_encoding
 from evaluator.network.spec import (
     Activation,
@@ -28,7 +28,6 @@ from evaluator.network.spec import (
     DenseEmbeddingTail,
     FloatArray,
     LayerNorm,
-    RoundedInputs,
     Smolgen,
 )
 
@@ -76,7 +75,7 @@ class PackedLayers:
         """scale: a factor on the output before the activation, which must then be NONE."""
 
         if layer.inputs is not None:
-            return self._dense_of_pairs(_of_form(name, layer.inputs), layer, layer.inputs, scale)
+            return self._dense_of_pairs(_of_e4m3(name), layer, layer.inputs, scale)
 
         def make() -> Linear:
             return Linear(
@@ -89,7 +88,7 @@ class PackedLayers:
 
         return self.linear(name, make)
 
-    def _dense_of_pairs(self, name: str, layer: Dense, inputs: RoundedInputs, scale: float) -> Linear:
+    def _dense_of_pairs(self, name: str, layer: Dense, inputs: e4m3.E4m3Inputs, scale: float) -> Linear:
         def make() -> Linear:
             biases = pack.vector(_times(layer.biases, np.float32(scale)), self.precision)
             return _of_pairs(name, layer.weights, biases, layer.activation, inputs, scale)
@@ -180,7 +179,7 @@ class PackedLayers:
         """One product, with 1/sqrt(depth) in q. before: a norm of what it takes, to be part of it."""
         heads, depth = layer.heads, self.depth(name, layer)
         if layer.q.inputs is not None:
-            return self._qkv_of_pairs(_of_form(f"{name}.qkv", layer.q.inputs), layer, layer.q.inputs, depth)
+            return self._qkv_of_pairs(_of_e4m3(f"{name}.qkv"), layer, layer.q.inputs, depth)
         name = f"{name}.qkv" if before is None else f"{name}.qkv.of_norm"
 
         def make() -> Linear:
@@ -202,7 +201,7 @@ class PackedLayers:
 
         return self.linear(name, make)
 
-    def _qkv_of_pairs(self, name: str, layer: Attention, inputs: RoundedInputs, depth: int) -> Linear:
+    def _qkv_of_pairs(self, name: str, layer: Attention, inputs: e4m3.E4m3Inputs, depth: int) -> Linear:
         def make() -> Linear:
             heads, parts = layer.heads, (layer.q, layer.k, layer.v)
             of_queries = np.float32((len(layer.q.biases) // heads) ** -0.5)
@@ -218,12 +217,10 @@ class PackedLayers:
                 Activation.NONE,
                 inputs,
             )
-            columns, eight = heads * depth, packed.eight
-            if isinstance(eight, E4m3Scales):
-                eight = replace(eight, first_sums=eight.sums * float(of_queries), first_columns=columns)
-            elif eight is not None:
-                eight.columns[:columns] *= of_queries
-            return replace(packed, eight=eight)
+            eight = packed.eight
+            assert eight is not None
+            first_sums = eight.sums * float(of_queries)
+            return replace(packed, eight=replace(eight, first_sums=first_sums, first_columns=heads * depth))
 
         return self.linear(name, make)
 
@@ -238,9 +235,7 @@ class PackedLayers:
                 weights = pack.head_rows(np.ascontiguousarray(weights.T), layer.heads, depth).T
             if inputs is not None:
                 biases = pack.vector(layer.output.biases * np.float32(alpha), self.precision)
-                return _of_pairs(
-                    _of_form(f"{name}.output", inputs), weights, biases, Activation.NONE, inputs, alpha
-                )
+                return _of_pairs(_of_e4m3(f"{name}.output"), weights, biases, Activation.NONE, inputs, alpha)
             return Linear(
                 f"{name}.output",
                 len(layer.output.biases),
@@ -249,7 +244,7 @@ class PackedLayers:
                 Activation.NONE,
             )
 
-        return self.linear(f"{name}.output" if inputs is None else _of_form(f"{name}.output", inputs), make)
+        return self.linear(f"{name}.output" if inputs is None else _of_e4m3(f"{name}.output"), make)
 
     def compress(self, name: str, layer: Smolgen, before: LayerNorm | None = None) -> Linear:
         """before: a norm of what it takes, to be part of it."""
@@ -330,9 +325,9 @@ class PackedLayers:
         return self.linear("policy.qk", make)
 
 
-def _of_form(name: str, inputs: RoundedInputs) -> str:
+def _of_e4m3(name: str) -> str:
     """The name of a layer whose weights and inputs have 8 bits."""
-    return f"{name}.{inputs.form.value}"
+    return f"{name}.e4m3"
 
 
 def _of_pairs(
@@ -340,16 +335,12 @@ def _of_pairs(
     weights: FloatArray,
     biases: FloatArray,
     activation: Activation,
-    inputs: RoundedInputs,
+    inputs: e4m3.E4m3Inputs,
     factor: float = 1.0,
 ) -> Linear:
-    """A layer of weights that were rounded to 8 bits (eight_bits.rounded_network), times a factor on its
+    """A layer of weights that were rounded to 8 bits (fp8.rounded_network), times a factor on its
     sums. biases: padded, with the factor."""
     rows = pack.padded(weights, 8, 16)
-    if isinstance(inputs, int8.Int8Inputs):
-        columns = (int8.scales(rows)[:, 0] * np.float32(factor)).astype(np.float32)
-        pairs = int8.codes(rows).view(np.uint16)
-        return Linear(name, len(weights), pairs, biases, activation, eight=Int8Scales(columns))
     scale = e4m3.scale_for(float(np.abs(weights).max(initial=0.0)))
     pairs = e4m3.codes(rows * np.float32(scale)).view(np.uint16)
     scales = E4m3Scales(inputs.scale, factor / (scale * inputs.scale))

@@ -17,7 +17,7 @@ from evaluator.gpu.driver.compiler import KernelKey
 from evaluator.gpu.driver.target import MatrixUnit, Precision, Target
 from evaluator.gpu.plan import weights as pack
 from evaluator.gpu.plan.builder import ACTIVATION_CODES, ProgramBuilder
-from evaluator.gpu.plan.persistent_form import EVENTS, STAMPS, AttentionShape, PersistentForm
+from evaluator.gpu.plan.persistent_form import AttentionShape, PersistentForm
 from evaluator.gpu.plan.products.linear_layer import Linear
 from evaluator.gpu.plan.program import Argument, Buffer, Launch, Matrix, PlanError, Table
 from evaluator.network.spec import Activation, FloatArray, LayerNorm
@@ -172,7 +172,6 @@ class Encoders:
                     *self._between(constants, x),
                     b.counters(f"persistent.{b.positions}.counters", count * _PHASES + 1),
                     self._blocks,
-                    self._stamps(count),
                 ),
                 "encoders",
                 cluster=2 if self._form.pairs else 0,
@@ -181,11 +180,6 @@ class Encoders:
             )
         )
         return out
-
-    def _stamps(self, layers: int) -> Buffer | None:
-        if not self._form.stamps:
-            return None
-        return self._b.work(STAMPS, 8 * self._blocks * layers * _PHASES * EVENTS)
 
     def _shared_bytes(self, table: Table) -> int:
         """Dynamic shared memory of a block. Raises PlanError if there is less."""
@@ -239,7 +233,7 @@ class Encoders:
             "A_BYTES": where.input_bytes,
             "B_BYTES": where.weight_bytes,
             "FFN_ACTIVATION": ACTIVATION_CODES[layer.ffn1.activation],
-            **self._form.constants(self._blocks),
+            **self._form.constants(),
         }
         # The blocks that squeeze have no part in it, where there are others.
         squeezing = 64 // _SQUARES * self._b.positions if smolgen else 0
@@ -346,7 +340,7 @@ class Encoders:
         smolgen = layer.smolgen
         if smolgen is not None:
             compress, slices = self._dense(smolgen.compress)[0], self._slices(smolgen)
-            padded = self._form.padded or self._form.logits_in_attention
+            padded = self._form.pairs or self._form.logits_in_attention
             generate = self._padded(smolgen.generate) if padded else self._dense(smolgen.generate)[0]
             words += [compress, slices, self._dense(smolgen.dense1)[1], generate]
             words += self._product(smolgen.dense2)
@@ -358,7 +352,7 @@ class Encoders:
     def _product(self, layer: Linear) -> tuple[Buffer, Buffer | None]:
         """Weights, as the kernel's products take them, and biases."""
         weights, biases = self._dense(layer)
-        return (self._padded(layer) if self._form.padded else weights), biases
+        return (self._padded(layer) if self._form.pairs else weights), biases
 
     def _padded(self, layer: Linear) -> Buffer:
         """Weights whose rows are a chunk apart."""

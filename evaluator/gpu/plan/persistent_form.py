@@ -1,7 +1,6 @@
-"""Forms of the persistent kernel: options of a plan, none of users.
+"""Forms of the persistent kernel. Where both may be the fastest, each start measures them (`forms_for`).
 
-`benchmarks/backends/persistent_forms.py` compares them on a GPU. Where several may be the fastest, each start
-measures them (`forms_for`).
+docs/lab/gpu-small-batches.md has what was tried besides.
 """
 
 from __future__ import annotations
@@ -22,41 +21,28 @@ in a microsecond."""
 
 @dataclass(frozen=True, slots=True)
 class PersistentForm:
-    """weights_ahead: weights are brought into the L2 cache a phase before they are copied from there (only
-    where there is a TMA). padded_weights: they are stored as they lie in shared memory, so that the TMA
-    brings those of a tile as one piece; a copy of what other programs want without. logits_in_attention:
-    smolgen's logits are made where they are used, which is one phase less in each layer; networks without
-    smolgen stay as they are. pairs: blocks come in pairs that share the weights that they read, padded, where
-    a product has an even number of tiles down (sm_90 only). stamps: the kernel notes when each block is where
-    (persistent_stamps.h). most_positions: batches of more have no such kernel.
+    """How the kernel is made.
+
+    pairs: blocks come in pairs that share the weights that they read, where a product has an even number of
+    tiles down (sm_90 only). The weights are then stored as they lie in shared memory, so that the TMA brings
+    those of a tile as one piece; a copy of what other programs want without.
+    logits_in_attention: smolgen's logits are made where they are used, which is one phase less in each layer;
+    networks without smolgen stay as they are.
+    most_positions: larger batches have no such kernel.
     """
 
-    weights_ahead: bool = False
-    padded_weights: bool = False
-    logits_in_attention: bool = False
     pairs: bool = False
-    stamps: bool = False
+    logits_in_attention: bool = False
     most_positions: int = 2
-
-    @property
-    def padded(self) -> bool:
-        """Whether the weights of all products are padded."""
-        return self.padded_weights or self.pairs
 
     @property
     def name(self) -> str:
         """Which table of weights the kernel wants."""
-        return "padded" if self.padded else "logits" if self.logits_in_attention else "usual"
+        return "padded" if self.pairs else "logits" if self.logits_in_attention else "usual"
 
-    def constants(self, blocks: int) -> dict[str, int]:
-        """What the kernel is compiled with. blocks: of the launch."""
-        return {
-            "WEIGHTS_AHEAD": blocks if self.weights_ahead else 0,
-            "PADDED_WEIGHTS": int(self.padded),
-            "PAIRS": int(self.pairs),
-            "LOGITS_IN_ATTENTION": 0,
-            "STAMPS": int(self.stamps),
-        }
+    def constants(self) -> dict[str, int]:
+        """The constants of the kernel, LOGITS_IN_ATTENTION that of a network without smolgen."""
+        return {"PAIRS": int(self.pairs), "LOGITS_IN_ATTENTION": 0}
 
 
 USUAL = PersistentForm()
@@ -73,13 +59,6 @@ def forms_for(target: Target, blocks: int) -> tuple[PersistentForm, ...]:
     """Those that may be the fastest on a target with so many blocks."""
     pairs = target.name == "sm_90" and blocks >= _BLOCKS_FOR_PAIRS
     return (USUAL, PAIRS_AND_LOGITS) if pairs else (USUAL,)
-
-
-STAMPS = "persistent.stamps"
-"""The buffer of what stamps note."""
-
-EVENTS = 5
-"""Of a phase, as in persistent_stamps.h."""
 
 
 @dataclass(frozen=True, slots=True)

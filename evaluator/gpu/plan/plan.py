@@ -25,8 +25,8 @@ from evaluator.network.spec import AttentionBody, NetworkSpec, ResidualTower
 log = logging.getLogger(__name__)
 
 
-EIGHT_BIT_POSITIONS = 16
-"""With precision=fp8 or int8, batches of so many positions and more have products of 8 bits. Smaller ones
+FP8_POSITIONS = 16
+"""With precision=fp8, batches of so many positions and more have products of 8 bits. Smaller ones
 wait for memory and for each other's launches, not for the matrix unit, and stay in fp16."""
 
 
@@ -43,8 +43,8 @@ class Plan:
     blocks: how many can wait for each other in one launch, 0 for none. fused: whether attention and the
     product before it may be one kernel at some batch sizes, and norms may be left to the products that read
     their rows, by which a position's bits then differ.
-    rounded: the network with products of 8 bits (eight_bits.rounded_network), which batches of
-    EIGHT_BIT_POSITIONS and more compute in place of it. form: of the one launch; None for all forms that
+    rounded: the network with products of 8 bits (fp8.rounded_network), which batches of
+    FP8_POSITIONS and more compute in place of it. form: of the one launch; None for all forms that
     may be the fastest on the target. measurements: what `choose`
     chooses by, if products were measured.
     """
@@ -69,7 +69,7 @@ class Plan:
 
     def network_of(self, positions: int) -> NetworkSpec:
         """What a batch of so many positions computes."""
-        return self.network if self.rounded is None or positions < EIGHT_BIT_POSITIONS else self.rounded
+        return self.network if self.rounded is None or positions < FP8_POSITIONS else self.rounded
 
     def program(self, positions: int) -> Program:
         """The launches for a batch. Raises PlanError for what the kernels cannot run."""

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from evaluator.gpu.blas.library import LibraryProduct
 from evaluator.gpu.driver.compiler import KernelKey
 from evaluator.gpu.driver.device import Box
-from evaluator.network.spec import LayerNorm, RoundedInputs
+from evaluator.network.e4m3 import E4m3Inputs
+from evaluator.network.spec import LayerNorm
 
 
 class PlanError(Exception):
@@ -75,8 +76,8 @@ class Matrix:
     with anything that later weights of zero take out).
 
     segment: if not 0, a row is a whole board: the `segment` elements from `offset` on of each of 64 rows that
-    are `stride` apart; the width is 64 * segment. inputs: if given, an element is a pair of numbers of 8
-    bits, so rounded; int8 has the scales of its rows, float32, in `scales`. rounded: the same matrix in such
+    are `stride` apart; the width is 64 * segment. inputs: if given, an element is a pair of e4m3
+    numbers, so rounded. rounded: the same matrix in such
     pairs, where there is one. norm: if given, the matrix is what that norm makes of these rows.
     """
 
@@ -86,8 +87,7 @@ class Matrix:
     stride: int
     segment: int = 0
     offset: int = 0
-    inputs: RoundedInputs | None = None
-    scales: Buffer | None = None
+    inputs: E4m3Inputs | None = None
     rounded: Matrix | None = None
     norm: LeftNorm | None = None
 

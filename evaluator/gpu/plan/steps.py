@@ -6,17 +6,17 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluator.gpu.plan.builder import ACTIVATION_CODES, FORMAT_CODES, Geometry, ProgramBuilder
+from evaluator.gpu.plan.builder import ACTIVATION_CODES, Geometry, ProgramBuilder
 from evaluator.gpu.plan.hopper import HEAD_DEPTH, AttentionTile
 from evaluator.gpu.plan.products.epilogue import Epilogue, finish_rows
 from evaluator.gpu.plan.products.launches import rounded_inputs
 from evaluator.gpu.plan.products.linear_layer import Linear
-from evaluator.gpu.plan.products.product_use import column_scales, sum_scales
+from evaluator.gpu.plan.products.product_use import sum_scales
 from evaluator.gpu.plan.products.tensor_maps import heads_map, logits_map, rows_map
 from evaluator.gpu.plan.program import Argument, Buffer, Matrix, PlanError
 from evaluator.gpu.plan.weights import RULE50_DIVISOR
-from evaluator.network.eight_bits import EightBits
-from evaluator.network.spec import Activation, Dense, FloatArray, RoundedInputs, SEUnit
+from evaluator.network.e4m3 import E4m3Inputs
+from evaluator.network.spec import Activation, Dense, FloatArray, SEUnit
 
 _MOST_DEPTH_AT_ONCE = 128
 """The largest part of a head's depth that kernels/attention.hip takes at once: a lane of a wave of 32 without
@@ -30,7 +30,7 @@ def attention(
     depth: int,
     bias: Matrix | None,
     name: str,
-    rounded: RoundedInputs | None = None,
+    rounded: E4m3Inputs | None = None,
 ) -> Matrix:
     """softmax(q k^T + bias) v. qkv: a board that begins with 3 * heads * depth elements; bias:
     [positions * heads, 4096]. rounded: of the layer that takes the result, where it takes it rounded."""
@@ -68,14 +68,14 @@ def attention(
     return _rounded_rows(b, out, rounded, name)
 
 
-def _attended(b: ProgramBuilder, rows: int, width: int, rounded: RoundedInputs | None) -> Matrix:
+def _attended(b: ProgramBuilder, rows: int, width: int, rounded: E4m3Inputs | None) -> Matrix:
     """What a kernel of attention writes: of the heads of a row it has one or two."""
-    if rounded is None or rounded.form is EightBits.INT8:
+    if rounded is None:
         return b.matrix("attention", rows, width)
     return b.rounded("attention", rows, width, rounded)
 
 
-def _rounded_rows(b: ProgramBuilder, out: Matrix, rounded: RoundedInputs | None, name: str) -> Matrix:
+def _rounded_rows(b: ProgramBuilder, out: Matrix, rounded: E4m3Inputs | None, name: str) -> Matrix:
     """The matrix as the layer that takes it wants it, if need be by a pass over its rows."""
     if rounded is None or out.inputs is not None:
         return out
@@ -92,14 +92,14 @@ def projected_attention(
     bias: Matrix | None,
     name: str,
     tile: AttentionTile,
-    rounded: RoundedInputs | None = None,
+    rounded: E4m3Inputs | None = None,
 ) -> Matrix:
     """`attention` of what the layer makes of boards: q, k and v are never written to memory. Raises PlanError
     where only one of the layer and of what takes the result is in e4m3."""
     out = _attended(b, a.rows, heads * HEAD_DEPTH, rounded)
     biases, precision = layer.biases, b.precision
     assert biases is not None
-    if out.inputs is not None and layer.form is not EightBits.E4M3:
+    if out.inputs is not None and not layer.e4m3:
         raise PlanError(f"{name}: only what was multiplied in e4m3 is rounded to it")
     a = rounded_inputs(layer, a)
     scale, query_scale, _ = sum_scales(b, layer)
@@ -113,7 +113,7 @@ def projected_attention(
             "CLUSTER_M": tile.cluster_m,
             "CLUSTER_N": tile.cluster_n,
             "LOGITS": int(bias is not None),
-            "FORMAT": FORMAT_CODES[layer.form],
+            "FORMAT": int(layer.e4m3),
             "ROUND": b.format_code(out),
         },
         Geometry((tile.blocks(a.rows, heads), 1, 1), tile.threads, tile.shared_bytes, tile.cluster),
@@ -129,8 +129,6 @@ def projected_attention(
             query_scale,
             scale,
             b.round_scale(out),
-            a.scales,
-            column_scales(b, layer),
         ),
         name,
     )

@@ -17,7 +17,6 @@ from evaluator.gpu.driver.target import Precision
 from evaluator.gpu.plan.program import Launch, LibraryStep, Program
 from evaluator.gpu.run.executor import Executor
 from evaluator.gpu.run.lanes import FEWEST_UNITS, MOST_MS, MOST_POSITIONS, WORTHWHILE
-from evaluator.network.eight_bits import EightBits
 from protocol.batch import EvaluationBatch, PositionBatch
 
 log = logging.getLogger(__name__)
@@ -38,10 +37,10 @@ _LIMITS: dict[Precision, Limits] = {
     Precision.BF16: (0.15, 0.06),
 }
 
-_EIGHT_BIT_LIMITS: dict[EightBits, Limits] = {EightBits.E4M3: (0.2, 0.15), EightBits.INT8: (0.1, 0.05)}
-"""Against the network with products of 8 bits. Rounding is the same, but what fp16 leaves a little beside the
-reference's number is sometimes rounded to the next one, which in e4m3 is 6 to 12 % away: that alone takes the
-networks of docs/lab/gpu-formats.md 0.05 to 0.07 and up to 0.06 off."""
+FP8_LIMITS: Limits = (0.2, 0.15)
+"""Limits of products in fp8 against the network with rounded products. Rounding is the same, but where fp16
+differs a little from the reference's number, it is sometimes rounded to the next one, which in e4m3 is 6 to
+12 % away: that alone takes the networks of docs/lab/gpu-formats.md 0.05 to 0.07 and up to 0.06 off."""
 
 ROUNDING_TIMES, MOST_BY_ROUNDING = 1.5, 0.6
 """Two right computations of a network of 8 bits differ about as much as rounding changes what it says: a deep
@@ -108,11 +107,6 @@ def rows(size: int, count: int) -> list[int]:
 def limits(precision: Precision) -> Limits:
     """How far what is stored so may be off."""
     return _LIMITS[precision]
-
-
-def limits_of_eight_bits(form: EightBits) -> Limits:
-    """How far products of 8 bits may be off what the rounded network gives."""
-    return _EIGHT_BIT_LIMITS[form]
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,15 +24,14 @@ from evaluator.gpu.plan.builder import ProgramBuilder
 from evaluator.gpu.plan.products.epilogue import After
 from evaluator.gpu.plan.products.gemm_hopper import ROW_COUNTERS
 from evaluator.gpu.plan.products.launches import linear
-from evaluator.gpu.plan.products.linear_layer import E4m3Scales, Int8Scales, Linear
+from evaluator.gpu.plan.products.linear_layer import E4m3Scales, Linear
 from evaluator.gpu.plan.program import Branch, Buffer, LibraryStep, Matrix, Program, Space
 from evaluator.gpu.plan.quantised import Packed
 from evaluator.gpu.plan.tiles import Choice
 from evaluator.gpu.run.launching import RepeatedLaunch, multiply
-from evaluator.gpu.tuning.samples import DEVIATIONS, RESIDUAL_AT, Copies, Samples, exact
+from evaluator.gpu.tuning.samples import E4M3_DEVIATION, RESIDUAL_AT, Copies, Samples, exact
 from evaluator.network.arithmetic import activate, layer_norm
-from evaluator.network.eight_bits import EightBits
-from evaluator.network.spec import FloatArray, LayerNorm
+from evaluator.network.spec import LayerNorm
 from evaluator.slices import Slice, unshared
 
 T = TypeVar("T")
@@ -46,7 +45,6 @@ _WEIGHTS = (
     "library_biases",
     "gammas",
     "betas",
-    "column_scales",
 )
 """The arrays of a product that a ProgramBuilder need not make, because they are on the device already."""
 
@@ -130,11 +128,11 @@ class Bench:
         product = self._product
         own = product.m * _width(product)
         skipped = RESIDUAL_AT + product.m * product.n if product.residual else 0
-        elements = self._samples.inputs(skipped if product.form else max(own, skipped))
-        self._buffers["a"] = self._samples.inputs(own, form=product.form) if product.form else elements
+        elements = self._samples.inputs(skipped if product.e4m3 else max(own, skipped))
+        self._buffers["a"] = self._samples.inputs(own, e4m3=True) if product.e4m3 else elements
         self._buffers["residual"] = elements + RESIDUAL_AT * self._precision.bytes
         self._weights = weights = self._samples.weights(
-            product.n, product.k, product.weight_bits, form=product.form
+            product.n, product.k, product.weight_bits, e4m3=product.e4m3
         )
         self._copies["product.weights"] = weights.plain
         if weights.fragments is not None:
@@ -149,8 +147,6 @@ class Bench:
             ("product.gammas", biases),
             ("product.betas", biases),
             ("row_counters", np.zeros(ROW_COUNTERS, np.uint32)),
-            ("a.scales", _unlike(product.m)),
-            ("product.column_scales", _unlike(product.n) * np.float32(_sum_scale(product))),
         ):
             self._buffers[name] = self._allocate(values.nbytes)
             self._device.write(self._buffers[name], np.ascontiguousarray(values))
@@ -330,12 +326,10 @@ class Bench:
                 x[index] = padded[rank : rank + 3, file : file + 3]
             x = x.reshape(len(rows), -1)
         else:
-            x = self._samples.rows(rows, width, form=product.form)
+            x = self._samples.rows(rows, width, e4m3=product.e4m3)
         x = x @ self._weights.exact.T
-        if product.form is not None:
+        if product.e4m3:
             x *= _sum_scale(product)
-        if product.form is EightBits.INT8:
-            x *= _unlike(product.m)[rows][:, None] * _unlike(product.n)
         if product.bias:
             x += biases[rows % 64] if product.bias_by_square else biases
         if product.residual:
@@ -375,10 +369,9 @@ def trial(
     a = Matrix(Buffer(Space.WORK, "a"), product.m, inputs, inputs)
     if product.segment:
         a = replace(a, stride=product.segment, segment=product.segment)
-    eight = _scales(product)
+    eight = E4m3Scales(1.0, _sum_scale(product)) if product.e4m3 else None
     if eight is not None:
-        scales = Buffer(Space.WORK, "a.scales") if product.form is EightBits.INT8 else None
-        a = replace(a, inputs=eight.rounding, scales=scales)
+        a = replace(a, inputs=eight.rounding)
     rows = (64, product.n) if product.bias_by_square else (product.n,)
     layer = Linear(
         "product",
@@ -403,21 +396,9 @@ def trial(
     return b.program
 
 
-def _scales(product: Product) -> E4m3Scales | Int8Scales | None:
-    """Of the sums of a product of 8 bits."""
-    if product.form is EightBits.INT8:
-        return Int8Scales(np.zeros(0, np.float32))  # on the device already
-    return None if product.form is None else E4m3Scales(1.0, _sum_scale(product))
-
-
 def _sum_scale(product: Product) -> float:
-    """What takes the sums of a product of random numbers of 8 bits to a deviation of 1."""
-    return 1.0 if product.form is None else float(DEVIATIONS[product.form] ** -2 * (2 * product.k) ** -0.5)
-
-
-def _unlike(count: int) -> FloatArray:
-    """Scales of neighbouring rows or columns that differ."""
-    return (1 + np.arange(count) % 7 / 8).astype(np.float32)
+    """The factor that takes the sums of a product of random e4m3 numbers to a deviation of 1."""
+    return float(E4M3_DEVIATION**-2 * (2 * product.k) ** -0.5)
 
 
 def _runs(once: float, together: float, most: int) -> int:

@@ -25,7 +25,6 @@ from evaluator.gpu.driver.target import Precision
 from evaluator.gpu.plan.cluster_tiles import ClusterTile
 from evaluator.gpu.plan.hopper import HopperTile
 from evaluator.gpu.plan.tiles import Choice, Measured, Tile
-from evaluator.network.eight_bits import EightBits
 from evaluator.network.spec import Activation
 
 log = logging.getLogger(__name__)
@@ -69,8 +68,7 @@ def write(path: Path, known: dict[Product, list[Measured]]) -> None:
     """Replace a file. A failure is logged."""
     entries = [
         {
-            "product": asdict(product)
-            | {"activation": product.activation.value, "form": product.form and product.form.value},
+            "product": asdict(product) | {"activation": product.activation.value},
             "choices": [
                 asdict(each.choice)
                 | {"algorithm": each.choice.algorithm.hex(), "us": round(each.microseconds, 2)}
@@ -83,8 +81,7 @@ def write(path: Path, known: dict[Product, list[Measured]]) -> None:
 
 
 def _product(fields: dict[str, Any]) -> Product:
-    form = None if fields["form"] is None else EightBits(fields["form"])
-    return Product(**fields | {"activation": Activation(fields["activation"]), "form": form})
+    return Product(**fields | {"activation": Activation(fields["activation"])})
 
 
 def _measured(fields: dict[str, Any]) -> Measured:

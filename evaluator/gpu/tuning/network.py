@@ -23,14 +23,14 @@ def tune_network(
     precision: Precision,
     weights: WeightFormat | None,
     *,
-    eight_bits: NetworkSpec | None = None,
+    fp8: NetworkSpec | None = None,
     rebuild: bool,
     progress: Callable[[str], None],
 ) -> list[tuple[Product, list[Measured]]]:
     """Return every product with its candidates, the fastest first.
 
     Children measure them, and write the cache. weights: the format that the network's were rounded to.
-    eight_bits: the network with products of 8 bits, where large batches compute that. rebuild: measure also
+    fp8: the network with products of 8 bits, where large batches compute that. rebuild: measure also
     what is in the cache already. Raises DeviceError and PlanError.
     """
     model = model_chooser(info.target, precision, info.multiprocessors)
@@ -41,7 +41,7 @@ def tune_network(
         precision,
         model,
         weights,
-        rounded=eight_bits,
+        rounded=fp8,
         measurements=lambda product: estimates(product, info.target, precision, info.multiprocessors),
     )
     needs = needs_of(plan, usual_buckets(info), info.multiprocessors)

@@ -17,8 +17,7 @@ from evaluator.gpu.driver.target import MatrixUnit, Precision
 from evaluator.gpu.plan import weights as pack
 from evaluator.gpu.plan.quantised import Packed, WeightFormat, rounded
 from evaluator.gpu.plan.quantised import pack as pack_codes
-from evaluator.network import e4m3
-from evaluator.network.eight_bits import EightBits
+from evaluator.network.e4m3 import codes, decoded, nearest
 
 RESIDUAL_AT = 1 << 13
 """Where a residual begins in the inputs, in elements: its rows are others than the inputs'."""
@@ -31,8 +30,8 @@ _COPIES_BYTES = 96 << 20
 
 _MOST_COPIES = 64
 
-DEVIATIONS = {EightBits.E4M3: 8.0, EightBits.INT8: 32.0}
-"""Of random numbers of 8 bits."""
+E4M3_DEVIATION = 8.0
+"""Of random e4m3 numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +67,10 @@ class Samples:
     def __init__(self, device: Device, precision: Precision) -> None:
         self._device, self.precision = device, precision
         self._rng = np.random.default_rng(1)
-        self._blocks: dict[EightBits | None, Any] = {None: self._random_block(1.0)}
-        self._blocks |= {form: self._random_pairs(form) for form in EightBits}
-        self._inputs: dict[EightBits | None, tuple[int, int]] = {}
+        self._blocks = {False: self._random_block(1.0), True: self._random_pairs()}  # by e4m3
+        self._inputs: dict[bool, tuple[int, int]] = {}
         self._weights: SampleWeights | None = None
-        self._of: tuple[int, int, int, EightBits | None] | None = None
+        self._of: tuple[int, int, int, bool] | None = None
         self._allocated: list[int] = []
         self.abandoned = False
 
@@ -90,41 +88,41 @@ class Samples:
                 self._device.free(address)
             self._inputs = {}
 
-    def inputs(self, elements: int, *, form: EightBits | None = None) -> int:
-        """The address of at least so many random elements of deviation 1, or of pairs of numbers of 8 bits of
-        that of DEVIATIONS; it moves when they must be more."""
-        address, there = self._inputs.get(form, (0, 0))
+    def inputs(self, elements: int, *, e4m3: bool = False) -> int:
+        """The address of at least so many random elements of deviation 1, or of pairs of e4m3 numbers of
+        E4M3_DEVIATION; it moves when they must be more."""
+        address, there = self._inputs.get(e4m3, (0, 0))
         if elements > there:
             if address:
-                self._device.free(self._inputs.pop(form)[0])
-            block = self._blocks[form]
+                self._device.free(self._inputs.pop(e4m3)[0])
+            block = self._blocks[e4m3]
             address = self._device.allocate(elements * block.itemsize)
-            self._inputs[form] = address, elements
+            self._inputs[e4m3] = address, elements
             piece = np.tile(block, _BLOCKS_AT_ONCE)
             for at in range(0, elements, len(piece)):
                 self._device.write(address + at * block.itemsize, piece[: elements - at])
         return address
 
-    def rows(self, rows: Any, width: int, at: int = 0, *, form: EightBits | None = None) -> Any:
+    def rows(self, rows: Any, width: int, at: int = 0, *, e4m3: bool = False) -> Any:
         """[len(rows), width], as of `exact`, of pairs float64: rows of a matrix that begins at an element of
         the inputs; of pairs twice as many numbers."""
         places = (np.asarray(rows, np.int64)[:, None] * width + np.arange(width) + at) % _BLOCK
-        elements = self._blocks[form][places]
-        return exact(elements, self.precision) if form is None else _exact_pairs(elements, form)
+        elements = self._blocks[e4m3][places]
+        return _exact_pairs(elements) if e4m3 else exact(elements, self.precision)
 
-    def weights(self, n: int, k: int, bits: int, *, form: EightBits | None = None) -> SampleWeights:
+    def weights(self, n: int, k: int, bits: int, *, e4m3: bool = False) -> SampleWeights:
         """Random weights of deviation k ** -0.5; those of the last shape are kept. bits: of their codes, 0
-        for none. form: pairs as of `inputs`."""
-        if self._weights is None or self._of != (n, k, bits, form):
+        for none. e4m3: pairs as of `inputs`."""
+        if self._weights is None or self._of != (n, k, bits, e4m3):
             self._free_weights()
-            self._weights, self._of = self._make_weights(n, k, bits, form), (n, k, bits, form)
+            self._weights, self._of = self._make_weights(n, k, bits, e4m3), (n, k, bits, e4m3)
         return self._weights
 
-    def _make_weights(self, n: int, k: int, bits: int, form: EightBits | None) -> SampleWeights:
-        if form is not None:
-            pairs = np.resize(self._random_pairs(form), (n, k))
+    def _make_weights(self, n: int, k: int, bits: int, e4m3: bool) -> SampleWeights:
+        if e4m3:
+            pairs = np.resize(self._random_pairs(), (n, k))
             plain, fragments = self._copies(pairs), self._fragments(pairs)
-            return SampleWeights(_exact_pairs(pairs, form), plain, fragments=fragments)
+            return SampleWeights(_exact_pairs(pairs), plain, fragments=fragments)
         stored = np.resize(self._random_block(k**-0.5), (n, k))
         if not bits:
             plain, fragments = self._copies(stored), self._fragments(stored)
@@ -147,11 +145,9 @@ class Samples:
         values = self._rng.standard_normal(_BLOCK, np.float32) * np.float32(deviation)
         return pack.stored(values, self.precision)
 
-    def _random_pairs(self, form: EightBits) -> Any:
-        values = self._rng.standard_normal(2 * _BLOCK, np.float32) * np.float32(DEVIATIONS[form])
-        if form is EightBits.INT8:
-            return np.rint(values).clip(-127, 127).astype(np.int8).view(np.uint16)
-        return e4m3.codes(e4m3.nearest(values)).view(np.uint16)
+    def _random_pairs(self) -> Any:
+        values = self._rng.standard_normal(2 * _BLOCK, np.float32) * np.float32(E4M3_DEVIATION)
+        return codes(nearest(values)).view(np.uint16)
 
     def _copies(self, array: Any, most: int = _MOST_COPIES) -> Copies:
         stride = pack.round_up(array.nbytes, 256)
@@ -169,11 +165,9 @@ class Samples:
         self._weights = self._of = None
 
 
-def _exact_pairs(pairs: Any, form: EightBits) -> Any:
-    """Pairs of numbers of 8 bits as float64, twice as many in the last dimension."""
-    pairs = np.ascontiguousarray(pairs)
-    numbers = pairs.view(np.int8) if form is EightBits.INT8 else e4m3.decoded(pairs.view(np.uint8))
-    return numbers.astype(np.float64)
+def _exact_pairs(pairs: Any) -> Any:
+    """Pairs of e4m3 numbers as float64, twice as many in the last dimension."""
+    return decoded(np.ascontiguousarray(pairs).view(np.uint8)).astype(np.float64)
 
 
 def exact(values: Any, precision: Precision) -> Any:

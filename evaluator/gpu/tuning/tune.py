@@ -22,7 +22,6 @@ from evaluator.gpu.driver.compiler import Compiler, KernelKey
 from evaluator.gpu.driver.device import Device, DeviceError
 from evaluator.gpu.driver.target import Precision
 from evaluator.gpu.plan import cluster_tiles, hopper
-from evaluator.gpu.plan.builder import FORMAT_CODES
 from evaluator.gpu.plan.needs import Needs
 from evaluator.gpu.plan.quantised import Packed, WeightFormat
 from evaluator.gpu.plan.tiles import Choice, Measured, candidates, estimate
@@ -155,7 +154,7 @@ class Tuner:
                 each.n,
                 each.k,
                 each.weight_bits,
-                FORMAT_CODES[each.form],
+                each.e4m3,
                 each not in full,
                 each.m,
             ),
@@ -378,7 +377,7 @@ def _microseconds(measured: Measured) -> float:
 
 def offers(library: Library, product: Product) -> list[Choice]:
     """How a library could compute a product. Raises DeviceError."""
-    if product.convolution or product.bias_by_square or product.segment or product.form:
+    if product.convolution or product.bias_by_square or product.segment or product.e4m3:
         return []
     # Its own activation may be the slow or the broken part, so it is tried without, too.
     activations = (True, False) if product.activation in EPILOGUES[library.name].activations else (True,)

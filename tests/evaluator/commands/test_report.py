@@ -14,14 +14,13 @@ from evaluator import cli
 from evaluator.backends import BackendError
 from evaluator.backends.agreement import FP32
 from evaluator.backends.gpu import GpuBackend
-from evaluator.backends.gpu_options import PRECISIONS
+from evaluator.backends.gpu_options import PRECISIONS, Formats
 from evaluator.backends.reference import ReferenceBackend
 from evaluator.commands import report as report_command
 from evaluator.gpu.blas.library import LibraryProduct
 from evaluator.gpu.driver import discovery
-from evaluator.gpu.plan.plan import EIGHT_BIT_POSITIONS
+from evaluator.gpu.plan.plan import FP8_POSITIONS
 from evaluator.gpu.plan.program import Buffer, LibraryStep, Space
-from evaluator.network.eight_bits import EightBits
 from evaluator.network.random_network import random_network
 from evaluator.network.spec import Activation
 from protocol.batch import EvaluationBatch, PositionBatch
@@ -78,10 +77,8 @@ def test_a_precision_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
     assert "fp8" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("eight", "positions"), [(None, 8), (EightBits.E4M3, EIGHT_BIT_POSITIONS)])
-def test_as_many_positions_are_compared_as_products_of_8_bits_take(
-    eight: EightBits | None, positions: int
-) -> None:
+@pytest.mark.parametrize(("fp8", "positions"), [(False, 8), (True, FP8_POSITIONS)])
+def test_as_many_positions_are_compared_as_products_of_8_bits_take(fp8: bool, positions: int) -> None:
     """Fewer would be computed in fp16, and agree whatever 8 bits do."""
     network, compared = random_network("tiny-attention"), list[int]()
 
@@ -89,7 +86,9 @@ def test_as_many_positions_are_compared_as_products_of_8_bits_take(
         compared.append(len(batch))
         return ReferenceBackend(network).evaluate(batch)
 
-    backend = SimpleNamespace(network=network, eight=eight, max_batch=64, tolerance=FP32, evaluate=evaluate)
+    backend = SimpleNamespace(
+        network=network, formats=Formats(fp8=fp8), max_batch=64, tolerance=FP32, evaluate=evaluate
+    )
     assert report_command._agreement(cast("GpuBackend", backend))["ok"]
     assert compared == [positions]
 

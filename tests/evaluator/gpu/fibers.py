@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from evaluator.backends.gpu import GpuBackend
+from evaluator.backends.gpu_opening import OpenNetwork, Wanted
+from evaluator.backends.gpu_options import Formats
 from evaluator.backends.probe import probe_batch
 from evaluator.backends.reference import ReferenceBackend
 from evaluator.gpu.blas.product import Product
@@ -96,17 +98,10 @@ def open_again(
 ) -> GpuBackend:
     """On one of the devices that the runtime has already."""
     taken = open_amd(device)
-    return GpuBackend(
-        network,
-        taken,
-        precision=precision,
-        weights=weights,
-        deterministic=deterministic,
-        buckets=buckets,
-        compiler=Compiler(taken, cache_folder=cache),
-        tuner=None if deterministic else ModelTuner(taken, precision),
-        check=check,
-    )
+    wanted = Wanted(Formats(precision, weights), deterministic, buckets, check=check)
+    tuner = None if deterministic else ModelTuner(taken, precision)
+    compiler = Compiler(taken, cache_folder=cache)
+    return GpuBackend(OpenNetwork(network, taken, wanted, compiler=compiler, tuner=tuner))
 
 
 def right(backend: GpuBackend, result: EvaluationBatch, count: int, seed: int) -> bool:

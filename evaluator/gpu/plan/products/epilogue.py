@@ -109,7 +109,6 @@ def finish_rows(
             0.0 if norm is None else float(norm.epsilon),
             None if rounded is None else rounded.buffer,
             b.round_scale(rounded),
-            None if rounded is None else rounded.scales,
         ),
         f"{name}, rows",
     )

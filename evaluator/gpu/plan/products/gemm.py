@@ -5,14 +5,13 @@ from __future__ import annotations
 from evaluator.gpu.blas.product import Product
 from evaluator.gpu.driver.target import Target
 from evaluator.gpu.plan import weights as pack
-from evaluator.gpu.plan.builder import ACTIVATION_CODES, FORMAT_CODES, Geometry, ProgramBuilder
+from evaluator.gpu.plan.builder import ACTIVATION_CODES, Geometry, ProgramBuilder
 from evaluator.gpu.plan.products.epilogue import Epilogue, Partials, finish_rows
 from evaluator.gpu.plan.products.linear_layer import Linear
 from evaluator.gpu.plan.products.product_use import (
     Use,
     address,
     biases_of,
-    column_scales,
     norm_arguments,
     own_epilogue,
     sum_scales,
@@ -20,14 +19,13 @@ from evaluator.gpu.plan.products.product_use import (
 )
 from evaluator.gpu.plan.program import Buffer, LeftNorm, Matrix
 from evaluator.gpu.plan.tiles import Choice, Tile
-from evaluator.network.eight_bits import EightBits
 from evaluator.network.spec import Activation
 
 
 def whole(b: ProgramBuilder, use: Use, choice: Choice, tile: Tile) -> None:
     """The product by kernels/gemm.hip, which finishes its sums itself; then `after`, if there is any."""
     epilogue = own_epilogue(b, use)
-    if not use.after and use.result is None and use.rounds_alone:
+    if not use.after and use.result is None and use.rounded is not None:
         assert use.rounded is not None
         gemm_launch(b, use, choice, tile, epilogue, use.rounded.buffer, use.rounded)
         return
@@ -80,7 +78,7 @@ def gemm_launch(
             convolution=layer.convolution,
             segment=a.segment,
             bits=bits,
-            form=layer.form,
+            e4m3=layer.e4m3,
             rounded=b.format_code(rounded),
             residual=epilogue.residual is not None,
             bias=epilogue.bias is not None and not layer.bias_by_square,
@@ -112,8 +110,6 @@ def gemm_launch(
             -(-steps // choice.splits),
             *sum_scales(b, layer),
             b.round_scale(rounded),
-            a.scales,
-            column_scales(b, layer),
             *norm_arguments(b, layer, a.norm, of_residual),
             None if leaves is None else leaves.sums,
         ),
@@ -129,7 +125,7 @@ def gemm_constants(
     convolution: bool = False,
     segment: int = 0,
     bits: int = 0,
-    form: EightBits | None = None,
+    e4m3: bool = False,
     rounded: int = 0,
     residual: bool = False,
     bias: bool = False,
@@ -140,7 +136,8 @@ def gemm_constants(
     row_sums: bool = False,
 ) -> dict[str, int]:
     """What kernels/gemm.hip is compiled for. bits: of a weight, where codes are read, else 0.
-    form: of the operands; rounded: the number of the result's. whole_steps: as `whole_steps` says.
+    e4m3: the operands are pairs of such numbers;
+    rounded: 1 if the result is. whole_steps: as `whole_steps` says.
     input_parts, residual_parts: of the rows' sums, where a norm was left to it. row_sums: it leaves one."""
     return {
         "BLOCK_M": tile.block_m,
@@ -155,7 +152,7 @@ def gemm_constants(
         "CONVOLUTION": int(convolution),
         "SEGMENT": segment,
         "PACKED": bits,
-        "FORMAT": FORMAT_CODES[form],
+        "FORMAT": int(e4m3),
         "ROUND": rounded,
         "RESIDUAL": int(residual),
         "BIAS": int(bias),

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from evaluator.gpu.plan import hopper
-from evaluator.gpu.plan.builder import ACTIVATION_CODES, FORMAT_CODES, Geometry, ProgramBuilder
+from evaluator.gpu.plan.builder import ACTIVATION_CODES, Geometry, ProgramBuilder
 from evaluator.gpu.plan.hopper import HopperTile
 from evaluator.gpu.plan.products.epilogue import After, Epilogue, finish_rows, norm_vectors
 from evaluator.gpu.plan.products.product_use import (
     Use,
     address,
     biases_of,
-    column_scales,
     sum_scales,
     weights_of,
 )
@@ -25,7 +24,7 @@ def by_hopper_kernel(b: ProgramBuilder, use: Use, tile: HopperTile) -> None:
     layer, product, a = use.layer, use.product, use.a
     norm = use.after.norm if tile.normalise else None
     later = After() if tile.normalise else use.after
-    result, rounded = use.result, use.rounded if use.rounds_alone else None
+    result, rounded = use.result, use.rounded
     unrounded = rounded is not use.rounded
     if later or (result is None and unrounded):
         result, rounded = b.matrix(b.of_branch("product"), a.rows, layer.width), None
@@ -44,7 +43,7 @@ def by_hopper_kernel(b: ProgramBuilder, use: Use, tile: HopperTile) -> None:
             "BIAS": int(layer.biases is not None),
             "NORMALISE": int(norm is not None),
             "ROW_BLOCKS": tile.row_blocks,
-            "FORMAT": FORMAT_CODES[layer.form],
+            "FORMAT": int(layer.e4m3),
             "KEEP": int(result is not None),
             "ROUND": b.format_code(rounded),
         },
@@ -72,8 +71,6 @@ def by_hopper_kernel(b: ProgramBuilder, use: Use, tile: HopperTile) -> None:
             b.round_scale(rounded),
             b.work("row_parts", row_groups * 2 * 2 * tile.row_blocks * 64 * 8) if row_groups else None,
             b.counters("row_counters", ROW_COUNTERS) if row_groups else None,
-            a.scales,
-            column_scales(b, layer),
         ),
         layer.name,
     )

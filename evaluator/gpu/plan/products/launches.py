@@ -22,7 +22,8 @@ from evaluator.gpu.plan.products.linear_layer import Linear
 from evaluator.gpu.plan.products.product_use import Use, address, biases_of, own_epilogue, weights_of
 from evaluator.gpu.plan.program import LeftNorm, LibraryStep, Matrix, PlanError
 from evaluator.gpu.plan.tiles import Choice
-from evaluator.network.spec import Activation, RoundedInputs
+from evaluator.network.e4m3 import E4m3Inputs
+from evaluator.network.spec import Activation
 
 
 def linear(
@@ -33,7 +34,7 @@ def linear(
     *,
     residual: Matrix | None = None,
     after: After | None = None,
-    rounded: RoundedInputs | None = None,
+    rounded: E4m3Inputs | None = None,
     keep: bool = True,
     leave_norm: bool = False,
 ) -> Matrix:
@@ -116,7 +117,7 @@ def product_of(layer: Linear, a: Matrix, after: After, *, residual: bool) -> Pro
         segment=a.segment,
         weight_bits=0 if layer.packed is None else layer.packed.format.bits,
         normalised=after.norm is not None and after.gating is None,
-        form=layer.form,
+        e4m3=layer.e4m3,
     )
 
 

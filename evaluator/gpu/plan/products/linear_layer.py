@@ -10,9 +10,7 @@ from numpy.typing import NDArray
 from evaluator.gpu.driver.target import Target
 from evaluator.gpu.plan.quantised import Packed
 from evaluator.network.e4m3 import E4m3Inputs
-from evaluator.network.eight_bits import EightBits
-from evaluator.network.int8 import Int8Inputs
-from evaluator.network.spec import Activation, FloatArray, LayerNorm, RoundedInputs
+from evaluator.network.spec import Activation, FloatArray, LayerNorm
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,22 +30,9 @@ class E4m3Scales:
         return self.sums / unit, self.first_sums / unit
 
     @property
-    def rounding(self) -> RoundedInputs:
+    def rounding(self) -> E4m3Inputs:
         """How the layer's inputs are rounded."""
         return E4m3Inputs(self.inputs)
-
-
-@dataclass(frozen=True, slots=True)
-class Int8Scales:
-    """columns: float32 [width padded], what the layer's sums are multiplied with besides the scales of the
-    inputs' rows."""
-
-    columns: FloatArray
-
-    @property
-    def rounding(self) -> RoundedInputs:
-        """How the layer's inputs are rounded."""
-        return Int8Inputs()
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +53,7 @@ class Linear:
     activation: Activation
     convolution: bool = False
     packed: Packed | None = None
-    eight: E4m3Scales | Int8Scales | None = None
+    eight: E4m3Scales | None = None
     norm: LayerNorm | None = None
 
     @property
@@ -77,9 +62,9 @@ class Linear:
         return len(self.weights)
 
     @property
-    def form(self) -> EightBits | None:
-        """Of weights and inputs, if they have 8 bits."""
-        return None if self.eight is None else self.eight.rounding.form
+    def e4m3(self) -> bool:
+        """Whether weights and inputs have 8 bits."""
+        return self.eight is not None
 
     @property
     def bias_by_square(self) -> bool:

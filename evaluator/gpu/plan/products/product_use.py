@@ -9,10 +9,9 @@ from evaluator.gpu.blas.product import Product
 from evaluator.gpu.plan import weights as pack
 from evaluator.gpu.plan.builder import ProgramBuilder
 from evaluator.gpu.plan.products.epilogue import After, Epilogue, norm_vectors
-from evaluator.gpu.plan.products.linear_layer import E4m3Scales, Int8Scales, Linear
+from evaluator.gpu.plan.products.linear_layer import Linear
 from evaluator.gpu.plan.program import Buffer, LeftNorm, Matrix
 from evaluator.gpu.plan.quantised import Packed
-from evaluator.network.e4m3 import E4m3Inputs
 from evaluator.network.spec import FloatArray
 
 
@@ -34,11 +33,6 @@ class Use:
         """Numbers from row to row of the results."""
         return self.layer.padded_width if self.result is None else self.result.stride
 
-    @property
-    def rounds_alone(self) -> bool:
-        """Whether a kernel that has a part of a row can round it. The scale of int8 takes all of the row."""
-        return self.rounded is not None and isinstance(self.rounded.inputs, E4m3Inputs)
-
 
 def weights_of(b: ProgramBuilder, layer: Linear, packed: Packed | None) -> tuple[Buffer, Buffer | None]:
     """A layer's weights, or their codes and scales."""
@@ -50,17 +44,9 @@ def weights_of(b: ProgramBuilder, layer: Linear, packed: Packed | None) -> tuple
 
 def sum_scales(b: ProgramBuilder, layer: Linear) -> tuple[float, float, int]:
     """In e4m3, of all sums, of those of the first columns, and how many these are."""
-    if not isinstance(layer.eight, E4m3Scales):
+    if layer.eight is None:
         return 1.0, 1.0, 0
     return *layer.eight.of(b.target), layer.eight.first_columns
-
-
-def column_scales(b: ProgramBuilder, layer: Linear) -> Buffer | None:
-    """In int8, of the sums of each column."""
-    eight = layer.eight
-    if not isinstance(eight, Int8Scales):
-        return None
-    return b.weight(f"{layer.name}.column_scales", lambda: eight.columns)
 
 
 def biases_of(b: ProgramBuilder, layer: Linear) -> Buffer | None:

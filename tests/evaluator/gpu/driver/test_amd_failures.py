@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from evaluator.backends import BackendError
-from evaluator.backends.gpu import GpuBackend
+from evaluator.backends.gpu_opening import OpenNetwork, Wanted
+from evaluator.backends.gpu_options import Formats
 from evaluator.backends.probe import probe_batch
 from evaluator.backends.reference import ReferenceBackend
 from evaluator.gpu.blas.product import Product
@@ -90,15 +91,8 @@ def _open_and_close(network: Any, cache: Path) -> None:
     """As `open` of the backend does it: the device is closed if it does not work out."""
     device = open_amd()
     try:
-        GpuBackend(
-            network,
-            device,
-            precision=Precision.FP32,
-            deterministic=True,
-            buckets=BUCKETS,
-            compiler=Compiler(device, cache_folder=cache),
-            check=False,
-        )
+        wanted = Wanted(Formats(Precision.FP32), deterministic=True, buckets=BUCKETS, check=False)
+        OpenNetwork(network, device, wanted, compiler=Compiler(device, cache_folder=cache))
     finally:
         device.close()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from evaluator.gpu.driver.target import MatrixUnit, Precision, Target, amd_target, nvidia_target
-from evaluator.network.eight_bits import EightBits
 
 
 @pytest.mark.parametrize(
@@ -43,7 +42,7 @@ def test_an_unlisted_target_gets_the_kernels_of_its_family_and_says_so(
         assert (target.unit, target.wave) == (listed.unit, listed.wave)
         assert member in target.note
         assert "-DMATRIX_GENERIC=1" not in target.options
-        assert all(target.without(form) for form in EightBits)
+        assert target.no_e4m3
 
 
 @pytest.mark.parametrize("name", ["gfx90c", "gfx1170", "gfx1250", "gfx1310"])

@@ -10,6 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from evaluator.backends.gpu import GpuBackend
+from evaluator.backends.gpu_opening import OpenNetwork, Wanted
 from evaluator.backends.probe import probe_batch
 from evaluator.backends.reference import ReferenceBackend
 from evaluator.gpu.driver.target import Precision, Target, amd_target, nvidia_target
@@ -161,7 +162,7 @@ def test_a_network_with_it(hopper_device: Any, smolgen: tuple[int, int, int] | N
     network = random_network(replace(SHAPE, smolgen=smolgen))
     batch = probe_batch(FUSED_POSITIONS + 3, seed=4)
     expected = ReferenceBackend(network, dtype="float64").evaluate(batch)
-    backend = GpuBackend(network, hopper_device, buckets=(FUSED_POSITIONS + 5,))
+    backend = GpuBackend(OpenNetwork(network, hopper_device, Wanted(buckets=(FUSED_POSITIONS + 5,))))
     result = backend.evaluate(batch)
     backend.executor.close()
     assert np.abs(result.logits - expected.logits).max() < backend.tolerance.logits

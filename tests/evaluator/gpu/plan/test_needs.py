@@ -35,7 +35,7 @@ def plan_of(network: NetworkSpec, target: Target, keep: Keep, asked: dict[Produc
 
     def measurements(product: Product) -> list[Measured]:
         asked[product] = None
-        of_library = [] if product.form or product.segment else [Measured(OF_LIBRARY, 5.0)]
+        of_library = [] if product.e4m3 or product.segment else [Measured(OF_LIBRARY, 5.0)]
         found = [*estimated(product, target, Precision.FP16, PROCESSORS), *of_library]
         kept = [each for each in found if keep(product, each.choice)]
         return sorted(kept or found[-1:], key=lambda each: each.microseconds)

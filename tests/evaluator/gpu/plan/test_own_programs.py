@@ -8,12 +8,11 @@ import pytest
 
 from evaluator.gpu.blas.product import Product
 from evaluator.gpu.driver.target import Precision, Target, amd_target, nvidia_target
-from evaluator.gpu.plan.eight_bits import rounded_network
+from evaluator.gpu.plan.fp8 import rounded_network
 from evaluator.gpu.plan.plan import Plan
 from evaluator.gpu.plan.program import Branch, Launch, LibraryStep, Program
 from evaluator.gpu.plan.quantised import WeightFormat
 from evaluator.gpu.plan.tiles import Choice, Measured, estimates
-from evaluator.network.eight_bits import EightBits
 from evaluator.network.random_network import NetworkShape, random_network
 
 HOPPER = nvidia_target(9, 0)
@@ -85,7 +84,7 @@ def test_other_plans_have_none() -> None:
     assert not plan_of(nvidia_target(8, 0)).own_programs(8)
     assert not replace(plan, measurements=None).own_programs(8)
     assert not replace(plan, packed=WeightFormat.INT8).own_programs(8)
-    eight = replace(plan, rounded=rounded_network(NETWORK, EightBits.E4M3))
+    eight = replace(plan, rounded=rounded_network(NETWORK))
     assert eight.own_programs(8)
     assert not eight.own_programs(16)
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from evaluator.backends.gpu import GpuBackend
+from evaluator.backends.gpu_opening import OpenNetwork, Wanted
 from evaluator.backends.probe import probe_batch
 from evaluator.backends.reference import ReferenceBackend
 from evaluator.gpu.driver.compiler import Compiler
@@ -16,7 +17,7 @@ from evaluator.gpu.driver.device import Device
 from evaluator.gpu.driver.target import Precision, Target, amd_target, nvidia_target
 from evaluator.gpu.inspect.resources import measure, unavailable
 from evaluator.gpu.inspect.variants import Variant
-from evaluator.gpu.plan.persistent_form import USUAL, PersistentForm
+from evaluator.gpu.plan.persistent_form import PAIRS_AND_LOGITS, USUAL, PersistentForm
 from evaluator.gpu.plan.plan import Plan
 from evaluator.gpu.plan.program import Launch, Program, Table
 from evaluator.gpu.plan.tiles import model_chooser
@@ -42,11 +43,7 @@ def cooperative(device: Device) -> Device:
     return device
 
 
-FORMS = {
-    "padded weights": PersistentForm(padded_weights=True, weights_ahead=True),
-    "logits in attention": PersistentForm(logits_in_attention=True),
-    "both": PersistentForm(padded_weights=True, logits_in_attention=True),
-}
+LOGITS_IN_ATTENTION = PersistentForm(logits_in_attention=True)
 WITH_SMOLGEN = NetworkShape(64, layers=2, heads=2, ffn=96, smolgen=(8, 32, 32), policy_width=32)
 
 
@@ -60,16 +57,10 @@ def open_backend(
     form: PersistentForm = USUAL,
 ) -> GpuBackend:
     device = cooperative(open_amd())
-    return GpuBackend(
-        network,
-        device,
-        buckets=(size,),
-        deterministic=deterministic,
-        compiler=Compiler(device, cache_folder=cache),
-        tuner=None if deterministic else ModelTuner(device, Precision.FP16),
-        check=check,
-        form=form,
-    )
+    wanted = Wanted(deterministic=deterministic, buckets=(size,), check=check, form=form)
+    tuner = None if deterministic else ModelTuner(device, Precision.FP16)
+    compiler = Compiler(device, cache_folder=cache)
+    return GpuBackend(OpenNetwork(network, device, wanted, compiler=compiler, tuner=tuner))
 
 
 def is_persistent(program: Program) -> bool:
@@ -102,15 +93,14 @@ def test_agrees_with_the_reference(
 
 
 @pytest.mark.parametrize(("shape", "size"), [(WITH_SMOLGEN, 1), (UNEVEN, 2)])
-@pytest.mark.parametrize("kind", FORMS)
-def test_every_form_agrees_with_the_reference(
-    kind: str, shape: NetworkShape, size: int, runtime: Runtime, kernel_cache: Path
+def test_logits_in_attention_agree_with_the_reference(
+    shape: NetworkShape, size: int, runtime: Runtime, kernel_cache: Path
 ) -> None:
     network = random_network(shape, seed=1)
     batch = all_moves(probe_batch(size, seed=2).positions)
     expected = ReferenceBackend(network, dtype="float64").evaluate(batch)
     runtime.reset("gfx1100")
-    with open_backend(network, kernel_cache, size, form=FORMS[kind]) as backend:
+    with open_backend(network, kernel_cache, size, form=LOGITS_IN_ATTENTION) as backend:
         _, persistent = backend.executor.alternatives[size]
         backend.executor.select(size, persistent)
         for _ in range(2):
@@ -223,7 +213,7 @@ def test_a_form_may_take_more_positions() -> None:
     assert [bool(wider.persistent_programs(size)) for size in (4, 8, 9)] == [True, True, False]
 
 
-@pytest.mark.parametrize("form", [*FORMS.values(), PersistentForm(pairs=True, logits_in_attention=True)])
+@pytest.mark.parametrize("form", [LOGITS_IN_ATTENTION, PAIRS_AND_LOGITS])
 def test_every_form_fits_into_the_registers_of_a_hopper(form: PersistentForm) -> None:
     target = nvidia_target(9, 0)
     if (problem := unavailable(target)) is not None:

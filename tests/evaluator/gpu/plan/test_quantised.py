@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from evaluator.backends import BackendError
 from evaluator.backends.gpu import GpuBackend
 from evaluator.backends.gpu import open as open_gpu
+from evaluator.backends.gpu_opening import OpenNetwork, Wanted
+from evaluator.backends.gpu_options import Formats
 from evaluator.backends.probe import probe_batch
 from evaluator.backends.reference import ReferenceBackend
 from evaluator.gpu.blas.product import Product
@@ -211,15 +213,9 @@ def test_where_codes_are_never_faster_the_user_is_told(
 ) -> None:
     runtime.reset("gfx1100")
     device = open_amd()
-    with GpuBackend(
-        random_network(SHAPE),
-        device,
-        weights=WeightFormat.INT8,
-        buckets=(4,),
-        compiler=Compiler(device, cache_folder=kernel_cache),
-        tuner=PlainTuner(device.info.target),
-        check=False,
-    ):
+    wanted = Wanted(Formats(weights=WeightFormat.INT8), buckets=(4,), check=False)
+    compiler, tuner = Compiler(device, cache_folder=kernel_cache), PlainTuner(device.info.target)
+    with GpuBackend(OpenNetwork(random_network(SHAPE), device, wanted, compiler=compiler, tuner=tuner)):
         assert "weights=int8 brings nothing" in caplog.text
 
 

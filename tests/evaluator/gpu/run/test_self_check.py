@@ -17,16 +17,15 @@ from evaluator.gpu.run.buckets import BUCKETS
 from evaluator.gpu.run.executor import Executor
 from evaluator.gpu.run.self_check import (
     CHECKED_MOVES,
+    FP8_LIMITS,
     Check,
     Expected,
     Limits,
     SelfCheck,
     SelfCheckError,
     limits,
-    limits_of_eight_bits,
     rows,
 )
-from evaluator.network.eight_bits import EightBits
 from evaluator.slices import Slice, unshared
 from protocol.batch import EvaluationBatch, PositionBatch
 
@@ -91,7 +90,7 @@ def checked(device: Off, rounding: float | None) -> None:
     """Check a device whose network's rounding is so far off; None: the rounded network alone is known."""
     exact = Expected(PROBE, evaluate)
     rounded = Expected(PROBE, lambda batch: Off(rounding or 0.0, seed=1).of(evaluate(batch)))
-    check = Check(rounded, limits_of_eight_bits(EightBits.E4M3), None if rounding is None else exact)
+    check = Check(rounded, FP8_LIMITS, None if rounding is None else exact)
     SelfCheck(cast(Executor, device), {0: check}, "device").run()
 
 
@@ -128,22 +127,17 @@ def refused(device: MixedUp, limit: Limits) -> bool:
 
 
 @pytest.mark.parametrize("device", [MixedUp, OfAnothersMoves])
-@pytest.mark.parametrize("form", list(EightBits))
 @pytest.mark.parametrize("by", [1, 2, 3, 4, 6, 8, 16, 33, 132, 256])
-def test_rows_that_are_mixed_up_by_whole_tiles_are_seen(
-    device: type[MixedUp], form: EightBits, by: int
-) -> None:
+def test_rows_that_are_mixed_up_by_whole_tiles_are_seen(device: type[MixedUp], by: int) -> None:
     """Within the widest limits, at a size that is a power of two and at one that is not."""
-    limit = limits_of_eight_bits(form)
     for size in (264, 512):
-        assert not refused(device(lambda place: place, (size,)), limit)
-        assert refused(device(lambda place: np.roll(place, by), (size,)), limit)
+        assert not refused(device(lambda place: place, (size,)), FP8_LIMITS)
+        assert refused(device(lambda place: np.roll(place, by), (size,)), FP8_LIMITS)
 
 
 @pytest.mark.parametrize("digit", range(9))
 def test_rows_that_have_changed_places_within_tiles_are_seen(digit: int) -> None:
-    limit = limits_of_eight_bits(EightBits.E4M3)
-    assert refused(MixedUp(lambda place: place ^ (1 << digit), (512,)), limit)
+    assert refused(MixedUp(lambda place: place ^ (1 << digit), (512,)), FP8_LIMITS)
 
 
 @pytest.mark.parametrize("size", BUCKETS)

@@ -11,6 +11,8 @@ import platformdirs
 import pytest
 
 from evaluator.backends.gpu import GpuBackend
+from evaluator.backends.gpu_opening import OpenNetwork, Wanted
+from evaluator.backends.gpu_options import Formats
 from evaluator.backends.probe import probe_batch
 from evaluator.backends.reference import ReferenceBackend
 from evaluator.gpu.blas.discovery import open_libraries
@@ -209,14 +211,9 @@ def test_two_processes_add_to_the_same_cache(
 def open_tuned(device: Device, kernel_cache: Path, network: NetworkSpec) -> GpuBackend:
     libraries, problems = open_libraries(device.info, Precision.FP32)
     assert problems == {}
-    return GpuBackend(
-        network,
-        device,
-        precision=Precision.FP32,
-        buckets=(2,),
-        libraries=libraries,
-        compiler=Compiler(device, cache_folder=kernel_cache),
-    )
+    wanted = Wanted(Formats(Precision.FP32), buckets=(2,))
+    compiler = Compiler(device, cache_folder=kernel_cache)
+    return GpuBackend(OpenNetwork(network, device, wanted, libraries=libraries, compiler=compiler))
 
 
 def libraries_in(backend: GpuBackend) -> set[str]:

@@ -1,4 +1,4 @@
-"""precision=fp8 and int8: what of a network is rounded, that scales hold what comes, the plans made of it,
+"""precision=fp8: what of a network is rounded, that scales hold what comes, the plans made of it,
 and who is refused it."""
 
 from __future__ import annotations
@@ -11,22 +11,20 @@ import pytest
 from evaluator.backends import BackendError, reference
 from evaluator.backends.batches import expand_planes
 from evaluator.backends.gpu import open as open_gpu
-from evaluator.backends.gpu_options import formats, network_of_eight_bits
+from evaluator.backends.gpu_options import formats, fp8_network
 from evaluator.backends.probe import probe_batch
 from evaluator.gpu.driver.target import Precision, Target, amd_target, nvidia_target
 from evaluator.gpu.inspect.variants import target_named
-from evaluator.gpu.plan.builder import FORMAT_CODES
-from evaluator.gpu.plan.eight_bits import rounded_network
+from evaluator.gpu.plan.fp8 import rounded_network
 from evaluator.gpu.plan.hopper import FUSED_POSITIONS
 from evaluator.gpu.plan.layers import PackedLayers
-from evaluator.gpu.plan.plan import EIGHT_BIT_POSITIONS, Plan
-from evaluator.gpu.plan.products.linear_layer import E4m3Scales, Int8Scales
-from evaluator.gpu.plan.program import Buffer, Launch
+from evaluator.gpu.plan.plan import FP8_POSITIONS, Plan
+from evaluator.gpu.plan.products.linear_layer import E4m3Scales
+from evaluator.gpu.plan.program import Launch
 from evaluator.gpu.plan.tiles import model_chooser
 from evaluator.network import NetworkSpec
 from evaluator.network.arithmetic import Array
 from evaluator.network.e4m3 import LARGEST, E4m3Inputs, decoded
-from evaluator.network.eight_bits import EightBits
 from evaluator.network.random_network import SHAPES, NetworkShape, random_network
 from evaluator.network.spec import Activation, AttentionBody, Dense, EncoderLayer
 
@@ -50,18 +48,12 @@ def products(layer: EncoderLayer) -> dict[str, Dense]:
     }
 
 
-every_format = pytest.mark.parametrize("form", EightBits)
-E4M3, INT8 = EightBits.E4M3, EightBits.INT8
-
-
-@every_format
-def test_the_products_of_encoders_and_nothing_else_are_rounded(form: EightBits) -> None:
+def test_the_products_of_encoders_and_nothing_else_are_rounded() -> None:
     network = random_network(SHAPE, seed=1)
-    rounded = rounded_network(network, form)
+    rounded = rounded_network(network)
     for before, after in zip(encoders(network), encoders(rounded), strict=True):
         for name, layer in products(after).items():
             assert layer.inputs is not None, name
-            assert layer.inputs.form is form
             own = products(before)[name]
             assert not np.array_equal(layer.weights, own.weights)
             assert np.abs(layer.weights - own.weights).max() <= np.abs(own.weights).max() / 16
@@ -73,19 +65,17 @@ def test_the_products_of_encoders_and_nothing_else_are_rounded(form: EightBits) 
     assert rounded.policy is network.policy
     assert rounded.value is network.value
     residual = random_network("resnet-64x4")
-    assert rounded_network(residual, form) is residual
+    assert rounded_network(residual) is residual
 
 
-@every_format
-def test_attention_behind_no_norm_is_left_alone(form: EightBits) -> None:
-    first, second = encoders(rounded_network(random_network(replace(SHAPE, dense_embedding=0)), form))
+def test_attention_behind_no_norm_is_left_alone() -> None:
+    first, second = encoders(rounded_network(random_network(replace(SHAPE, dense_embedding=0))))
     assert {name for name, layer in products(first).items() if layer.inputs} == {"dense1", "dense2"}
     assert all(layer.inputs for layer in products(second).values())
 
 
-@every_format
-def test_layers_without_whole_chunks_of_inputs_are_left_alone(form: EightBits) -> None:
-    layers = encoders(rounded_network(random_network(replace(SHAPE, ffn=88)), form))
+def test_layers_without_whole_chunks_of_inputs_are_left_alone() -> None:
+    layers = encoders(rounded_network(random_network(replace(SHAPE, ffn=88))))
     assert {name for name, layer in products(layers[1]).items() if not layer.inputs} == {"dense2"}
 
 
@@ -94,7 +84,7 @@ def test_scales_hold_what_comes_and_leave_its_digits(
     activation: Activation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing saturates, and what counts lies above e4m3's subnormal numbers."""
-    network = rounded_network(random_network(replace(SHAPE, ffn_activation=activation), seed=1), E4M3)
+    network = rounded_network(random_network(replace(SHAPE, ffn_activation=activation), seed=1))
     seen: list[Array] = []
     original = E4m3Inputs.rounded
 
@@ -113,7 +103,7 @@ def test_scales_hold_what_comes_and_leave_its_digits(
 def test_large_shapes_keep_the_digits_of_their_norms() -> None:
     """A norm of 1024 elements may make 32; what is usual is 1."""
     shape = replace(SHAPES["bt4"], layers=1)
-    for layer in encoders(rounded_network(random_network(shape), E4M3)):
+    for layer in encoders(rounded_network(random_network(shape))):
         for name, part in products(layer).items():
             assert isinstance(part.inputs, E4m3Inputs)
             if name in ("q", "dense1"):
@@ -125,9 +115,9 @@ def test_large_shapes_keep_the_digits_of_their_norms() -> None:
 HOPPER = nvidia_target(9, 0)
 
 
-def launches(target: Target, positions: int, network: NetworkSpec, form: EightBits) -> list[Launch]:
+def launches(target: Target, positions: int, network: NetworkSpec) -> list[Launch]:
     choose = model_chooser(target, Precision.FP16, 132)
-    plan = Plan(network, target, Precision.FP16, choose, rounded=rounded_network(network, form))
+    plan = Plan(network, target, Precision.FP16, choose, rounded=rounded_network(network))
     return [step for step in plan.program(positions).steps if isinstance(step, Launch)]
 
 
@@ -140,55 +130,37 @@ def formats_of(found: list[Launch]) -> set[int]:
     return {each.get(flag, 0) for each in constants for flag in ("FORMAT", "ROUND")}
 
 
-@every_format
 @pytest.mark.parametrize("target", [HOPPER, nvidia_target(8, 9), amd_target("gfx942"), amd_target("gfx1200")])
-def test_large_batches_multiply_the_encoders_in_8_bits(target: Target, form: EightBits) -> None:
-    found = launches(target, EIGHT_BIT_POSITIONS, random_network(SHAPE), form)
+def test_large_batches_multiply_the_encoders_in_8_bits(target: Target) -> None:
+    found = launches(target, FP8_POSITIONS, random_network(SHAPE))
     layers = ("qkv", "output", "ffn1", "ffn2")
-    wanted = {f"encoder{index}.{layer}.{form.value}" for index in (0, 1) for layer in layers}
+    wanted = {f"encoder{index}.{layer}.e4m3" for index in (0, 1) for layer in layers}
     assert with_flag(found, "FORMAT") == wanted
-    assert formats_of(found) == {0, FORMAT_CODES[form]}
+    assert formats_of(found) == {0, 1}
     # Norms but the last one, attention and ffn1 leave inputs for them.
     writing = with_flag(found, "ROUND")
-    assert {label.removesuffix(", rows").removesuffix(f".{form.value}") for label in writing} == {
+    assert {label.removesuffix(", rows").removesuffix(".e4m3") for label in writing} == {
         "tail.dense2",
         *(f"encoder{index}.{what}" for index in (0, 1) for what in ("attention", "output", "ffn1")),
         "encoder0.ffn2",
     }
 
 
-@every_format
-def test_attention_and_its_product_are_one_kernel_in_8_bits_too(form: EightBits) -> None:
+def test_attention_and_its_product_are_one_kernel_in_8_bits_too() -> None:
     network = random_network(replace(SHAPE, heads=2))
-    found = launches(HOPPER, FUSED_POSITIONS, network, form)
+    found = launches(HOPPER, FUSED_POSITIONS, network)
     fused = [step for step in found if step.kernel.file == "attention_hopper"]
     assert len(fused) == 2
-    assert {dict(step.kernel.constants)["FORMAT"] for step in fused} == {FORMAT_CODES[form]}
+    assert {dict(step.kernel.constants)["FORMAT"] for step in fused} == {1}
 
 
-@pytest.mark.parametrize("positions", [EIGHT_BIT_POSITIONS, FUSED_POSITIONS])
-def test_only_what_has_whole_rows_rounds_to_int8(positions: int) -> None:
-    """A head, or a tile of a product, does not know the largest element of a row."""
-    network = random_network(replace(SHAPE, heads=2))
-    found = launches(HOPPER, positions, network, INT8)
-    writing = [step for step in found if dict(step.kernel.constants).get("ROUND")]
-    assert {step.kernel.file for step in writing} == {"rows"}
-    scales = [argument for step in writing for argument in step.arguments if isinstance(argument, Buffer)]
-    assert {each.name for each in scales if each.name.endswith(".scales")} == {
-        "x.int8.scales",
-        "hidden.int8.scales",
-        "attention.int8.scales",
-    }
-
-
-@every_format
-def test_small_batches_compute_the_network_as_it_is(form: EightBits) -> None:
-    found = launches(HOPPER, EIGHT_BIT_POSITIONS - 1, random_network(SHAPE), form)
+def test_small_batches_compute_the_network_as_it_is() -> None:
+    found = launches(HOPPER, FP8_POSITIONS - 1, random_network(SHAPE))
     assert not with_flag(found, "FORMAT") | with_flag(found, "ROUND")
 
 
 def test_packed_weights_are_the_codes_of_the_rounded_ones() -> None:
-    network = rounded_network(random_network(SHAPE, seed=2), E4M3)
+    network = rounded_network(random_network(SHAPE, seed=2))
     layer = encoders(network)[0]
     packed = PackedLayers(Precision.FP16, {}).qkv("encoder0", layer.attention)
     scales = packed.eight
@@ -204,70 +176,37 @@ def test_packed_weights_are_the_codes_of_the_rounded_ones() -> None:
     assert scales.of(HOPPER)[0] == scales.sums
 
 
-def test_packed_weights_of_int8_have_a_scale_for_each_row() -> None:
-    network = rounded_network(random_network(SHAPE, seed=2), INT8)
-    layer = encoders(network)[0].attention
-    depth, width = len(layer.q.biases) // layer.heads, len(layer.q.biases)
-    layers = PackedLayers(Precision.FP16, {})
-    factors = np.where(np.arange(3 * width) < width, np.float32(depth**-0.5), np.float32(1))
-    expected = np.concatenate([part.weights for part in (layer.q, layer.k, layer.v)]) * factors[:, None]
-    alpha = 0.75
-    for packed, right in (
-        (layers.qkv("encoder0", layer), expected),
-        (layers.attention_output("encoder0", layer, alpha), layer.output.weights * np.float32(alpha)),
-    ):
-        assert isinstance(packed.eight, Int8Scales)
-        found = packed.weights.view(np.int8) * packed.eight.columns[:, None]
-        assert np.allclose(found, right, rtol=1e-6)
-
-
 # -- the option ----------------------------------------------------------------------------------------
 
 
 def test_the_option_is_a_precision() -> None:
-    for name, form in (("fp8", E4M3), ("int8", INT8)):
-        chosen = formats(name, "")
-        assert (chosen.stored, chosen.eight, str(chosen)) == (Precision.FP16, form, name)
-        with pytest.raises(BackendError, match=f"not with {name}"):
-            formats(name, "int8")
-        with pytest.raises(BackendError, match=f"precision={name} exclude each other"):
-            open_gpu(random_network("tiny-attention"), precision=name, deterministic=True)
-    assert formats("fp16", "int8").eight is None
-    with pytest.raises(BackendError, match="fp16, bf16, fp32, fp8, int8"):
-        formats("fp4", "")
+    chosen = formats("fp8", "")
+    assert (chosen.stored, chosen.fp8, str(chosen)) == (Precision.FP16, True, "fp8")
+    with pytest.raises(BackendError, match="not with fp8"):
+        formats("fp8", "int8")
+    with pytest.raises(BackendError, match="precision=fp8 exclude each other"):
+        open_gpu(random_network("tiny-attention"), precision="fp8", deterministic=True)
+    assert not formats("fp16", "int8").fp8
+    with pytest.raises(BackendError, match="fp16, bf16, fp32, fp8"):
+        formats("int8", "")
 
 
 @pytest.mark.parametrize(
-    ("name", "form", "reason"),
+    ("name", "reason"),
     [
-        ("gfx1100", E4M3, "has no e4m3"),
-        ("gfx90a", E4M3, "has no e4m3"),
-        ("gfx906", E4M3, "no matrix unit"),
-        ("sm_86", E4M3, "has no e4m3"),
-        ("gfx1100", INT8, "no faster with int8"),
-        ("gfx1151", INT8, "no faster with int8"),
-        ("gfx90a", INT8, "no faster with int8"),
-        ("gfx906", INT8, "no matrix unit"),
-        ("gfx1030", INT8, "no matrix unit"),
-        ("sm_75", INT8, "no matrix unit"),
-        ("sm_103", INT8, "far slower"),
+        ("gfx1100", "has no e4m3"),
+        ("gfx90a", "has no e4m3"),
+        ("gfx906", "no matrix unit"),
+        ("sm_86", "has no e4m3"),
     ],
 )
-def test_targets_that_gain_nothing_refuse_with_a_reason(name: str, form: EightBits, reason: str) -> None:
+def test_targets_that_gain_nothing_refuse_with_a_reason(name: str, reason: str) -> None:
     with pytest.raises(BackendError, match=f"is not for {name}: .*{reason}"):
-        network_of_eight_bits(random_network("tiny-attention"), form, target_named(name))
+        fp8_network(random_network("tiny-attention"), target_named(name))
 
 
-@pytest.mark.parametrize("name", ["sm_80", "sm_86", "sm_89", "sm_90", "gfx942", "gfx1200", "gfx1201"])
-def test_targets_that_gain_by_int8_take_it(name: str) -> None:
-    assert network_of_eight_bits(random_network("tiny-attention"), INT8, target_named(name)) is not None
-
-
-@every_format
-def test_what_has_no_encoders_is_refused_and_others_are_warned(
-    form: EightBits, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_has_no_encoders_is_refused_and_others_are_warned(caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(BackendError, match="for attention networks"):
-        network_of_eight_bits(random_network("resnet-64x4"), form, HOPPER)
-    network_of_eight_bits(random_network("tiny-attention"), form, HOPPER)
-    assert f"precision={form.option} is an experiment" in caplog.text
+        fp8_network(random_network("resnet-64x4"), HOPPER)
+    fp8_network(random_network("tiny-attention"), HOPPER)
+    assert "precision=fp8 is an experiment" in caplog.text

@@ -1,16 +1,14 @@
-"""The network that precision=fp8 and precision=int8 compute: the encoders' products of weights and inputs of
-8 bits.
+"""The network that precision=fp8 computes: the encoders' products of weights and inputs in e4m3.
 
 `rounded_network` says all of it in the network itself: the weights are rounded, and each layer says how its
 inputs are (`Dense.inputs`). The reference computes that network, and the plan makes its kernels from it, so
 both round the same numbers in the same places. Smolgen, norms, softmax, the skip connections, embedding and
 heads stay as they are.
 
-int8 has a scale for each row of the weights and for each row of the inputs, which is found where the row is
-made. e4m3 has one for a matrix and one for the inputs of a layer, and none is measured, neither at run time
-nor from positions: what a layer norm makes is bounded by its gammas and betas, and so is what the layers
-behind it make of that. e4m3 has as many digits anywhere between 2^-6 and 448, so that a bound that is 100
-times too large costs nothing (docs/lab/gpu-formats.md has it beside scales of each row, tile and tensor).
+A matrix has one scale, and so have the inputs of a layer. No scale is measured, neither at run time nor from
+positions: what a layer norm makes is bounded by its gammas and betas, and so is what the layers behind it
+make of that. e4m3 has as many digits anywhere between 2^-6 and 448, so that a bound that is 100 times too
+large costs nothing (docs/lab/gpu-formats.md compares it with scales of each row, tile and tensor).
 """
 
 from __future__ import annotations
@@ -19,10 +17,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from evaluator.network import int8
 from evaluator.network.arithmetic import activate
 from evaluator.network.e4m3 import E4m3Inputs, rounded_matrix, scale_for
-from evaluator.network.eight_bits import EightBits
 from evaluator.network.spec import (
     AttentionBody,
     Dense,
@@ -31,7 +27,6 @@ from evaluator.network.spec import (
     FloatArray,
     LayerNorm,
     NetworkSpec,
-    RoundedInputs,
 )
 
 CHUNK = 16
@@ -44,8 +39,8 @@ row of E elements can reach sqrt(E) of them, but squared as by relu_squared that
 trained networks of docs/lab/gpu-formats.md reach 6."""
 
 
-def rounded_network(network: NetworkSpec, form: EightBits) -> NetworkSpec:
-    """The network with the encoders' products in a format. A residual network stays as it is, and so does the
+def rounded_network(network: NetworkSpec) -> NetworkSpec:
+    """The network with the encoders' products in e4m3. A residual network stays as it is, and so does the
     attention of a first encoder whose input is no norm's."""
     body = network.body
     if not isinstance(body, AttentionBody):
@@ -53,51 +48,49 @@ def rounded_network(network: NetworkSpec, form: EightBits) -> NetworkSpec:
     before = None if body.tail is None else body.tail.norm2
     encoders = []
     for layer in body.encoders:
-        encoders.append(_encoder(layer, before, form))
+        encoders.append(_encoder(layer, before))
         before = layer.norm2
     return replace(network, body=replace(body, encoders=tuple(encoders)))
 
 
-def _encoder(layer: EncoderLayer, before: LayerNorm | None, form: EightBits) -> EncoderLayer:
+def _encoder(layer: EncoderLayer, before: LayerNorm | None) -> EncoderLayer:
     attention = layer.attention
     if before is not None:
-        inputs = _of_norm(before, form)
+        inputs = _of_norm(before)
         # What attention gives is a mean of the values of some squares.
-        mixed = _of_bounds(_bounds(attention.v, before), form)
+        mixed = _of_bounds(_bounds(attention.v, before))
         q, k, v = _rounded((attention.q, attention.k, attention.v), inputs)
         (output,) = _rounded((attention.output,), mixed)
         attention = replace(attention, q=q, k=k, v=v, output=output)
-    return replace(layer, attention=attention, ffn=_feed_forward(layer.ffn, layer.norm1, form))
+    return replace(layer, attention=attention, ffn=_feed_forward(layer.ffn, layer.norm1))
 
 
-def _feed_forward(ffn: FeedForward, norm: LayerNorm, form: EightBits) -> FeedForward:
+def _feed_forward(ffn: FeedForward, norm: LayerNorm) -> FeedForward:
     bounds = _bounds(ffn.dense1, norm, _REACH)
     ends = activate(ffn.dense1.activation, np.concatenate([bounds, -bounds]))
-    (dense1,) = _rounded((ffn.dense1,), _of_norm(norm, form))
-    (dense2,) = _rounded((ffn.dense2,), _of_bounds(ends, form))
+    (dense1,) = _rounded((ffn.dense1,), _of_norm(norm))
+    (dense2,) = _rounded((ffn.dense2,), _of_bounds(ends))
     return FeedForward(dense1, dense2)
 
 
-def _rounded(layers: tuple[Dense, ...], inputs: RoundedInputs) -> list[Dense]:
+def _rounded(layers: tuple[Dense, ...], inputs: E4m3Inputs) -> list[Dense]:
     """Layers that are one product, rounded; as they are where it has no whole chunks of inputs."""
     if layers[0].weights.shape[1] % CHUNK:
         return list(layers)
     together = np.concatenate([layer.weights for layer in layers])
-    weights = rounded_matrix(together) if inputs.form is EightBits.E4M3 else int8.rounded(together)
+    weights = rounded_matrix(together)
     ends = np.cumsum([len(layer.weights) for layer in layers])
     parts = np.split(weights, ends[:-1])
     return [replace(layer, weights=part, inputs=inputs) for layer, part in zip(layers, parts, strict=True)]
 
 
-def _of_norm(norm: LayerNorm, form: EightBits) -> RoundedInputs:
+def _of_norm(norm: LayerNorm) -> E4m3Inputs:
     """The rounding of what a norm makes: no element of a normed row of E exceeds sqrt(E)."""
-    return _of_bounds(np.abs(norm.gammas) * np.sqrt(np.float32(len(norm.gammas))) + np.abs(norm.betas), form)
+    return _of_bounds(np.abs(norm.gammas) * np.sqrt(np.float32(len(norm.gammas))) + np.abs(norm.betas))
 
 
-def _of_bounds(bounds: FloatArray, form: EightBits) -> RoundedInputs:
-    """The rounding of what has such magnitudes at most. int8 finds each row's own."""
-    if form is EightBits.INT8:
-        return int8.Int8Inputs()
+def _of_bounds(bounds: FloatArray) -> E4m3Inputs:
+    """The rounding of what has such magnitudes at most."""
     return E4m3Inputs(scale_for(float(np.abs(bounds).max())))
 
 

@@ -1,0 +1,290 @@
+"""Opens a network on a GPU: by measurements or guesses, checked against the reference, and anew once what is
+fastest has been measured."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from evaluator.backends.base import BackendError
+from evaluator.backends.gpu_options import Formats, fp8_network, rounded
+from evaluator.backends.probe import uneven_batch
+from evaluator.backends.reference import ReferenceBackend
+from evaluator.gpu.blas.discovery import open_libraries
+from evaluator.gpu.blas.library import Library
+from evaluator.gpu.blas.product import Product
+from evaluator.gpu.driver import crashes
+from evaluator.gpu.driver.compiler import Compiler
+from evaluator.gpu.driver.crashes import Attempt, Phase
+from evaluator.gpu.driver.device import Device, DeviceError, DeviceInfo
+from evaluator.gpu.driver.discovery import open_device, subject_of
+from evaluator.gpu.plan.needs import MeasuringChooser, needs_of
+from evaluator.gpu.plan.persistent_form import PersistentForm
+from evaluator.gpu.plan.plan import FP8_POSITIONS, Plan
+from evaluator.gpu.plan.program import PlanError
+from evaluator.gpu.plan.tiles import Measured, model_chooser
+from evaluator.gpu.run.buckets import BUCKETS
+from evaluator.gpu.run.executor import Executor
+from evaluator.gpu.run.opening import OpeningError, open_executor
+from evaluator.gpu.run.self_check import (
+    CHECKED_MOVES,
+    FP8_LIMITS,
+    Check,
+    Expected,
+    SelfCheck,
+    SelfCheckError,
+    limits,
+)
+from evaluator.gpu.tuning.child import Job, measure_in_child
+from evaluator.gpu.tuning.quick import QuickChooser
+from evaluator.gpu.tuning.tune import NotMeasured, Tuner
+from evaluator.gpu.tuning.when import Tuning
+from evaluator.network.spec import NetworkSpec
+from evaluator.progress import announce
+from evaluator.slices import Slice, unshared
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """How a network is to be opened.
+
+    deterministic: the same position gives the same bits at every batch size. buckets: the batch sizes that
+    are run, ascending. tuning: when what is fastest is measured where nobody knows it yet. libraries: use the
+    vendor's, too. check: compare every bucket with the reference. form: of the one launch for all encoders;
+    None for those that may be the fastest.
+    """
+
+    formats: Formats = field(default_factory=Formats)
+    deterministic: bool = False
+    buckets: tuple[int, ...] = BUCKETS
+    tuning: Tuning = Tuning.BEFORE
+    libraries: bool = True
+    check: bool = True
+    form: PersistentForm | None = None
+
+
+def open_on(
+    info: DeviceInfo,
+    network: NetworkSpec,
+    wanted: Wanted,
+    *,
+    slices: Slice = unshared,
+    known: Mapping[Product, Sequence[Measured]] | None = None,
+) -> OpenNetwork:
+    """Take a device and open the network on it. slices, known: as of OpenNetwork. Raises BackendError."""
+    attempt = Attempt(subject_of(info), Phase.OPENING)
+    try:
+        device = open_device(info)
+    except DeviceError as error:
+        attempt.end()
+        raise BackendError(str(error)) from error
+    libraries: tuple[Library, ...] = ()
+    try:
+        if wanted.libraries and not wanted.deterministic:
+            libraries, problems = open_libraries(info, wanted.formats.stored)
+            for name, why in problems.items():
+                log.info("%s: without %s: %s", info.name, name, why)
+        opened = OpenNetwork(
+            network, device, wanted, libraries=libraries, slices=slices, known=known, attempt=attempt
+        )
+        attempt.enter(Phase.USING)
+        return opened
+    except BaseException as error:
+        attempt.end()
+        for library in libraries:
+            library.close()
+        device.close()
+        if isinstance(error, DeviceError):
+            raise BackendError(f"{info.name}: {error}") from error
+        raise
+
+
+class OpenNetwork:
+    """A network that is on a device and was checked there. Device and libraries are closed with it.
+
+    network: with the encoders' weights rounded, where that was asked for. provisional: it runs by guesses.
+    """
+
+    def __init__(
+        self,
+        network: NetworkSpec,
+        device: Device,
+        wanted: Wanted,
+        *,
+        libraries: Sequence[Library] = (),
+        compiler: Compiler | None = None,
+        tuner: MeasuringChooser | None = None,
+        slices: Slice = unshared,
+        known: Mapping[Product, Sequence[Measured]] | None = None,
+        attempt: Attempt | None = None,
+    ) -> None:
+        """slices: of the device, for the self-check. known: measurements, besides those in the cache.
+        attempt: ends with `close`. Raises BackendError and DeviceError."""
+        info, formats = device.info, wanted.formats
+        if not info.target.known:
+            log.warning("%s: target %s is %s", info.name, info.target.name, info.target.note)
+        self.name = f"{info.name} ({info.target.name}, {formats}, {info.driver})"
+        self.device, self.wanted, self.provisional = device, wanted, False
+        self._given, self._libraries, self._attempt, self._slices = network, libraries, attempt, slices
+        self.network = rounded(network, formats.weights)
+        in_fp8 = fp8_network(self.network, info.target) if formats.fp8 else None
+        self._checks = self._make_checks(in_fp8)
+        self._compiler = compiler or Compiler(device)
+        if tuner is None and not wanted.deterministic:
+            # A program measures in a child, which a candidate may end.
+            measures = wanted.tuning is Tuning.BEFORE and not crashes.records()
+            tuner = Tuner(
+                device,
+                self._compiler,
+                formats.stored,
+                libraries,
+                progress=log.info,
+                measures=measures,
+                known=known,
+            )
+        self._plan = self._make_plan(tuner, in_fp8)
+        try:
+            self.executor, self.self_check = self._open_measured(tuner)
+        except (OpeningError, SelfCheckError) as error:
+            raise BackendError(str(error)) from error
+        self._plan.forget()  # all is on the device
+
+    def _make_checks(self, in_fp8: NetworkSpec | None) -> dict[int, Check]:
+        """What batches are compared with, by the smallest batch."""
+        probe = uneven_batch(CHECKED_MOVES, seed=7)
+        expected = Expected(probe, ReferenceBackend(self.network).evaluate)
+        checks = {0: Check(expected, limits(self.wanted.formats.stored))}
+        if in_fp8 is not None:
+            rounded_too = Expected(probe, ReferenceBackend(in_fp8).evaluate)
+            checks[FP8_POSITIONS] = Check(rounded_too, FP8_LIMITS, exact=expected)
+        return checks
+
+    def _make_plan(self, tuner: MeasuringChooser | None, in_fp8: NetworkSpec | None) -> Plan:
+        info, wanted, stored = self.device.info, self.wanted, self.wanted.formats.stored
+        deterministic = wanted.deterministic
+        model = model_chooser(info.target, stored, info.multiprocessors, deterministic=deterministic)
+        return Plan(
+            self.network,
+            info.target,
+            stored,
+            model if tuner is None else tuner.choose,
+            wanted.formats.weights,
+            blocks=info.multiprocessors if info.cooperative and not deterministic else 0,
+            fused=not deterministic,
+            rounded=in_fp8,
+            form=wanted.form,
+            measurements=None if tuner is None else tuner.measurements,
+        )
+
+    def _open_measured(self, tuner: MeasuringChooser | None) -> tuple[Executor, SelfCheck]:
+        """By measurements; where some are missing, by those of a child or by guesses. Raises OpeningError and
+        SelfCheckError."""
+        try:
+            return self._open(self._plan, tuner)
+        except NotMeasured:
+            assert isinstance(tuner, Tuner)
+        if self.wanted.tuning is Tuning.BEFORE:
+            self._measure(tuner)
+            return self._open(self._plan, tuner)
+        return self._open_by_guess(tuner)
+
+    def _open(self, plan: Plan, tuner: MeasuringChooser | None) -> tuple[Executor, SelfCheck]:
+        wanted = self.wanted
+        executor = open_executor(
+            self.device,
+            self._compiler,
+            plan,
+            wanted.buckets,
+            libraries=self._libraries,
+            tuner=tuner,
+            planned=self._start_checks if wanted.check else lambda: None,
+            slices=self._slices,
+        )
+        self_check = SelfCheck(executor, self._checks, self.name)
+        try:
+            if wanted.check:
+                self_check.run()
+                self_check.choose_lanes()
+        except BaseException:
+            executor.close()
+            raise
+        return executor, self_check
+
+    def _start_checks(self) -> None:
+        for check in self._checks.values():
+            check.expected.start()
+
+    def _open_by_guess(self, tuner: Tuner) -> tuple[Executor, SelfCheck]:
+        """By guesses where nothing was measured yet; by measurements, after all, where those do not work.
+        Raises OpeningError and SelfCheckError."""
+        info, wanted = self.device.info, self.wanted
+        quick = QuickChooser(info, wanted.formats.stored, self._libraries, tuner.known)
+        then = "what is fastest is measured while nobody waits for it"
+        announce(
+            f"{info.name}: it begins by guesses; {then if wanted.tuning is Tuning.BEHIND else 'tuning=off'}"
+        )
+        # One program for each batch size. Shares what is packed.
+        guessed = replace(self._plan, choose=quick.choose, measurements=None, blocks=0, weights={})
+        try:
+            opened = self._open(guessed, None)
+        except (OpeningError, SelfCheckError, DeviceError) as error:
+            log.warning("%s; measuring how it is to be computed", error)
+            if crashes.records():
+                self._measure(tuner)
+            else:
+                tuner.measures = True
+            return self._open(self._plan, tuner)
+        self.provisional = True
+        return opened
+
+    def _measure(self, tuner: Tuner) -> None:
+        """Have a child measure what the tuner does not know. Raises OpeningError."""
+        info = self.device.info
+        announce(f"measuring matrix products on {info.name}; the next start needs none of it")
+
+        def progress(text: str) -> None:
+            announce(f"measuring matrix products on {info.name}, {text} done")
+
+        try:
+            tuner.known |= measure_in_child(self._job(self.wanted.buckets), unshared, progress)
+        except DeviceError as error:
+            raise OpeningError(f"{info.name}: {error}") from error
+
+    def _job(self, buckets: tuple[int, ...]) -> Job:
+        info = self.device.info
+        needs = needs_of(self._plan, buckets, info.multiprocessors)
+        return Job(info, self.wanted.formats.stored, needs, libraries=bool(self._libraries))
+
+    def measured_anew(self, slices: Slice, progress: Callable[[str], None]) -> OpenNetwork | None:
+        """Measure what is fastest and open the network by that, beside this one; None where this one does not
+        run by guesses, or was opened with another `tuning`. Raises BackendError."""
+        info, buckets = self.device.info, self.executor.buckets
+        if not self.provisional or self.wanted.tuning is not Tuning.BEHIND:
+            return None
+        try:
+            job = self._job(buckets)
+            self._plan.forget()
+            known = measure_in_child(job, slices, progress)
+        except (DeviceError, PlanError) as error:
+            raise BackendError(f"{info.name}: {error}") from error
+        again = replace(
+            self.wanted, buckets=buckets, tuning=Tuning.OFF, libraries=bool(self._libraries), check=True
+        )
+        found = open_on(info, self._given, again, slices=slices, known=known)
+        if found.provisional or found.executor.buckets != buckets:
+            found.close()
+            why = "not all could be measured" if found.provisional else "there is no memory to open it twice"
+            raise BackendError(f"{info.name}: {why}; the next start has what was measured")
+        return found
+
+    def close(self) -> None:
+        """Close executor, libraries and device."""
+        self.executor.close()
+        for library in self._libraries:
+            library.close()
+        self.device.close()
+        if self._attempt is not None:
+            self._attempt.end()
