@@ -518,3 +518,26 @@ _BY_UCI_NAME = {
     **{option.title.lower(): option for option in OPTIONS},
     **{name.lower(): option for name, option in ALIASES.items()},
 }
+
+
+class AliasValues:
+    """The values of the aliases as a GUI shows them: the default until an alias is set.
+
+    Scid sets every listed option at each start. The default of an alias must not replace the value that the
+    user gave the option by its own name.
+    """
+
+    def __init__(self) -> None:
+        self._values = {name.lower(): option.default for name, option in ALIASES.items()}
+
+    def repeated(self, name: str, options: Options) -> bool:
+        """Note an alias's new value; True if it is the old one and must change nothing.
+
+        name: a UCI name in any case; False if it is no alias. options: the result of `Options.with_uci`.
+        """
+        alias = name.strip().lower()
+        if alias not in self._values:
+            return False
+        before = self._values[alias]
+        self._values[alias] = getattr(options, _BY_UCI_NAME[alias].name)
+        return bool(self._values[alias] == before)

@@ -17,7 +17,7 @@ from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING, TypeAlias
 
-from engine.options import ALIASES, OPTIONS, OptionError, Options
+from engine.options import ALIASES, OPTIONS, AliasValues, OptionError, Options
 from engine.uci.output import Output
 from engine.uci.parse import (
     CommandError,
@@ -74,6 +74,7 @@ class UciEngine:
     def __init__(self, options: Options | None = None) -> None:
         self._output = Output()
         self._options = options or Options()
+        self._alias_values = AliasValues()
         self._session: Session | None = None
         self._commands: queue.SimpleQueue[tuple[float, Command]] = queue.SimpleQueue()
         # Commands that came while an earlier one waited for a search.
@@ -216,6 +217,8 @@ class UciEngine:
             options = self._options.with_uci(name, value)
         except OptionError as error:
             raise CommandError(str(error)) from None
+        if self._alias_values.repeated(name, options):
+            return
         if options.log_file != self._options.log_file:
             self._log_to(options.log_file)
         # A search that runs goes on with the options it began with; the next command sees the new ones.

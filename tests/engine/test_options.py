@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from engine.option_flags import add_flags, default_toml, options_of_arguments
-from engine.options import OPTIONS, OptionError, Options
+from engine.options import OPTIONS, AliasValues, OptionError, Options
 from engine.uci.text import option_line
 from protocol.settings.sources import read_toml
 from protocol.settings.spec import Setting, Value
@@ -141,3 +141,13 @@ def test_empty_texts_follow_the_uci_convention() -> None:
 )
 def test_uci_is_told_what_an_option_takes(name: str, line: str) -> None:
     assert option_line(Options.setting(name)) == f"option name {line}"
+
+
+def test_default_of_an_alias_keeps_the_value_of_its_option() -> None:
+    """Scid sets all options that are listed, so it sends `Move Overhead value 100` after the user's value."""
+    values = AliasValues()
+    options = Options().with_uci("MoveOverheadMs", "500")
+    assert not values.repeated("MoveOverheadMs", options)
+    assert values.repeated("Move Overhead", options.with_uci("Move Overhead", "100"))
+    assert not values.repeated("move overhead", options.with_uci("move overhead", "250"))
+    assert not values.repeated("Move Overhead", options.with_uci("Move Overhead", "100"))
