@@ -34,7 +34,7 @@
 namespace wavefront::gate {
 
 struct GateLimits {
-  FrameLimits frames;
+  MessageLimits frames;
   LinkLimits link;
   ConnectionLimits connections;
   std::int64_t buffered;               // bytes of all connections together, arriving and unread

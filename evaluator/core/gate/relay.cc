@@ -55,7 +55,7 @@ void send_refusal(int client, Mechanism mechanism, std::size_t greeted) {
 }
 
 Relay::Relay(int epoll, Descriptors descriptors, std::string upstream_path, std::shared_ptr<Link> link,
-             std::string source, Mechanism mechanism, const FrameLimits& limits)
+             std::string source, Mechanism mechanism, const MessageLimits& limits)
     : epoll_(epoll),
       descriptors_(std::move(descriptors)),
       upstream_path_(std::move(upstream_path)),

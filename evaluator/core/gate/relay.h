@@ -34,7 +34,7 @@ class Relay {
   };
 
   Relay(int epoll, Descriptors descriptors, std::string upstream_path, std::shared_ptr<Link> link,
-        std::string source, Mechanism mechanism, const FrameLimits& limits);
+        std::string source, Mechanism mechanism, const MessageLimits& limits);
 
   // Begins to listen to the client. Throws std::system_error.
   void start();

@@ -2,23 +2,17 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
 
-#include "zmtp/ending.h"
+#include "zmtp/framing.h"
+#include "zmtp/message.h"
 
 namespace wavefront::gate {
 
 using namespace wire;
-
-struct FrameLimits {
-  std::size_t frame_bytes;
-  std::size_t message_bytes;  // of all frames of a message
-  std::size_t message_frames;
-};
 
 // The memory that a frame takes beside its bytes.
 inline constexpr std::int64_t kFrameCost = 64;
@@ -26,31 +20,28 @@ inline constexpr std::int64_t kFrameCost = 64;
 // Under CURVE, frames with fewer bytes are not counted by size: heartbeats look like them.
 inline constexpr std::int64_t kSmallFrame = 32;
 
-enum class Mechanism : std::uint8_t { kUnknown, kNull, kCurve };
-
 // The bytes of a frame of a message, with what it takes beside them.
 std::int64_t cost_of(std::size_t frame_bytes, Mechanism mechanism);
 
-// Follows what a client sends: the greeting of 64 bytes, then frames, each a byte of flags, its length in one
-// byte or eight, and that many bytes, which are not looked at.
+// Follows what a client sends: the greeting, then frames, whose bytes it skips.
 //
 // With the mechanism NULL it sees where messages end. With CURVE each frame is encrypted and so is whether it
 // is the last of its message: then only the sizes of frames are limited here.
 class FrameReader {
  public:
-  explicit FrameReader(const FrameLimits& limits) : limits_(limits) {}
+  explicit FrameReader(const MessageLimits& limits) : limits_(limits) {}
 
   // Reads on; the reason why the connection has to end, if there is one.
   std::optional<Ending> read(const unsigned char* data, std::size_t size);
 
   // Whether the signature has come, by which one knows ZeroMQ's protocol.
-  bool has_signature() const { return greeting_size_ >= kSignature; }
+  bool has_signature() const { return greeting_.has_signature(); }
 
-  Mechanism mechanism() const { return mechanism_; }
+  Mechanism mechanism() const { return greeting_.mechanism(); }
 
   // Steps of the handshake that the client has taken: the signature, the greeting, and at most two commands.
   std::size_t steps() const {
-    return has_signature() + (mechanism_ != Mechanism::kUnknown) +
+    return has_signature() + (mechanism() != Mechanism::kUnknown) +
            std::min<std::size_t>(handshake_frames_, 2);
   }
 
@@ -61,20 +52,13 @@ class FrameReader {
   std::int64_t take_opaque_frames();
 
  private:
-  static constexpr std::size_t kSignature = 10;
-  static constexpr std::size_t kGreeting = 64;
-
-  std::optional<Ending> greet(unsigned char byte);
   std::optional<Ending> begin_frame();
   std::optional<Ending> begin_opaque_frame(std::uint64_t size);
   std::optional<Ending> begin_message_frame(std::uint64_t size, bool more);
 
-  FrameLimits limits_;
-  std::array<unsigned char, kGreeting> greeting_{};
-  std::size_t greeting_size_ = 0;
-  Mechanism mechanism_ = Mechanism::kUnknown;
-  std::array<unsigned char, 9> header_{};
-  std::size_t header_size_ = 0;
+  MessageLimits limits_;
+  Greeting greeting_;
+  FrameHead head_;
   std::uint64_t left_ = 0;              // of the frame's bytes
   std::uint64_t handshake_frames_ = 0;  // so far
   std::uint64_t message_bytes_ = 0;     // of the message that has not ended
@@ -95,17 +79,12 @@ class HandshakeReader {
   bool is_ready() const { return ready_; }
 
   // Whether a command could follow.
-  bool is_between_frames() const { return left_ == 0 && header_size_ == 0; }
+  bool is_between_frames() const { return left_ == 0 && !head_.is_begun(); }
 
  private:
-  static constexpr std::size_t kGreeting = 64;
-
-  void begin_frame();
-
   std::size_t greeting_bytes_ = 0;
   bool ready_ = false;
-  std::array<unsigned char, 9> header_{};
-  std::size_t header_size_ = 0;
+  FrameHead head_;
   std::uint64_t left_ = 0;  // of the frame's bytes
   std::string name_;        // of the command, with its length in front
 };

@@ -11,16 +11,6 @@ namespace wavefront::wire {
 
 namespace {
 
-constexpr unsigned char kMore = 1, kLong = 2, kCommand = 4;
-
-constexpr std::size_t kSignatureEnd = 9, kMajorAt = 10, kMechanismAt = 12, kMechanismSize = 20;
-
-// READY: the names of sockets and the like.
-constexpr std::uint64_t kMostOfHandshake = 8192;
-
-// PING, PONG and ERROR.
-constexpr std::uint64_t kMostOfCommand = 1024;
-
 constexpr std::string_view kReady("\5READY"), kPing("\4PING");
 
 // The time to live, in front of a PING's context.
@@ -34,8 +24,9 @@ constexpr std::size_t kMostOfContext = 16;
 std::optional<Ending> MessageReader::read(std::span<const unsigned char> data) {
   while (!data.empty()) {
     std::optional<Ending> ending;
-    if (greeting_size_ < kGreetingBytes) {
-      ending = greet(data.front());
+    if (!greeting_.is_complete()) {
+      ending = greeting_.read(data.front());
+      if (greeting_.mechanism() == Mechanism::kCurve) ending = Ending::kForeign;
       data = data.subspan(1);
     } else if (in_frame_) {
       const std::size_t size = std::min(frame_.size - filled_, data.size());
@@ -44,9 +35,9 @@ std::optional<Ending> MessageReader::read(std::span<const unsigned char> data) {
       data = data.subspan(size);
       if (filled_ == frame_.size) ending = end_frame();
     } else {
-      header_[header_size_++] = data.front();
+      const bool complete = head_.read(data.front());
       data = data.subspan(1);
-      if (header_size_ == ((header_[0] & kLong) != 0 ? 9U : 2U)) ending = begin_frame();
+      if (complete) ending = begin_frame();
     }
     if (ending) return ending;
   }
@@ -74,25 +65,11 @@ std::optional<std::string> MessageReader::take_ping() {
   return std::exchange(ping_, std::nullopt);
 }
 
-std::optional<Ending> MessageReader::greet(unsigned char byte) {
-  const std::size_t at = greeting_size_;
-  greeting_[greeting_size_++] = byte;
-  if (at == 0 && byte != 0xFF) return Ending::kForeign;
-  if (at == kSignatureEnd && byte != 0x7F) return Ending::kForeign;
-  if (at == kMajorAt && byte < 3) return Ending::kForeign;
-  if (greeting_size_ < kGreetingBytes) return std::nullopt;
-  const auto* const name = reinterpret_cast<const char*>(greeting_.data() + kMechanismAt);
-  if (std::string_view(name, strnlen(name, kMechanismSize)) != "NULL") return Ending::kForeign;
-  return std::nullopt;
-}
-
 std::optional<Ending> MessageReader::begin_frame() {
-  const unsigned char flags = header_[0];
-  if ((flags & ~(kMore | kLong | kCommand)) != 0) return Ending::kMalformed;
-  std::uint64_t size = header_[1];
-  for (std::size_t i = 2; i < header_size_; ++i) size = size << 8 | header_[i];
-  if ((flags & kCommand) != 0) {
-    if ((flags & kMore) != 0) return Ending::kMalformed;
+  const std::uint64_t size = head_.size();
+  if (!head_.has_known_flags()) return Ending::kMalformed;
+  if (head_.is_command()) {
+    if (head_.has_more()) return Ending::kMalformed;
     if (size > (ready_ ? kMostOfCommand : kMostOfHandshake)) return Ending::kFrame;
   } else {
     if (!ready_) return Ending::kMalformed;
@@ -101,7 +78,6 @@ std::optional<Ending> MessageReader::begin_frame() {
     message_bytes_ += size;
     if (message_bytes_ > limits_.message_bytes) return Ending::kMessage;
   }
-  header_size_ = 0;
   frame_ = {std::make_unique_for_overwrite<unsigned char[]>(size), static_cast<std::size_t>(size)};
   filled_ = 0;
   in_frame_ = true;
@@ -110,10 +86,9 @@ std::optional<Ending> MessageReader::begin_frame() {
 
 std::optional<Ending> MessageReader::end_frame() {
   in_frame_ = false;
-  const unsigned char flags = header_[0];
-  if ((flags & kCommand) != 0) return obey(std::exchange(frame_, {}));
+  if (head_.is_command()) return obey(std::exchange(frame_, {}));
   message_.push_back(std::exchange(frame_, {}));
-  if ((flags & kMore) == 0) {
+  if (!head_.has_more()) {
     messages_.push_back(std::exchange(message_, {}));
     message_bytes_ = 0;
   }

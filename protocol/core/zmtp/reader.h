@@ -1,7 +1,6 @@
 // From the bytes of a ZMTP 3 stream to messages.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -10,16 +9,13 @@
 #include <string>
 #include <vector>
 
-#include "zmtp/ending.h"
+#include "zmtp/framing.h"
 #include "zmtp/message.h"
 
 namespace wavefront::wire {
 
-inline constexpr std::size_t kGreetingBytes = 64;
-
-// Reads what a peer sends with the mechanism NULL: a greeting of 64 bytes, the command READY, then messages,
-// and commands between them. A frame is a byte of flags, its length in one byte or eight, and that many
-// bytes.
+// Reads what a peer sends with the mechanism NULL: the greeting, the command READY, then messages, and
+// commands between them.
 class MessageReader {
  public:
   explicit MessageReader(const MessageLimits& limits) : limits_(limits) {}
@@ -45,25 +41,20 @@ class MessageReader {
   bool is_ready() const { return ready_; }
 
   // Whether the peer knows heartbeats, which came with ZMTP 3.1.
-  bool has_heartbeats() const { return greeting_[kMinorAt] >= 1; }
+  bool has_heartbeats() const { return greeting_.minor_version() >= 1; }
 
   // The context of the newest PING since the last call.
   std::optional<std::string> take_ping();
 
  private:
-  static constexpr std::size_t kMinorAt = 11;
-
-  std::optional<Ending> greet(unsigned char byte);
   std::optional<Ending> begin_frame();
   std::optional<Ending> end_frame();
   std::optional<Ending> obey(const Frame& command);
 
   MessageLimits limits_;
-  std::array<unsigned char, kGreetingBytes> greeting_{};
-  std::size_t greeting_size_ = 0;
+  Greeting greeting_;
   bool ready_ = false;
-  std::array<unsigned char, 9> header_{};
-  std::size_t header_size_ = 0;
+  FrameHead head_;
   bool in_frame_ = false;
   Frame frame_;
   std::size_t filled_ = 0;         // of the frame's bytes

@@ -32,7 +32,7 @@ namespace {
 
 using Bytes = std::vector<unsigned char>;
 
-constexpr FrameLimits kLimits{5000, 9000, 6};
+constexpr MessageLimits kLimits{5000, 9000, 6};
 
 constexpr ConnectionLimits kConnections{40, 6};
 
