@@ -9,9 +9,9 @@ import psutil
 import pytest
 
 from engine._core import Game
+from engine.evaluation.connection.link import EvaluatorLink
 from engine.evaluation.encoding import encode_games
 from engine.evaluation.errors import PipelineError
-from engine.evaluation.link import EvaluatorLink
 from engine.evaluation.requests import Requests
 from protocol.batch import PositionBatch
 from protocol.client import Completed, EvaluatorClient
