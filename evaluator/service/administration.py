@@ -85,7 +85,7 @@ class Administration:
         def reloaded(done: list[ReloadedNetwork]) -> None:
             infos = tuple(each.info for each in done)
             changed = tuple(each.info.name for each in done if each.changed)
-            self._send(client, messages.ReloadReply(message.id, infos, changed))
+            self._send(client, messages.Reloaded(message.id, infos, changed))
 
         def failed(error: Exception) -> None:
             log.warning("not all could be loaded again, what was served before is served on: %s", error)
