@@ -10,7 +10,7 @@ from typing import Any, get_args
 from evaluator.service.connections.access import Access
 from evaluator.service.draining import SHUTTING_DOWN
 from evaluator.service.lifecycle import LifeCycle
-from evaluator.service.networks import NetworkToLoad, Reloaded, ServedNetworks
+from evaluator.service.networks import NetworkToLoad, ReloadedNetwork, ServedNetworks
 from evaluator.service.sessions import Sessions
 from protocol import messages
 from protocol.errors import BadRequest, Draining, LoadFailed, NotAllowed, RemoteError
@@ -82,10 +82,10 @@ class Administration:
             except KeysError as error:
                 raise LoadFailed(f"the list of clients stays as it is: {error}") from None
 
-        def reloaded(done: list[Reloaded]) -> None:
+        def reloaded(done: list[ReloadedNetwork]) -> None:
             infos = tuple(each.info for each in done)
             changed = tuple(each.info.name for each in done if each.changed)
-            self._send(client, messages.ReloadReply(message.id, infos, changed))
+            self._send(client, messages.Reloaded(message.id, infos, changed))
 
         def failed(error: Exception) -> None:
             log.warning("not all could be loaded again, what was served before is served on: %s", error)
