@@ -21,6 +21,8 @@ from engine.workers import processes
 from tests.engine.analysis.recording import RANDOM, Answer, Conversation, scheduler
 from tests.engine.evaluation.evaluators import RunningEvaluator
 
+pytestmark = pytest.mark.integration
+
 GAME = ["e2e4", "e7e5", "g1f3", "b8c6", "f1b5", "a7a6"]
 TURNS = list(range(len(GAME) + 1))
 

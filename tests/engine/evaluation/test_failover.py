@@ -32,6 +32,8 @@ from tests.engine.evaluation.evaluators import RunningEvaluator
 from tests.engine.uci.uci_process import UciProcess, eventually
 from tests.evaluator.service.plugin import Plugin
 
+pytestmark = pytest.mark.integration
+
 RANDOM = Options().changed(backend="random", smart_pruning_factor=0.0, verbose_move_stats=True)
 LONG = 400_000
 ONNX = ["--backend", "onnx", "--no-latency-cache", "--network"]

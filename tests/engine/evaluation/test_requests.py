@@ -17,6 +17,8 @@ from protocol.batch import PositionBatch
 from protocol.client import Completed, EvaluatorClient
 from protocol.errors import BadRequest, DeviceFailed, Draining, Overloaded, RemoteError
 
+pytestmark = pytest.mark.integration
+
 BATCH, _ = encode_games([Game()], input_format=1)
 
 

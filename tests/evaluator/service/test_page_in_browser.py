@@ -24,6 +24,8 @@ from tests.evaluator.service.harness import EchoBackend, Harness, numbered_batch
 from tests.evaluator.service.process import needs_ipc
 from tests.evaluator.service.test_failures import failing
 
+pytestmark = pytest.mark.integration
+
 pytestmark = needs_browser
 
 MALICE = "<script>document.title = 'taken'</script><img src=x onerror=\"document.title = 'taken'\">"

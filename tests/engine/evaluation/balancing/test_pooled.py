@@ -21,6 +21,8 @@ from protocol.batch import PositionBatch
 from protocol.client import EvaluatorClient
 from protocol.codec import check_batch
 
+pytestmark = pytest.mark.integration
+
 RANDOM = Options(backend="random", hash=1, tree_memory=16, smart_pruning_factor=0.0)
 
 

@@ -37,6 +37,8 @@ from tests.engine.uci.uci_process import UciProcess, eventually, sockets_of
 from tests.evaluator.service.plugin import Plugin
 from tests.paths import REPOSITORY
 
+pytestmark = pytest.mark.integration
+
 if TYPE_CHECKING:
     from protocol.client import EvaluatorClient
 
