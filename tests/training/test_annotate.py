@@ -24,6 +24,8 @@ from training.data.shard import Shard, ShardError, read_shard, write_shard
 from training.errors import TrainingError
 from training.evaluation import EncodedRows, Evaluation
 
+pytestmark = pytest.mark.integration
+
 SHAPE = NetworkShape(16, layers=1, heads=2, ffn=16, policy_width=16, value_channels=4, value_hidden=16)
 
 

@@ -14,6 +14,8 @@ from tests.paths import REPOSITORY
 from tests.training.run.runs import run_training
 from training.cli import COMMANDS
 
+pytestmark = pytest.mark.integration
+
 
 def test_the_help_lists_every_command() -> None:
     text = run_training("--help").stdout

@@ -18,6 +18,8 @@ from protocol.host.processes import INTERRUPTED
 from tests.training.run.runs import run_training, start_training
 from training.gate import verdict_of
 
+pytestmark = pytest.mark.integration
+
 
 def test_a_network_does_not_take_its_own_place(tmp_path: Path) -> None:
     network = tmp_path / "net.pb.gz"

@@ -17,6 +17,8 @@ from training.config import LoopSettings
 from training.loop import STEPS, loop_settings
 from training.presets import loop_text
 
+pytestmark = pytest.mark.integration
+
 pytest.importorskip("torch", reason="needs PyTorch: pip install '.[train]'")
 
 

@@ -26,6 +26,8 @@ from training.data.sources import KnownSources
 from training.data.table import PositionTable
 from training.errors import TrainingError
 
+pytestmark = pytest.mark.integration
+
 SEARCH_ONLY = TargetSettings(q_ratio=1.0)
 
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.integration
+
 torch = pytest.importorskip("torch", reason="needs PyTorch: pip install '.[train]'")
 
 from training.config import LossSettings, ModelSettings, OptimiserSettings  # noqa: E402

@@ -19,6 +19,8 @@ from evaluator.network.writer import write_network
 from tests.evaluator.golden import golden_cases, load_golden
 from training.errors import TrainingError
 
+pytestmark = pytest.mark.integration
+
 torch = pytest.importorskip("torch", reason="needs PyTorch: pip install '.[train]'")
 
 from training.config import ModelSettings  # noqa: E402

@@ -24,6 +24,8 @@ from evaluator.backends.sample import sample_batch
 from evaluator.network.random_network import random_network
 from tests.shapes import EVERY_PRODUCT
 
+pytestmark = pytest.mark.integration
+
 torch = pytest.importorskip("torch", reason="needs PyTorch: pip install '.[train]'")
 
 from training.model.network import AttentionNetwork, policy_source  # noqa: E402

@@ -23,6 +23,8 @@ from training.report.figures import TEMPERATURES, network_report
 from training.report.positions import DeepPositions, expected, read_positions
 from training.targets import label_wdl
 
+pytestmark = pytest.mark.integration
+
 SCRIPTED = f"{sys.executable} -m tests.training.label.scripted_engine"
 
 

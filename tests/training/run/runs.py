@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tests.paths import REPOSITORY
 from tests.training.labels import labelled_shard
+from training.cli import main
 from training.data.shard import write_shard
 
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -60,13 +64,26 @@ def command(*arguments: object) -> list[str]:
     return [sys.executable, "-m", "training", *map(str, arguments)]
 
 
-def run_training(*arguments: object, status: int = 0) -> subprocess.CompletedProcess[str]:
-    """Run `python -m training` to its end; its exit status must be `status`."""
-    done = subprocess.run(
-        command(*arguments), cwd=REPOSITORY, capture_output=True, text=True, timeout=250, check=False
-    )
-    assert done.returncode == status, done.stdout + done.stderr
-    return done
+@dataclass(frozen=True)
+class Done:
+    """A command that has ended."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def run_training(*arguments: object, status: int = 0) -> Done:
+    """Run a command of training to its end, in this process, as to import PyTorch takes seconds; its exit
+    status must be `status`."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            returned = main([*map(str, arguments)])
+        except SystemExit as ended:
+            returned = int(ended.code or 0)
+    assert returned == status, out.getvalue() + err.getvalue()
+    return Done(returned, out.getvalue(), err.getvalue())
 
 
 def start_training(*arguments: object) -> subprocess.Popen[str]:

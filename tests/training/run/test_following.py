@@ -23,6 +23,8 @@ from training.data.reading import ShardFile, ShardReader, shard_files, table_of
 from training.data.shard import write_shard
 from training.data.table import PositionTable
 
+pytestmark = pytest.mark.integration
+
 torch = pytest.importorskip("torch", reason="needs PyTorch: pip install '.[train]'")
 
 from training.run.checkpoint import load_checkpoint  # noqa: E402

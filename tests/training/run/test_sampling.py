@@ -15,6 +15,8 @@ from tests.training.run.runs import SETTINGS
 from training.config import TrainConfig, train_config
 from training.data.reading import table_of
 
+pytestmark = pytest.mark.integration
+
 torch = pytest.importorskip("torch", reason="needs PyTorch: pip install '.[train]'")
 
 from training.run.processes import Group  # noqa: E402
