@@ -18,7 +18,7 @@ VERDICT = "gate.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Gate:
+class Promotion:
     """A match between two networks. against: a file, or a shipped network's name. sprt: as `wavefront match
     --sprt` has it. folder: where the match is kept, so that the same gate goes on with it. match_arguments:
     further ones."""

@@ -21,7 +21,7 @@ from engine.evaluation.errors import NoEvaluatorError
 from engine.options import Options
 from engine.pool.pool import SearchPool
 from engine.workers.executor import ExecutorError, WorkerContext, WorkerReport
-from engine.workers.servant import Say
+from engine.workers.worker_role import Say
 
 QUERIES_KEPT = 256
 """Queries that were begun last, kept so that they need not be unpacked for each of their positions."""
@@ -44,7 +44,7 @@ class AnalysisJob:
 
 
 class PositionWorker:
-    """A Servant that searches positions."""
+    """A WorkerRole that searches positions."""
 
     def __init__(self, job: AnalysisJob, context: WorkerContext, say: Say) -> None:
         self._say = say
@@ -65,7 +65,7 @@ class PositionWorker:
     def _post(self, piece: Callable[[], None]) -> None:
         self._loop.call_soon_threadsafe(piece)
 
-    # -- a Servant ---------------------------------------------------------------------------------------
+    # -- a WorkerRole ---------------------------------------------------------------------------------------
 
     async def open(self) -> int:
         """Wait for the evaluator; returns how many searches at once are best for it."""

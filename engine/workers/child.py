@@ -1,6 +1,6 @@
 """A worker in another process of this machine, from both ends of the connection between.
 
-The supervisor's end sends what makes the servant, the job and its context, then calls as (number, method,
+The supervisor's end sends what makes the role, the job and its context, then calls as (number, method,
 arguments); the worker answers each with (number, whether it went well, result or message). Either may tell
 the other something that is not answered, under the number UNASKED. The worker ends when the connection does,
 which the operating system sees to however the supervisor's process ends; it owns nothing that would have to
@@ -22,7 +22,7 @@ from multiprocessing.connection import Connection, Pipe
 from typing import TYPE_CHECKING, Any
 
 from engine.workers.executor import Job, WorkerContext, WorkerLostError, WorkerReport, first_line
-from engine.workers.servant import MakeServant, Say
+from engine.workers.worker_role import MakeRole, Say
 from protocol.host.processes import child_command, group_of_its_own, how_it_ended, leave
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class WorkerProcess:
 
     @classmethod
     async def start(
-        cls, servant: MakeServant, job: Job, context: WorkerContext, hear: Say = lambda message: None
+        cls, role: MakeRole, job: Job, context: WorkerContext, hear: Say = lambda message: None
     ) -> WorkerProcess:
         """Start a worker. hear: gets what it says unasked, in a thread of the connection's. Raises
         WorkerLostError."""
@@ -98,7 +98,7 @@ class WorkerProcess:
         finally:
             theirs.close()  # The worker has a copy; the connection ends with that.
         worker = cls(process, ours, hear)
-        worker._outgoing.put(pickle.dumps((servant, job, context)))
+        worker._outgoing.put(pickle.dumps((role, job, context)))
         return worker
 
     @property
@@ -207,8 +207,8 @@ async def serve(connection: Channel) -> None:
         except OSError:
             os._exit(1)
 
-    make_servant, job, context = receive(connection)
-    servant = make_servant(job, context, say)
+    make_role, job, context = receive(connection)
+    role = make_role(job, context, say)
     loop = asyncio.get_running_loop()
     calls: asyncio.Queue[tuple[int, str, Any]] = asyncio.Queue()
 
@@ -221,7 +221,7 @@ async def serve(connection: Channel) -> None:
 
     async def answer(number: int, method: str, arguments: Any) -> None:
         try:
-            result = number, True, await getattr(servant, method)(*arguments)
+            result = number, True, await getattr(role, method)(*arguments)
         except Exception as error:  # Whatever it is, the supervisor decides what becomes of it.
             result = number, False, first_line(error)
         try:
@@ -232,7 +232,7 @@ async def serve(connection: Channel) -> None:
     while True:
         number, method, arguments = await calls.get()
         if number == UNASKED:
-            servant.hear(arguments)
+            role.hear(arguments)
             continue
         task = asyncio.create_task(answer(number, method, arguments))
         tasks.add(task)

@@ -30,8 +30,8 @@ from engine.workers.executor import (
     WorkerLostError,
 )
 from engine.workers.playing import GameSupervisor
-from engine.workers.servant import GameWorker, MakeServant, Say
 from engine.workers.supervisor import Slot, Supervisor
+from engine.workers.worker_role import GameWorker, MakeRole, Say
 
 if TYPE_CHECKING:
     from engine.evaluation.connection.link import EvaluatorLink
@@ -53,16 +53,16 @@ class WorkerProcesses(Supervisor):
     def __init__(
         self,
         workers: int,
-        servant: MakeServant,
+        role: MakeRole,
         job: Job,
         log: Log,
         pool: SearchPool | None,
         hear: Say = lambda message: None,
     ) -> None:
-        """servant: made in each worker of the job. pool: has the connections to the evaluators, if the job
+        """role: made in each worker of the job. pool: has the connections to the evaluators, if the job
         needs any. hear: gets what workers say unasked, in threads of their connections."""
         super().__init__(log)
-        self._servant = servant
+        self._role = role
         self._job = job
         self._pool = pool
         self._workers = workers
@@ -93,7 +93,7 @@ class WorkerProcesses(Supervisor):
             raise WorkerLostError(str(error)) from None
         self._given[slot] = {network.address for network in loaded.values()}
         context = WorkerContext(loaded=loaded, processes=self._workers)
-        return await WorkerProcess.start(self._servant, self._job, context, self._hear)
+        return await WorkerProcess.start(self._role, self._job, context, self._hear)
 
     async def poll(self) -> None:
         """Replace the workers when an evaluator has ended: the next one will be at another address. One that

@@ -30,8 +30,8 @@ from engine.workers.executor import (
     first_line,
 )
 from engine.workers.playing import GameSupervisor
-from engine.workers.servant import GameWorker
 from engine.workers.supervisor import Slot
+from engine.workers.worker_role import GameWorker
 from protocol.host.folders import expanded
 
 PROBE_SECONDS = 5.0

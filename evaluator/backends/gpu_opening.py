@@ -207,7 +207,7 @@ class OpenNetwork:
         try:
             if wanted.check:
                 self_check.run()
-                self_check.choose_lanes()
+                self_check.choose_streams()
         except BaseException:
             executor.close()
             raise

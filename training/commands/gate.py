@@ -49,11 +49,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from training.gate import Gate
+    from training.gate import Promotion
 
     network = Path(arguments.network)
     folder = Path(arguments.output) if arguments.output else network.parent / "gate"
-    gate = Gate(
+    gate = Promotion(
         network,
         arguments.against,
         arguments.nodes,

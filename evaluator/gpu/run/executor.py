@@ -1,7 +1,7 @@
 """Runs a Plan on a Device: weights uploaded once, one captured graph per batch size and batch in flight.
 
 Batches compute in one stream on one workspace, so that they do not slow each other down, but for small ones
-that compute beside each other where that is sooner (lanes.py); the copies of one batch run beside the
+that compute beside each other where that is sooner (device_streams.py). Copies of one batch run beside the
 computation of another. Small batches are not copied at all: the kernels read and write the page-locked
 memory directly, as they always do on a device that shares the CPU's memory.
 """
@@ -16,6 +16,7 @@ from evaluator.gpu.driver.compiler import Compiler
 from evaluator.gpu.driver.device import Device, OutOfDeviceMemory
 from evaluator.gpu.plan.plan import Plan
 from evaluator.gpu.plan.program import Branch, Launch, LibraryStep, Program
+from evaluator.gpu.run.device_streams import DeviceStreams
 from evaluator.gpu.run.in_flight import (
     DIRECT_POSITIONS,
     BatchRunner,
@@ -24,7 +25,6 @@ from evaluator.gpu.run.in_flight import (
     Recorded,
     allocate_in_flight,
 )
-from evaluator.gpu.run.lanes import Lanes
 from evaluator.gpu.run.memory import Memory, upload
 from evaluator.slices import Slice, unshared
 from protocol.batch import EvaluationBatch, PositionBatch
@@ -69,7 +69,7 @@ class Executor:
         planned()
         self._capturing = threading.Lock()
         self._direct = buckets[-1] if device.info.is_small_apu else DIRECT_POSITIONS
-        self._memory, self._memory_of_lanes = Memory(device), Memory(device)
+        self._memory, self._memory_of_streams = Memory(device), Memory(device)
         self.beside: frozenset[int] = frozenset()
         """The batch sizes that compute beside each other."""
         try:
@@ -93,8 +93,10 @@ class Executor:
         workspace = max((libraries[name].workspace for name in used), default=0)
         written = {name: plan.weights[name] for program in programs for name in program.written}
         weights = {name: array for name, array in plan.weights.items() if name not in written}
-        self._lanes = Lanes(device, kernels, libraries, upload(self._memory, weights), written, workspace)
-        self.lane = self._lanes.open(self._memory, programs)
+        self._streams = DeviceStreams(
+            device, kernels, libraries, upload(self._memory, weights), written, workspace
+        )
+        self.device_stream = self._streams.open(self._memory, programs)
         """Where batches compute that do so one after the other."""
         self.runner = BatchRunner(device.calls(), self._direct)
         largest = Layout(self.buckets[-1])
@@ -102,12 +104,12 @@ class Executor:
         self.in_flight = [
             allocate_in_flight(device, self._memory, largest, copied=copied) for _ in range(in_flight)
         ]
-        self.lane.recorder.warm_up(
+        self.device_stream.recorder.warm_up(
             [
                 (program, self._exchange_addresses(self.in_flight[0], size))
                 for size, program in self._programs.items()
             ],
-            self.lane.stream,
+            self.device_stream.stream,
         )
 
     # -- evaluating ------------------------------------------------------------------------------------
@@ -165,10 +167,16 @@ class Executor:
         """What a batch in flight runs at a batch size. Raises DeviceError."""
         recorded = batch.graphs.get(size)
         if recorded is None:
-            lane = batch.lane if batch.lane is not None and size in self.beside else self.lane
+            device_stream = (
+                batch.device_stream
+                if batch.device_stream is not None and size in self.beside
+                else self.device_stream
+            )
             with self._capturing:
-                graph = lane.recorder.capture(self._programs[size], self._exchange_addresses(batch, size))
-                recorded = batch.graphs[size] = Recorded(graph, lane.stream)
+                graph = device_stream.recorder.capture(
+                    self._programs[size], self._exchange_addresses(batch, size)
+                )
+                recorded = batch.graphs[size] = Recorded(graph, device_stream.stream)
         return recorded
 
     def _exchange_addresses(self, batch: InFlight, size: int) -> dict[str, int]:
@@ -189,37 +197,37 @@ class Executor:
         """What a batch size runs."""
         return self._programs[size]
 
-    # -- lanes -----------------------------------------------------------------------------------------
+    # -- device streams --------------------------------------------------------------------------------
 
     def may_compute_beside(self, size: int) -> bool:
         """Whether what a batch size runs may run several times at once."""
-        return all(self._lanes.libraries[name].beside for name in self._programs[size].libraries())
+        return all(self._streams.libraries[name].beside for name in self._programs[size].libraries())
 
-    def open_lanes(self, sizes: Collection[int]) -> bool:
-        """Give each batch in flight but the first a lane for these batch sizes, as their programs are now.
-        False, and nothing is allocated, where there is no memory for it. Raises DeviceError."""
+    def open_streams(self, sizes: Collection[int]) -> bool:
+        """Give each batch in flight but the first a device stream for these batch sizes, as their programs are
+        now. False, and nothing is allocated, where there is no memory for it. Raises DeviceError."""
         programs = [self._programs[size] for size in sizes]
         try:
-            lanes = [self._lanes.open(self._memory_of_lanes, programs) for _ in self.in_flight[1:]]
+            streams = [self._streams.open(self._memory_of_streams, programs) for _ in self.in_flight[1:]]
         except OutOfDeviceMemory:
-            self._memory_of_lanes.free()
+            self._memory_of_streams.free()
             return False
-        for batch, lane in zip(self.in_flight[1:], lanes, strict=True):
-            batch.lane = lane
+        for batch, device_stream in zip(self.in_flight[1:], streams, strict=True):
+            batch.device_stream = device_stream
         return True
 
     def compute_beside(self, sizes: Collection[int]) -> None:
-        """Compute batches of these sizes, for which there are lanes, beside each other from now on, and all
-        others one after the other; without any the lanes are closed. Nothing may be in flight."""
+        """Compute batches of these sizes, for which there are device streams, beside each other from now on, and
+        all others one after the other; without any the device streams are closed. Nothing may be in flight."""
         changed, self.beside = self.beside.symmetric_difference(sizes), frozenset(sizes)
         self.version += 1
         for batch in self.in_flight[1:]:
             for size in changed:
                 batch.graphs.pop(size, None)
             if not sizes:
-                batch.lane = None
+                batch.device_stream = None
         if not sizes:
-            self._memory_of_lanes.free()
+            self._memory_of_streams.free()
 
     # -- measuring -------------------------------------------------------------------------------------
 
@@ -279,7 +287,7 @@ class Executor:
                 continue
             device.begin_capture(stream)
             for _ in range(repeats):
-                self.lane.recorder.queue(step, addresses, stream, overlap=False)
+                self.device_stream.recorder.queue(step, addresses, stream, overlap=False)
             graph = device.end_capture(stream)
             for _ in range(2):  # the first warms up
                 device.record(start, stream)
@@ -291,5 +299,5 @@ class Executor:
 
     def close(self) -> None:
         """Free all memory. Idempotent."""
-        self._memory_of_lanes.free()
+        self._memory_of_streams.free()
         self._memory.free()

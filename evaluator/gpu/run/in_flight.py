@@ -15,7 +15,7 @@ import numpy as np
 from evaluator._core import Turn, run_batch
 from evaluator.gpu.driver.device import Call, Calls, Device, HostBuffer, NotFiniteOutput
 from evaluator.gpu.plan.weights import round_up
-from evaluator.gpu.run.lanes import Lane
+from evaluator.gpu.run.device_streams import DeviceStream
 from evaluator.gpu.run.memory import Memory
 from protocol.batch import MAX_LEGAL_MOVES, POLICY_SIZE, POSITION_DTYPE, EvaluationBatch, PositionBatch
 
@@ -84,7 +84,7 @@ class Recorded:
 @dataclass(slots=True)
 class InFlight:
     """What one batch in flight has of its own. device_input and device_output are 0 where nothing is copied.
-    graphs: by batch size. lane: where it computes beside the others; None if it cannot."""
+    graphs: by batch size. device_stream: where it computes beside the others; None if it cannot."""
 
     stream: Any
     uploaded: Any
@@ -95,7 +95,7 @@ class InFlight:
     device_input: int
     device_output: int
     graphs: dict[int, Recorded] = field(default_factory=dict)
-    lane: Lane | None = None
+    device_stream: DeviceStream | None = None
 
     def addresses(self, layout: Layout, *, direct: bool) -> dict[str, int]:
         """Where the kernels find the inputs and outputs of a batch. direct: in page-locked memory."""

@@ -15,8 +15,8 @@ import numpy as np
 from evaluator.gpu.driver.device import DeviceError, NotFiniteOutput, OutOfDeviceMemory
 from evaluator.gpu.driver.target import Precision
 from evaluator.gpu.plan.program import Launch, LibraryStep, Program
+from evaluator.gpu.run.device_streams import FEWEST_UNITS, MOST_MS, MOST_POSITIONS, WORTHWHILE
 from evaluator.gpu.run.executor import Executor
-from evaluator.gpu.run.lanes import FEWEST_UNITS, MOST_MS, MOST_POSITIONS, WORTHWHILE
 from protocol.batch import EvaluationBatch, PositionBatch
 
 log = logging.getLogger(__name__)
@@ -166,7 +166,7 @@ class SelfCheck:
                     f"the output of `python -m evaluator devices`"
                 )
 
-    def choose_lanes(self) -> None:
+    def choose_streams(self) -> None:
         """Have batches of the sizes for which that is sooner compute beside each other, if they are right
         when they do. Measuring takes milliseconds. Raises DeviceError."""
         executor, info = self._executor, self._executor.device.info
@@ -182,17 +182,17 @@ class SelfCheck:
                 break
             one_by_one[size] = milliseconds
         try:
-            chosen = self._lanes_that_pay(one_by_one)
+            chosen = self._streams_that_pay(one_by_one)
         except (OutOfDeviceMemory, SelfCheckError) as error:  # it works without
             log.warning("%s: batches compute one after the other: %s", self._name, error)
             chosen = []
         executor.compute_beside(chosen)
 
-    def _lanes_that_pay(self, one_by_one: Mapping[int, float]) -> list[int]:
-        """Open lanes for some batch sizes; returns those that are sooner, and right, beside each other.
-        one_by_one: milliseconds of a batch in each of those in flight, one after the other."""
+    def _streams_that_pay(self, one_by_one: Mapping[int, float]) -> list[int]:
+        """Open device streams for some batch sizes; returns those that are sooner, and right, beside each
+        other. one_by_one: milliseconds of a batch in each of those in flight, one after the other."""
         executor, chosen = self._executor, []
-        if not one_by_one or not executor.open_lanes(one_by_one):
+        if not one_by_one or not executor.open_streams(one_by_one):
             return []
         executor.compute_beside(one_by_one)
         for size, serial_ms in one_by_one.items():

@@ -12,7 +12,7 @@ import pytest
 
 from engine.workers.child import WorkerProcess, inheritance, worker_command
 from engine.workers.executor import WorkerContext, WorkerLostError
-from engine.workers.servant import GameWorker
+from engine.workers.worker_role import GameWorker
 from tests.engine.workers.scripted_job import ScriptedJob
 
 

@@ -230,7 +230,7 @@ def test_nan_never_leaves_the_evaluator(
     with serving(network_file) as (service, client):
         assert_right(client, network_file, 1)
         # As if a bit had flipped in the device's memory: the biases of the policy are NaN.
-        weights = backend_of(service).executor.lane.buffers.weights
+        weights = backend_of(service).executor.device_stream.buffers.weights
         name = next(each for each in weights if "policy" in each)
         before = ctypes.string_at(weights[name], 64)
         ctypes.memset(weights[name], 0xFF, 64)

@@ -84,7 +84,7 @@ def test_agrees_with_the_reference(
         backend.executor.select(size, persistent)
         for lanes in (False, False, True):  # the counters are left as they were found
             if lanes:
-                assert backend.executor.open_lanes([size])
+                assert backend.executor.open_streams([size])
                 backend.executor.compute_beside([size])
             result = backend.evaluate(batch)
             assert np.abs(result.logits - expected.logits).max() <= 2e-2

@@ -86,11 +86,11 @@ def _computed(backend: GpuBackend, stream: Any, event: Any) -> bool:
 
 
 def _forked(backend: GpuBackend, stream: Any, event: Any) -> bool:
-    return event is backend.executor.lane.recorder.forked
+    return event is backend.executor.device_stream.recorder.forked
 
 
 def _joined(backend: GpuBackend, stream: Any, event: Any) -> bool:
-    return event is backend.executor.lane.recorder.joined
+    return event is backend.executor.device_stream.recorder.joined
 
 
 @pytest.mark.parametrize(

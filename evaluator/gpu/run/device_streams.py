@@ -1,4 +1,4 @@
-"""Lanes: where batches of one network compute beside each other on a device.
+"""Device streams: where batches of one network compute beside each other on a device.
 
 A small batch leaves most of a large device idle while its kernels start one after another, so two of them
 beside each other are done sooner than one after the other. Each then needs work buffers of its own. Larger
@@ -30,12 +30,12 @@ MOST_MS = 1.0
 """A batch that takes longer fills the device, too, and to measure it would delay the start."""
 
 WORTHWHILE = 0.9
-"""Batches beside each other are worth their lanes if they take at most this part of what they take one after
-the other."""
+"""Batches beside each other are worth their device streams if they take at most this part of what they take
+one after the other."""
 
 
 @dataclass(frozen=True, slots=True)
-class Lane:
+class DeviceStream:
     """A stream whose batches compute one after the other, the buffers that they do it in, and who records
     programs for it."""
 
@@ -45,10 +45,10 @@ class Lane:
 
 
 @dataclass(frozen=True, slots=True)
-class Lanes:
-    """What all lanes of a network have in common. kernels, libraries: as of Recorder. weights: where each
-    array lies on the device, by name. written: those of them that kernels write to, of which each lane has a
-    copy. workspace: bytes that a library may want."""
+class DeviceStreams:
+    """What all device streams of a network have in common. kernels, libraries: as of Recorder. weights: where
+    each array lies on the device, by name. written: those of them that kernels write to, of which each device
+    stream has a copy. workspace: bytes that a library may want."""
 
     device: Device
     kernels: Mapping[tuple[KernelKey, int], Any]
@@ -57,9 +57,9 @@ class Lanes:
     written: Mapping[str, NDArray[Any]]
     workspace: int
 
-    def open(self, memory: Memory, programs: Sequence[Program]) -> Lane:
-        """A lane for these programs. Raises DeviceError."""
+    def open(self, memory: Memory, programs: Sequence[Program]) -> DeviceStream:
+        """A device stream for these programs. Raises DeviceError."""
         own = upload(memory, self.written) if self.written else {}
         buffers = Buffers(memory, programs, {**self.weights, **own}, self.workspace)
         recorder = Recorder(self.device, self.kernels, buffers, self.libraries)
-        return Lane(self.device.create_stream(), buffers, recorder)
+        return DeviceStream(self.device.create_stream(), buffers, recorder)

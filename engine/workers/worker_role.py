@@ -12,7 +12,7 @@ Say = Callable[[Any], None]
 """Tells the other end of the connection something that it need not answer. The message can be pickled."""
 
 
-class Servant(Protocol):
+class WorkerRole(Protocol):
     """What a supervisor reaches in a worker. Belongs to the worker's event loop, where alone it may `say`
     something."""
 
@@ -33,8 +33,8 @@ class Servant(Protocol):
         ...
 
 
-MakeServant = Callable[[Any, WorkerContext, Say], Servant]
-"""Makes a servant of a job in the worker's process; can be pickled, as a class or function of a module."""
+MakeRole = Callable[[Any, WorkerContext, Say], WorkerRole]
+"""Makes a role of a job in the worker's process; can be pickled, as a class or function of a module."""
 
 
 class GameWorker:

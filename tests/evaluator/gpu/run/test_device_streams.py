@@ -1,4 +1,4 @@
-"""Batches that compute beside each other: each in its lane, right in every order, only where it is sooner."""
+"""Batches that compute beside each other: each in its device stream, right in any order, where it is sooner."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import pytest
 
 from evaluator.backends.gpu import GpuBackend
 from evaluator.gpu.driver.device import OutOfDeviceMemory
+from evaluator.gpu.run.device_streams import FEWEST_UNITS, DeviceStreams
 from evaluator.gpu.run.executor import Executor
 from evaluator.gpu.run.in_flight import DIRECT_POSITIONS
-from evaluator.gpu.run.lanes import FEWEST_UNITS, Lanes
 from evaluator.gpu.run.memory import Memory
 from evaluator.gpu.run.self_check import SelfCheckError
 from evaluator.network.random_network import NetworkShape, random_network
@@ -63,7 +63,7 @@ def test_two_batches_compute_in_streams_of_their_own(
     runtime: Runtime, backend: GpuBackend, count: int
 ) -> None:
     assert len(set(streams_of_two(runtime, backend, count))) == 1
-    assert backend.executor.open_lanes([count])
+    assert backend.executor.open_streams([count])
     backend.executor.compute_beside([count])
     assert len(set(streams_of_two(runtime, backend, count))) == 2
     (other,) = set(SIZES) - {count}
@@ -77,7 +77,7 @@ def test_two_batches_compute_in_streams_of_their_own(
 @pytest.mark.parametrize("order", ["lazy", "eager", "1", "2", "3"])
 def test_results_are_right_in_every_order(runtime: Runtime, backend: GpuBackend, order: str) -> None:
     runtime.set_order(order)
-    assert backend.executor.open_lanes(SIZES)
+    assert backend.executor.open_streams(SIZES)
     backend.executor.compute_beside(SIZES)
     assert all(backend.executor.time_together(size, 1) > 0 for size in SIZES)
     with ThreadPoolExecutor(2) as threads:
@@ -96,7 +96,7 @@ def test_where_there_is_no_memory_for_lanes_there_are_none(
         return allocate(size if len(given) < 4 else 1 << 60)
 
     monkeypatch.setattr(backend.executor.device, "allocate", little)
-    assert not backend.executor.open_lanes(SIZES)
+    assert not backend.executor.open_streams(SIZES)
     assert runtime.report().used[0] == used
     assert len(set(streams_of_two(runtime, backend, FEW))) == 1
 
@@ -189,7 +189,7 @@ def test_what_fails_beside_each_other_goes_one_after_the_other(
     devices = f"gfx1100,processors={FEWEST_UNITS // 2}"
     with open_on_fibers(runtime, network, kernel_cache, devices=devices, buckets=SIZES) as backend:
         assert not backend.executor.beside
-        assert all(batch.lane is None for batch in backend.executor.in_flight)
+        assert all(batch.device_stream is None for batch in backend.executor.in_flight)
         assert evaluates(backend, FEW, 1)
     assert runtime.report().alive == {}
 
@@ -198,8 +198,8 @@ def test_each_lane_has_its_own_copy_of_what_kernels_write_to(runtime: Runtime, b
     device = backend.executor.device
     memory = Memory(device)
     zeros = np.zeros(16, np.uint32)
-    lanes = Lanes(device, {}, {}, {"weights": 1, "counters": 2}, {"counters": zeros}, 0)
-    first, second = (lanes.open(memory, []).buffers.weights for _ in range(2))
+    streams = DeviceStreams(device, {}, {}, {"weights": 1, "counters": 2}, {"counters": zeros}, 0)
+    first, second = (streams.open(memory, []).buffers.weights for _ in range(2))
     assert first["weights"] == second["weights"] == 1
     assert len({first["counters"], second["counters"], 2}) == 3
     for each in (first, second):
