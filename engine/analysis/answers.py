@@ -91,6 +91,13 @@ def analysis(
     return answer
 
 
+def evaluation(query: Query, turn: int, game: Game, output: dict[str, Any]) -> dict[str, Any]:
+    """The answer for a position without a search. output: of the network, for the side to move."""
+    if query.fields.point_of_view not in ("side_to_move", game.turn):
+        output |= {"q": 0.0 - output["q"], "wdl": output["wdl"][::-1]}
+    return {**_head(query, turn, game, during_search=False), **output}
+
+
 class _View:
     """Results as one side sees them."""
 

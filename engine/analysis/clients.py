@@ -58,8 +58,12 @@ class Task:
         return self.asked.query
 
     def __lt__(self, other: Task) -> bool:
-        """Whether it is to be begun before another one of the same client."""
-        return (-self.priority, self.number) < (-other.priority, other.number)
+        """Whether it is to be begun before another one of the same client: at first what needs no search."""
+        return self._place < other._place
+
+    @property
+    def _place(self) -> tuple[bool, int, int]:
+        return self.query.searched, -self.priority, self.number
 
 
 class Waiting:
@@ -68,6 +72,8 @@ class Waiting:
     def __init__(self) -> None:
         self.bytes = 0
         """Of the queries with positions that wait."""
+        self.unsearched = 0
+        """Positions that need no search."""
         self._heap: list[Task] = []  # Some of them may have been withdrawn.
         self._by_id: dict[str, dict[Task, None]] = {}
         self._count = 0
@@ -80,6 +86,7 @@ class Waiting:
         heappush(self._heap, task)
         self._by_id.setdefault(task.query.id, {})[task] = None
         self._count += 1
+        self.unsearched += not task.query.searched
         if not task.asked.waiting:
             self.bytes += task.asked.size
         task.asked.waiting += 1
@@ -113,6 +120,7 @@ class Waiting:
         if not named:
             del self._by_id[task.query.id]
         self._count -= 1
+        self.unsearched -= not task.query.searched
         task.asked.waiting -= 1
         if not task.asked.waiting:
             self.bytes -= task.asked.size
@@ -131,15 +139,19 @@ class Account:
     ended: bool = False
 
 
-def next_account(accounts: Iterable[Account], room: bool, most: int) -> Account | None:
+def next_account(
+    accounts: Iterable[Account], room: bool, most: int, *, room_without_search: bool = False
+) -> Account | None:
     """The client whose position is begun next: of those with the fewest in flight the one that has waited
     longest. room: whether there is a free place; a client with nothing in flight gets one all the same, so
-    that nobody waits for others' searches without end. most: that one client may have in flight."""
+    that nobody waits for others' searches without end. most: that one client may have in flight.
+    room_without_search: whether there is a place for a position that needs no search."""
+    most = most if room else 1
     ready = [
         account
         for account in accounts
         if account.waiting
         and not account.client.congested
-        and (len(account.running) < most if room else not account.running)
+        and (room_without_search if account.waiting.unsearched else len(account.running) < most)
     ]
     return min(ready, key=lambda account: (len(account.running), account.served), default=None)

@@ -16,7 +16,7 @@ MOST_MILLISECONDS = 10**12
 
 @dataclass(frozen=True, slots=True)
 class Fields(SettingsGroup):
-    """What a query says in fields of one value. A limit of 0 is none."""
+    """What a query says in fields of one value. A limit of 0 is none, but `nodes` 0 is no search."""
 
     noun = "field"
 
@@ -24,7 +24,9 @@ class Fields(SettingsGroup):
     moves: tuple[str, ...] = setting((), "moves of the game from there, in UCI notation")
     chess960: bool = setting(False, "whether castling is written king takes rook")
 
-    nodes: int = setting(0, "limit: visits of the position", high=MOST_NODES)
+    nodes: int = setting(
+        0, "limit: visits of the position; 0: no search, the network's output alone", high=MOST_NODES
+    )
     movetime: int = setting(0, "limit: milliseconds", high=MOST_MILLISECONDS)
     depth: int = setting(0, "limit: mean depth of the tree's leaves, in plies", high=1000)
     mate: int = setting(0, "limit: a mate in so many moves is proven", high=1000)

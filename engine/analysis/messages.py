@@ -35,7 +35,7 @@ def read_object(message: str | bytes, most_bytes: int) -> tuple[dict[str, Any], 
     except ValueError as error:
         raise QueryError(f"the message is not JSON: {error}") from None
     if not isinstance(value, dict):
-        raise QueryError(f'the message is no JSON object, such as {{"id": "1"}}, but {shown(value)}')
+        raise QueryError(f"the message is no JSON object, but {shown(value)}")
     return value, list(twice)
 
 

@@ -12,7 +12,7 @@ from engine._core import Game
 from engine.analysis.errors import QueryError
 from engine.analysis.fields import Fields
 from engine.analysis.messages import listed, whole_numbers
-from engine.analysis.notation import UCI, read_move
+from engine.analysis.notation import read_move
 from engine.analysis.restrictions import Restriction, read_restrictions, resolved
 from engine.options import OPTIONS, Options
 from engine.search.contempt import Contempt
@@ -30,6 +30,9 @@ NAMES = ("id", *settings_of(Fields), *LISTS)
 
 LIMITS = ("nodes", "movetime", "depth", "mate")
 """The fields that limit a search."""
+
+SEARCH_FIELDS = (*LIMITS[1:], "infinite", "avoid_moves", "allow_moves")
+"""Further fields that mean nothing without a search."""
 
 OPTION_SECTIONS = ("search", "contempt", "choice")
 OPTION_NAMES = (
@@ -70,6 +73,11 @@ class Query:
     restrictions: tuple[Restriction, ...]
     _contempts: dict[str, Contempt] = field(default_factory=dict, compare=False)
 
+    @property
+    def searched(self) -> bool:
+        """Whether positions are searched; the network alone evaluates the others."""
+        return self.limits.nodes != 0
+
     def contempt(self, turn: str) -> Contempt:
         """What is done to the network's values, with "white" or "black" to move."""
         if turn not in self._contempts:
@@ -79,7 +87,8 @@ class Query:
     def game(self, turn: int) -> Game:
         """The game up to a turn."""
         fields = self.fields
-        game = Game(None if fields.fen == "startpos" else fields.fen, fields.chess960)
+        fen = None if fields.fen == "startpos" else fields.fen
+        game = Game(fen, fields.chess960, allow_opponent_check=not self.searched)
         for move in fields.moves[:turn]:
             game.push_uci(move)
         return game
@@ -93,7 +102,13 @@ def read_query(
     options: the engine's, which the query's come on top of. nodes: visits where it names no limit. Raises
     QueryError.
     """
-    fields, corrections = _game(_fields(message, options))
+    fields = _fields(message, options)
+    searched = "nodes" not in message or fields.nodes > 0
+    game, notes = read_game(fields, playable=searched)
+    # The same few texts in all games: what waits takes up little more memory than its messages.
+    fields = replace(fields, moves=tuple(map(intern, game.moves())))
+    if notes:
+        fields = replace(fields, fen=game.start_fen())
     turns = _turns(message, len(fields.moves))
     priorities = _priorities(message, fields.priority, len(turns))
     restrictions = tuple(
@@ -108,13 +123,18 @@ def read_query(
         turns,
         priorities,
         _options(message, options, fields),
-        _limits(fields, nodes),
+        _limits(fields, nodes) if searched else Limits(nodes=0),
         restrictions,
     )
     unused = [name for name in message if name not in NAMES]
-    warnings = [QueryError(f"fen corrected: {'; '.join(corrections)}", "fen")] if corrections else []
+    warnings = [QueryError("; ".join(notes), "fen")] if notes else []
     if unused:
         warnings.append(_unused(unused))
+    if not searched:
+        named = [name for name in SEARCH_FIELDS if message.get(name)]
+        if named:
+            warnings.append(QueryError(f"nodes 0 is without a search: {listed(named)} not used", named[0]))
+        return query, warnings
     if restrictions:
         kept, problems = resolved(restrictions, [query.game(turn) for turn in turns])
         query, warnings = replace(query, restrictions=kept), [*warnings, *problems]
@@ -138,36 +158,32 @@ def _fields(message: Mapping[str, Any], options: Options) -> Fields:
     return fields
 
 
-def _game(fields: Fields) -> tuple[Fields, list[str]]:
-    """The fields with a correct FEN and moves in UCI notation, and what was corrected in the FEN. Plays the
-    game once: every position of it can be had later. Raises QueryError."""
+def read_game(fields: Fields, *, playable: bool) -> tuple[Game, list[str]]:
+    """The game with all its moves, and what is to be said of its FEN.
+
+    playable: reject a FEN whose side to move could take the king. Raises QueryError.
+    """
     if len(fields.moves) > MOST_MOVES:
         raise QueryError(f"moves has at most {MOST_MOVES:,} moves, not {len(fields.moves):,}", "moves")
     try:
-        game, corrections = _start(fields)
+        if fields.fen == "startpos":
+            game, corrections = Game(None, fields.chess960), list[str]()
+        else:
+            game, corrections = Game.read(fields.fen, fields.chess960, allow_opponent_check=not playable)
     except ValueError as error:
         raise QueryError(str(error), "fen") from None
-    if corrections:
-        fields = replace(fields, fen=game.start_fen())
-    moves = []
+    notes = [f"fen corrected: {'; '.join(corrections)}"] if corrections else []
+    if not game.playable:
+        notes.append("not a legal position: the side to move could take the king")
     for number, text in enumerate(fields.moves, 1):
-        move = text
         try:
-            if not UCI.fullmatch(text):
-                move = _named_move(game, text)
-            game.push_uci(move)
+            try:
+                game.push_uci(text)
+            except ValueError:
+                game.push_uci(_named_move(game, text))
         except ValueError as error:
             raise QueryError(f"move {number}: {error}", "moves") from None
-        # The same few texts in all games: what waits takes up little more memory than its messages.
-        moves.append(intern(move))
-    return replace(fields, moves=tuple(moves)), corrections
-
-
-def _start(fields: Fields) -> tuple[Game, list[str]]:
-    """Where the game begins, and what was corrected in the FEN. Raises ValueError."""
-    if fields.fen == "startpos":
-        return Game(None, fields.chess960), []
-    return Game.read(fields.fen, fields.chess960)
+    return game, notes
 
 
 def _named_move(game: Game, text: str) -> str:

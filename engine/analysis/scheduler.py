@@ -3,6 +3,7 @@
     transport (lines.py, sockets.py)      any thread: receive, end, leave, resume
     Scheduler                             its own thread: reads queries, has positions searched, answers
     LocalSearches or SearchWorkers        the scheduler's thread: searching.py has what they are asked for
+    Evaluations                           the scheduler's thread: positions without a search (evaluation.py)
 
 All state belongs to the scheduler's thread. Whatever comes from outside is a piece of work in its inbox, and
 a failing piece is reported and disturbs no other.
@@ -12,16 +13,17 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from engine.analysis import answers
 from engine.analysis.actions import perform
 from engine.analysis.answers import encoded
 from engine.analysis.clients import Account, Asked, Client, Task, Waiting, next_account
 from engine.analysis.errors import QueryError, fault
+from engine.analysis.evaluation import Evaluations
 from engine.analysis.local import LocalSearches
 from engine.analysis.messages import given_twice, read_id, read_object
 from engine.analysis.query import Query, read_query
@@ -71,6 +73,7 @@ class Scheduler:
         self._tasks: dict[int, Task] = {}  # That are searched, by their numbers.
         self._searches = 0  # At a time; 0 while there is no evaluator.
         self._searcher: Searcher | None = None  # Made by the thread that finds the evaluator.
+        self._evaluations = Evaluations(self._pool, options, self._inbox.put, self._evaluated)
         self._closing = threading.Lock()
         self._closed = False
         self._hashes: dict[str, str] = {}  # Of the evaluator's networks, by name and hash.
@@ -244,9 +247,14 @@ class Scheduler:
             return
         most = self.settings.client_searches or self._searches
         while self._searcher.ready:
-            account = next_account(self._accounts.values(), len(self._tasks) < self._searches, most)
+            account = next_account(
+                self._accounts.values(),
+                len(self._tasks) < self._searches,
+                most,
+                room_without_search=self._evaluations.room,
+            )
             if account is None:
-                return
+                break
             task = account.waiting.take()
             account.served = next(self._numbers)
             try:
@@ -256,17 +264,21 @@ class Scheduler:
             except Exception as error:
                 self._answer(task, encoded(answers.error(fault(error), task.query.id, task.turn)))
                 raise
+        self._evaluations.flush()
 
     def _begin(self, task: Task) -> None:
-        """Have a position searched. Raises QueryError."""
+        """Have a position searched or evaluated. Raises QueryError."""
         assert self._searcher is not None
         network = self._network(task.query)
+        task.account.running.add(task)
+        if not task.query.searched:
+            self._evaluations.add(task, network)
+            return
         tree, cache = LEAST_TREE_MEGABYTES, LEAST_HASH_MEGABYTES
         if len(self._tasks) < self._searches:  # One beyond their number gets the least.
             tree = max(tree, self.options.tree_memory // self._searches)
             cache = max(cache, self.options.hash // self._searches)
         self._tasks[task.number] = task
-        task.account.running.add(task)
         asked = task.asked
         self._searcher.begin(
             Position(task.number, asked.number, asked.query, task.turn, network, tree, cache)
@@ -294,6 +306,15 @@ class Scheduler:
         if account.client in self._accounts:
             account.client.send(answer)
             self._look_if_done(account)
+
+    def _evaluated(self, tasks: Sequence[Task], made: Sequence[dict[str, Any]], lost: bool) -> None:
+        """Answer positions without a search. lost: that says that no evaluator can be had."""
+        if lost:
+            self._searches = 0  # It is asked for anew before the next search.
+        for task, answer in zip(tasks, made, strict=True):
+            task.account.running.discard(task)
+            self._answer(task, encoded(answer))
+        self._fill()
 
     # -- what the searcher tells -------------------------------------------------------------------------
 

@@ -55,6 +55,7 @@ def schema() -> Schema:
         "$defs": {
             "id": {"description": "chosen by the client; answers carry it", **IDENTITY},
             "move": {"description": "UCI notation", **MOVE},
+            "wdl": WDL,
             "restriction": _restriction(),
             "restrictions": _restrictions(),
             "query": _query(),
@@ -219,18 +220,25 @@ def _analysis() -> Schema:
             "moves": {"type": "array", "items": _ref("line")},
             "policy": {"type": "object", "propertyNames": MOVE, "additionalProperties": SHARE},
             "statistics": {"type": "array", "items": _ref("statistics")},
+            "q": RESULT,
+            "wdl": _ref("wdl"),
+            "moves_left": {"type": "number"},
+            "logits": {"type": "object", "propertyNames": MOVE, "additionalProperties": {"type": "number"}},
         },
-        optional=("game_over", "terminated", "ended_early", "root", "search", "policy", "statistics"),
+        optional=(
+            *("game_over", "terminated", "ended_early", "root", "search", "moves", "policy", "statistics"),
+            *("q", "wdl", "moves_left", "logits"),
+        ),
     )
 
 
 def _root() -> Schema:
-    own = {"q": RESULT, "wdl": _or_null(WDL), "moves_left": _or_null({"type": "number"})}
+    own = {"q": RESULT, "wdl": _or_null(_ref("wdl")), "moves_left": _or_null({"type": "number"})}
     return _object(
         {
             "visits": COUNT,
             "q": RESULT,
-            "wdl": WDL,
+            "wdl": _ref("wdl"),
             "moves_left": {"type": "number"},
             "proven": {"enum": [-1, 0, 1]},
             "network": _object(own),
@@ -246,7 +254,7 @@ def _line() -> Schema:
             "order": COUNT,
             "visits": COUNT,
             "q": RESULT,
-            "wdl": WDL,
+            "wdl": _ref("wdl"),
             "lcb": {
                 "description": "q less the doubt of the choice of moves; may lie beyond -1 and 1",
                 "type": "number",

@@ -32,9 +32,11 @@ def encode_games(
     return PositionBatch(positions=records, move_offsets=move_offsets, moves=moves), transforms
 
 
-def position_batch(batch: Batch) -> PositionBatch:
+def position_batch(batch: Batch | PositionBatch) -> PositionBatch:
     """What a search has collected as the arrays that travel. Those of a large batch are its own memory: valid
-    until it is applied or cancelled."""
+    until it is applied or cancelled. Returns a batch of encoded games as it is."""
+    if isinstance(batch, PositionBatch):
+        return batch
     if batch.size > COPIED_POSITIONS:
         return PositionBatch(np.frombuffer(batch.positions, POSITION_DTYPE), batch.move_offsets, batch.moves)
     positions, move_offsets, moves = batch.packed()

@@ -1,4 +1,4 @@
-"""Many searches in one process on shared evaluators: matches and self-play.
+"""Many searches in one process on shared evaluators: matches, self-play and analysis.
 
     PoolPlayer.search      in the caller's thread: hands a PooledSearch to the pool
     SearchPool             in the pool's thread: calls PooledSearch.advance (search.py) for those that can go
@@ -19,7 +19,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from random import Random
 from time import monotonic, perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from engine._core import Game, Tree
 from engine.evaluation.balancing.pooled import PooledEvaluator
@@ -28,6 +28,7 @@ from engine.evaluation.connection.link import EvaluatorLink
 from engine.evaluation.connection.process import EvaluatorSettings
 from engine.evaluation.errors import NoEvaluatorError
 from engine.options import Options
+from engine.pool.evaluation import Evaluated, PooledEvaluation
 from engine.pool.search import Observer, PooledSearch
 from engine.search.batching import Device
 from engine.search.contempt import Contempt
@@ -42,6 +43,9 @@ from protocol.host.wakeup import Wakeup
 if TYPE_CHECKING:
     from protocol.client import EvaluatorClient
     from protocol.messages import NetworkInfo, Priority
+
+Pooled = PooledSearch | PooledEvaluation
+"""What a pool runs."""
 
 ANSWER_SECONDS = 10.0
 """How long the pool's thread may take to say what it is asked."""
@@ -88,11 +92,11 @@ class SearchPool:
         self._priority: Priority = priority
         self._pools = pools
         # Searches to begin or to stop, what is to be done in the pool's thread, and None to end all.
-        self._asked: queue.SimpleQueue[PooledSearch | Callable[[], None] | None] = queue.SimpleQueue()
+        self._asked: queue.SimpleQueue[Pooled | Callable[[], None] | None] = queue.SimpleQueue()
         self._wakeup = Wakeup()
         self._ending = False
         self._lock = threading.Lock()
-        self._evaluators: dict[EvaluatorSettings, PooledEvaluator[PooledSearch]] = {}
+        self._evaluators: dict[EvaluatorSettings, PooledEvaluator[Pooled]] = {}
         self._closed = False
         self._told: set[str] = set()
         self._thread = threading.Thread(target=self._work, name="search-pool", daemon=True)
@@ -104,6 +108,12 @@ class SearchPool:
         random: for noise and temperature, used while a search runs.
         """
         return PoolPlayer(self, options, self._evaluator(EvaluatorSettings.of(options)), random or Random())
+
+    def evaluate(self, games: Sequence[Game], options: Options) -> Evaluated:
+        """Evaluate the current positions of games, at least one, by the network alone, in one batch."""
+        running = PooledEvaluation(self._evaluator(EvaluatorSettings.of(options)), games, options)
+        self._ask(running)
+        return running.future
 
     def links(self, options: Options) -> list[EvaluatorLink]:
         """The connections to the evaluators of these options, which are found or started in the
@@ -192,7 +202,7 @@ class SearchPool:
         """Hand a search to the pool's thread."""
         self._ask(running)
 
-    def _ask(self, what: PooledSearch | Callable[[], None]) -> None:
+    def _ask(self, what: Pooled | Callable[[], None]) -> None:
         with self._lock:
             if self._closed:
                 raise RuntimeError("the pool is closed")
@@ -207,7 +217,7 @@ class SearchPool:
                 self._asked.put(running)
                 self._wakeup.wake()
 
-    def _evaluator(self, settings: EvaluatorSettings) -> PooledEvaluator[PooledSearch]:
+    def _evaluator(self, settings: EvaluatorSettings) -> PooledEvaluator[Pooled]:
         key = replace(settings, weights="", policy_head="", value_head="")
         with self._lock:
             if self._closed:
@@ -221,9 +231,9 @@ class SearchPool:
     # -- the pool's thread -------------------------------------------------------------------------------
 
     def _work(self) -> None:
-        active: set[PooledSearch] = set()
-        watched: set[PooledSearch] = set()  # Of these, those that something else than an answer may move on.
-        due: set[PooledSearch] = set()
+        active: set[Pooled] = set()
+        watched: set[Pooled] = set()  # Of these, those that something else than an answer may move on.
+        due: set[Pooled] = set()
         next_look = 0.0
         while True:
             due |= self._take_new(active)
@@ -241,7 +251,7 @@ class SearchPool:
             elif watched or any(evaluator.stranded for evaluator in evaluators):
                 seconds = max(0.0, next_look - now) if watched else LOOK_SECONDS
             due |= self._receive(evaluators, seconds)
-            again: set[PooledSearch] = set()
+            again: set[Pooled] = set()
             for running in due:
                 if running.advance(len(active) * self._pools, self._pools):
                     (watched.add if running.watched else watched.discard)(running)
@@ -257,9 +267,7 @@ class SearchPool:
             for evaluator in evaluators:
                 due |= evaluator.flush()
 
-    def _receive(
-        self, evaluators: Sequence[PooledEvaluator[PooledSearch]], seconds: float | None
-    ) -> set[PooledSearch]:
+    def _receive(self, evaluators: Sequence[PooledEvaluator[Pooled]], seconds: float | None) -> set[Pooled]:
         """Wait for answers or something to do, at most so long (None: as long as it takes); returns the
         searches that were answered."""
         clients = [client for evaluator in evaluators for client in evaluator.awaited_clients]
@@ -271,20 +279,20 @@ class SearchPool:
         if len(clients) > 1:
             wait_for_any(clients, milliseconds, self._wakeup.fileno())
             milliseconds = 0.0
-        answered: set[PooledSearch] = set()
+        answered: set[Pooled] = set()
         for evaluator in evaluators:
             answered |= evaluator.receive(milliseconds)
         return answered
 
-    def _take_new(self, active: set[PooledSearch]) -> set[PooledSearch]:
+    def _take_new(self, active: set[Pooled]) -> set[Pooled]:
         """Add the searches that have come to the active ones; returns those, and the ones told to stop."""
-        due: set[PooledSearch] = set()
+        due: set[Pooled] = set()
         self._wakeup.clear()
         while not self._asked.empty():
             running = self._asked.get()
             if running is None:
                 self._ending = True
-            elif not isinstance(running, PooledSearch):
+            elif callable(running):
                 running()
             elif not running.future.done():
                 due.add(running)
@@ -303,7 +311,7 @@ class PoolPlayer:
     """
 
     def __init__(
-        self, pool: SearchPool, options: Options, evaluator: PooledEvaluator[PooledSearch], random: Random
+        self, pool: SearchPool, options: Options, evaluator: PooledEvaluator[Any], random: Random
     ) -> None:
         self.options = options
         self.random = random

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from time import monotonic
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from engine._core import Batch, Tree
 from engine.evaluation.balancing.routing import WORTH_SENDING, Offer, best_offer, had_better_wait
@@ -41,6 +41,18 @@ if TYPE_CHECKING:
     from protocol.messages import NetworkInfo, Priority
 
 S = TypeVar("S")
+
+
+class Sender(Protocol[S]):
+    """Sends batches through a PooledEvaluator. Attributes and methods: as of PooledPipeline."""
+
+    search: S
+    network: NetworkKey
+    identity: str
+    failure: PipelineError | NoEvaluatorError | NetworkChangedError | None
+
+    def waits_for(self, batch: Any) -> bool: ...
+    def apply(self, batch: Any, evaluation: EvaluationBatch) -> bool: ...
 
 
 class PooledPipeline(SpareBatches, Generic[S]):
@@ -125,8 +137,8 @@ class PooledPipeline(SpareBatches, Generic[S]):
 class _Part(Generic[S]):
     """A batch of a search in a request, or on its way into one."""
 
-    pipeline: PooledPipeline[S]
-    batch: Batch
+    pipeline: Sender[S]
+    batch: Batch | PositionBatch
     size: int
 
     @property
@@ -258,10 +270,10 @@ class PooledEvaluator(Generic[S]):
             (found for upstream in self.upstreams if (found := upstream.networks()) is not None), None
         )
 
-    def add(self, pipeline: PooledPipeline[S], batch: Batch) -> None:
+    def add(self, pipeline: Sender[S], batch: Batch | PositionBatch) -> None:
         """Have a batch sent with the next `flush`. It must stay as it is until it is answered."""
-        self._unsent.setdefault(pipeline.network, []).append(_Part(pipeline, batch, batch.size))
-        self._added += batch.size
+        self._unsent.setdefault(pipeline.network, []).append(_Part(pipeline, batch, len(batch)))
+        self._added += len(batch)
 
     @property
     def has_request(self) -> bool:

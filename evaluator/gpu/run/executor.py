@@ -204,8 +204,8 @@ class Executor:
         return all(self._streams.libraries[name].beside for name in self._programs[size].libraries())
 
     def open_streams(self, sizes: Collection[int]) -> bool:
-        """Give each batch in flight but the first a device stream for these batch sizes, as their programs are
-        now. False, and nothing is allocated, where there is no memory for it. Raises DeviceError."""
+        """Give each batch in flight but the first a device stream for these batch sizes, as programs are now.
+        False, and nothing is allocated, where there is no memory for it. Raises DeviceError."""
         programs = [self._programs[size] for size in sizes]
         try:
             streams = [self._streams.open(self._memory_of_streams, programs) for _ in self.in_flight[1:]]
@@ -217,8 +217,8 @@ class Executor:
         return True
 
     def compute_beside(self, sizes: Collection[int]) -> None:
-        """Compute batches of these sizes, for which there are device streams, beside each other from now on, and
-        all others one after the other; without any the device streams are closed. Nothing may be in flight."""
+        """Compute batches of these sizes, for which there are device streams, beside each other from now on, all
+        others one after the other. Without any size the streams are closed. Nothing may be in flight."""
         changed, self.beside = self.beside.symmetric_difference(sizes), frozenset(sizes)
         self.version += 1
         for batch in self.in_flight[1:]:

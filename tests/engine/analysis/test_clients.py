@@ -89,6 +89,17 @@ def test_a_client_has_so_many_under_way_at_most() -> None:
     assert next_account([account(10, 8)], room=True, most=9) is not None
 
 
+def test_positions_without_a_search_come_first_and_have_their_own_room() -> None:
+    mine = account(3, 9)
+    plain, _ = read_query({"id": "a", "nodes": 0}, "a", Options(), 1)
+    task = Task(mine, Asked(plain), 0, -5, 10)
+    mine.waiting.add(task)
+    assert next_account([mine], room=True, most=99) is None
+    assert next_account([mine], room=False, most=9, room_without_search=True) is mine
+    assert mine.waiting.take() is task
+    assert next_account([mine], room=False, most=9, room_without_search=True) is None
+
+
 def test_nothing_is_begun_for_who_does_not_read() -> None:
     assert next_account([account(5, 0, congested=True), account(0, 0)], room=True, most=9) is None
 

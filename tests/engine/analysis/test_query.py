@@ -155,6 +155,27 @@ def test_an_infinite_search_has_no_limits() -> None:
     )
 
 
+def test_nodes_0_is_no_search_and_uses_no_limits() -> None:
+    assert not read(nodes=0).searched
+    assert read(movetime=5).searched
+    fields = {"nodes": 0, "movetime": 5, "infinite": True, "avoid_moves": ["e4"], "depth": 0}
+    query, (warning,) = read_query({"id": "a", **fields}, "a", Options(), 800)
+    assert (query.searched, query.restrictions == ()) == (False, False)
+    assert (warning.field, str(warning)) == (
+        "movetime",
+        "nodes 0 is without a search: 'movetime', 'infinite', 'avoid_moves' not used",
+    )
+
+
+def test_a_king_that_could_be_taken_is_warned_of_with_nodes_0_and_else_refused() -> None:
+    fields = {"id": "a", "fen": "4k3/4R3/8/8/8/8/8/4K3 w - - 0 1"}
+    query, (warning,) = read_query({**fields, "nodes": 0}, "a", Options(), 800)
+    assert not query.game(0).playable
+    assert warning.field == "fen" and "could take the king" in str(warning)
+    with pytest.raises(QueryError):
+        read_query(fields, "a", Options(), 800)
+
+
 @pytest.mark.parametrize(
     ("fen", "moves", "uci"),
     [

@@ -90,6 +90,28 @@ def test_castling_is_written_in_the_form_of_the_game() -> None:
     assert {"e1h1", "e1a1"} <= chess960["policy"].keys()
 
 
+def test_a_line_that_is_too_long_is_answered_in_its_place() -> None:
+    lines = [{"fen": "startpos"}, " " * (3 << 20), {"fen": "startpos"}]
+    answers = evaluate(lines, "--backend", "random")
+    assert ["error" in answer for answer in answers] == [False, True, False]
+    assert "longer than" in answers[1]["error"]
+
+
+def test_evaluate_answers_as_analysis_does_with_nodes_0() -> None:
+    moves = ["e2e4", "e7e5"]
+    (answer,) = evaluate([{"moves": moves}], "--backend", "random")
+    output, _errors = run(
+        "analysis", "--backend", "random", input=json.dumps({"id": "a", "moves": moves, "nodes": 0})
+    )
+    assert answer.items() <= json.loads(output).items()
+
+
+def test_evaluate_without_an_evaluator_says_so_and_fails() -> None:
+    output, errors = run("evaluate", "--backend", "imaginary", input='{"fen": "startpos"}\n', status=1)
+    assert output == "" and errors.startswith("wavefront evaluate: ") and "imaginary" in errors
+    assert "cannot read" in run("evaluate", "/nowhere.jsonl", status=1)[1]
+
+
 def test_an_empty_line_is_answered_in_its_place_too() -> None:
     output, _errors = run("evaluate", "--backend", "random", input='\n{"fen": "startpos"}\n\n')
     answers = [json.loads(line) for line in output.splitlines()]

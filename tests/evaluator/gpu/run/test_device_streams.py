@@ -1,4 +1,4 @@
-"""Batches that compute beside each other: each in its device stream, right in any order, where it is sooner."""
+"""Batches that compute beside each other: each in its device stream, right in any order."""
 
 from __future__ import annotations
 

@@ -1,0 +1,156 @@
+"""Positions without a search: what the network alone says about them, in batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from engine._core import Game
+from engine.analysis import answers
+from engine.analysis.errors import QueryError, fault
+from engine.analysis.fields import Fields
+from engine.analysis.messages import read_object
+from engine.analysis.query import read_game
+from engine.evaluation.errors import NoEvaluatorError, PipelineError
+from protocol.settings.spec import SettingsError, shown
+
+if TYPE_CHECKING:
+    from engine.analysis.clients import Task
+    from engine.analysis.searching import Post
+    from engine.evaluation.connection.link import EvaluatorLink
+    from engine.options import Options
+    from engine.pool.evaluation import Evaluated
+    from engine.pool.pool import SearchPool
+    from protocol.batch import EvaluationBatch, PositionBatch
+
+BATCHES_IN_FLIGHT = 2
+"""Batches that are sent before they are full. One more may wait or be sent when it is full."""
+
+LINE_FIELDS = ("fen", "moves", "chess960")
+
+DIGITS = 7
+"""After the point. The network's numbers have a precision of 24 bits."""
+
+
+def read_line(line: bytes, most_bytes: int) -> tuple[Game | None, dict[str, str]]:
+    """The game of a line of `wavefront evaluate`, and what its answer has besides the network's output."""
+    try:
+        fields, _ = read_object(line, most_bytes)
+        if unknown := fields.keys() - LINE_FIELDS:
+            raise QueryError(f"unknown key {shown(min(unknown))}; known are {', '.join(LINE_FIELDS)}")
+        game, notes = read_game(Fields().changed(**fields), playable=False)
+    except (QueryError, SettingsError) as error:
+        return None, {"error": str(error)}
+    return game, {"warning": "; ".join(notes)} if notes else {}
+
+
+def batch_size(links: Sequence[EvaluatorLink], options: Options) -> int:
+    """Positions of a batch that each of the connected evaluators accepts; 1 if there is none."""
+    clients = [link.client for link in links if link.client is not None]
+    sizes = [min(options.minibatch_size or each.recommended_batch, each.max_batch) for each in clients]
+    return min(sizes, default=1)
+
+
+def outputs(games: Sequence[Game], batch: PositionBatch, found: EvaluationBatch) -> list[dict[str, Any]]:
+    """The network's output for each game, as answers have it, for the side to move.
+
+    Raises PipelineError if it is not a number.
+    """
+    counts = np.diff(batch.move_offsets)
+    starts, some = batch.move_offsets[:-1][counts > 0], counts[counts > 0]
+    logits, wdl, left = (each.astype(np.float64) for each in (found.logits, found.wdl, found.moves_left))
+    policy = np.exp(logits - np.repeat(np.maximum.reduceat(logits, starts), some))
+    policy /= np.repeat(np.add.reduceat(policy, starts), some)
+    numbers = wdl[:, 0] - wdl[:, 2], wdl, left, policy, logits
+    if not all(np.isfinite(each).all() for each in numbers):
+        raise PipelineError("the evaluator sent an unusable result: not a number")
+    q, wdl_lists, moves_left, *of_moves = ((each.round(DIGITS) + 0.0).tolist() for each in numbers)
+    shares, raw = map(iter, of_moves)
+    return [
+        {
+            "q": value,
+            "wdl": each,
+            "moves_left": plies,
+            "policy": dict(zip(legal, shares, strict=False)),
+            "logits": dict(zip(legal, raw, strict=False)),
+        }
+        for value, each, plies, legal in zip(
+            q, wdl_lists, moves_left, map(Game.legal_moves, games), strict=True
+        )
+    ]
+
+
+class Evaluations:
+    """Collects the positions of queries with `nodes` 0 into batches. Belongs to the scheduler's thread.
+
+    room: whether another position may be added.
+    """
+
+    def __init__(
+        self,
+        pool: SearchPool,
+        options: Options,
+        post: Post,
+        answered: Callable[[Sequence[Task], Sequence[dict[str, Any]], bool], None],
+    ) -> None:
+        """answered: called with positions, their answers, and whether no evaluator can be had."""
+        self._pool = pool
+        self._options = options
+        self._post = post
+        self._answered = answered
+        self._waiting: dict[tuple[str, str], list[Task]] = {}  # By network and history_fill.
+        self._in_flight = 0  # Batches.
+        self._positions = 0  # That wait or are in flight.
+
+    @property
+    def room(self) -> bool:
+        return self._positions < (BATCHES_IN_FLIGHT + 1) * self._size
+
+    @cached_property
+    def _links(self) -> list[EvaluatorLink]:
+        return self._pool.links(self._options)
+
+    @property
+    def _size(self) -> int:
+        return batch_size(self._links, self._options)
+
+    def add(self, task: Task, network: str) -> None:
+        """Have a position evaluated with the next `flush` that has a batch for it.
+
+        network: content hash of the network that the query names, empty for the engine's own.
+        """
+        self._waiting.setdefault((network, task.query.options.history_fill), []).append(task)
+        self._positions += 1
+
+    def flush(self) -> None:
+        """Send full batches, and others while few are in flight."""
+        size = self._size
+        for (network, _), tasks in self._waiting.items():
+            while tasks and (len(tasks) >= size or self._in_flight < BATCHES_IN_FLIGHT):
+                options = tasks[0].query.options
+                sent, tasks[:size] = tasks[:size], []
+                games = [task.query.game(task.turn) for task in sent]
+                future = self._pool.evaluate(games, replace(options, weights=network or options.weights))
+                self._in_flight += 1
+                future.add_done_callback(partial(self._came, sent, games))
+
+    def _came(self, tasks: list[Task], games: list[Game], future: Evaluated) -> None:
+        """In the pool's thread."""
+        self._post(lambda: self._answer(tasks, games, future))
+
+    def _answer(self, tasks: list[Task], games: list[Game], future: Evaluated) -> None:
+        self._in_flight -= 1
+        self._positions -= len(tasks)
+        lost = isinstance(future.exception(), NoEvaluatorError)
+        made: list[dict[str, Any]]
+        try:
+            found = zip(tasks, games, outputs(games, *future.result()), strict=True)
+            made = [answers.evaluation(task.query, task.turn, game, output) for task, game, output in found]
+        except Exception as error:
+            problem = QueryError(str(error)) if lost or isinstance(error, PipelineError) else fault(error)
+            made = [answers.error(problem, task.query.id, task.turn) for task in tasks]
+        self._answered(tasks, made, lost)
