@@ -217,7 +217,7 @@ class Executor:
         return True
 
     def compute_beside(self, sizes: Collection[int]) -> None:
-        """Compute batches of these sizes, for which there are device streams, beside each other from now on, all
+        """Compute batches of these sizes, for which there are streams, beside each other from now on, all
         others one after the other. Without any size the streams are closed. Nothing may be in flight."""
         changed, self.beside = self.beside.symmetric_difference(sizes), frozenset(sizes)
         self.version += 1
