@@ -19,7 +19,7 @@ from engine.analysis.pages import HEALTH
 from engine.commands.analysis import add_arguments as add_analysis_flags
 from evaluator import cli
 from evaluator.metrics import TIME_EDGES
-from evaluator.service.prometheus import registry
+from evaluator.service.http.prometheus import registry
 from evaluator.settings import Settings, add_flags, from_arguments
 from tests.evaluator.service.harness import numbered_batch, running
 from tests.paths import REPOSITORY

@@ -6,10 +6,10 @@ import logging
 from collections.abc import Callable
 
 from evaluator.devices.runners import now_ms
-from evaluator.service.answers import Answers
 from evaluator.service.lifecycle import LifeCycle
-from evaluator.service.notify import ServiceManager
+from evaluator.service.replies import Replies
 from evaluator.service.sessions import Sessions
+from evaluator.service.systemd import ServiceManager
 from protocol import messages
 from protocol.errors import Draining
 
@@ -29,13 +29,13 @@ class Drain:
         self,
         life: LifeCycle,
         sessions: Sessions,
-        answers: Answers,
+        replies: Replies,
         manager: ServiceManager,
         stop_at_once: Callable[[], None],
     ) -> None:
         self._life = life
         self._sessions = sessions
-        self._answers = answers
+        self._replies = replies
         self._manager = manager
         self._stop_at_once = stop_at_once
         self._waiting: list[tuple[bytes, int]] = []
@@ -51,9 +51,9 @@ class Drain:
         if timeout_s is not None:
             self.by_ms = now_ms() + 1000 * timeout_s
         for session, hello in self._sessions.take_hellos():
-            self._answers.send_error(session.client, hello, Draining(SHUTTING_DOWN))
+            self._replies.send_error(session.client, hello, Draining(SHUTTING_DOWN))
         for client in self._sessions.greeted():
-            self._answers.announce(client, Draining(ELSEWHERE))
+            self._replies.announce(client, Draining(ELSEWHERE))
 
     def begin_for(self, client: bytes, identity: int) -> None:
         """The same at a client's request, which is answered once all is done."""
@@ -64,11 +64,11 @@ class Drain:
         """End a service that drains if nothing is left to do, or the time for that is over."""
         if self._life.ending:
             return
-        if self._sessions.busy or self._answers.waiting:
+        if self._sessions.busy or self._replies.waiting:
             if self.by_ms is not None and now_ms() >= self.by_ms:
                 log.warning("the time to finish is over: what is left is answered with an error")
                 self._stop_at_once()
             return
         for client, identity in self._waiting:
-            self._answers.send(client, messages.Drained(identity))
+            self._replies.send(client, messages.Drained(identity))
         self._life.end()

@@ -15,12 +15,12 @@ from evaluator.metrics import Metrics, State
 from evaluator.scheduling.requests import Request
 from evaluator.service import administration
 from evaluator.service.administration import Administration
-from evaluator.service.answers import Answers
 from evaluator.service.connections.transport import Arrived, Sockets
 from evaluator.service.draining import ELSEWHERE
 from evaluator.service.lifecycle import LifeCycle
 from evaluator.service.membership import Membership
 from evaluator.service.networks import ServedNetworks
+from evaluator.service.replies import Replies
 from evaluator.service.sessions import Session, Sessions
 from protocol import messages
 from protocol.batch import PositionBatch
@@ -35,7 +35,7 @@ SERVER = f"wavefront-evaluator {__version__}"
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
+class ServiceInfo:
     """What clients learn of the service. instance: names the run of it. max_request: most positions in
     one request. state: what it is at the moment."""
 
@@ -49,7 +49,7 @@ class Handlers:
 
     def __init__(
         self,
-        described: Described,
+        info: ServiceInfo,
         metrics: Metrics,
         life: LifeCycle,
         sockets: Sockets,
@@ -57,12 +57,12 @@ class Handlers:
         membership: Membership,
         networks: ServedNetworks,
         dispatcher: Dispatcher,
-        answers: Answers,
+        replies: Replies,
         administration: Administration,
         saw: Callable[[Session, ServedNetwork], None],
     ) -> None:
         """saw: hears of every evaluation that is asked for."""
-        self._described = described
+        self._info = info
         self._metrics = metrics
         self._life = life
         self._sockets = sockets
@@ -70,14 +70,14 @@ class Handlers:
         self._membership = membership
         self._networks = networks
         self._dispatcher = dispatcher
-        self._answers = answers
+        self._replies = replies
         self._administration = administration
         self._saw = saw
         self._compression = offered()
 
     def handle(self, arrived: Arrived) -> None:
         """Do what a message asks for. Raises RemoteError."""
-        message = decode_request(arrived.frames, self._described.max_request, _check)
+        message = decode_request(arrived.frames, self._info.max_request, _check)
         handler = _HANDLERS.get(type(message))
         session = self._sessions.of(arrived.client)
         if session is None:
@@ -107,7 +107,7 @@ class Handlers:
         for session in self._sessions:
             if session.follows and session.greeted:
                 session.network = self._networks.default
-                self._answers.send(session.client, notice)
+                self._replies.send(session.client, notice)
 
     def _evaluate(self, session: Session, message: messages.Evaluate) -> None:
         if self._life.draining:
@@ -137,7 +137,7 @@ class Handlers:
             del session.requests[message.id]
             session.release(entry[0])
             self._metrics.cancelled.add()
-            self._answers.send(session.client, messages.Cancelled(message.id))
+            self._replies.send(session.client, messages.Cancelled(message.id))
 
     def _hello(self, session: Session, message: messages.Hello) -> None:
         if self._life.draining:
@@ -159,31 +159,31 @@ class Handlers:
 
     def _welcome(self, session: Session, identity: int) -> None:
         session.network = self._networks.default
-        self._answers.send(session.client, self._welcome_for(identity, follows=session.follows))
+        self._replies.send(session.client, self._welcome_for(identity, follows=session.follows))
 
     def _welcome_for(self, identity: int, *, follows: bool) -> messages.Welcome:
         """What clients learn of the service now. follows: to those that have negotiated NETWORKS."""
-        state = self._described.state()
+        state = self._info.state()
         return messages.Welcome(
             identity,
             version=SUPPORTED_VERSIONS[-1],
             server=SERVER,
-            max_batch=self._described.max_request,
+            max_batch=self._info.max_request,
             networks=self._networks.infos(),
             state=state.state,
             reason=state.reason,
             default=self._networks.default,
             aliases=self._networks.aliases,
-            instance=self._described.instance,
+            instance=self._info.instance,
             compression=self._compression,
             features=(NETWORKS,) if follows else (),
         )
 
     def _ping(self, session: Session, message: messages.Ping) -> None:
-        self._answers.send(session.client, messages.Pong(message.id))
+        self._replies.send(session.client, messages.Pong(message.id))
 
     def _status(self, session: Session, message: messages.Status) -> None:
-        state, infos = self._described.state(), self._networks.infos()
+        state, infos = self._info.state(), self._networks.infos()
         reply = messages.StatusReply(
             message.id,
             live=True,
@@ -196,7 +196,7 @@ class Handlers:
             reason=state.reason,
             aliases=self._networks.aliases,
         )
-        self._answers.send(session.client, reply)
+        self._replies.send(session.client, reply)
 
 
 def _check(batch: PositionBatch) -> None:

@@ -10,14 +10,14 @@ from collections.abc import Callable
 from evaluator.devices.dispatcher import Dispatcher
 from evaluator.devices.runners import now_ms
 from evaluator.metrics import Metrics
-from evaluator.service.answers import Answers
 from evaluator.service.connections.transport import Arrived, Sockets
 from evaluator.service.draining import Drain
 from evaluator.service.fast_path import FastPath
 from evaluator.service.lifecycle import LifeCycle
 from evaluator.service.loop_threads import LoopThreads
 from evaluator.service.membership import Membership
-from evaluator.service.notify import ServiceManager
+from evaluator.service.replies import Replies
+from evaluator.service.systemd import ServiceManager
 from protocol.codec import peek_id
 from protocol.errors import BadRequest, RemoteError
 
@@ -47,7 +47,7 @@ class IoLoop:
         sockets: Sockets,
         membership: Membership,
         dispatcher: Dispatcher,
-        answers: Answers,
+        replies: Replies,
         drain: Drain,
         metrics: Metrics,
         manager: ServiceManager,
@@ -58,7 +58,7 @@ class IoLoop:
         self._sockets = sockets
         self._membership = membership
         self._dispatcher = dispatcher
-        self._answers = answers
+        self._replies = replies
         self._drain = drain
         self._metrics = metrics
         self._manager = manager
@@ -102,22 +102,22 @@ class IoLoop:
         self._manager.alive()
         while self._tasks:
             self._tasks.popleft()()
-        self._answers.send_waiting()
+        self._replies.send_waiting()
         self._membership.forget_the_gone()
-        self._sockets.tell()
+        self._sockets.log_closed()
         self._sockets.authenticate()
         if self._fast is not None and not self._fast.run():
             return
         self._receive()
         if deadline is not None and deadline <= now_ms():
-            self._answers.send_expired(self._dispatcher.expire())
+            self._replies.send_expired(self._dispatcher.expire())
         if self._life.draining:
             self._drain.finish()
         self._dispatcher.announce()
 
     def _poll_timeout(self, deadline: float | None) -> int:
         """Milliseconds. deadline: of the first request in a queue, in milliseconds of `now_ms`."""
-        if self._answers.waiting or self._tasks:
+        if self._replies.waiting or self._tasks:
             return 0
         if self._drain.by_ms is not None:
             deadline = min(deadline or self._drain.by_ms, self._drain.by_ms)
@@ -151,4 +151,4 @@ class IoLoop:
         except Exception:  # a fault of ours with one message must not end the service for everybody
             log.exception("a message could not be handled")
             error = BadRequest("the evaluator could not handle this message; its log says more")
-        self._answers.send_error(arrived.client, peek_id(arrived.frames), error)
+        self._replies.send_error(arrived.client, peek_id(arrived.frames), error)

@@ -2,7 +2,7 @@
 
 One I/O thread owns the sockets (io_loop.py): it decodes requests, does what they ask for (handlers.py,
 administration.py) and queues evaluations with the dispatcher. Devices compute on threads of theirs; those
-send the answers, or have the I/O thread send them if that one is awake (answers.py). Loading and unloading
+send the answers, or have the I/O thread send them if that one is awake (replies.py). Loading and unloading
 run on threads of their own (networks.py), so that clients of other networks notice nothing.
 """
 
@@ -23,24 +23,24 @@ from evaluator.metrics import Metrics, State
 from evaluator.scheduling.admission import QueueLimits
 from evaluator.scheduling.requests import Request
 from evaluator.service.administration import Administration
-from evaluator.service.answers import Answers
 from evaluator.service.connections import unix_sockets
 from evaluator.service.connections.access import Access
 from evaluator.service.connections.gate import ConnectionLimits
-from evaluator.service.connections.sockets import ZeroMqSockets
 from evaluator.service.connections.transport import Sockets
 from evaluator.service.connections.unix_sockets import UnixSockets
+from evaluator.service.connections.zeromq import ZeroMqSockets
 from evaluator.service.draining import Drain
 from evaluator.service.fast_path import FastPath
-from evaluator.service.handlers import Described, Handlers
+from evaluator.service.handlers import Handlers, ServiceInfo
 from evaluator.service.io_loop import IoLoop
 from evaluator.service.lifecycle import LifeCycle
 from evaluator.service.membership import Membership
 from evaluator.service.networks import NetworkToLoad, ServedNetworks
-from evaluator.service.notify import ServiceManager
 from evaluator.service.overview import Overview
-from evaluator.service.reconfiguration import reconfigure
+from evaluator.service.reload import reconfigure
+from evaluator.service.replies import Replies
 from evaluator.service.sessions import Sessions
+from evaluator.service.systemd import ServiceManager
 from evaluator.settings import Settings
 from protocol.errors import Draining, NotAllowed, RemoteError
 from protocol.keys.notation import KeysError
@@ -96,21 +96,21 @@ class EvaluatorService:
         self._sessions = Sessions()
         self._membership = Membership(self._access, self._sessions, self._sockets, self._dispatcher)
         instance = secrets.token_hex(8)
-        self._answers = Answers(
+        self._replies = Replies(
             instance, self.metrics, self._sessions, self._sockets, self._membership.forget
         )
-        self._drain = Drain(self._life, self._sessions, self._answers, self._manager, self.stop_at_once)
+        self._drain = Drain(self._life, self._sessions, self._replies, self._manager, self.stop_at_once)
         self._overview = Overview(
             instance, self.metrics, loader, self._dispatcher, self._networks, self._sessions
         )
         fast = self._new_fast_path(instance)
-        self._handlers = self._new_handlers(Described(instance, max_request, self.state), fast)
+        self._handlers = self._new_handlers(ServiceInfo(instance, max_request, self.state), fast)
         self._loop = IoLoop(
             self._life,
             self._sockets,
             self._membership,
             self._dispatcher,
-            self._answers,
+            self._replies,
             self._drain,
             self.metrics,
             self._manager,
@@ -140,19 +140,19 @@ class EvaluatorService:
             self._life,
         )
 
-    def _new_handlers(self, described: Described, fast: FastPath | None) -> Handlers:
+    def _new_handlers(self, info: ServiceInfo, fast: FastPath | None) -> Handlers:
         administration = Administration(
             self._networks,
             self._sessions,
             self._life,
-            self._answers.send,
-            self._answers.send_error,
+            self._replies.send,
+            self._replies.send_error,
             self._drain.begin_for,
             self._access,
             self._membership.reread_keys,
         )
         return Handlers(
-            described,
+            info,
             self.metrics,
             self._life,
             self._sockets,
@@ -160,7 +160,7 @@ class EvaluatorService:
             self._membership,
             self._networks,
             self._dispatcher,
-            self._answers,
+            self._replies,
             administration,
             (lambda session, network: None) if fast is None else fast.saw,
         )
@@ -200,9 +200,9 @@ class EvaluatorService:
         if self._sensing is not None:
             self._sensing.stop()
         self._dispatcher.stop()
-        self._answers.send_waiting()
+        self._replies.send_waiting()
         for client, identity in self._sessions.unanswered():
-            self._answers.send_error(
+            self._replies.send_error(
                 client, identity, Draining("this evaluator has ended; connect to another one")
             )
         self._sockets.close()
@@ -232,8 +232,8 @@ class EvaluatorService:
 
         self._loop.call_from_signal_handler(work)
 
-    def tell_state(self) -> None:
-        """Have the state logged. May be called from any thread or a signal handler."""
+    def log_state(self) -> None:
+        """Log the state. May be called from any thread or a signal handler."""
 
         def work() -> None:
             state = self.state()
@@ -297,7 +297,7 @@ class EvaluatorService:
         )
 
     def _post(self, finished: Sequence[tuple[Request, RemoteError | None]]) -> None:
-        self._answers.post(finished)
+        self._replies.post(finished)
         if self._life.draining:  # It may have been the last one.
             self._sockets.wakeup.wake()
 

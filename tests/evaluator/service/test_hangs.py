@@ -339,7 +339,7 @@ def test_a_service_with_a_device_that_hangs_can_be_drained(tmp_path: Path) -> No
         assert not harness.thread.is_alive()
 
 
-def test_without_patience_a_service_stops_while_a_batch_is_under_way(tmp_path: Path) -> None:
+def test_without_patience_a_service_stops_while_a_batch_is_in_flight(tmp_path: Path) -> None:
     with running(tmp_path) as harness:
         client = harness.client()
         harness.backend.hold()
@@ -374,7 +374,7 @@ def test_memory_that_lacks_for_encoding_an_answer_costs_that_answer_alone(
 
     with running(tmp_path) as harness:
         client = harness.client()
-        monkeypatch.setattr("evaluator.service.answers.encode_result", scarce)
+        monkeypatch.setattr("evaluator.service.replies.encode_result", scarce)
         with pytest.raises(DeviceFailed, match="no room for the frames"):
             client.evaluate(numbered_batch(4))
         monkeypatch.undo()

@@ -23,7 +23,7 @@ from evaluator import page
 from evaluator.devices.failover import MAX_FAILURES
 from evaluator.devices.loading import Loader
 from evaluator.sensors import Sensors
-from evaluator.service.health import serve_health
+from evaluator.service.http.routes import serve_health
 from evaluator.service.networks import NetworkToLoad
 from evaluator.service.service import EvaluatorService
 from protocol.messages import PRIORITIES
@@ -104,8 +104,8 @@ def test_head_query_strings_and_other_paths_and_methods(tmp_path: Path) -> None:
         assert get(port, "/status?now")[0] == 200
         for path in (
             "/page/",
-            "/page/../health.py",
-            "/page/%2e%2e/health.py",
+            "/page/../routes.py",
+            "/page/%2e%2e/routes.py",
             "//[",
             "/page/page.js/",
             "/Status",
@@ -309,7 +309,7 @@ def test_the_logs_last_warnings_are_told(tmp_path: Path) -> None:
 def test_a_document_is_put_together_once_for_all_who_look(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("evaluator.service.health.KEPT_S", 1000.0)
+    monkeypatch.setattr("evaluator.service.http.routes.KEPT_S", 1000.0)
     with shown(tmp_path) as (_, port):
         times = {json.loads(get(port, "/status")[2])["time"] for _ in range(5)}
     assert len(times) == 1

@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 import prometheus_client
 
 from evaluator import page
-from evaluator.service.http_server import Handler, Server
-from evaluator.service.prometheus import registry
+from evaluator.service.http.prometheus import registry
+from evaluator.service.http.server import Handler, Server
 from evaluator.service.service import EvaluatorService
 
 KEPT_S = 0.5

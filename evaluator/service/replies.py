@@ -23,7 +23,7 @@ from protocol.errors import DeadlineExceeded, DeviceFailed, RemoteError
 log = logging.getLogger("evaluator.service")
 
 
-class Answers:
+class Replies:
     """Sends to the clients of a service. Belongs to the I/O thread, but for `post`.
 
     instance: the run of the service, told with each result. forget: called with a client that is gone.
