@@ -221,7 +221,7 @@ def test_prometheus_understands_what_the_dashboard_asks(tmp_path: Path) -> None:
 def test_prometheus_has_nothing_against_the_metrics(tmp_path: Path) -> None:
     with running(tmp_path) as harness:
         harness.client().evaluate(numbered_batch(3), priority="play")
-        metrics = registry(harness.service.metrics, harness.service.state)
+        metrics = registry(harness.service.record.metrics, harness.service.record.state)
         promtool("check", "metrics", said=generate_latest(metrics).decode())
 
 

@@ -117,7 +117,7 @@ def _serve(settings: Settings, embedded: bool, again: Callable[[], Settings]) ->
 
             try:
                 where = settings.metrics_address, settings.metrics_port
-                stack.enter_context(serve_health(*where, service, settings.page_host))
+                stack.enter_context(serve_health(*where, service.record, settings.page_host))
             except OSError as error:
                 service.close()
                 told = f"{error.strerror}{advice(error, '--metrics-port or --metrics-address')}"
@@ -319,7 +319,7 @@ def _handle_signals(service: EvaluatorService, settings: Settings, again: Callab
     current = [settings]
 
     def end(number: int, frame: FrameType | None) -> None:
-        if received or service.stopping:
+        if received or service.record.life.ending:
             service.stop_at_once()
         received.append(number)
         service.drain(signal.Signals(number).name, current[-1].exit_timeout)

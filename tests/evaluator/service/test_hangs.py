@@ -211,7 +211,7 @@ def test_no_standby_is_opened_on_processors_that_a_device_is_short_of(tmp_path: 
             opening.set()
             raise BackendError("nobody was to open it")
 
-        harness.service._networks.find("").open_standby = open_standby
+        harness.service.record.networks.find("").open_standby = open_standby
         harness.backend.on_host = True
         harness.backend.hold()
         fails(client)
@@ -245,7 +245,7 @@ def test_nobody_waits_for_a_standby_that_is_long_in_opening(tmp_path: Path) -> N
     with running(tmp_path, patience=Patience(hang_factor=1.0, hang_s=0.2, retry_s=1000.0)) as harness:
         client = harness.client()
         with_standby(harness)
-        network = harness.service._networks.find("")
+        network = harness.service.record.networks.find("")
         open_at_once = network.open_standby
         assert open_at_once is not None
 
@@ -421,7 +421,7 @@ def test_a_backend_whose_standby_cannot_open_says_so(tmp_path: Path) -> None:
 
     with running(tmp_path, patience=Patience(retry_s=WAIT_S)) as harness:
         client = harness.client()
-        harness.service._networks.find("").open_standby = missing
+        harness.service.record.networks.find("").open_standby = missing
 
         def broken(batch: PositionBatch) -> EvaluationBatch:
             raise BackendError("the device fell off the bus")
