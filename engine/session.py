@@ -11,12 +11,12 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from engine._core import Game, Tree
-from engine.evaluation.connecting import described
+from engine.evaluation.connection.connecting import described
+from engine.evaluation.connection.link import EvaluatorLink
+from engine.evaluation.connection.process import EvaluatorSettings
 from engine.evaluation.errors import EvaluatorLateError, NetworkChangedError
-from engine.evaluation.late import LateAnswers
-from engine.evaluation.link import EvaluatorLink
+from engine.evaluation.late_results import LateResults
 from engine.evaluation.pipeline import InstantPipeline, Pipeline, RemotePipeline
-from engine.evaluation.process import EvaluatorSettings
 from engine.options import Options
 from engine.search.batching import BatchSizes, Device
 from engine.search.contempt import Contempt
@@ -75,7 +75,7 @@ class Session:
         self._tree = SearchTree(log)
         self._tree.use_tablebases(self._options.syzygy_path, log)
         self._keeper = keeper or TimeKeeper()
-        self._late = LateAnswers()
+        self._late = LateResults()
         self._random = Random()
         self._last: tuple[str, list[str], Line] | None = None
         self._network_identity = ""
@@ -99,7 +99,7 @@ class Session:
             ending.start()
             self._ending = [thread for thread in (*self._ending, ending) if thread.is_alive()]
             self._link = None
-            self._late = LateAnswers()  # The connection now belongs to another thread.
+            self._late = LateResults()  # The connection now belongs to another thread.
 
     @property
     def evaluator_pid(self) -> int | None:

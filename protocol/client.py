@@ -59,7 +59,7 @@ from protocol.messages import (
     Pong,
     Priority,
     Reload,
-    ReloadReply,
+    Reloaded,
     Reply,
     Request,
     Result,
@@ -82,7 +82,7 @@ ReplyType = TypeVar(
     Loaded,
     Unloaded,
     Aliased,
-    ReloadReply,
+    Reloaded,
     ClientsReply,
     Drained,
 )
@@ -370,10 +370,10 @@ class EvaluatorClient:
         UnknownNetwork, BadRequest."""
         return self._ask(Alias(self._identity(), alias, network), Aliased).network
 
-    def reload(self, network: str = "", *, timeout: float | None = None) -> ReloadReply:
+    def reload(self, network: str = "", *, timeout: float | None = None) -> Reloaded:
         """Have the evaluator look at a network's file again, or at all files, and serve what is there now
         under the same name. Raises LoadFailed, UnknownNetwork."""
-        return self._ask(Reload(self._identity(), network), ReloadReply, timeout)
+        return self._ask(Reload(self._identity(), network), Reloaded, timeout)
 
     def clients(self) -> tuple[Mapping[str, Any], ...]:
         """Who is connected: one map for each client, see docs/reference/protocol.md."""

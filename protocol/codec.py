@@ -22,37 +22,19 @@ from numpy.typing import NDArray
 from protocol._core import plain_evaluate, plain_result
 from protocol.batch import MAX_LEGAL_MOVES, POLICY_SIZE, POSITION_DTYPE, EvaluationBatch, PositionBatch
 from protocol.compression import ZSTD, Compressor, content, content_size
-from protocol.decoders import REPLIES, REQUESTS
 from protocol.errors import BadRequest, TooLarge
-from protocol.fields import Fields
+from protocol.fields import read, text, whole
 from protocol.messages import (
     PRIORITIES,
-    Alias,
-    Aliased,
-    Cancel,
-    Cancelled,
-    Clients,
-    ClientsReply,
-    Drain,
-    Drained,
-    Error,
+    REPLIES,
+    REQUESTS,
+    TYPES,
+    WIRE_MAX_POSITIONS,
     Evaluate,
-    Hello,
-    Load,
-    Loaded,
-    Ping,
-    Pong,
     Priority,
-    Reload,
-    ReloadReply,
     Reply,
     Request,
     Result,
-    Status,
-    StatusReply,
-    Unload,
-    Unloaded,
-    Welcome,
 )
 
 Frame: TypeAlias = "bytes | NDArray[Any]"
@@ -67,9 +49,6 @@ MAX_REQUEST_HEADER = 64 * 1024
 MAX_REPLY_HEADER = 4 * 1024 * 1024
 """Bytes of a reply's frame 0; metrics are the longest thing in it."""
 
-WIRE_MAX_POSITIONS = 65536
-"""Positions in one request that no evaluator goes beyond; `max_batch` of the welcome is usually smaller."""
-
 _pack: Callable[[dict[str, Any]], bytes] = msgpack.Packer().pack
 """One packer for all headers: to make one takes longer than to use it."""
 
@@ -82,31 +61,9 @@ _OFFSET = np.dtype("<u4")
 _MOVE = np.dtype("<u2")
 _FLOAT = np.dtype("<f4")
 
-_TYPES: dict[type[Any], str] = {
-    Hello: "hello",
-    Welcome: "welcome",
-    Evaluate: "evaluate",
-    Result: "result",
-    Cancel: "cancel",
-    Cancelled: "cancelled",
-    Ping: "ping",
-    Pong: "pong",
-    Status: "status",
-    StatusReply: "status_reply",
-    Load: "load",
-    Loaded: "loaded",
-    Unload: "unload",
-    Unloaded: "unloaded",
-    Alias: "alias",
-    Aliased: "aliased",
-    Reload: "reload",
-    ReloadReply: "reloaded",
-    Clients: "clients",
-    ClientsReply: "clients_reply",
-    Drain: "drain",
-    Drained: "drained",
-    Error: "error",
-}
+_TYPE = text(64)
+_COUNT = whole(1)
+"""Beyond WIRE_MAX_POSITIONS it is TooLarge, not invalid."""
 
 
 def max_message_bytes(max_positions: int) -> int:
@@ -136,7 +93,7 @@ def encode(message: Request | Reply) -> list[Frame]:
             message.instance,
             message.network,
         )
-    header = {"type": _TYPES[type(message)], **asdict(message)}
+    header = {"type": TYPES[type(message)], **asdict(message)}
     return [_pack(header)]
 
 
@@ -213,17 +170,15 @@ def decode_request(
         plain = plain_evaluate(frames)
         if plain is not None and plain[1] <= max_positions and plain[2] in PRIORITIES:
             return _plain_evaluate(plain, frames, check or check_batch)
-    fields = Fields(_header(frames, MAX_REQUEST_HEADER))
-    kind = fields.text("type", 64)
+    header = _header(frames, MAX_REQUEST_HEADER)
+    kind = _TYPE.read(header, "type")
     if kind == "evaluate":
-        return _decode_evaluate(fields, frames, max_positions, check or check_batch)
-    decoder = REQUESTS.get(kind)
-    if decoder is None:
-        raise BadRequest(
-            f"unknown message type {kind!r}; this evaluator knows {', '.join(('evaluate', *REQUESTS))}"
-        )
+        return _decode_evaluate(header, frames, max_positions, check or check_batch)
+    if kind not in REQUESTS:
+        raise BadRequest(f"unknown message type {kind!r}; this evaluator knows {', '.join(REQUESTS)}")
     _expect_frames(frames, 1, kind)
-    return decoder(fields)
+    request: Request = REQUESTS[kind](**read(REQUESTS[kind], header))
+    return request
 
 
 def decode_reply(frames: Sequence[Received]) -> Reply:
@@ -232,15 +187,15 @@ def decode_reply(frames: Sequence[Received]) -> Reply:
         plain = plain_result(frames)
         if plain is not None:
             return _plain_result(plain, frames)
-    fields = Fields(_header(frames, MAX_REPLY_HEADER))
-    kind = fields.text("type", 64)
+    header = _header(frames, MAX_REPLY_HEADER)
+    kind = _TYPE.read(header, "type")
     if kind == "result":
-        return _decode_result(fields, frames)
-    decoder = REPLIES.get(kind)
-    if decoder is None:
+        return _decode_result(header, frames)
+    if kind not in REPLIES:
         raise BadRequest(f"unknown reply type {kind!r}")
     _expect_frames(frames, 1, kind)
-    return decoder(fields)
+    reply: Reply = REPLIES[kind](**read(REPLIES[kind], header))
+    return reply
 
 
 def check_batch(batch: PositionBatch) -> None:
@@ -339,39 +294,33 @@ def _plain_result(plain: tuple[int, float, float, int, str, str], frames: Sequen
 
 
 def _decode_evaluate(
-    fields: Fields, frames: Sequence[Received], max_positions: int, check: Callable[[PositionBatch], None]
+    header: dict[str, Any],
+    frames: Sequence[Received],
+    max_positions: int,
+    check: Callable[[PositionBatch], None],
 ) -> Evaluate:
     compressed = len(frames) == 2
     if not compressed:
         _expect_frames(frames, 4, "evaluate")
-    identity = fields.identity()
-    count = fields.integer("count", 1)
+    count = _COUNT.read(header, "count")
     if count > max_positions:
         raise TooLarge(f"{count} positions in one request, this evaluator takes at most {max_positions}")
-    priority = fields.optional_text("class", 16, "play")
-    if priority not in PRIORITIES:
-        raise BadRequest(f"class: {priority!r} is none of {', '.join(PRIORITIES)}")
+    fields = read(Evaluate, header)
     if compressed:
-        frames = _decompressed(fields, frames, count)
+        frames = _decompressed(header, frames, count)
     batch = PositionBatch(
         positions=_array(frames[1], POSITION_DTYPE, count, "positions"),
         move_offsets=_array(frames[2], _OFFSET, count + 1, "move_offsets"),
         moves=_free_array(frames[3], _MOVE, count * MAX_LEGAL_MOVES, "moves"),
     )
     check(batch)
-    return Evaluate(
-        id=identity,
-        batch=batch,
-        priority=priority,
-        deadline_ms=fields.optional_number("deadline_ms"),
-        network=fields.optional_text("network", 1024, ""),
-    )
+    return Evaluate(batch=batch, **fields)
 
 
-def _decompressed(fields: Fields, frames: Sequence[Received], count: int) -> list[Received]:
+def _decompressed(header: dict[str, Any], frames: Sequence[Received], count: int) -> list[Received]:
     """The frames of a compressed evaluate as they would be without. Nothing is decompressed that is not of a
     possible size."""
-    if fields.optional_text("compression", 16, "") != ZSTD:
+    if header.get("compression") != ZSTD:
         raise BadRequest(f"evaluate: 2 frames, expected 4, or 2 with compression {ZSTD!r}")
     positions, offsets = count * POSITION_DTYPE.itemsize, (count + 1) * _OFFSET.itemsize
     most = positions + offsets + count * MAX_LEGAL_MOVES * _MOVE.itemsize
@@ -380,25 +329,18 @@ def _decompressed(fields: Fields, frames: Sequence[Received], count: int) -> lis
         raise BadRequest(
             f"compression: a content of {size} bytes, expected {positions + offsets} and 2 for each move"
         )
-    whole = memoryview(content(frames[1], size))
-    parts = whole[:positions], whole[positions : positions + offsets], whole[positions + offsets :]
+    joined = memoryview(content(frames[1], size))
+    parts = joined[:positions], joined[positions : positions + offsets], joined[positions + offsets :]
     return [frames[0], *parts]
 
 
-def _decode_result(fields: Fields, frames: Sequence[Received]) -> Result:
+def _decode_result(header: dict[str, Any], frames: Sequence[Received]) -> Result:
     _expect_frames(frames, 4, "result")
     moves_left = _free_array(frames[3], _FLOAT, WIRE_MAX_POSITIONS, "moves_left")
     count = len(moves_left)
-    return Result(
-        id=fields.identity(),
-        evaluation=EvaluationBatch(
-            logits=_free_array(frames[1], _FLOAT, count * MAX_LEGAL_MOVES, "logits"),
-            wdl=_array(frames[2], _FLOAT, count * 3, "wdl").reshape(count, 3),
-            moves_left=moves_left,
-        ),
-        queue_ms=fields.number("queue_ms"),
-        compute_ms=fields.number("compute_ms"),
-        batch=fields.integer("batch", 0),
-        instance=fields.optional_text("instance", 64, ""),
-        network=fields.optional_text("network", 256, ""),
+    evaluation = EvaluationBatch(
+        logits=_free_array(frames[1], _FLOAT, count * MAX_LEGAL_MOVES, "logits"),
+        wdl=_array(frames[2], _FLOAT, count * 3, "wdl").reshape(count, 3),
+        moves_left=moves_left,
     )
+    return Result(evaluation=evaluation, **read(Result, header))

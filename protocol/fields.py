@@ -1,86 +1,160 @@
-"""Checked access to the fields of an untrusted msgpack map: right type, within limits, or BadRequest."""
+"""Fields of messages: what the wire may hold of each. A message declares a field once:
+
+    class Load(Message):
+        path: Annotated[str, text(32768), "file on the evaluator's machine"]
+        policy_head: Annotated[str, text(256), "policy head; empty for the file's default"] = ""
+
+The decoder (`read`), the JSON Schema (schema.py) and the tables of docs/reference/protocol.md are derived.
+A field with a default may be missing or nil, unless it is REQUIRED. Texts: the meaning of the field, and its
+name on the wire if that differs. Attributes without a kind are not in the first frame.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 from protocol.errors import BadRequest
 
+Schema = dict[str, Any]
 
-class Fields:
-    """The fields of one map. Every getter raises BadRequest, naming the field, when it is not as asked."""
+MOST = 2**63 - 1
+"""The largest integer of any field."""
 
-    __slots__ = ("_values",)
+REQUIRED = object()
+"""Marks a field that has to be on the wire although it has a default in Python."""
 
-    def __init__(self, values: dict[str, Any]) -> None:
-        self._values = values
 
-    @classmethod
-    def of(cls, value: Any, name: str) -> Fields:
-        """The fields of a nested map."""
-        if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
-            raise BadRequest(f"{name}: must be a map with text keys")
-        return cls(value)
+class Kind(NamedTuple):
+    """What a field may hold.
 
-    def identity(self, lowest: int = 1) -> int:
-        """The id: an integer from `lowest` to 2^63 - 1."""
-        return self.integer("id", lowest)
+    words: follow "must be" in errors, and describe the field in the document. schema: its JSON Schema.
+    fits: whether a value from the wire is valid. convert: makes Python's value of a valid one.
+    """
 
-    def integer(self, name: str, lowest: int) -> int:
-        value = self._values.get(name)
-        # bool is an int in Python, but not in the protocol.
-        if type(value) is not int or not lowest <= value < 2**63:
-            raise BadRequest(f"{name}: must be an integer of at least {lowest}")
-        return value
+    words: str
+    schema: Schema
+    fits: Callable[[Any], bool]
+    convert: Callable[[Any], Any] = lambda value: value
 
-    def integers(self, name: str, most: int) -> tuple[int, ...]:
-        values = self.items(name, most)
-        if not all(type(value) is int for value in values):
-            raise BadRequest(f"{name}: must be a list of integers")
-        return tuple(values)
+    def read(self, values: Mapping[str, Any], name: str) -> Any:
+        """Return the field of a name. Raises BadRequest, which names it, if it is missing or invalid."""
+        value = values.get(name)
+        if not self.fits(value):
+            raise BadRequest(f"{name}: must be {self.words}")
+        return self.convert(value)
 
-    def has(self, name: str) -> bool:
-        return self._values.get(name) is not None
 
-    def number(self, name: str) -> float:
-        value = self._values.get(name)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            raise BadRequest(f"{name}: must be a finite number")
-        return float(value)
+# bool is an int in Python, but not in the protocol.
+INTEGER = Kind("an integer", {"type": "integer"}, lambda value: type(value) is int)
+NUMBER = Kind(
+    "a finite number",
+    {"type": "number"},
+    lambda value: type(value) in (int, float) and math.isfinite(value),
+    float,
+)
+FLAG = Kind("true or false", {"type": "boolean"}, lambda value: isinstance(value, bool))
+MAP = Kind("a map", {"type": "object"}, lambda value: isinstance(value, dict))
+MAP_OF_TEXT = Kind(
+    "a map of text",
+    {"type": "object", "additionalProperties": {"type": "string"}},
+    lambda value: isinstance(value, dict) and all(isinstance(entry, str) for entry in value.values()),
+)
 
-    def optional_number(self, name: str) -> float | None:
-        return None if self._values.get(name) is None else self.number(name)
 
-    def boolean(self, name: str) -> bool:
-        value = self._values.get(name)
-        if not isinstance(value, bool):
-            raise BadRequest(f"{name}: must be true or false")
-        return value
+def whole(lowest: int, most: int = MOST) -> Kind:
+    """Return the kind of integers from `lowest` to `most`."""
+    return Kind(
+        f"an integer of at least {lowest}" if most == MOST else f"an integer from {lowest} to {most}",
+        {"type": "integer", "minimum": lowest, "maximum": most},
+        lambda value: type(value) is int and lowest <= value <= most,
+    )
 
-    def text(self, name: str, most: int) -> str:
-        value = self._values.get(name)
-        if not isinstance(value, str) or len(value) > most:
-            raise BadRequest(f"{name}: must be text of at most {most} characters")
-        return value
 
-    def optional_text(self, name: str, most: int, default: str) -> str:
-        return default if self._values.get(name) is None else self.text(name, most)
+def text(most: int) -> Kind:
+    """Return the kind of texts of at most `most` characters."""
+    return Kind(
+        f"text of at most {most} characters",
+        {"type": "string", "maxLength": most},
+        lambda value: isinstance(value, str) and len(value) <= most,
+    )
 
-    def texts(self, name: str, most: int, longest: int) -> tuple[str, ...]:
-        values = self.items(name, most)
-        if not all(isinstance(value, str) and len(value) <= longest for value in values):
-            raise BadRequest(f"{name}: must be a list of text of at most {longest} characters each")
-        return tuple(values)
 
-    def items(self, name: str, most: int) -> list[Any]:
-        value = self._values.get(name)
-        if not isinstance(value, list) or len(value) > most:
-            raise BadRequest(f"{name}: must be a list of at most {most} entries")
-        return value
+def choice(*texts: str) -> Kind:
+    """Return the kind of these texts."""
+    return Kind(f"one of {', '.join(texts)}", {"enum": [*texts]}, lambda value: value in texts)
 
-    def mapping(self, name: str) -> dict[str, Any]:
-        value = self._values.get(name)
-        if not isinstance(value, dict):
-            raise BadRequest(f"{name}: must be a map")
-        return value
+
+def pair(first: Kind, second: Kind) -> Kind:
+    """Return the kind of lists of two."""
+    return Kind(
+        f"a pair of {first.words} and {second.words}",
+        {"type": "array", "prefixItems": [first.schema, second.schema], "minItems": 2, "maxItems": 2},
+        lambda value: (
+            isinstance(value, list) and len(value) == 2 and first.fits(value[0]) and second.fits(value[1])
+        ),
+        lambda value: (first.convert(value[0]), second.convert(value[1])),
+    )
+
+
+def items(of: Kind, most: int) -> Kind:
+    """Return the kind of lists with at most `most` entries; Python gets tuples."""
+    return Kind(
+        f"a list of at most {most}, each {of.words}",
+        {"type": "array", "items": of.schema, "maxItems": most},
+        lambda value: isinstance(value, list) and len(value) <= most and all(map(of.fits, value)),
+        lambda value: tuple(map(of.convert, value)),
+    )
+
+
+def record(declaring: type[Any], name: str) -> Kind:
+    """Return the kind of maps with the fields of a dataclass. name: that of its schema."""
+    return Kind(
+        "a map with text keys",
+        {"$ref": f"#/$defs/{name}"},
+        lambda value: isinstance(value, dict) and all(isinstance(key, str) for key in value),
+        lambda value: declaring(**read(declaring, value)),
+    )
+
+
+class Field(NamedTuple):
+    """A field of a first frame. name: on the wire. meaning: for people. optional: whether it may be missing
+    or nil. attribute: its name in Python."""
+
+    name: str
+    kind: Kind
+    meaning: str
+    optional: bool = False
+    attribute: str = ""
+
+
+_FIELDS: dict[type, tuple[Field, ...]] = {}
+
+
+def fields_of(declaring: type[Any]) -> tuple[Field, ...]:
+    """Return the fields that a dataclass declares with a kind, in their order."""
+    if declaring not in _FIELDS:
+        found = []
+        for entry in dataclasses.fields(declaring):
+            kind, *more = getattr(entry.type, "__metadata__", (None,))
+            if kind is not None:
+                meaning, *renamed = [each for each in more if each is not REQUIRED] or [""]
+                has_default = entry.default is not entry.default_factory  # Without one, both are MISSING.
+                optional = has_default and REQUIRED not in more
+                found.append(Field((*renamed, entry.name)[0], kind, meaning, optional, entry.name))
+        _FIELDS[declaring] = tuple(found)
+    return _FIELDS[declaring]
+
+
+def read(declaring: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments for a dataclass from an untrusted map. Unknown fields are ignored.
+
+    Raises BadRequest, which names the field, if one is missing or invalid.
+    """
+    return {
+        field.attribute: field.kind.read(values, field.name)
+        for field in fields_of(declaring)
+        if not field.optional or values.get(field.name) is not None
+    }

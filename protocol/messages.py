@@ -1,23 +1,41 @@
 """The messages of protocol version 1, as plain data. `codec.py` turns them into frames and back;
-docs/reference/protocol.md shows each on the wire.
+docs/reference/protocol.md shows each on the wire. Each field is declared once, as fields.py describes.
 
 Every message has an `id`: requests choose theirs, answers repeat it. Ids are positive and unique among the
 requests a client has in flight; 0 stands for "no request" in an error about an unreadable message.
 """
 
-from __future__ import annotations
+# No `from __future__ import annotations`: the annotations are read at run time.
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 from protocol.batch import EvaluationBatch, PositionBatch
+from protocol.compression import ZSTD
+from protocol.fields import (
+    FLAG,
+    INTEGER,
+    MAP,
+    MAP_OF_TEXT,
+    NUMBER,
+    REQUIRED,
+    Field,
+    choice,
+    fields_of,
+    items,
+    pair,
+    record,
+    text,
+    whole,
+)
 
 PROTOCOL_VERSION = 1
 SUPPORTED_VERSIONS: tuple[int, ...] = (1,)
 
 DEFAULT_ALIAS = "default"
-"""The alias of the network that is meant by who names none."""
+"""The alias of the network of clients that name none."""
 
 Priority: TypeAlias = Literal["play", "analysis", "selfplay"]
 """Request classes: play is served before analysis, analysis before self-play."""
@@ -30,7 +48,10 @@ NETWORKS = "networks"
 FEATURES = (NETWORKS,)
 """What this implementation can negotiate in hello and welcome."""
 
-Curve: TypeAlias = tuple[tuple[int, float], ...]
+WIRE_MAX_POSITIONS = 65536
+"""Most positions in one request to any evaluator; `max_batch` of the welcome is usually smaller."""
+
+Curve: TypeAlias = Annotated[tuple[tuple[int, float], ...], items(pair(INTEGER, NUMBER), 4096)]
 """Measured latency: (batch in positions, milliseconds), batches ascending."""
 
 
@@ -39,33 +60,40 @@ def best_rate(curve: Sequence[tuple[int, float]]) -> float:
     return max((1000 * batch / ms for batch, ms in curve if ms > 0), default=0.0)
 
 
+Count: TypeAlias = Annotated[int, whole(0)]
+Positive: TypeAlias = Annotated[int, whole(1)]
+Flag: TypeAlias = Annotated[bool, FLAG]
+Number: TypeAlias = Annotated[float, NUMBER]
+Text64: TypeAlias = Annotated[str, text(64)]
+Text256: TypeAlias = Annotated[str, text(256)]
+Text1024: TypeAlias = Annotated[str, text(1024)]
+Text32768: TypeAlias = Annotated[str, text(32768)]
+Map: TypeAlias = Annotated[Mapping[str, Any], MAP]
+Versions: TypeAlias = Annotated[tuple[int, ...], items(INTEGER, 64)]
+Heads: TypeAlias = Annotated[tuple[str, ...], items(text(256), 64)]
+Features: TypeAlias = Annotated[tuple[str, ...], items(text(64), 64)]
+Aliases: TypeAlias = Annotated[Mapping[str, str], MAP_OF_TEXT, "further names, each with its network's name"]
+
+
 @dataclass(frozen=True, slots=True)
 class NetworkInfo:
-    """One network an evaluator serves.
+    """One network that an evaluator serves."""
 
-    name: what requests call it; unique within the evaluator. content_hash: sha256 of the file, hex.
-    input_format: lc0's number (1, 2, 3, 4, 132, 5, 133) of the planes it wants. policy_head, value_head: the
-    heads in use. policy_heads, value_heads: all heads in the file. has_wdl, has_moves_left: whether those
-    outputs are real. backend, device: what runs it. recommended_batch: smallest batch within 5 % of the
-    best throughput of all devices together. batches_in_flight: how many of these in flight keep them busy.
-    devices: how many there are. curve: measured milliseconds per batch size, shared out among them.
-    """
-
-    name: str
-    content_hash: str
-    input_format: int
-    policy_head: str = ""
-    value_head: str = ""
-    policy_heads: tuple[str, ...] = ()
-    value_heads: tuple[str, ...] = ()
-    has_wdl: bool = True
-    has_moves_left: bool = True
-    backend: str = ""
-    device: str = ""
-    recommended_batch: int = 256
-    curve: Curve = ()
-    batches_in_flight: int = 2
-    devices: int = 1
+    name: Annotated[Text1024, "how requests name it; unique within the evaluator"]
+    content_hash: Annotated[Text256, "SHA-256 of its file, in hexadecimal digits"]
+    input_format: Annotated[Count, "lc0's number of the planes that it wants: 1, 2, 3, 4, 132, 5 or 133"]
+    policy_head: Annotated[Text256, REQUIRED, "policy head in use"] = ""
+    value_head: Annotated[Text256, REQUIRED, "value head in use"] = ""
+    policy_heads: Annotated[Heads, REQUIRED, "all policy heads of the file"] = ()
+    value_heads: Annotated[Heads, REQUIRED, "all value heads of the file"] = ()
+    has_wdl: Annotated[Flag, REQUIRED, "whether win, draw and loss are the network's own"] = True
+    has_moves_left: Annotated[Flag, REQUIRED, "whether moves left are the network's own"] = True
+    backend: Annotated[Text256, REQUIRED, "backend that runs it"] = ""
+    device: Annotated[Text1024, REQUIRED, "device that runs it"] = ""
+    recommended_batch: Annotated[Positive, REQUIRED, "smallest batch within 5 % of the best throughput"] = 256
+    curve: Annotated[Curve, REQUIRED, "milliseconds by batch size, divided among idle devices"] = ()
+    batches_in_flight: Annotated[Positive, "requests of that size in flight that keep the devices busy"] = 2
+    devices: Annotated[Positive, "devices that run it, described as one"] = 1
 
     @property
     def identity(self) -> str:
@@ -73,235 +101,214 @@ class NetworkInfo:
         return " ".join(filter(None, (self.content_hash, self.policy_head, self.value_head)))
 
 
-@dataclass(frozen=True, slots=True)
-class Hello:
-    """First message of a client. versions: protocol versions it can speak. client: who it is, for logs.
-    features: what it can negotiate, names of FEATURES."""
-
-    id: int
-    versions: tuple[int, ...] = SUPPORTED_VERSIONS
-    client: str = ""
-    features: tuple[str, ...] = ()
+Network: TypeAlias = Annotated[NetworkInfo, record(NetworkInfo, "network")]
+Networks: TypeAlias = Annotated[tuple[NetworkInfo, ...], items(record(NetworkInfo, "network"), 1024)]
 
 
 @dataclass(frozen=True, slots=True)
-class Welcome:
-    """Answer to hello, sent once the evaluator is ready. version: the highest both speak.
+class Message:
+    """What all messages have. A message with nothing else is a class without a decorator."""
 
-    max_batch: most positions in one request. state, reason: as in StatusReply; empty from an evaluator that
-    does not say. default: the name of the network that is meant, from now on, by a request of this client
-    that names none; "" if there is none, None from an evaluator that does not say: then it is the first.
-    aliases: further names, to the networks' own. instance: tells this run of the evaluator from all others.
-    compression: how the arrays of an evaluate may be compressed. features: what the evaluator has negotiated.
+    id: Positive
 
-    With id 0 it is a notice, which only clients with the feature NETWORKS get: the networks have changed, or
-    the devices that compute them.
+
+@dataclass(frozen=True, slots=True)
+class Hello(Message):
+    """First message of a client."""
+
+    versions: Annotated[Versions, REQUIRED, "protocol versions that the client speaks"] = SUPPORTED_VERSIONS
+    client: Annotated[Text256, "its name in logs; unprintable characters are shown as `?`"] = ""
+    features: Annotated[Features, "what it can negotiate"] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Welcome(Message):
+    """Answer to hello, sent once the evaluator is ready.
+
+    default: None from an evaluator that does not send it; then it is the first network. With id 0 it is a
+    notice, only for clients with the feature NETWORKS: networks changed, or the devices that compute them.
     """
 
-    id: int
-    version: int
-    server: str
-    max_batch: int
-    networks: tuple[NetworkInfo, ...]
-    state: str = ""
-    reason: str = ""
-    default: str | None = None
-    aliases: Mapping[str, str] = field(default_factory=dict)
-    instance: str = ""
-    compression: tuple[str, ...] = ()
-    features: tuple[str, ...] = ()
+    id: Count
+    version: Annotated[Positive, "highest version that both speak"]
+    server: Annotated[Text1024, "name and version of the evaluator"]
+    max_batch: Annotated[Positive, "most positions in one request"]
+    networks: Annotated[Networks, "all networks; the default is the first"]
+    state: Annotated[Text64, "as in status_reply"] = ""
+    reason: Annotated[Text32768, "as in status_reply"] = ""
+    default: Annotated[str | None, text(1024), "network of requests that name none; empty without one"] = None
+    aliases: Aliases = field(default_factory=dict)
+    instance: Annotated[Text64, "differs for each start of an evaluator"] = ""
+    compression: Annotated[tuple[str, ...], items(text(16), 16), "how an evaluate may be compressed"] = ()
+    features: Annotated[Features, "features in force on this connection"] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Evaluate:
-    """Evaluate a batch. network: name, alias or content hash, "" for the default. deadline_ms: give up when
-    still queued that many milliseconds after the evaluator received it; None never.
+class Evaluate(Message):
+    """Evaluate a batch. Answered by exactly one of result, error and cancelled."""
 
-    Answered by exactly one of result, error and cancelled.
-    """
-
-    id: int
     batch: PositionBatch
-    priority: Priority = "play"
-    deadline_ms: float | None = None
-    network: str = ""
+    priority: Annotated[Priority, choice(*PRIORITIES), "served in this order", "class"] = "play"
+    deadline_ms: Annotated[float | None, NUMBER, "answer `deadline_exceeded` if queued for longer"] = None
+    network: Annotated[Text1024, "name, alias or content hash; empty for the `default` of the welcome"] = ""
+
+
+ARRAY_FIELDS = (
+    Field("count", whole(1, WIRE_MAX_POSITIONS), "positions in this request, 1 to `max_batch`"),
+    Field("compression", choice(ZSTD), "if the arrays are compressed", optional=True),
+)
+"""Fields of an evaluate's first frame that describe its arrays."""
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
-    """Answer to evaluate. queue_ms: from receipt to launch. compute_ms: on the device. batch: positions in
-    the device batch it rode in (the largest, where it was split). instance: as in the Welcome. network:
-    content hash of the network that computed it; empty unless the feature NETWORKS was negotiated."""
+class Result(Message):
+    """Answer to evaluate. batch: of the largest device batch, if the request was split."""
 
-    id: int
     evaluation: EvaluationBatch
-    queue_ms: float
-    compute_ms: float
-    batch: int
-    instance: str = ""
-    network: str = ""
+    queue_ms: Annotated[Number, "milliseconds from receipt to launch"]
+    compute_ms: Annotated[Number, "milliseconds on the device"]
+    batch: Annotated[Count, "positions in the device batch"]
+    instance: Annotated[Text64, "as in the welcome"] = ""
+    network: Annotated[Text256, "content hash of the network; only with the feature `networks`"] = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Cancel:
+class Cancel(Message):
     """Cancel the evaluate of the same id. Without effect when that has been answered already."""
 
-    id: int
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Cancelled:
+class Cancelled(Message):
     """Answer to an evaluate that was cancelled."""
 
-    id: int
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Ping:
+class Ping(Message):
     """Is anybody there? Answered at once, also while networks load."""
 
-    id: int
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Pong:
+class Pong(Message):
     """Answer to ping."""
 
-    id: int
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Status:
+class Status(Message):
     """Ask for the evaluator's state and metrics. Answered at once, also while networks load."""
 
-    id: int
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
-class StatusReply:
-    """Answer to status. live: the process answers. ready: it takes evaluations. metrics: see
-    docs/reference/protocol.md. state: loading, ready, degraded or draining; since: when that began, in
-    seconds of the Unix epoch; reason: why it is not ready, in words; each may be empty.
-    aliases: further names, to the networks' own."""
+class StatusReply(Message):
+    """Answer to status. metrics: see docs/reference/protocol.md."""
 
-    id: int
-    live: bool
-    ready: bool
-    draining: bool
-    networks: tuple[NetworkInfo, ...]
-    metrics: Mapping[str, Any] = field(default_factory=dict)
-    state: str = ""
-    since: float = 0.0
-    reason: str = ""
-    aliases: Mapping[str, str] = field(default_factory=dict)
+    live: Annotated[Flag, "always true"]
+    ready: Annotated[Flag, "whether it accepts evaluations and can run them"]
+    draining: Annotated[Flag, "whether it is about to exit"]
+    networks: Annotated[Networks, "as in the welcome, with the curves as corrected since"]
+    metrics: Annotated[Map, REQUIRED, "counts and times since the start"] = field(default_factory=dict)
+    state: Annotated[Text64, "loading, ready, degraded or draining"] = ""
+    since: Annotated[Number, "start of the state, in seconds of the Unix epoch"] = 0.0
+    reason: Annotated[Text32768, "why it is not ready, in words"] = ""
+    aliases: Aliases = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
-    """Load a network file (a path on the evaluator's machine) beside those already there. Empty head
-    names choose the file's default heads."""
+class Load(Message):
+    """Load a network file next to the networks already there."""
 
-    id: int
-    path: str
-    policy_head: str = ""
-    value_head: str = ""
+    path: Annotated[Text32768, "on the evaluator's machine; empty is the included network"]
+    policy_head: Annotated[Text256, "policy head; empty for the file's default"] = ""
+    value_head: Annotated[Text256, "value head; empty for the file's default"] = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class Loaded(Message):
     """Answer to load, once the network takes requests."""
 
-    id: int
-    network: NetworkInfo
+    network: Annotated[Network, "as in the welcome"]
 
 
 @dataclass(frozen=True, slots=True)
-class Unload:
-    """Forget a network (name or content hash). What is queued for it is still evaluated."""
+class Unload(Message):
+    """Remove a network. What is queued for it is still evaluated."""
 
-    id: int
-    network: str
+    network: Annotated[Text1024, "name or content hash"]
 
 
-@dataclass(frozen=True, slots=True)
-class Unloaded:
+class Unloaded(Message):
     """Answer to unload, once its memory is free."""
 
-    id: int
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Alias:
-    """Have an alias mean a network (name, alias or content hash), or nothing any more if that is empty. The
-    alias `default` is meant by clients that say hello from then on and name no network."""
+class Alias(Message):
+    """Point an alias at a network. The alias `default` is the network of clients that say hello from then on
+    and name none."""
 
-    id: int
-    alias: str
-    network: str
-
-
-@dataclass(frozen=True, slots=True)
-class Aliased:
-    """Answer to alias. network: the network's name."""
-
-    id: int
-    network: str
+    alias: Annotated[Text256, "the further name"]
+    network: Annotated[Text1024, "name, alias or content hash; empty removes the alias"]
 
 
 @dataclass(frozen=True, slots=True)
-class Reload:
-    """Look at a network's file again (all for ""), and serve what is there now under the same name."""
+class Aliased(Message):
+    """Answer to alias."""
 
-    id: int
-    network: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ReloadReply:
-    """Answer to reload. networks: those looked at, as they are now. changed: names of those whose file had
-    another content."""
-
-    id: int
-    networks: tuple[NetworkInfo, ...]
-    changed: tuple[str, ...]
+    network: Annotated[Text1024, "name of the network"]
 
 
 @dataclass(frozen=True, slots=True)
-class Clients:
-    """Ask who is connected."""
+class Reload(Message):
+    """Read a network's file again, and serve what is there now under the same name."""
 
-    id: int
-
-
-@dataclass(frozen=True, slots=True)
-class ClientsReply:
-    """Answer to clients: one map for each, see docs/reference/protocol.md."""
-
-    id: int
-    clients: tuple[Mapping[str, Any], ...]
+    network: Annotated[Text1024, "name, alias or content hash; empty for all networks"] = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Drain:
+class Reloaded(Message):
+    """Answer to reload."""
+
+    networks: Annotated[Networks, "those whose files were read, as they are now"]
+    changed: Annotated[tuple[str, ...], items(text(1024), 1024), "names of those whose file had new content"]
+
+
+class Clients(Message):
+    """Ask for the connected clients."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ClientsReply(Message):
+    """Answer to clients."""
+
+    clients: Annotated[tuple[Map, ...], items(MAP, 65536), "one map for each client"]
+
+
+class Drain(Message):
     """Take nothing new, finish what is queued, then exit."""
 
-    id: int
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Drained:
+class Drained(Message):
     """Answer to drain, when nothing is queued or running any more."""
 
-    id: int
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Error:
-    """A request failed. code: one of protocol.errors.ERRORS. message: what is wrong and what to do."""
+class Error(Message):
+    """A request failed. code: one of protocol.errors.ERRORS."""
 
-    id: int
-    code: str
-    message: str
+    id: Count
+    code: Annotated[Text64, "reason, for programs"]
+    message: Annotated[Text32768, "what is wrong and what to do, for people"]
 
 
 Request: TypeAlias = (
@@ -318,9 +325,28 @@ Reply: TypeAlias = (
     | Loaded
     | Unloaded
     | Aliased
-    | ReloadReply
+    | Reloaded
     | ClientsReply
     | Drained
     | Error
 )
 """What an evaluator sends."""
+
+
+def _by_type(messages: Any) -> dict[str, type[Any]]:
+    return {re.sub(r"\B(?=[A-Z])", "_", each.__name__).lower(): each for each in get_args(messages)}
+
+
+REQUESTS = _by_type(Request)
+"""By the `type` of the first frame, which is the class's name in lower case."""
+
+REPLIES = _by_type(Reply)
+"""As REQUESTS."""
+
+TYPES = {message: name for name, message in {**REQUESTS, **REPLIES}.items()}
+"""The `type` of each message."""
+
+
+def first_frame(message: type[Any]) -> tuple[Field, ...]:
+    """Return the fields of a message's first frame, without `type`."""
+    return (*(ARRAY_FIELDS if message is Evaluate else ()), *fields_of(message))

@@ -13,9 +13,10 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from protocol.codec import MAX_REPLY_HEADER, WIRE_MAX_POSITIONS, max_message_bytes
+from protocol.codec import MAX_REPLY_HEADER, max_message_bytes
 from protocol.errors import EvaluatorLost
 from protocol.handshake import too_many
+from protocol.messages import WIRE_MAX_POSITIONS
 from protocol.multipart import READABLE
 
 if sys.platform == "linux":

@@ -18,6 +18,8 @@ from tests.engine.uci.uci_process import UciProcess
 from tests.paths import REPOSITORY
 from tests.recorder import Recorder, clean_environment, contacts_of, make_recorder
 
+pytestmark = pytest.mark.integration
+
 CACHE = Path(".cache", "wavefront")
 
 IMPORT_ONNXRUNTIME = "from evaluator.backends.onnx.runtime import onnxruntime"

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.evaluation.connection.link import EvaluatorLink
+from engine.evaluation.connection.process import EvaluatorSettings
 from engine.evaluation.errors import NoEvaluatorError, PipelineError
-from engine.evaluation.link import EvaluatorLink
-from engine.evaluation.process import EvaluatorSettings
 from engine.evaluation.requests import Requests
 from engine.options import Options
 from protocol.batch import PositionBatch

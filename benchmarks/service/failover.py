@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.common.command_line import count
-from engine.evaluation.process import EvaluatorProcess, EvaluatorSettings, evaluator_command
+from engine.evaluation.connection.process import EvaluatorProcess, EvaluatorSettings, evaluator_command
 from engine.options import Options
 from engine.search.control import SearchControl
 from engine.search.limits import Limits

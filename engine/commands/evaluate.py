@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 
 if TYPE_CHECKING:
     from engine._core import Game
+    from engine.evaluation.connection.link import EvaluatorLink
     from engine.evaluation.encoding import HistoryFill
-    from engine.evaluation.link import EvaluatorLink
     from engine.options import Options
     from protocol.batch import EvaluationBatch, PositionBatch
     from protocol.client import EvaluatorClient
@@ -94,9 +94,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from engine.evaluation.connection.link import EvaluatorLink
+    from engine.evaluation.connection.process import EvaluatorSettings
     from engine.evaluation.errors import NoEvaluatorError
-    from engine.evaluation.link import EvaluatorLink
-    from engine.evaluation.process import EvaluatorSettings
     from engine.option_flags import options_of_arguments
 
     options = options_of_arguments(arguments)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Protocol
 
 from engine._core import Batch, Tree
 from engine.evaluation.bursts import BurstRunner
+from engine.evaluation.connection.link import EvaluatorLink
 from engine.evaluation.encoding import position_batch
 from engine.evaluation.errors import NetworkChangedError
-from engine.evaluation.late import LateAnswers, apply_evaluation
-from engine.evaluation.link import EvaluatorLink
+from engine.evaluation.late_results import LateResults, apply_evaluation
 from engine.evaluation.requests import Requests, refusal
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ class RemotePipeline(SpareBatches):
         capacity: int,
         network: NetworkInfo,
         priority: Priority = "play",
-        late: LateAnswers | None = None,
+        late: LateResults | None = None,
         bursts: bool = True,
     ) -> None:
         """network: whose evaluations the tree holds. late: what the searches before still await; nothing if
@@ -143,7 +143,7 @@ class RemotePipeline(SpareBatches):
         self._unsent: list[Batch] = []
         self._requests = Requests(link, priority, self._unsent.append)
         self._sent = self._requests.sent
-        self._late = late or LateAnswers()
+        self._late = late or LateResults()
         # Where there are no such sockets nobody asks for it.
         self._bursts = BurstRunner(tree, priority) if bursts and sys.platform == "linux" else None
         self._take_late()

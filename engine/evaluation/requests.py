@@ -13,8 +13,8 @@ from collections.abc import Callable, Collection
 from time import sleep
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from engine.evaluation.connection.link import EvaluatorLink
 from engine.evaluation.errors import PipelineError
-from engine.evaluation.link import EvaluatorLink
 from protocol.errors import (
     DeviceFailed,
     Draining,

@@ -2,7 +2,7 @@
 
     PoolPlayer.search      in the caller's thread: hands a PooledSearch to the pool
     SearchPool             in the pool's thread: calls PooledSearch.advance (search.py) for those that can go
-                           on, then SharedEvaluator.flush and receive (engine/evaluation/shared.py)
+                           on, then PooledEvaluator.flush and receive (engine/evaluation/balancing/pooled.py)
     PooledSearch.advance   collects positions from its tree and adds them to the evaluator's next request
 
 One thread drives them all. A search is advanced when an answer of its own has come or its time limit must be
@@ -22,11 +22,11 @@ from time import monotonic, perf_counter
 from typing import TYPE_CHECKING
 
 from engine._core import Game, Tree
+from engine.evaluation.balancing.pooled import PooledEvaluator
+from engine.evaluation.connection.keepalive import QUIET_SECONDS
+from engine.evaluation.connection.link import EvaluatorLink
+from engine.evaluation.connection.process import EvaluatorSettings
 from engine.evaluation.errors import NoEvaluatorError
-from engine.evaluation.link import EvaluatorLink
-from engine.evaluation.process import EvaluatorSettings
-from engine.evaluation.pulse import QUIET_SECONDS
-from engine.evaluation.shared import SharedEvaluator
 from engine.options import Options
 from engine.pool.search import Observer, PooledSearch
 from engine.search.batching import Device
@@ -92,7 +92,7 @@ class SearchPool:
         self._wakeup = Wakeup()
         self._ending = False
         self._lock = threading.Lock()
-        self._evaluators: dict[EvaluatorSettings, SharedEvaluator[PooledSearch]] = {}
+        self._evaluators: dict[EvaluatorSettings, PooledEvaluator[PooledSearch]] = {}
         self._closed = False
         self._told: set[str] = set()
         self._thread = threading.Thread(target=self._work, name="search-pool", daemon=True)
@@ -207,13 +207,13 @@ class SearchPool:
                 self._asked.put(running)
                 self._wakeup.wake()
 
-    def _evaluator(self, settings: EvaluatorSettings) -> SharedEvaluator[PooledSearch]:
+    def _evaluator(self, settings: EvaluatorSettings) -> PooledEvaluator[PooledSearch]:
         key = replace(settings, weights="", policy_head="", value_head="")
         with self._lock:
             if self._closed:
                 raise RuntimeError("the pool is closed")
             if key not in self._evaluators:
-                self._evaluators[key] = SharedEvaluator(
+                self._evaluators[key] = PooledEvaluator(
                     settings, self._log, self._priority, self._wakeup.fileno()
                 )
             return self._evaluators[key]
@@ -258,7 +258,7 @@ class SearchPool:
                 due |= evaluator.flush()
 
     def _receive(
-        self, evaluators: Sequence[SharedEvaluator[PooledSearch]], seconds: float | None
+        self, evaluators: Sequence[PooledEvaluator[PooledSearch]], seconds: float | None
     ) -> set[PooledSearch]:
         """Wait for answers or something to do, at most so long (None: as long as it takes); returns the
         searches that were answered."""
@@ -303,7 +303,7 @@ class PoolPlayer:
     """
 
     def __init__(
-        self, pool: SearchPool, options: Options, evaluator: SharedEvaluator[PooledSearch], random: Random
+        self, pool: SearchPool, options: Options, evaluator: PooledEvaluator[PooledSearch], random: Random
     ) -> None:
         self.options = options
         self.random = random

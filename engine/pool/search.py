@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from time import perf_counter
 
 from engine._core import Tree
+from engine.evaluation.balancing.pooled import PooledEvaluator, PooledPipeline
+from engine.evaluation.connection.process import EvaluatorSettings
 from engine.evaluation.errors import NetworkChangedError, NoEvaluatorError, PipelineError
-from engine.evaluation.process import EvaluatorSettings
-from engine.evaluation.shared import SharedEvaluator, SharedPipeline
 from engine.search.batching import BatchSizes, Device
 from engine.search.control import SearchControl
 from engine.search.driver import Search
@@ -40,7 +40,7 @@ class PooledSearch:
 
     def __init__(
         self,
-        evaluator: SharedEvaluator[PooledSearch],
+        evaluator: PooledEvaluator[PooledSearch],
         tree: SearchTree,
         task: SearchTask,
         prepare: Callable[[Tree], None] | None,
@@ -59,7 +59,7 @@ class PooledSearch:
         self._observer = observer
         self._next_look = float("inf") if observer is None else task.started + observer.seconds
         self._prepared: Tree | None = None
-        self._pipeline: SharedPipeline[PooledSearch] | None = None
+        self._pipeline: PooledPipeline[PooledSearch] | None = None
         self._search: Search | None = None
 
     @property
@@ -127,7 +127,7 @@ class PooledSearch:
         # Each batch of a single search is computed by one of them.
         device = Device.together(devices) if searches > 1 else max(devices, key=lambda each: each.rate)
         sizes = BatchSizes.pooled(device, task.options, task.limits, searches, processes)
-        self._pipeline = SharedPipeline(self, tree, evaluator, key, network.identity, sizes.capacity)
+        self._pipeline = PooledPipeline(self, tree, evaluator, key, network.identity, sizes.capacity)
         self._search = Search(tree, self._pipeline, task, sizes, control=self.control, log=evaluator.log)
         return True
 

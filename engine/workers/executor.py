@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, S
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from engine.evaluation.process import EvaluatorSettings
+from engine.evaluation.connection.process import EvaluatorSettings
 from engine.options import Options
 
 if TYPE_CHECKING:

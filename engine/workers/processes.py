@@ -14,10 +14,10 @@ from itertools import chain
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from engine.evaluation import pulse
-from engine.evaluation.connecting import served_network
+from engine.evaluation.connection import keepalive
+from engine.evaluation.connection.connecting import served_network
+from engine.evaluation.connection.process import EvaluatorSettings
 from engine.evaluation.errors import NoEvaluatorError
-from engine.evaluation.process import EvaluatorSettings
 from engine.workers.child import WorkerProcess
 from engine.workers.executor import (
     ExecutorError,
@@ -34,7 +34,7 @@ from engine.workers.servant import GameWorker, MakeServant, Say
 from engine.workers.supervisor import Slot, Supervisor
 
 if TYPE_CHECKING:
-    from engine.evaluation.link import EvaluatorLink
+    from engine.evaluation.connection.link import EvaluatorLink
     from engine.pool.pool import SearchPool
     from protocol.client import EvaluatorClient
 
@@ -106,12 +106,12 @@ class WorkerProcesses(Supervisor):
                 link.lost(client, "its process has ended")
                 client = None
             elif client is not None:
-                self._feel_pulse(link, client)
+                self._check_alive(link, client)
             for worker in self.workers():
                 if client is None or client.address not in self._given[worker.slot]:
                     await self.worker_lost(worker, "its evaluator is gone; another one is being started")
 
-    def _feel_pulse(self, link: EvaluatorLink, client: EvaluatorClient) -> None:
+    def _check_alive(self, link: EvaluatorLink, client: EvaluatorClient) -> None:
         """Ask an evaluator of the engine's own now and then whether it is there."""
         now = monotonic()
         if now >= self._next_knocks.setdefault(link, now + KNOCK_SECONDS):
@@ -227,7 +227,7 @@ def _answers(address: str) -> bool:
     from protocol.errors import EvaluatorError, RemoteError
 
     try:
-        EvaluatorClient(address, timeout=pulse.PATIENCE_SECONDS, name="pulse").close()
+        EvaluatorClient(address, timeout=keepalive.PATIENCE_SECONDS, name="keepalive").close()
     except RemoteError:  # It refuses, so it is there.
         return True
     except EvaluatorError:

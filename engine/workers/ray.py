@@ -119,7 +119,7 @@ class RayExecutor(GameSupervisor[Game]):
         except Exception as error:  # Ray raises many kinds, ConnectionError and ValueError among them.
             raise ExecutorError(f"no Ray cluster at {self._address}: {first_line(error)}") from None
         self._connected = True
-        from engine.evaluation.connecting import is_shipped
+        from engine.evaluation.connection.connecting import is_shipped
 
         for path in self._job.networks:
             if is_shipped(path):

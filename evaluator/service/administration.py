@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, get_args
 
 from evaluator.service.lifecycle import SHUTTING_DOWN
-from evaluator.service.networks import NetworkToLoad, Reloaded
+from evaluator.service.networks import NetworkToLoad, ReloadedNetwork
 from evaluator.service.record import Service
 from protocol import messages
 from protocol.errors import BadRequest, Draining, LoadFailed, NotAllowed
@@ -60,10 +60,10 @@ class Administration:
             except KeysError as error:
                 raise LoadFailed(f"the list of clients stays as it is: {error}") from None
 
-        def reloaded(done: list[Reloaded]) -> None:
+        def reloaded(done: list[ReloadedNetwork]) -> None:
             infos = tuple(each.info for each in done)
             changed = tuple(each.info.name for each in done if each.changed)
-            self._service.replies.send(client, messages.ReloadReply(message.id, infos, changed))
+            self._service.replies.send(client, messages.Reloaded(message.id, infos, changed))
 
         def failed(error: Exception) -> None:
             log.warning("not all could be loaded again, what was served before is served on: %s", error)

@@ -41,7 +41,7 @@ class NetworkToLoad:
 
 
 @dataclass(frozen=True, slots=True)
-class Reloaded:
+class ReloadedNetwork:
     """A network whose file was read again. changed: it has another content, which is served now."""
 
     info: NetworkInfo
@@ -254,7 +254,9 @@ class ServedNetworks:
         self._changed()
         return name
 
-    def reload(self, wanted: str, on_reloaded: Callable[[list[Reloaded]], None], on_failed: Failed) -> None:
+    def reload(
+        self, wanted: str, on_reloaded: Callable[[list[ReloadedNetwork]], None], on_failed: Failed
+    ) -> None:
         """Look at the file of a network again, or of all for "", and serve what is there now under the same
         name. What is queued is still evaluated by the network that it was sent to.
 
@@ -265,10 +267,13 @@ class ServedNetworks:
         self._reload_all(entries, on_reloaded, on_failed)
 
     def _reload_all(
-        self, entries: Sequence[_Entry], on_reloaded: Callable[[list[Reloaded]], None], on_failed: Failed
+        self,
+        entries: Sequence[_Entry],
+        on_reloaded: Callable[[list[ReloadedNetwork]], None],
+        on_failed: Failed,
     ) -> None:
         def work() -> None:
-            done: list[Reloaded] = []
+            done: list[ReloadedNetwork] = []
             failures: list[Exception] = []
             for entry in entries:
                 try:
@@ -355,18 +360,18 @@ class ServedNetworks:
 
     # -- threads of its own ------------------------------------------------------------------------------
 
-    def _reload(self, entry: _Entry) -> Reloaded:
+    def _reload(self, entry: _Entry) -> ReloadedNetwork:
         old = entry.served
         source = entry.source
         with self._changing:
             new = self._loader.reload(old, source.path, source.policy_head, source.value_head)
             if new is None:
-                return Reloaded(self._dispatcher.info(old), changed=False)
+                return ReloadedNetwork(self._dispatcher.info(old), changed=False)
             self._dispatcher.add(new)
             self._call_and_wait(partial(self._swap, entry, new))
         log.info("network %s is now %s", new.info.name, new.info.content_hash)
         self._dispatcher.retire(old)
-        return Reloaded(self._dispatcher.info(new), changed=True)
+        return ReloadedNetwork(self._dispatcher.info(new), changed=True)
 
     def _swap(self, entry: _Entry, new: ServedNetwork) -> None:
         old, entry.served = entry.served, new

@@ -20,6 +20,8 @@ from tests.backends.batches import evaluate_in_parts, varied_batch
 from tests.backends.subjects import Subject
 from tests.evaluator.golden import all_moves, golden_cases, load_golden
 
+pytestmark = pytest.mark.integration
+
 SHAPES = {
     "classical policy": NetworkShape(16, blocks=2, se=8, policy=PolicyFormat.CLASSICAL, value_channels=4),
     "no squeeze and excitation": NetworkShape(

@@ -37,7 +37,10 @@ from engine.session import Session
 from tests.engine.analysis.recording import RecordingClient
 from tests.engine.network_operator import CHANGES, FOREIGN, NEW, NOW, OLD, WAIT_S, Operator, hash_of, operated
 
-pytestmark = pytest.mark.skipif(os.name != "posix", reason="evaluators listen on ipc addresses")
+pytestmark = [
+    pytest.mark.skipif(os.name != "posix", reason="evaluators listen on ipc addresses"),
+    pytest.mark.integration,
+]
 
 
 @pytest.fixture

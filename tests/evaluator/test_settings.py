@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from evaluator.settings import Settings, add_flags, default_toml, from_arguments
-from protocol.codec import WIRE_MAX_POSITIONS
+from protocol.messages import WIRE_MAX_POSITIONS
 from protocol.settings.spec import SettingsError, settings_of
 from tests.paths import REPOSITORY
 

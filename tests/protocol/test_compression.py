@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from engine._core import Game
+from engine.evaluation.connection.link import EvaluatorLink
+from engine.evaluation.connection.process import EvaluatorSettings
 from engine.evaluation.encoding import encode_games
-from engine.evaluation.link import EvaluatorLink
-from engine.evaluation.process import EvaluatorSettings
 from engine.options import Options
 from protocol import EvaluatorClient, compression
 from protocol.address_list import is_near

@@ -33,6 +33,8 @@ from protocol.messages import Evaluate, Hello
 from protocol.random_evaluation import random_evaluation
 from protocol.vectors import vectors
 
+pytestmark = pytest.mark.integration
+
 PATIENCE_S = 60.0
 BRIEF_S = 2.0
 """For clients that are known to fall silent."""

@@ -15,7 +15,7 @@ from protocol.__main__ import main
 from protocol.batch import POSITION_DTYPE, EvaluationBatch, PositionBatch
 from protocol.codec import decode_reply, decode_request, encode
 from protocol.errors import BadRequest
-from protocol.schema import REPLIES, REQUESTS, schema
+from protocol.schema import schema
 
 VALIDATOR = jsonschema.Draft202012Validator(schema())
 NETWORK = messages.NetworkInfo("bt4", "ab" * 32, 1, policy_heads=("vanilla",), curve=((1, 2.5), (8, 9.0)))
@@ -48,7 +48,7 @@ MESSAGES: list[Any] = [
     messages.Loaded(5, NETWORK),
     messages.Unloaded(6),
     messages.Aliased(7, "bt4"),
-    messages.ReloadReply(8, (NETWORK,), ("bt4",)),
+    messages.Reloaded(8, (NETWORK,), ("bt4",)),
     messages.ClientsReply(9, ({"name": "somebody"},)),
     messages.Drained(10),
     messages.Error(0, "draining", "about to end"),
@@ -86,7 +86,7 @@ def test_it_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_every_message_is_there() -> None:
-    assert {header(message)["type"] for message in MESSAGES} == {*REQUESTS, *REPLIES}
+    assert {header(message)["type"] for message in MESSAGES} == {*messages.REQUESTS, *messages.REPLIES}
     assert {type(message) for message in MESSAGES} == {
         *get_args(messages.Request),
         *get_args(messages.Reply),
@@ -117,6 +117,7 @@ WRONG: list[Any] = [
     {"a": 1},
     ["x" * 2000],
     [1.5],
+    [[1, True]],
     2**63,
 ]
 

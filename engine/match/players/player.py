@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import chess
 
 from engine._core import Game
+from engine.evaluation.connection.process import EvaluatorSettings
 from engine.evaluation.errors import NoEvaluatorError, PipelineError
-from engine.evaluation.process import EvaluatorSettings
 from engine.games.record import Reason
 from engine.match.config import PlayerConfig
 from engine.match.timecontrol import GameClock

@@ -14,6 +14,8 @@ import pytest
 
 from tests.paths import REPOSITORY
 
+pytestmark = pytest.mark.integration
+
 COMMAND = [sys.executable, str(REPOSITORY / "run_engine.py"), "analysis", "--backend", "random"]
 
 

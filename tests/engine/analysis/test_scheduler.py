@@ -18,6 +18,8 @@ from engine.analysis.query import NAMES
 from engine.analysis.scheduler import Scheduler
 from tests.engine.analysis.recording import RANDOM, Conversation, RecordingClient, scheduler
 
+pytestmark = pytest.mark.integration
+
 SEQUENTIAL = RANDOM.changed(minibatch_size=1, batches_in_flight=1)
 """One position at a time: the same search every time."""
 

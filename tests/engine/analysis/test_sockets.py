@@ -30,6 +30,8 @@ from engine.analysis.arrivals import MOST_ARRIVALS
 from tests.engine.analysis.recording import ANSWER
 from tests.paths import REPOSITORY
 
+pytestmark = pytest.mark.integration
+
 TOKEN = "the-token-of-this-test"
 COMMAND = [sys.executable, str(REPOSITORY / "run_engine.py"), "analysis", "--backend", "random"]
 

@@ -16,10 +16,12 @@ from engine.analysis import scheduler as scheduling
 from engine.analysis.scheduler import MOST_LOSSES
 from engine.analysis.searching import Position
 from engine.analysis.workers import SearchWorkers
-from engine.evaluation import link, pulse
+from engine.evaluation.connection import keepalive, link
 from engine.workers import processes
 from tests.engine.analysis.recording import RANDOM, Answer, Conversation, scheduler
 from tests.engine.evaluation.evaluators import RunningEvaluator
+
+pytestmark = pytest.mark.integration
 
 GAME = ["e2e4", "e7e5", "g1f3", "b8c6", "f1b5", "a7a6"]
 TURNS = list(range(len(GAME) + 1))
@@ -178,7 +180,7 @@ def test_searches_share_the_memory_that_the_options_allow(monkeypatch: pytest.Mo
 
 def test_an_evaluator_of_its_own_that_hangs_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "KNOCK_SECONDS", 0.2)
-    monkeypatch.setattr(pulse, "PATIENCE_SECONDS", 2.0)
+    monkeypatch.setattr(keepalive, "PATIENCE_SECONDS", 2.0)
     with scheduler(searches=2, workers=2) as made:
         talk = Conversation(made)
         talk.ask(id="first", nodes=10)

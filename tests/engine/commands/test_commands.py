@@ -17,6 +17,8 @@ from engine.commands.bench import Measurement
 from engine.search.report import Report
 from tests.paths import DATA, REPOSITORY, shared
 
+pytestmark = pytest.mark.integration
+
 RUN = [sys.executable, str(REPOSITORY / "run_engine.py")]
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from engine.evaluation.link import EvaluatorLink
-from engine.evaluation.process import EvaluatorSettings
+from engine.evaluation.connection.link import EvaluatorLink
+from engine.evaluation.connection.process import EvaluatorSettings
 from engine.options import Options
 
 

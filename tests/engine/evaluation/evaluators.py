@@ -8,7 +8,7 @@ from typing import Self
 
 import psutil
 
-from engine.evaluation.process import EvaluatorProcess, EvaluatorSettings, evaluator_command
+from engine.evaluation.connection.process import EvaluatorProcess, EvaluatorSettings, evaluator_command
 from engine.options import Options
 from protocol import EvaluatorClient
 

@@ -13,13 +13,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-import engine.evaluation.link
+import engine.evaluation.connection.link
 from engine._core import Game
-from engine.evaluation import choice
+from engine.evaluation.connection import failover
+from engine.evaluation.connection.link import EvaluatorLink
+from engine.evaluation.connection.process import EvaluatorSettings
 from engine.evaluation.encoding import encode_games
 from engine.evaluation.errors import EvaluatorRefusalError, NoEvaluatorError
-from engine.evaluation.link import EvaluatorLink
-from engine.evaluation.process import EvaluatorSettings
 from engine.evaluation.requests import Requests
 from engine.options import Options
 from engine.search.control import SearchControl
@@ -31,6 +31,8 @@ from evaluator.network.writer import write_network
 from tests.engine.evaluation.evaluators import RunningEvaluator
 from tests.engine.uci.uci_process import UciProcess, eventually
 from tests.evaluator.service.plugin import Plugin
+
+pytestmark = pytest.mark.integration
 
 RANDOM = Options().changed(backend="random", smart_pruning_factor=0.0, verbose_move_stats=True)
 LONG = 400_000
@@ -46,7 +48,7 @@ def two(tmp_path: Path) -> Iterator[tuple[RunningEvaluator, RunningEvaluator]]:
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that is ready again is gone back to soon."""
-    monkeypatch.setattr(choice, "RETURN_SECONDS", 0.1)
+    monkeypatch.setattr(failover, "RETURN_SECONDS", 0.1)
 
 
 def addresses(*evaluators: RunningEvaluator) -> str:
@@ -106,7 +108,7 @@ def test_one_that_has_drained_and_is_gone_is_not_waited_for(
     two: tuple[RunningEvaluator, RunningEvaluator], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It had said so: what is waited for is one that may come back."""
-    monkeypatch.setattr(engine.evaluation.link, "FALLBACK_SECONDS", 1e9)
+    monkeypatch.setattr(engine.evaluation.connection.link, "FALLBACK_SECONDS", 1e9)
     first, _ = two
 
     def drain() -> None:

@@ -9,13 +9,15 @@ import psutil
 import pytest
 
 from engine._core import Game
+from engine.evaluation.connection.link import EvaluatorLink
 from engine.evaluation.encoding import encode_games
 from engine.evaluation.errors import PipelineError
-from engine.evaluation.link import EvaluatorLink
 from engine.evaluation.requests import Requests
 from protocol.batch import PositionBatch
 from protocol.client import Completed, EvaluatorClient
 from protocol.errors import BadRequest, DeviceFailed, Draining, Overloaded, RemoteError
+
+pytestmark = pytest.mark.integration
 
 BATCH, _ = encode_games([Game()], input_format=1)
 

@@ -22,6 +22,8 @@ from tests.engine.evaluation.evaluators import RunningEvaluator
 from tests.engine.evaluation.test_failover import ONNX, addresses, network_file
 from tests.engine.uci.uci_process import eventually
 
+pytestmark = pytest.mark.integration
+
 RANDOM = Options(backend="random", hash=1, tree_memory=16, smart_pruning_factor=0.0)
 
 

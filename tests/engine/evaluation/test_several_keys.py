@@ -17,7 +17,7 @@ from tests.engine.evaluation.test_failover import address_of
 from tests.engine.uci.uci_process import eventually
 from tests.evaluator.service.test_keys_process import Service, client_keys, serving
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.timeout(120), pytest.mark.integration]
 
 
 @pytest.fixture

@@ -21,6 +21,8 @@ from engine.match.runner import FAULTS_IN_A_ROW, MatchError, MatchRunner
 from engine.match.timecontrol import TimeControl
 from tests.engine.match.matches import RANDOM, Recorder, engine, match, play, program, replay
 
+pytestmark = pytest.mark.integration
+
 SHORT = Adjudication(max_moves=12)
 
 

@@ -32,6 +32,8 @@ from engine.pool.pool import PoolStatistics
 from tests.engine.match.matches import match, play, program, replay
 from tests.paths import REPOSITORY
 
+pytestmark = pytest.mark.integration
+
 
 def run(folder: Path, *flags: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(

@@ -26,6 +26,8 @@ from engine.match.timecontrol import TimeControl
 from tests.engine.match.matches import PROGRAM, Recorder, engine, match, play, program, replay
 from tests.paths import REPOSITORY
 
+pytestmark = pytest.mark.integration
+
 GAMES = 24
 
 FLAGS = (

@@ -19,6 +19,8 @@ from engine.search.driver import Search
 from engine.search.limits import Clock, Limits
 from tests.paths import shared
 
+pytestmark = pytest.mark.integration
+
 RANDOM = Options(backend="random", hash=1, tree_memory=16, smart_pruning_factor=0.0)
 
 

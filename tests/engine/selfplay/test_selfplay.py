@@ -27,6 +27,8 @@ from engine.selfplay.statistics import Totals
 from engine.workers.executor import ExecutorError
 from tests.paths import REPOSITORY
 
+pytestmark = pytest.mark.integration
+
 RANDOM = SELFPLAY_OPTIONS.changed(backend="random", hash=1, tree_memory=16)
 START = OpeningSettings(file="startpos")
 

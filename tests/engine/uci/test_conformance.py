@@ -15,6 +15,8 @@ import pytest
 from tests.engine.uci.uci_process import UciProcess, eventually
 from tests.paths import REPOSITORY
 
+pytestmark = pytest.mark.integration
+
 MATE_IN_ONE = "r1bqkbnr/pppp1ppp/2n5/4p2Q/2B1P3/8/PPPP1PPP/RNB1K1NR w KQkq - 4 4"
 
 

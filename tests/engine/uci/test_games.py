@@ -13,6 +13,8 @@ import pytest
 
 from tests.paths import REPOSITORY
 
+pytestmark = pytest.mark.integration
+
 COMMAND = [sys.executable, str(REPOSITORY / "run_engine.py")]
 
 

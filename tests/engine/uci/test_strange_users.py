@@ -16,6 +16,8 @@ from protocol.settings.spec import Setting
 from tests.engine.uci.uci_process import UciProcess
 from tests.paths import REPOSITORY
 
+pytestmark = pytest.mark.integration
+
 AFTER_E4 = "rnbqkbnr/pppppppp/8/8/4P3/8/PPPP1PPP/RNBQKBNR b KQkq - 0 1"
 
 OF_THE_EVALUATOR = ("WeightsFile", "Backend", "Evaluator", "EvaluatorKeys", "EvaluatorCompression", "Threads",

@@ -16,6 +16,8 @@ from engine.options import ALIASES, OPTIONS
 from tests.engine.uci.uci_process import COMPUTED_BY, UciProcess
 from tests.paths import REPOSITORY, shared
 
+pytestmark = pytest.mark.integration
+
 MATED = "7k/6Q1/6K1/8/8/8/8/8 b - - 0 1"
 STALEMATED = "7k/5Q2/6K1/8/8/8/8/8 b - - 0 1"
 

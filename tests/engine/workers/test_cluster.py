@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("ray", reason="needs Ray: pip install '.[cluster]'")
 
-from engine.evaluation.process import EvaluatorSettings, evaluator_command
+from engine.evaluation.connection.process import EvaluatorSettings, evaluator_command
 from engine.games.openings import Opening
 from engine.games.record import GameRecord
 from engine.match.adjudication import Adjudication

@@ -20,6 +20,8 @@ from tests.engine.evaluation.test_several import positions
 from tests.engine.match.matches import Recorder, engine, match, play
 from tests.engine.selfplay.test_selfplay import RANDOM, Notes, check_folder, config
 
+pytestmark = pytest.mark.integration
+
 GAMES, BEFORE = 24, 3
 
 

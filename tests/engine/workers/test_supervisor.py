@@ -12,6 +12,8 @@ from engine.workers.executor import ExecutorError
 from engine.workers.local import local_executor
 from tests.engine.workers.scripted_job import ScriptedJob
 
+pytestmark = pytest.mark.integration
+
 
 def play(job: ScriptedJob, games: int) -> tuple[list[tuple[int, int]], PoolStatistics, list[str]]:
     """Play games in two processes: the games, what all workers asked of evaluators, and the messages."""

@@ -28,6 +28,8 @@ from tests.engine.selfplay.test_selfplay import Notes, check_folder
 from tests.engine.selfplay.test_selfplay import config as selfplay
 from tests.paths import DATA
 
+pytestmark = pytest.mark.integration
+
 GAMES = 16
 
 FLAGS = (

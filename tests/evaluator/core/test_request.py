@@ -24,7 +24,6 @@ def accepted(batch: PositionBatch) -> bool:
     return True
 
 
-@pytest.mark.quick
 @given(st.integers(1, 20), st.integers(0, 1000))
 def test_sound_batches_are_accepted(count: int, seed: int) -> None:
     batch = varied_batch(count, seed)
@@ -32,7 +31,6 @@ def test_sound_batches_are_accepted(count: int, seed: int) -> None:
     assert is_sound(batch)
 
 
-@pytest.mark.quick
 @given(st.data())
 def test_one_wrong_entry_is_judged_as_by_the_check(data: st.DataObject) -> None:
     batch = varied_batch(data.draw(st.integers(1, 6)), data.draw(st.integers(0, 100)))
@@ -51,7 +49,6 @@ def test_one_wrong_entry_is_judged_as_by_the_check(data: st.DataObject) -> None:
     assert is_sound(batch) == accepted(batch)
 
 
-@pytest.mark.quick
 def test_a_wrong_number_of_offsets_is_an_error() -> None:
     batch = varied_batch(3)
     with pytest.raises(ValueError, match="move_offsets"):

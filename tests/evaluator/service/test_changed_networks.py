@@ -21,7 +21,7 @@ from tests.evaluator.service.process import serving, wait_for_line
 from tests.evaluator.service.test_systemd import told
 from tests.paths import DATA
 
-pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals are POSIX's")
+pytestmark = [pytest.mark.skipif(os.name != "posix", reason="signals are POSIX's"), pytest.mark.integration]
 
 ALL = sorted((DATA / "lc0" / "nets").glob("*.pb.gz"))
 FORMATS = [int(load_network(path).input_format) for path in ALL]

@@ -25,6 +25,8 @@ from protocol.keys.pairs import KeyPair, make_pair, read_pair
 from tests.engine.uci.uci_process import UciProcess
 from tests.paths import REPOSITORY
 
+pytestmark = pytest.mark.integration
+
 WAIT_S = 60.0
 
 needs_posix = pytest.mark.skipif(os.name != "posix", reason="signals and modes of files are POSIX's")

@@ -11,7 +11,6 @@ from evaluator.service.loop_threads import LoopThreads
 WAIT_S = 60.0
 
 
-@pytest.mark.quick
 def test_the_loop_ends_with_the_step_that_says_so() -> None:
     steps: list[int] = []
 
@@ -23,7 +22,6 @@ def test_the_loop_ends_with_the_step_that_says_so() -> None:
     assert steps == list(range(100))
 
 
-@pytest.mark.quick
 def test_what_a_step_raises_ends_the_loop() -> None:
     def step() -> bool:
         raise ValueError("a fault")
@@ -32,7 +30,6 @@ def test_what_a_step_raises_ends_the_loop() -> None:
         LoopThreads(step).run()
 
 
-@pytest.mark.quick
 @pytest.mark.parametrize("late_fault", [False, True])
 def test_another_thread_goes_on_without_one_that_is_held_up(late_fault: bool) -> None:
     inside, release, left = threading.Event(), threading.Event(), threading.Event()

@@ -25,6 +25,8 @@ from tests.evaluator.service.plugin import Plugin
 from tests.evaluator.service.process import event, free_port, needs_posix, serving, sockets, wait_for_line
 from tests.paths import DATA
 
+pytestmark = pytest.mark.integration
+
 
 def test_embedded_it_tells_its_address_and_evaluates(environment: dict[str, str]) -> None:
     with serving(environment, "--embedded", "--backend", "random") as process:

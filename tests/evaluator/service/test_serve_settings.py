@@ -22,6 +22,8 @@ from tests.evaluator.service.harness import WAIT_S
 from tests.evaluator.service.process import free_port, limited, needs_ipc, needs_posix, serving, wait_for_line
 from tests.paths import DATA
 
+pytestmark = pytest.mark.integration
+
 ANYWHERE = ("--address", "tcp://127.0.0.1:0")
 
 

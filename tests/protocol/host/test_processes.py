@@ -12,6 +12,8 @@ import pytest
 
 from protocol.host.processes import group_of_its_own, how_it_ended
 
+pytestmark = pytest.mark.integration
+
 FULL = Path("/dev/full")
 
 WITH_THREAD = "threading.Thread(target=time.sleep, args=(60,), daemon=True).start()"

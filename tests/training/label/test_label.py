@@ -24,6 +24,8 @@ from training.label.archive import LabelArchive
 from training.label.game import LabelledGame
 from training.label.settings import LabelSettings, default_toml
 
+pytestmark = pytest.mark.integration
+
 SCRIPTED = f"{sys.executable} -m tests.training.label.scripted_engine"
 STOCKFISH = shutil.which("stockfish") or shutil.which("/usr/games/stockfish")
 

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from engine._core import Game, encode
 from tests.engine.core.chess.games import STARTS
 
+pytestmark = pytest.mark.integration
+
 START = "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR"
 
 REFUSED = [

@@ -11,6 +11,8 @@ import pytest
 from engine._core import Game, perft, perft_divide
 from tests.paths import DATA, shared
 
+pytestmark = pytest.mark.integration
+
 
 def lines(path: Path) -> Iterator[tuple[str, list[int]]]:
     """FEN and the counts for depth 1, 2, ... of every line of an EPD file."""

@@ -18,6 +18,8 @@ from tests.engine.core.encoding import reference_encoder
 from tests.engine.core.encoding.reference_encoder import FILLS, FORMATS
 from tests.paths import DATA
 
+pytestmark = pytest.mark.integration
+
 LC0 = DATA / "lc0"
 
 

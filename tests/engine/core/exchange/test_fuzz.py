@@ -11,9 +11,9 @@ from tests.fuzzing import built, numbers_of
 from tests.paths import REPOSITORY
 
 ENGINE, WIRE = REPOSITORY / "engine" / "core", REPOSITORY / "protocol" / "core"
-ROOMS = (
-    *(ENGINE / room for room in ("chess", "encoding", "syzygy", "tree", "exchange")),
-    *(WIRE / room for room in ("header", "zmtp")),
+GROUPS = (
+    *(ENGINE / group for group in ("chess", "encoding", "syzygy", "tree", "exchange")),
+    *(WIRE / group for group in ("header", "zmtp")),
 )
 ROUNDS, SEED = 60, 1
 
@@ -26,7 +26,7 @@ pytestmark = [
 
 @pytest.mark.parametrize("sanitizers", ["address,undefined", "thread"])
 def test_whatever_comes_the_books_are_right(sanitizers: str, tmp_path: Path) -> None:
-    sources = [source for room in ROOMS for source in sorted(room.glob("*.cc"))]
+    sources = [source for group in GROUPS for source in sorted(group.glob("*.cc"))]
     sources.append(Path(__file__).with_name("fuzz.cc"))
     program = built(tmp_path / "fuzz", sources, [ENGINE, WIRE], sanitizers)
     assert len(numbers_of(program, ROUNDS, SEED)) == 6

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -12,11 +10,11 @@ import pytest
 from engine._core import SearchParams
 from engine.options import Options
 from engine.search.tree import search_params
-from tests.fuzzing import found_compiler, numbers_of
+from tests.fuzzing import built, numbers_of
 from tests.paths import REPOSITORY
 
 CORE = REPOSITORY / "engine" / "core"
-ROOMS = ("chess", "encoding", "syzygy", "tree")
+GROUPS = ("chess", "encoding", "syzygy", "tree")
 ROUNDS = 40
 SEED = 1
 SHIPPED = {
@@ -36,29 +34,10 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The compiled program."""
-    compiler = found_compiler()
-    folder = tmp_path_factory.mktemp("fuzz")
-    sources = [path for room in ROOMS for path in sorted((CORE / room).glob("*.cc"))]
+def test_nothing_that_is_done_to_a_tree_breaks_it(tmp_path: Path) -> None:
+    sources = [path for group in GROUPS for path in sorted((CORE / group).glob("*.cc"))]
     sources.append(Path(__file__).with_name("fuzz.cc"))
-    sanitize = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
-
-    def compiled(source: Path) -> Path:
-        made = folder / f"{source.parent.name}-{source.stem}.o"
-        flags = ["-std=c++20", "-O1", "-g1", "-Wall", "-Wextra", "-Wshadow", f"-I{CORE}", *sanitize]
-        subprocess.run([compiler, *flags, "-c", source, "-o", made], check=True)
-        return made
-
-    with ThreadPoolExecutor(2) as workers:
-        objects = list(workers.map(compiled, sources))
-    built = folder / "fuzz"
-    subprocess.run([compiler, *sanitize, *objects, "-o", built], check=True)
-    return built
-
-
-def test_nothing_that_is_done_to_a_tree_breaks_it(program: Path) -> None:
+    program = built(tmp_path / "fuzz", sources, [CORE], "address,undefined")
     assert len(numbers_of(program, ROUNDS, SEED)) == 15
 
 

@@ -12,6 +12,8 @@ from engine.match.results.sprt import EloModel, Sprt
 from engine.match.results.statistics import PAIR_SCORES, Tally
 from tests.engine.match.results.simulation import normalised_elo_of, pair_distribution, simulate
 
+pytestmark = pytest.mark.integration
+
 MARGIN = 0.02
 """Four standard deviations of a share of 5 % in 2000 matches."""
 

@@ -24,11 +24,12 @@ pytestmark = [
 @pytest.mark.parametrize("sanitizers", ["address,undefined", "thread"])
 def test_streams_of_any_kind_are_read_and_counted(sanitizers: str, tmp_path: Path) -> None:
     names = ("admission", "bell", "blocks", "link", "lobby", "zmtp")
-    sources = [CORE / "gate" / f"{name}.cc" for name in names]
+    wire = REPOSITORY / "protocol" / "core"
+    sources = [*(CORE / "gate" / f"{name}.cc" for name in names), wire / "zmtp" / "framing.cc"]
     program = built(
         tmp_path / "fuzz",
         [*sources, Path(__file__).with_name("fuzz.cc")],
-        [CORE, REPOSITORY / "protocol" / "core"],
+        [CORE, wire],
         sanitizers,
     )
     assert len(numbers_of(program, ROUNDS, SEED)) == 5

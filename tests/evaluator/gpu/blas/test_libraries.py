@@ -22,6 +22,8 @@ from tests.evaluator.gpu.blas.libraries import opened, require
 from tests.hip_runtime import blas_standin
 from tests.hip_runtime.blas_standin import Control
 
+pytestmark = pytest.mark.integration
+
 M, N, K = 24, 16, 40
 PLAIN = LibraryProduct(M, N, K, K, N, bias=False, residual=False)
 EVERY_PRODUCT = [

@@ -28,6 +28,8 @@ from protocol.batch import EvaluationBatch
 from tests.evaluator.gpu.fibers import open_again, open_amd, open_on_fibers
 from tests.hip_runtime.standin import Report, Runtime
 
+pytestmark = pytest.mark.integration
+
 SHAPE = NetworkShape(
     16, layers=1, heads=2, ffn=16, smolgen=(2, 8, 4), policy_width=16, value_channels=2, value_hidden=8
 )

@@ -17,7 +17,10 @@ from protocol.host.processes import CRASHES_VARIABLE
 DEVICE = "Discrete|gfx1100|HIP 7.15"
 CRASHES = [signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE]
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there are no such signals")
+pytestmark = [
+    pytest.mark.skipif(sys.platform == "win32", reason="there are no such signals"),
+    pytest.mark.integration,
+]
 
 
 @pytest.fixture(autouse=True)

@@ -19,8 +19,6 @@ from evaluator.gpu.plan.tiles import Choice, Measured, Tile
 from evaluator.network.random_network import NetworkShape, random_network
 from evaluator.network.spec import AttentionBody
 
-pytestmark = pytest.mark.quick
-
 LAYERS = 3
 NETWORK = random_network(NetworkShape(64, layers=LAYERS, ffn=96, smolgen=(8, 32, 16), policy_width=48))
 GFX1100, GFX1030 = amd_target("gfx1100"), amd_target("gfx1030")

@@ -22,6 +22,8 @@ from evaluator.network.random_network import NetworkShape, random_network
 from tests.evaluator.gpu.fibers import evaluates, open_on_fibers
 from tests.hip_runtime.standin import Runtime
 
+pytestmark = pytest.mark.integration
+
 SHAPE = NetworkShape(
     16, layers=1, heads=2, ffn=16, smolgen=(2, 8, 4), policy_width=16, value_channels=2, value_hidden=8
 )

@@ -37,7 +37,10 @@ MOST_A_CLIENT = 64 * 1000 * 1000
 MOST_A_CONNECTION = 64 * 1000
 """For one that is only connected."""
 
-pytestmark = pytest.mark.skipif(not gate.AVAILABLE, reason="this system has no gate")
+pytestmark = [
+    pytest.mark.skipif(not gate.AVAILABLE, reason="this system has no gate"),
+    pytest.mark.integration,
+]
 
 
 @dataclass

@@ -24,7 +24,10 @@ from protocol.keys.pairs import pair_at
 from tests.evaluator.service.process import free_port, serving, wait_for_line
 from tests.evaluator.zmtp import GREETING, exactly
 
-pytestmark = pytest.mark.skipif(not gate.AVAILABLE, reason="this system has no gate")
+pytestmark = [
+    pytest.mark.skipif(not gate.AVAILABLE, reason="this system has no gate"),
+    pytest.mark.integration,
+]
 
 LIMIT = 40
 """The service's max_connections."""

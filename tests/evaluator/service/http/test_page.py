@@ -32,6 +32,8 @@ from protocol.messages import PRIORITIES
 from tests.evaluator.service.harness import WAIT_S, EchoBackend, Harness, numbered_batch, running
 from tests.evaluator.service.test_failures import failing
 
+pytestmark = pytest.mark.integration
+
 SCHEMA = json.loads(page.files()["/page/status.schema.json"].body)
 
 OWN_NAME = socket.gethostname()

@@ -24,6 +24,8 @@ from tests.evaluator.service.http.browser import Page, browsing, needs_browser
 from tests.evaluator.service.process import needs_ipc
 from tests.evaluator.service.test_failures import failing
 
+pytestmark = pytest.mark.integration
+
 pytestmark = needs_browser
 
 MALICE = "<script>document.title = 'taken'</script><img src=x onerror=\"document.title = 'taken'\">"

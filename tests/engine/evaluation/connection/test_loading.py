@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import zmq
 
-from engine.evaluation.connecting import served_network
+from engine.evaluation.connection.connecting import served_network
 from evaluator.network import SHIPPED_NETWORK
 from evaluator.service.connections.access import Access
 from protocol import EvaluatorClient

@@ -7,11 +7,11 @@ from typing import Any, cast
 import psutil
 
 from engine._core import Batch, Game, evaluate_randomly
+from engine.evaluation.balancing.pooled import PooledEvaluator, PooledPipeline
+from engine.evaluation.connection.link import EvaluatorLink
 from engine.evaluation.encoding import position_batch
-from engine.evaluation.late import LateAnswers
-from engine.evaluation.link import EvaluatorLink
+from engine.evaluation.late_results import LateResults
 from engine.evaluation.pipeline import RemotePipeline
-from engine.evaluation.shared import SharedEvaluator, SharedPipeline
 from protocol.batch import EvaluationBatch
 from protocol.client import Completed, EvaluatorClient
 from protocol.errors import Cancelled
@@ -20,7 +20,7 @@ from tests.engine.core.tree.search_helpers import new_tree
 PATIENCE_MS = 60_000
 
 
-def begun(link: EvaluatorLink, late: LateAnswers, tree: Any) -> RemotePipeline:
+def begun(link: EvaluatorLink, late: LateResults, tree: Any) -> RemotePipeline:
     """A pipeline with the root's position on its way."""
     client = link.wait(PATIENCE_MS / 1000)
     assert client is not None
@@ -32,7 +32,7 @@ def begun(link: EvaluatorLink, late: LateAnswers, tree: Any) -> RemotePipeline:
 
 
 def test_what_an_ended_search_had_asked_for_is_found_by_the_next(link: EvaluatorLink) -> None:
-    late, tree = LateAnswers(), new_tree(Game())
+    late, tree = LateResults(), new_tree(Game())
     pipeline = begun(link, late, tree)
     pipeline.abandon()
     assert late.awaited_from(link.client)
@@ -48,7 +48,7 @@ def test_what_an_ended_search_had_asked_for_is_found_by_the_next(link: Evaluator
 
 def test_the_next_search_takes_what_has_come_before_it_asks(link: EvaluatorLink) -> None:
     """The evaluator answers in turn: an evaluation that was asked for earlier is there before this one."""
-    late, tree, other = LateAnswers(), new_tree(Game()), new_tree(Game())
+    late, tree, other = LateResults(), new_tree(Game()), new_tree(Game())
     pipeline = begun(link, late, tree)
     pipeline.abandon()
     client = link.client
@@ -71,7 +71,7 @@ def test_what_is_still_queued_when_the_next_search_begins_is_left_out() -> None:
 
     made = Client()
     client = cast("EvaluatorClient", made)
-    late, tree, batch = LateAnswers(), new_tree(Game()), Batch(8)
+    late, tree, batch = LateResults(), new_tree(Game()), Batch(8)
     tree.collect(batch, 8)
     tree.abandon(batch)
     late.expect(client, tree, {7: batch})
@@ -84,7 +84,7 @@ def test_what_is_still_queued_when_the_next_search_begins_is_left_out() -> None:
 
 
 def test_what_a_lost_evaluator_owed_is_not_awaited(link: EvaluatorLink) -> None:
-    late, tree = LateAnswers(), new_tree(Game())
+    late, tree = LateResults(), new_tree(Game())
     first = link.client
     assert first is not None and link.pid is not None
     evaluator = psutil.Process(link.pid)
@@ -106,8 +106,8 @@ def test_a_pooled_search_leaves_late_answers_to_the_next_of_its_player() -> None
             pass
 
     tree = new_tree(Game())
-    evaluator = cast("SharedEvaluator[str]", Evaluator())
-    pipeline = SharedPipeline("search", tree, evaluator, ("", "", ""), "hash", 8)
+    evaluator = cast("PooledEvaluator[str]", Evaluator())
+    pipeline = PooledPipeline("search", tree, evaluator, ("", "", ""), "hash", 8)
     batch = pipeline.take()
     tree.collect(batch, 8)
     logits, wdl, moves_left = evaluate_randomly(batch)

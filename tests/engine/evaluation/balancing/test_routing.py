@@ -1,4 +1,4 @@
-"""Which of several evaluators gets the next request: engine.evaluation.sharing, with lanes that obey."""
+"""Which of several evaluators gets the next request, with upstreams that obey."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any, cast
 
 import pytest
 
-from engine.evaluation.process import NetworkKey
-from engine.evaluation.sharing import LEAST_SHARED, Offer, best_offer
+from engine.evaluation.balancing.routing import LEAST_SHARED, Offer, best_offer
+from engine.evaluation.connection.process import NetworkKey
 from protocol.messages import NetworkInfo
 
 KEY: NetworkKey = ("", "", "")
 
 
 @dataclass
-class Lane:
+class Upstream:
     """An evaluator that computes so many positions per second and has so many to do."""
 
     positions_per_second: float
@@ -24,15 +24,15 @@ class Lane:
     def rate(self, key: NetworkKey) -> float:
         return self.positions_per_second
 
-    def under_way(self, key: NetworkKey) -> int:
+    def in_flight(self, key: NetworkKey) -> int:
         return self.busy_with
 
     def finish_ms(self, key: NetworkKey, positions: int) -> float:
         return 1000 * (self.busy_with + positions) / self.positions_per_second
 
 
-def offer(lane: Lane, best: int = 64, most: int = 1024) -> Offer[Any]:
-    return Offer(cast(Any, lane), NetworkInfo("net", "hash", 1, recommended_batch=best), most)
+def offer(upstream: Upstream, best: int = 64, most: int = 1024) -> Offer[Any]:
+    return Offer(cast(Any, upstream), NetworkInfo("net", "hash", 1, recommended_batch=best), most)
 
 
 def chosen(offers: list[Offer[Any]], waiting: int, first: int = 8) -> tuple[int, int]:
@@ -54,16 +54,16 @@ def chosen(offers: list[Offer[Any]], waiting: int, first: int = 8) -> tuple[int,
 def test_the_one_that_answers_first_gets_its_share(
     busy: tuple[int, int], waiting: int, expected: tuple[int, int]
 ) -> None:
-    assert chosen([offer(Lane(1000, busy[0])), offer(Lane(3000, busy[1]))], waiting) == expected
+    assert chosen([offer(Upstream(1000, busy[0])), offer(Upstream(3000, busy[1]))], waiting) == expected
 
 
 def test_one_alone_gets_all_that_it_recommends() -> None:
-    assert chosen([offer(Lane(1000))], 10) == (0, 64)
-    assert chosen([offer(Lane(1000, 1000))], 600) == (0, 400)
-    assert chosen([offer(Lane(1000, 9000))], 9000) == (0, 1024)
+    assert chosen([offer(Upstream(1000))], 10) == (0, 64)
+    assert chosen([offer(Upstream(1000, 1000))], 600) == (0, 400)
+    assert chosen([offer(Upstream(1000, 9000))], 9000) == (0, 1024)
 
 
 def test_what_cannot_be_cut_goes_where_it_is_taken() -> None:
-    offers = [offer(Lane(9000), most=16), offer(Lane(1000))]
+    offers = [offer(Upstream(9000), most=16), offer(Upstream(1000))]
     assert chosen(offers, 100, first=32)[0] == 1
     assert chosen(offers, 100, first=16)[0] == 0

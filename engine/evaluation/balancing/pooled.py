@@ -4,8 +4,8 @@ A request costs both processes some 150 µs of processor time, however few posit
 backend that time is the network's. So what the searches have collected in one round of the pool goes into
 requests of the size that the evaluator recommends, or larger where there are many positions.
 
-Each search submits its batches to a SharedPipeline of its own. SharedEvaluator.flush puts them together and
-sends them, SharedEvaluator.receive takes the answers apart; both return the searches (S, whatever the owner
+Each search submits its batches to a PooledPipeline of its own. PooledEvaluator.flush puts them together and
+sends them, PooledEvaluator.receive takes the answers apart; both return the searches (S, whatever the owner
 of the evaluator calls a search) that can go on.
 """
 
@@ -18,6 +18,10 @@ from time import monotonic
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from engine._core import Batch, Tree
+from engine.evaluation.balancing.routing import WORTH_SENDING, Offer, best_offer, had_better_wait
+from engine.evaluation.balancing.upstream import Agreement, Upstream
+from engine.evaluation.connection.link import EvaluatorLink
+from engine.evaluation.connection.process import EvaluatorSettings, NetworkKey
 from engine.evaluation.encoding import position_batch
 from engine.evaluation.errors import (
     EvaluatorRefusalError,
@@ -25,13 +29,9 @@ from engine.evaluation.errors import (
     NoEvaluatorError,
     PipelineError,
 )
-from engine.evaluation.lane import Agreement, Lane
-from engine.evaluation.late import apply_evaluation, cache_evaluation
-from engine.evaluation.link import EvaluatorLink
+from engine.evaluation.late_results import apply_evaluation, cache_evaluation
 from engine.evaluation.pipeline import SpareBatches
-from engine.evaluation.process import EvaluatorSettings, NetworkKey
 from engine.evaluation.requests import refusal
-from engine.evaluation.sharing import WORTH_SENDING, Offer, best_offer, had_better_wait
 from protocol.batch import EvaluationBatch, PositionBatch
 from protocol.settings.spec import SettingsError
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 S = TypeVar("S")
 
 
-class SharedPipeline(SpareBatches, Generic[S]):
+class PooledPipeline(SpareBatches, Generic[S]):
     """The batches of one search among those of others: the Pipeline of a pool's searches.
 
     search: whose batches these are. failure: why the evaluator will not evaluate what it sent; it is over
@@ -54,7 +54,7 @@ class SharedPipeline(SpareBatches, Generic[S]):
         self,
         search: S,
         tree: Tree,
-        evaluator: SharedEvaluator[S],
+        evaluator: PooledEvaluator[S],
         network: NetworkKey,
         identity: str,
         capacity: int,
@@ -125,7 +125,7 @@ class SharedPipeline(SpareBatches, Generic[S]):
 class _Part(Generic[S]):
     """A batch of a search in a request, or on its way into one."""
 
-    pipeline: SharedPipeline[S]
+    pipeline: PooledPipeline[S]
     batch: Batch
     size: int
 
@@ -153,7 +153,7 @@ class _JointRequest(Generic[S]):
         return served
 
 
-class SharedEvaluator(Generic[S]):
+class PooledEvaluator(Generic[S]):
     """The evaluators at the addresses of some settings, or one that is started, and the batches of the
     searches that use them. Used by the pool's thread alone, but for `links`, `connections` and `close`.
 
@@ -179,30 +179,32 @@ class SharedEvaluator(Generic[S]):
         each = [settings]
         with suppress(SettingsError):  # The link has more to say about it.
             each = [replace(settings, address=address) for address in settings.addresses] or each
-        self.lanes: tuple[Lane[_JointRequest[S]], ...] = tuple(
-            Lane(one, log, priority, interrupt, self._send_again, agreement, alone=len(each) == 1)
+        self.upstreams: tuple[Upstream[_JointRequest[S]], ...] = tuple(
+            Upstream(one, log, priority, interrupt, self._send_again, agreement, alone=len(each) == 1)
             for one in each
         )
 
     @property
     def links(self) -> list[EvaluatorLink]:
         """One for each evaluator."""
-        return [lane.link for lane in self.lanes]
+        return [upstream.link for upstream in self.upstreams]
 
     @property
     def awaited(self) -> bool:
         """Whether an answer is on its way."""
-        return any(lane.awaited for lane in self.lanes)
+        return any(upstream.awaited for upstream in self.upstreams)
 
     @property
     def awaited_clients(self) -> list[EvaluatorClient]:
         """The connections by which answers are on their way."""
-        return [lane.client for lane in self.lanes if lane.awaited and lane.client is not None]
+        return [
+            upstream.client for upstream in self.upstreams if upstream.awaited and upstream.client is not None
+        ]
 
     @property
     def stranded(self) -> bool:
         """Whether batches wait for an evaluator to come up."""
-        return all(lane.client is None for lane in self.lanes) and any(self._unsent.values())
+        return all(upstream.client is None for upstream in self.upstreams) and any(self._unsent.values())
 
     def connections(self, timeout: float) -> list[EvaluatorClient]:
         """The connections to the evaluators that are there, once one is; none if that takes longer than
@@ -217,7 +219,7 @@ class SharedEvaluator(Generic[S]):
                 errors.append(error)
             else:
                 clients += [] if client is None else [client]
-        if len(errors) == len(self.lanes):
+        if len(errors) == len(self.upstreams):
             raise _together(errors)
         return clients
 
@@ -233,28 +235,30 @@ class SharedEvaluator(Generic[S]):
         Raises NoEvaluatorError if there is none to hope for, or none that can serve the network.
         """
         offers = self._offered(key)
-        if not offers and any(lane.has_moved(key) for lane in self.lanes):
+        if not offers and any(upstream.has_moved(key) for upstream in self.upstreams):
             self._agreement.networks.pop(key, None)
-            for lane in self.lanes:
-                lane.look_again(key)
+            for upstream in self.upstreams:
+                upstream.look_again(key)
             offers = self._offered(key)
-        failures = [lane.failure for lane in self.lanes if lane.failure is not None]
-        if not offers and len(failures) == len(self.lanes):
+        failures = [upstream.failure for upstream in self.upstreams if upstream.failure is not None]
+        if not offers and len(failures) == len(self.upstreams):
             raise _together(failures)
         return offers
 
     def _offered(self, key: NetworkKey) -> list[Offer[_JointRequest[S]]]:
         return [
-            Offer(lane, network, lane.client.max_batch)
-            for lane in self.lanes
-            if (network := lane.network(key)) is not None and lane.client is not None
+            Offer(upstream, network, upstream.client.max_batch)
+            for upstream in self.upstreams
+            if (network := upstream.network(key)) is not None and upstream.client is not None
         ]
 
     def networks(self) -> tuple[NetworkInfo, ...] | None:
         """All networks of the first evaluator that is there, as they are now; None while there is none."""
-        return next((found for lane in self.lanes if (found := lane.networks()) is not None), None)
+        return next(
+            (found for upstream in self.upstreams if (found := upstream.networks()) is not None), None
+        )
 
-    def add(self, pipeline: SharedPipeline[S], batch: Batch) -> None:
+    def add(self, pipeline: PooledPipeline[S], batch: Batch) -> None:
         """Have a batch sent with the next `flush`. It must stay as it is until it is answered."""
         self._unsent.setdefault(pipeline.network, []).append(_Part(pipeline, batch, batch.size))
         self._added += batch.size
@@ -296,11 +300,11 @@ class SharedEvaluator(Generic[S]):
         waiting = sum(part.size for part in parts)
         while parts and offers:
             offer, most = best_offer(offers, key, waiting, parts[0].size)
-            if waiting < most and had_better_wait(waiting, offer.lane.under_way(key), most):
+            if waiting < most and had_better_wait(waiting, offer.upstream.in_flight(key), most):
                 break
             request, batch = _joined(key, parts, most)
             try:
-                if not offer.lane.send(batch, request):
+                if not offer.upstream.send(batch, request):
                     offers.remove(offer)
                     continue
             except PipelineError as error:
@@ -313,13 +317,15 @@ class SharedEvaluator(Generic[S]):
         """Hand out the answers that are there; returns whose they were. Waits for the first one (None: as
         long as it takes) if there is one evaluator; for several, `protocol.client.wait_for_any` does."""
         served: set[S] = set()
-        for lane in self.lanes:
-            if lane.awaited:
-                self._receive(lane, timeout_ms if len(self.lanes) == 1 else 0.0, served)
+        for upstream in self.upstreams:
+            if upstream.awaited:
+                self._receive(upstream, timeout_ms if len(self.upstreams) == 1 else 0.0, served)
         return served
 
-    def _receive(self, lane: Lane[_JointRequest[S]], timeout_ms: float | None, served: set[S]) -> None:
-        while (answer := lane.receive(0.0 if served else timeout_ms)) is not None:
+    def _receive(
+        self, upstream: Upstream[_JointRequest[S]], timeout_ms: float | None, served: set[S]
+    ) -> None:
+        while (answer := upstream.receive(0.0 if served else timeout_ms)) is not None:
             request, completed = answer
             if request is None:
                 continue

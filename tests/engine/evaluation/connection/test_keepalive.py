@@ -6,10 +6,10 @@ import psutil
 import pytest
 
 from engine._core import Game
-from engine.evaluation import pulse
+from engine.evaluation.connection import keepalive
+from engine.evaluation.connection.keepalive import PATIENCE_SECONDS, QUIET_SECONDS, Keepalive
+from engine.evaluation.connection.link import EvaluatorLink
 from engine.evaluation.encoding import encode_games
-from engine.evaluation.link import EvaluatorLink
-from engine.evaluation.pulse import PATIENCE_SECONDS, QUIET_SECONDS, Pulse
 from engine.evaluation.requests import Requests
 
 BATCH, _ = encode_games([Game()], input_format=1)
@@ -28,7 +28,7 @@ class Recorded:
 
 def test_who_does_not_answer_a_knock_is_given_up() -> None:
     client = Recorded()
-    looked = Pulse(client)
+    looked = Keepalive(client)
     assert not looked.has_stopped(QUIET_SECONDS - 0.1) and client.knocks == 0
     assert not looked.has_stopped(QUIET_SECONDS) and client.knocks == 1
     assert not looked.has_stopped(QUIET_SECONDS + PATIENCE_SECONDS - 0.1)
@@ -38,7 +38,7 @@ def test_who_does_not_answer_a_knock_is_given_up() -> None:
 
 def test_who_answers_may_take_as_long_as_it_likes() -> None:
     client = Recorded()
-    looked = Pulse(client)
+    looked = Keepalive(client)
     now = 0.0
     for _knock in range(50):
         now += QUIET_SECONDS
@@ -49,14 +49,14 @@ def test_who_answers_may_take_as_long_as_it_likes() -> None:
 
 def test_one_that_was_idle_is_given_its_time() -> None:
     client = Recorded()
-    looked = Pulse(client)
+    looked = Keepalive(client)
     assert not looked.has_stopped(1000.0)
     assert not looked.has_stopped(1000.0 + PATIENCE_SECONDS - 0.1)
 
 
 def test_an_evaluator_that_hangs_is_replaced(link: EvaluatorLink, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pulse, "QUIET_SECONDS", 0.1)
-    monkeypatch.setattr(pulse, "PATIENCE_SECONDS", 0.5)
+    monkeypatch.setattr(keepalive, "QUIET_SECONDS", 0.1)
+    monkeypatch.setattr(keepalive, "PATIENCE_SECONDS", 0.5)
     unsent: list[str] = []
     requests: Requests[str] = Requests(link, "play", unsent.append)
     assert requests.connect() is not None and link.pid is not None

@@ -18,7 +18,7 @@ FORGET_SECONDS = 2.0
 LOWEST, HIGHEST = 0.05, 1000.0
 
 
-class Speed:
+class SpeedEstimate:
     """An evaluator's speed at one network, as a client of it sees it.
 
     What others ask of it shows in how much longer it takes than its curve says: in `slowness`, a factor.

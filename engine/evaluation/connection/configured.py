@@ -1,4 +1,4 @@
-"""The evaluators whose addresses the user gave: which of them is used, by what a watch sees of them."""
+"""The evaluators whose addresses the user gave: which of them is used, by what health checks say of them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from engine.evaluation.choice import READY, UNKNOWN, UNREACHABLE, Choice, Standing
-from engine.evaluation.connecting import connect
+from engine.evaluation.connection.connecting import connect
+from engine.evaluation.connection.failover import READY, UNKNOWN, UNREACHABLE, Failover, Standing
+from engine.evaluation.connection.health import HealthCheck
+from engine.evaluation.connection.process import EvaluatorSettings
 from engine.evaluation.errors import EvaluatorDrainingError, EvaluatorRefusalError, NoEvaluatorError
-from engine.evaluation.process import EvaluatorSettings
-from engine.evaluation.watch import Watch
 
 if TYPE_CHECKING:
     from protocol.client import EvaluatorClient
@@ -22,7 +22,7 @@ FIRST_LOOK_SECONDS = 1.0
 """How long a preferred evaluator may take to say how it is before another one is taken."""
 
 
-class GivenEvaluators:
+class ConfiguredEvaluators:
     """One address, or several that stand in for each other. May be used from any thread.
 
     Those of several must serve the network of the one that was connected first, by its content.
@@ -41,20 +41,20 @@ class GivenEvaluators:
         self._settings = settings
         self._log = log
         self._on_news = on_news
-        self._choice = Choice(addresses)
+        self._failover = Failover(addresses)
         self._network: NetworkInfo | None = None
         self._max_batch = 0
         self._looked = threading.Condition()
-        self._watch = Watch(addresses, self._saw, keys=settings.keys) if len(addresses) > 1 else None
+        self._health = HealthCheck(addresses, self._saw, keys=settings.keys) if len(addresses) > 1 else None
 
     def connect(self) -> tuple[EvaluatorClient, str]:
         """Connect to the best one; returns its address, too. Raises as `connecting.connect`."""
-        if self._watch is None:
+        if self._health is None:
             return connect(self._addresses[0], self._settings), self._addresses[0]
-        self._watch.start()
+        self._health.start()
         with self._looked:
             self._looked.wait_for(self._looked_enough, FIRST_LOOK_SECONDS)
-            usable = self._choice.usable(time.monotonic())
+            usable = self._failover.usable(time.monotonic())
         for standing in usable:
             try:
                 return self.connect_to(standing.address), standing.address
@@ -69,8 +69,8 @@ class GivenEvaluators:
             self._check_size(client)
         except EvaluatorRefusalError as error:
             with self._looked:
-                known = self._choice.standings[address].unfit
-                self._choice.standings[address].unfit = str(error)
+                known = self._failover.standings[address].unfit
+                self._failover.standings[address].unfit = str(error)
             if str(error) != known:
                 self._log(f"{error}; it is left out")
             raise
@@ -80,7 +80,7 @@ class GivenEvaluators:
             raise
         with self._looked:
             self._network = self._network or client.network
-            self._choice.used(address, time.monotonic())
+            self._failover.used(address, time.monotonic())
             # A search that goes on elsewhere sends what it has collected as it is.
             self._max_batch = client.max_batch = min(client.max_batch, self._max_batch or client.max_batch)
         return client
@@ -90,48 +90,50 @@ class GivenEvaluators:
         with self._looked:
             if self._network is not None:
                 self._network = network
-                for standing in self._choice.standings.values():
+                for standing in self._failover.standings.values():
                     standing.unfit = ""
 
     def left(self, address: str, reason: str = "") -> None:
         """Note that an evaluator is left; reason: if it is lost, and not to be used until it has been seen to
         be ready. Addresses that were not given are ignored."""
-        if self._watch is None or address not in self._choice.standings:
+        if self._health is None or address not in self._failover.standings:
             return
         if reason:
             self._note(address, UNREACHABLE, reason)
         with self._looked:
-            if self._choice.standings[address].state != READY:
-                self._choice.left(address, time.monotonic())
+            if self._failover.standings[address].state != READY:
+                self._failover.left(address, time.monotonic())
 
     def has_usable(self) -> bool:
         """Whether one of several can be used."""
         with self._looked:
-            return bool(self._choice.usable(time.monotonic()))
+            return bool(self._failover.usable(time.monotonic()))
 
     def has_alternative(self) -> bool:
         """Whether there is one to go to that has not failed a short time ago."""
         now = time.monotonic()
         with self._looked:
-            return any(standing.trusted(now) for standing in self._choice.usable(now))
+            return any(standing.trusted(now) for standing in self._failover.usable(now))
 
     def better_than(self, address: str) -> str | None:
         """The address of the evaluator to go to from the one at this address, None to stay. "": an evaluator
         of the engine's own."""
         with self._looked:
-            better = self._choice.better_than(address, time.monotonic())
+            better = self._failover.better_than(address, time.monotonic())
         return None if better is None else better.address
 
     def why(self, address: str) -> str:
         """Why those that are preferred to this one are not used; empty if there is none."""
         with self._looked:
-            preferred = list(takewhile(lambda each: each.address != address, self._choice.standings.values()))
+            preferred = list(
+                takewhile(lambda each: each.address != address, self._failover.standings.values())
+            )
             return ", as " + "; ".join(map(_why_not, preferred)) if preferred and address else ""
 
     def close(self) -> None:
         """Look at them no more."""
-        if self._watch is not None:
-            self._watch.close()
+        if self._health is not None:
+            self._health.close()
 
     def _check_size(self, client: EvaluatorClient) -> None:
         """Close a connection that does not take what the others' requests have, and raise
@@ -145,17 +147,17 @@ class GivenEvaluators:
 
     def _note(self, address: str, state: str, reason: str) -> None:
         with self._looked:
-            self._choice.saw(address, state, reason, time.monotonic())
+            self._failover.saw(address, state, reason, time.monotonic())
 
     def _saw(self, address: str, state: str, reason: str, networks: frozenset[str]) -> None:
         with self._looked:
-            self._choice.saw(address, state, reason, time.monotonic(), networks)
+            self._failover.saw(address, state, reason, time.monotonic(), networks)
             self._looked.notify_all()
         self._on_news()
 
     def _looked_enough(self) -> bool:
         """Whether the best one is known: all that are preferred to it have been looked at."""
-        for standing in self._choice.standings.values():
+        for standing in self._failover.standings.values():
             if standing.state == UNKNOWN:
                 return False
             if standing.usable and standing.rank == 0:
@@ -165,7 +167,7 @@ class GivenEvaluators:
     def _nobody(self) -> NoEvaluatorError:
         """Why none of several can be used, as an error."""
         with self._looked:
-            standings = list(self._choice.standings.values())
+            standings = list(self._failover.standings.values())
         reasons = "; ".join(_why_not(standing) for standing in standings)
         if all(standing.unfit for standing in standings):
             return EvaluatorRefusalError(reasons)

@@ -64,7 +64,7 @@ class Standing:
         return self.state == READY and now - self.since >= wanted
 
 
-class Choice:
+class Failover:
     """The evaluators and what is known of them. `now` is in seconds of a clock that never goes back."""
 
     def __init__(self, addresses: Sequence[str]) -> None:

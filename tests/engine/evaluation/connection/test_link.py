@@ -19,11 +19,11 @@ import pytest
 import zmq
 
 from engine._core import Game
-from engine.evaluation.connecting import served_network
+from engine.evaluation.connection.connecting import served_network
+from engine.evaluation.connection.link import MAX_IDLE_RESTARTS, EvaluatorLink
+from engine.evaluation.connection.process import EvaluatorProcess, EvaluatorSettings, evaluator_command
 from engine.evaluation.encoding import encode_games
 from engine.evaluation.errors import EvaluatorRefusalError, NoEvaluatorError
-from engine.evaluation.link import MAX_IDLE_RESTARTS, EvaluatorLink
-from engine.evaluation.process import EvaluatorProcess, EvaluatorSettings, evaluator_command
 from engine.evaluation.requests import Requests
 from engine.options import Options
 from engine.search.limits import Limits
@@ -36,6 +36,8 @@ from protocol.messages import Error, Hello, NetworkInfo, Reply, Welcome
 from tests.engine.uci.uci_process import UciProcess, eventually, sockets_of
 from tests.evaluator.service.plugin import Plugin
 from tests.paths import REPOSITORY
+
+pytestmark = pytest.mark.integration
 
 if TYPE_CHECKING:
     from protocol.client import EvaluatorClient

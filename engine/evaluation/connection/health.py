@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from engine.evaluation.choice import READY, UNREACHABLE
+from engine.evaluation.connection.failover import READY, UNREACHABLE
 
 if TYPE_CHECKING:
     from protocol.client import EvaluatorClient
@@ -24,7 +24,7 @@ OnLook = Callable[[str, str, str, frozenset[str]], None]
 """Told the address, the state, the reason for it, and the identities of the networks that are served."""
 
 
-class Watch:
+class HealthCheck:
     """A thread and a connection for each address, so that one that does not answer holds up no other."""
 
     def __init__(self, addresses: Sequence[str], on_look: OnLook, *, keys: str = "") -> None:

@@ -1,33 +1,33 @@
-"""Which of several evaluators is used: engine.evaluation.choice. Times are what the test says they are."""
+"""Which of several evaluators is used. Times are what the test says they are."""
 
 from __future__ import annotations
 
 import pytest
 
-from engine.evaluation.choice import (
+from engine.evaluation.connection.failover import (
     MOST_SECONDS,
     RETURN_SECONDS,
     STEADY_SECONDS,
     UNREACHABLE,
-    Choice,
+    Failover,
 )
 
 A, B, C = "tcp://a:1", "tcp://b:1", "tcp://c:1"
 
 
-def choice(**states: str) -> Choice:
+def choice(**states: str) -> Failover:
     """A choice among a, b and c, seen in these states at second 0; those not named are not known."""
-    made = Choice([A, B, C])
+    made = Failover([A, B, C])
     for name, state in states.items():
         made.saw(f"tcp://{name}:1", state, "", 0.0)
     return made
 
 
-def best(made: Choice, now: float = 100.0) -> list[str]:
+def best(made: Failover, now: float = 100.0) -> list[str]:
     return [standing.address for standing in made.usable(now)]
 
 
-def better(made: Choice, address: str, now: float = 100.0) -> str | None:
+def better(made: Failover, address: str, now: float = 100.0) -> str | None:
     standing = made.better_than(address, now)
     return None if standing is None else standing.address
 

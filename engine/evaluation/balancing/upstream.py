@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from engine.evaluation.connecting import changed_network, equal_network, served_network
+from engine.evaluation.balancing.estimate import SpeedEstimate
+from engine.evaluation.connection.connecting import changed_network, equal_network, served_network
+from engine.evaluation.connection.link import EvaluatorLink
+from engine.evaluation.connection.process import EvaluatorSettings, NetworkKey
 from engine.evaluation.errors import EvaluatorRefusalError, NoEvaluatorError
-from engine.evaluation.link import EvaluatorLink
-from engine.evaluation.process import EvaluatorSettings, NetworkKey
 from engine.evaluation.requests import Requests
-from engine.evaluation.speed import Speed
 from protocol.errors import Draining, EvaluatorError, EvaluatorLost, Overloaded
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ RETRY_SECONDS = 2.0
 """Time between two attempts to reach an evaluator that was given up, while others do its work."""
 
 
-class SharedRequest(Protocol):
-    """What a lane has to know of a request. network: which one it is for. size: positions."""
+class PooledRequest(Protocol):
+    """What a upstream has to know of a request. network: which one it is for. size: positions."""
 
     @property
     def network(self) -> NetworkKey: ...
@@ -35,7 +35,7 @@ class SharedRequest(Protocol):
     def size(self) -> int: ...
 
 
-R = TypeVar("R", bound=SharedRequest)
+R = TypeVar("R", bound=PooledRequest)
 
 
 @dataclass(slots=True)
@@ -44,7 +44,7 @@ class _Served:
     the evaluator has announced it in the place of the one that all evaluators had."""
 
     info: NetworkInfo
-    speed: Speed
+    speed: SpeedEstimate
     unfit: str = ""
     moved: bool = False
 
@@ -66,7 +66,7 @@ class Agreement:
     networks: dict[NetworkKey, NetworkInfo] = field(default_factory=dict)
 
 
-class Lane(Generic[R]):
+class Upstream(Generic[R]):
     """A link to one evaluator and the requests that it has been sent. Belongs to the pool's thread, but for
     `link`."""
 
@@ -82,7 +82,7 @@ class Lane(Generic[R]):
         alone: bool,
     ) -> None:
         """interrupt: a file descriptor; `receive` returns when it becomes readable. send_again: as of
-        Requests. alone: there is no other lane, so that what fails here fails altogether."""
+        Requests. alone: there is no other upstream, so that what fails here fails altogether."""
         self.failure: NoEvaluatorError | None = None
         """Why it was given up, until it is connected again."""
         self._log = log if alone else self._log_once
@@ -95,7 +95,7 @@ class Lane(Generic[R]):
         self._retry_at = 0.0
         self._notices = 0
         self._served: dict[NetworkKey, _Served] = {}
-        self._under_way: dict[R, _Sent] = {}
+        self._in_flight: dict[R, _Sent] = {}
         self.link = EvaluatorLink(settings, self._log, prepare=self._prepare)
         self._requests: Requests[R] = Requests(self.link, priority, self._take_back)
         self.link.start()
@@ -114,7 +114,7 @@ class Lane(Generic[R]):
         """The network of that name, loaded if need be; None while there is no evaluator, or it is to be left
         out.
 
-        Raises NoEvaluatorError, if there is no other lane, where there is none to hope for, or it cannot
+        Raises NoEvaluatorError, if there is no other upstream, where there is none to hope for, or it cannot
         serve the network.
         """
         client = self._connect()
@@ -130,7 +130,7 @@ class Lane(Generic[R]):
             except EvaluatorError as error:
                 served = self._left_out(client, key, error)
             else:
-                served = _Served(info, Speed(info.curve))
+                served = _Served(info, SpeedEstimate(info.curve))
             self._served[key] = served
         return None if served.unfit else served.info
 
@@ -154,7 +154,7 @@ class Lane(Generic[R]):
         self._served.pop(key, None)
         self.failure = None
 
-    def under_way(self, key: NetworkKey) -> int:
+    def in_flight(self, key: NetworkKey) -> int:
         """Positions that it has been sent for a network."""
         return sum(request.size for request in self._requests.sent if request.network == key)
 
@@ -178,7 +178,7 @@ class Lane(Generic[R]):
         )
         if not self._requests.send(batch, request, network=served.info.name):
             return False
-        self._under_way[request] = sent
+        self._in_flight[request] = sent
         return True
 
     def receive(self, timeout_ms: float | None) -> tuple[R | None, Completed] | None:
@@ -188,7 +188,7 @@ class Lane(Generic[R]):
             return None
         request, completed = answer
         now = monotonic()
-        sent = self._under_way.pop(request, None) if request is not None else None
+        sent = self._in_flight.pop(request, None) if request is not None else None
         if request is not None and sent is not None and request.network in self._served:
             took_ms = 1000 * (now - sent.sent_at)
             self._served[request.network].speed.learn(sent.expected_ms, took_ms, now)
@@ -234,7 +234,7 @@ class Lane(Generic[R]):
             elif info.identity == served.info.identity:
                 served.info = info
             else:
-                self._served[key] = _Served(info, Speed(info.curve))
+                self._served[key] = _Served(info, SpeedEstimate(info.curve))
                 told.add(changed_network(served.info, info))
             agreed = self._agreement.networks.get(key)
             if agreed is not None and key in self._served and agreed.identity != info.identity:
@@ -273,7 +273,7 @@ class Lane(Generic[R]):
         text = f"the evaluator at {client.address} cannot serve the network: {error}"
         self.failure = EvaluatorRefusalError(text)
         self._log(f"{text}; it is left out")
-        return _Served(client.network, Speed(()), unfit=text)
+        return _Served(client.network, SpeedEstimate(()), unfit=text)
 
     def _prepare(self, client: EvaluatorClient) -> None:
         """Have a new connection's evaluator load what the others serve, in the link's thread: the pool does
@@ -283,11 +283,11 @@ class Lane(Generic[R]):
                 equal_network(client, key, agreed)
 
     def _expected_ms(self, key: NetworkKey, positions: int) -> float:
-        before = sum(sent.share_ms for sent in self._under_way.values())
+        before = sum(sent.share_ms for sent in self._in_flight.values())
         return self._served[key].speed.expected_ms(positions, before)
 
     def _take_back(self, request: R) -> None:
-        self._under_way.pop(request, None)
+        self._in_flight.pop(request, None)
         self._send_again(request)
 
     def _log_once(self, text: str) -> None:

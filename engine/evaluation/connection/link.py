@@ -10,7 +10,15 @@ from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
-from engine.evaluation.connecting import changed_network
+from engine.evaluation.connection.configured import ConfiguredEvaluators
+from engine.evaluation.connection.connecting import changed_network
+from engine.evaluation.connection.keepalive import Keepalive
+from engine.evaluation.connection.process import (
+    EvaluatorProcess,
+    EvaluatorSettings,
+    crash_folder,
+    evaluator_command,
+)
 from engine.evaluation.errors import (
     EvaluatorCrashedError,
     EvaluatorDrainingError,
@@ -18,14 +26,6 @@ from engine.evaluation.errors import (
     EvaluatorRefusalError,
     NoEvaluatorError,
 )
-from engine.evaluation.given import GivenEvaluators
-from engine.evaluation.process import (
-    EvaluatorProcess,
-    EvaluatorSettings,
-    crash_folder,
-    evaluator_command,
-)
-from engine.evaluation.pulse import Pulse
 from protocol.errors import EvaluatorLost
 from protocol.host.extras import missing
 from protocol.host.processes import crash_signal
@@ -68,7 +68,7 @@ class EvaluatorLink:
     the thread that uses it; one thread at a time may. `log` is called from several threads. An embedded
     evaluator is watched: if its process ends, another is started at once, whether or not it is in use. Where
     several addresses are given their evaluators are watched, too, and the connection may become one to
-    another of them while it is in use (engine/evaluation/choice.py has the rules): `client` is then another.
+    another of them while it is in use (failover.py has the rules): `client` is then another.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class EvaluatorLink:
         self._condition = threading.Condition()
         self._client: EvaluatorClient | None = None
         self._error: NoEvaluatorError | None = None
-        self._pulse: Pulse | None = None
+        self._keepalive: Keepalive | None = None
         self._thread: threading.Thread | None = None
         self._process: EvaluatorProcess | None = None
         # Connections to evaluators that died; they belong to the user's thread.
@@ -114,7 +114,7 @@ class EvaluatorLink:
             addresses = settings.addresses
         except SettingsError as error:  # Options are checked before; the environment is not.
             self._error = EvaluatorRefusalError(f"WAVEFRONT_EVALUATOR: {error}")
-        self._given = GivenEvaluators(addresses, settings, log, self._reconsider)
+        self._given = ConfiguredEvaluators(addresses, settings, log, self._reconsider)
 
     def adopt(self, settings: EvaluatorSettings) -> bool:
         """Adopt settings that the evaluator in use fulfils. Returns False if they need another one."""
@@ -219,11 +219,11 @@ class EvaluatorLink:
     def look_after(self, client: EvaluatorClient) -> None:
         """Tell that `client` owes answers and none has come. An evaluator of the engine's own that does not
         even say that it is there is ended, and so replaced. Raises EvaluatorLost."""
-        process, pulse = self._process, self._pulse
-        if client is not self._client or self._address or process is None or pulse is None:
+        process, keepalive = self._process, self._keepalive
+        if client is not self._client or self._address or process is None or keepalive is None:
             return
-        if pulse.has_stopped(time.monotonic()):
-            self._pulse = None
+        if keepalive.has_stopped(time.monotonic()):
+            self._keepalive = None
             self.end_silent(client)
 
     def end_silent(self, client: EvaluatorClient) -> None:
@@ -339,7 +339,7 @@ class EvaluatorLink:
                 "`compression` on both sides"
             )
         self._client, self._address = client, address
-        self._pulse = Pulse(client)
+        self._keepalive = Keepalive(client)
         self._was_connected, self._drained = True, False
         self._connected_at = time.monotonic()
 

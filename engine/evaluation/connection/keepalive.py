@@ -25,7 +25,7 @@ class Listener(Protocol):
         ...
 
 
-class Pulse:
+class Keepalive:
     """Looks after one connection. Times are of time.monotonic."""
 
     def __init__(self, client: Listener) -> None:

@@ -1,4 +1,4 @@
-"""The evaluator that the engine starts: engine.evaluation.process."""
+"""The evaluator that the engine starts: engine.evaluation.connection.process."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
+from engine.evaluation.connection.process import EvaluatorProcess
 from engine.evaluation.errors import EvaluatorRefusalError, NoEvaluatorError
-from engine.evaluation.process import EvaluatorProcess
 
 
 def saying(*events: dict[str, str]) -> EvaluatorProcess:

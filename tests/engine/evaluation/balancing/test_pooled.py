@@ -1,4 +1,4 @@
-"""Batches of many searches in few requests: engine.evaluation.shared, with a real evaluator process."""
+"""Batches of many searches in few requests, with a real evaluator process."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import psutil
 import pytest
 
 from engine._core import Game
-from engine.evaluation import pulse
-from engine.evaluation.sharing import had_better_wait
+from engine.evaluation.balancing.routing import had_better_wait
+from engine.evaluation.connection import keepalive
 from engine.options import Options
 from engine.pool import pool as pool_module
 from engine.pool.pool import SearchPool
@@ -20,6 +20,8 @@ from evaluator.network.writer import write_network
 from protocol.batch import PositionBatch
 from protocol.client import EvaluatorClient
 from protocol.codec import check_batch
+
+pytestmark = pytest.mark.integration
 
 RANDOM = Options(backend="random", hash=1, tree_memory=16, smart_pruning_factor=0.0)
 
@@ -55,7 +57,7 @@ def test_positions_of_many_searches_travel_together(pool: SearchPool, requests: 
 
 
 @pytest.mark.parametrize(
-    ("waiting", "under_way", "full", "waits"),
+    ("waiting", "in_flight", "full", "waits"),
     [
         (5, 0, 64, False),  # the evaluator has nothing to do
         (60, 192, 64, True),  # it has plenty
@@ -67,9 +69,9 @@ def test_positions_of_many_searches_travel_together(pool: SearchPool, requests: 
     ],
 )
 def test_positions_wait_for_others_while_the_evaluator_has_work(
-    waiting: int, under_way: int, full: int, waits: bool
+    waiting: int, in_flight: int, full: int, waits: bool
 ) -> None:
-    assert had_better_wait(waiting, under_way, full) == waits
+    assert had_better_wait(waiting, in_flight, full) == waits
 
 
 def test_a_search_that_is_stopped_takes_nothing_from_the_others(pool: SearchPool) -> None:
@@ -122,8 +124,8 @@ def test_a_lost_evaluator_is_asked_again_for_every_search(pool: SearchPool) -> N
 
 def test_an_evaluator_that_hangs_is_replaced(pool: SearchPool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool_module, "QUIET_SECONDS", 0.5)
-    monkeypatch.setattr(pulse, "QUIET_SECONDS", 0.5)
-    monkeypatch.setattr(pulse, "PATIENCE_SECONDS", 0.5)
+    monkeypatch.setattr(keepalive, "QUIET_SECONDS", 0.5)
+    monkeypatch.setattr(keepalive, "PATIENCE_SECONDS", 0.5)
     player = pool.player(RANDOM)
     player.search(Game(), Limits(nodes=5)).result(60)
     (pid,) = pool.evaluator_pids()

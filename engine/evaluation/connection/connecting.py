@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from engine.evaluation.connection.process import EvaluatorSettings, NetworkKey
 from engine.evaluation.errors import EvaluatorDrainingError, EvaluatorRefusalError, NoEvaluatorError
-from engine.evaluation.process import EvaluatorSettings, NetworkKey
 from protocol.host.folders import expanded
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def served_network(client: EvaluatorClient, key: NetworkKey) -> NetworkInfo:
 
     Raises EvaluatorError, also if those that it serves use other heads than the options ask for.
     """
-    from engine.evaluation.loading import load_network
+    from engine.evaluation.connection.loading import load_network
     from protocol.errors import UnknownNetwork
 
     weights, policy_head, value_head = key

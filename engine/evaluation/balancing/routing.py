@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from math import ceil
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from engine.evaluation.lane import Lane, SharedRequest
-from engine.evaluation.process import NetworkKey
+from engine.evaluation.balancing.upstream import PooledRequest, Upstream
+from engine.evaluation.connection.process import NetworkKey
 
 if TYPE_CHECKING:
     from protocol.messages import NetworkInfo
@@ -25,7 +25,7 @@ with requests than the device has with positions."""
 LEAST_SHARED = 16
 """Where several evaluators share what there is, none is sent less than so many positions for that reason."""
 
-R = TypeVar("R", bound=SharedRequest)
+R = TypeVar("R", bound=PooledRequest)
 
 
 @dataclass(slots=True, eq=False)
@@ -33,7 +33,7 @@ class Offer(Generic[R]):
     """An evaluator that serves a network. network: as it describes it. max_batch: positions of its largest
     request."""
 
-    lane: Lane[R]
+    upstream: Upstream[R]
     network: NetworkInfo
     max_batch: int
 
@@ -44,16 +44,16 @@ def best_offer(offers: Sequence[Offer[R]], key: NetworkKey, waiting: int, first:
     waiting: positions that wait. first: of these in one piece. Full is what the evaluator recommends, or a
     quarter of its share of all positions if that is more; but where they are few, its share of these.
     """
-    total = waiting + sum(offer.lane.under_way(key) for offer in offers)
+    total = waiting + sum(offer.upstream.in_flight(key) for offer in offers)
     if len(offers) == 1:
         return offers[0], _full(offers[0], total)
     able = [offer for offer in offers if offer.max_batch >= first] or offers
-    rates = [offer.lane.rate(key) for offer in able]
+    rates = [offer.upstream.rate(key) for offer in able]
     best: tuple[float, Offer[R], int] | None = None
     for offer, rate in zip(able, rates, strict=True):
         share = ceil(total * rate / sum(rates))
         full = min(_full(offer, share), max(LEAST_SHARED, share))
-        finish = offer.lane.finish_ms(key, min(waiting, full))
+        finish = offer.upstream.finish_ms(key, min(waiting, full))
         if best is None or finish < best[0]:
             best = finish, offer, full
     assert best is not None
@@ -66,11 +66,11 @@ def _full(offer: Offer[R], total: int) -> int:
     return max(1, min(max(offer.network.recommended_batch, quarter), offer.max_batch))
 
 
-def had_better_wait(waiting: int, under_way: int, full: int) -> bool:
+def had_better_wait(waiting: int, in_flight: int, full: int) -> bool:
     """Whether positions, less than a full request, had better wait for more while others are in flight.
 
     Half of all there are never wait: the other half keeps the device busy meanwhile.
     """
-    if under_way >= ENOUGH_REQUESTS * full:
+    if in_flight >= ENOUGH_REQUESTS * full:
         return True
-    return under_way > 0 and waiting < min(full, WORTH_SENDING, (waiting + under_way) // 2)
+    return in_flight > 0 and waiting < min(full, WORTH_SENDING, (waiting + in_flight) // 2)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from protocol.client import Completed, EvaluatorClient
 
 
-class LateAnswers:
+class LateResults:
     """The batches that one player's searches have abandoned, until their evaluations come.
 
     The evaluator goes on with them on the opponent's time; the next search takes what has come. Belongs to

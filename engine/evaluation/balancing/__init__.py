@@ -1,0 +1,1 @@
+"""One pipeline over several evaluators: work goes where it is answered soonest."""

@@ -1,0 +1,1 @@
+"""The connection to an evaluator: started or configured, watched, and replaced."""
