@@ -1,7 +1,7 @@
 """What the service counts about itself: each request, position and batch once, from whichever thread.
 
 docs/reference/metrics.md says what every number means. `Metrics.status` is the `metrics` of a status reply;
-evaluator/service/prometheus.py gives the same numbers to Prometheus.
+evaluator/service/http/prometheus.py gives the same numbers to Prometheus.
 """
 
 from __future__ import annotations

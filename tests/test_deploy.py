@@ -19,7 +19,7 @@ from engine.analysis.pages import HEALTH
 from engine.commands.analysis import add_arguments as add_analysis_flags
 from evaluator import cli
 from evaluator.metrics import TIME_EDGES
-from evaluator.service.prometheus import registry
+from evaluator.service.http.prometheus import registry
 from evaluator.settings import Settings, add_flags, from_arguments
 from tests.evaluator.service.harness import numbered_batch, running
 from tests.paths import REPOSITORY
@@ -221,7 +221,7 @@ def test_prometheus_understands_what_the_dashboard_asks(tmp_path: Path) -> None:
 def test_prometheus_has_nothing_against_the_metrics(tmp_path: Path) -> None:
     with running(tmp_path) as harness:
         harness.client().evaluate(numbered_batch(3), priority="play")
-        metrics = registry(harness.service.metrics, harness.service.state)
+        metrics = registry(harness.service.record.metrics, harness.service.record.state)
         promtool("check", "metrics", said=generate_latest(metrics).decode())
 
 

@@ -113,11 +113,11 @@ def _serve(settings: Settings, embedded: bool, again: Callable[[], Settings]) ->
             service.close()
             return _fail(embedded, str(error), 1)
         if settings.metrics_port:
-            from evaluator.service.health import serve_health
+            from evaluator.service.http.routes import serve_health
 
             try:
                 where = settings.metrics_address, settings.metrics_port
-                stack.enter_context(serve_health(*where, service, settings.page_host))
+                stack.enter_context(serve_health(*where, service.record, settings.page_host))
             except OSError as error:
                 service.close()
                 told = f"{error.strerror}{advice(error, '--metrics-port or --metrics-address')}"
@@ -160,7 +160,7 @@ def _service(
     from evaluator.devices.loading import Loader, parse_backend
     from evaluator.service.connections import gate
     from evaluator.service.connections.gate import ConnectionLimits
-    from evaluator.service.reconfiguration import latency_targets, patience, queue_limits
+    from evaluator.service.reload import latency_targets, patience, queue_limits
     from evaluator.service.service import EvaluatorService
 
     for backend in settings.backend:
@@ -313,13 +313,13 @@ def _without_ipc(reason: OSError) -> None:
 def _handle_signals(service: EvaluatorService, settings: Settings, again: Callable[[], Settings]) -> None:
     """Have the first signal drain the service, and the second end it at once; SIGHUP apply the settings as
     `again` reads them, and SIGUSR1 tell the state. In a terminal SIGHUP says that this is closed."""
-    from evaluator.service.reconfiguration import in_force
+    from evaluator.service.reload import in_force
 
     received: list[int] = []
     current = [settings]
 
     def end(number: int, frame: FrameType | None) -> None:
-        if received or service.stopping:
+        if received or service.record.life.ending:
             service.stop_at_once()
         received.append(number)
         service.drain(signal.Signals(number).name, current[-1].exit_timeout)
@@ -335,7 +335,7 @@ def _handle_signals(service: EvaluatorService, settings: Settings, again: Callab
         service.reconfigure(before, changed, _networks(current[-1]))
 
     def tell(number: int, frame: FrameType | None) -> None:
-        service.tell_state()
+        service.log_state()
 
     for name, handler in (
         ("SIGINT", end),

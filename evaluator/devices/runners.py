@@ -99,7 +99,7 @@ class Runner:
 
     save_curve: keeps its latency curve for the next start. reopen: opens the backend anew, None where that is
     not possible. calibrate: measures the curve of another backend for the same network, in slices of the
-    device's time; it comes with what keeps it. running: batches in flight. under_way: positions of those of
+    device's time; it comes with what keeps it. running: batches in flight. in_flight: positions of those of
     the device's threads. stuck: calls that were given up and have not returned. failures: in a row.
     out_reason: why it is left out, empty while it is in use; out_since: since when, in seconds of the Unix
     epoch. probe_at_ms: when it is tried again. recent: positions and milliseconds of the last batches.
@@ -112,7 +112,7 @@ class Runner:
     reopen: Callable[[], Backend] | None = None
     calibrate: Calibrate | None = None
     running: int = 0
-    under_way: list[int] = field(default_factory=list)
+    in_flight: list[int] = field(default_factory=list)
     stuck: int = 0
     failures: int = 0
     out_reason: str = ""

@@ -217,7 +217,7 @@ class Workers:
     def _begin(self, job: Job, runner: Runner) -> Attempt:
         device, now = runner.device, now_ms()
         runner.running += _places(job, runner)
-        runner.under_way.append(job.positions)
+        runner.in_flight.append(job.positions)
         job.began_share_ms = device.share_ms(now)
         ms = runner.model.drain_ms(max(1, job.positions))
         # What runs already may have to end first.
@@ -241,7 +241,7 @@ class Workers:
         attempt.open = False
         device = attempt.runner.device
         attempt.runner.running -= _places(attempt.job, attempt.runner)
-        attempt.runner.under_way.remove(attempt.job.positions)
+        attempt.runner.in_flight.remove(attempt.job.positions)
         device.share_ms(now_ms())
         device.expected_end_ms.remove(attempt.expected_end_ms)
         if not attempt.job.is_probe:
@@ -304,7 +304,7 @@ class Workers:
         device = runner.device
         last = [device.last_batch[0]] if device.last_batch is not None else []
         overlapped = len(device.expected_end_ms) > 1 or device.stuck > 0 or start < device.last_end_ms
-        return overlapped and runner.may_share([*runner.under_way, *last])
+        return overlapped and runner.may_share([*runner.in_flight, *last])
 
     def _complete(
         self,

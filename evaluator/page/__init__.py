@@ -1,7 +1,7 @@
 """The page for people that a service shows: its files, and the headers that they are sent with.
 
 Files of our own and nothing else: no framework, no build step, no other host. The page reads /status
-(evaluator/service/overview.py) each second and draws what it finds.
+(evaluator/service/http/overview.py) each second and draws what it finds.
 """
 
 from __future__ import annotations

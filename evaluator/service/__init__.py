@@ -1,1 +1,1 @@
-"""What clients see of the service: sockets, sessions, networks, health."""
+"""What clients see of the service: connections, messages, sessions, networks, and what it shows over HTTP."""

@@ -7,13 +7,11 @@ import logging
 from collections.abc import Callable
 from typing import Any, get_args
 
-from evaluator.service.connections.access import Access
-from evaluator.service.draining import SHUTTING_DOWN
-from evaluator.service.lifecycle import LifeCycle
-from evaluator.service.networks import NetworkToLoad, ReloadedNetwork, ServedNetworks
-from evaluator.service.sessions import Sessions
+from evaluator.service.lifecycle import SHUTTING_DOWN
+from evaluator.service.networks import NetworkToLoad, ReloadedNetwork
+from evaluator.service.record import Service
 from protocol import messages
-from protocol.errors import BadRequest, Draining, LoadFailed, NotAllowed, RemoteError
+from protocol.errors import BadRequest, Draining, LoadFailed, NotAllowed
 from protocol.keys.notation import KeysError
 
 log = logging.getLogger("evaluator.service")
@@ -24,94 +22,75 @@ Request = (
 
 
 class Administration:
-    """Belongs to the I/O thread.
+    """Belongs to the I/O thread."""
 
-    send, fail: answer a client with a message, or a request of his by its id with an error. drain: begins to
-    drain, and has the request answered in the end. reread: reads the list of clients again.
-    """
-
-    def __init__(
-        self,
-        networks: ServedNetworks,
-        sessions: Sessions,
-        life: LifeCycle,
-        send: Callable[[bytes, messages.Reply], None],
-        fail: Callable[[bytes, int, RemoteError], None],
-        drain: Callable[[bytes, int], None],
-        access: Access,
-        reread: Callable[[], None],
-    ) -> None:
-        self._networks = networks
-        self._sessions = sessions
-        self._life = life
-        self._send = send
-        self._fail = fail
-        self._drain = drain
-        self._access = access
-        self._reread = reread
+    def __init__(self, service: Service) -> None:
+        self._service = service
 
     def handle(self, client: bytes, message: Request, user: str) -> None:
         """Do what a client asks for. user: who it was admitted as. Raises RemoteError."""
-        if not self._access.may_administer(user):
+        access = self._service.access
+        if not access.may_administer(user):
             name = type(message).__name__.lower()
-            raise NotAllowed(f"{name} is not allowed here: {self._access.advice(user)}")
+            raise NotAllowed(f"{name} is not allowed here: {access.advice(user)}")
         _HANDLERS[type(message)](self, client, message)
 
     def _load(self, client: bytes, message: messages.Load) -> None:
-        if self._life.draining:
+        if self._service.life.draining:
             raise Draining(SHUTTING_DOWN)
 
         def loaded(info: messages.NetworkInfo) -> None:
             log.info("network %s is loaded", info.name)
-            self._send(client, messages.Loaded(message.id, info))
+            self._service.replies.send(client, messages.Loaded(message.id, info))
 
         def failed(error: Exception) -> None:
             reason = _about(message.path, error)
             log.warning("no network was loaded: %s", reason)
-            self._fail(client, message.id, LoadFailed(reason))
+            self._service.replies.send_error(client, message.id, LoadFailed(reason))
 
         wanted = NetworkToLoad(message.path, message.policy_head, message.value_head)
-        self._networks.load(wanted, loaded, failed)
+        self._service.networks.load(wanted, loaded, failed)
 
     def _reload(self, client: bytes, message: messages.Reload) -> None:
-        if self._life.draining:
+        if self._service.life.draining:
             raise Draining(SHUTTING_DOWN)
         if not message.network:
             try:
-                self._reread()
+                self._service.sessions.reload_keys()
             except KeysError as error:
                 raise LoadFailed(f"the list of clients stays as it is: {error}") from None
 
         def reloaded(done: list[ReloadedNetwork]) -> None:
             infos = tuple(each.info for each in done)
             changed = tuple(each.info.name for each in done if each.changed)
-            self._send(client, messages.Reloaded(message.id, infos, changed))
+            self._service.replies.send(client, messages.Reloaded(message.id, infos, changed))
 
         def failed(error: Exception) -> None:
             log.warning("not all could be loaded again, what was served before is served on: %s", error)
-            self._fail(client, message.id, LoadFailed(str(error)))
+            self._service.replies.send_error(client, message.id, LoadFailed(str(error)))
 
-        self._networks.reload(message.network, reloaded, failed)
+        self._service.networks.reload(message.network, reloaded, failed)
 
     def _unload(self, client: bytes, message: messages.Unload) -> None:
         def unloaded() -> None:
             log.info("network %s is unloaded", message.network)
-            self._send(client, messages.Unloaded(message.id))
+            self._service.replies.send(client, messages.Unloaded(message.id))
 
-        self._networks.unload(message.network, unloaded)
+        self._service.networks.unload(message.network, unloaded)
 
     def _alias(self, client: bytes, message: messages.Alias) -> None:
         if not message.alias:
             raise BadRequest("alias: must not be empty")
-        name = self._networks.alias(message.alias, message.network)
+        name = self._service.networks.alias(message.alias, message.network)
         log.info("alias %s %s", message.alias, f"means {name}" if name else "is gone")
-        self._send(client, messages.Aliased(message.id, name))
+        self._service.replies.send(client, messages.Aliased(message.id, name))
 
     def _clients(self, client: bytes, message: messages.Clients) -> None:
-        self._send(client, messages.ClientsReply(message.id, tuple(self._sessions.descriptions())))
+        clients = tuple(session.description() for session in self._service.sessions)
+        self._service.replies.send(client, messages.ClientsReply(message.id, clients))
 
     def _start_drain(self, client: bytes, message: messages.Drain) -> None:
-        self._drain(client, message.id)
+        self._service.life.drain_for(client, message.id)
 
 
 def _about(path: str, error: Exception) -> str:

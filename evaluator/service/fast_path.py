@@ -2,7 +2,7 @@
 
 The I/O thread takes it where nothing else is to be done: one client asks for evaluations, nothing is queued
 or in flight, and the device's backend lends its batches in flight. `evaluator/core/device_loop` then does
-what usually the handlers, the dispatcher and the answers do, until something else comes. Whatever goes wrong
+what usually the handlers, the dispatcher and the replies do, until something else comes. Whatever goes wrong
 there goes the usual way from the beginning, where it is dealt with.
 """
 
@@ -19,15 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evaluator.backends.lending import Lent
-from evaluator.devices.dispatcher import Dispatcher
 from evaluator.devices.runners import Runner, now_ms
 from evaluator.devices.served_network import ServedNetwork
-from evaluator.metrics import Metrics
 from evaluator.service.connections.transport import Arrived
 from evaluator.service.connections.unix_sockets import UnixSockets
-from evaluator.service.lifecycle import LifeCycle
-from evaluator.service.networks import ServedNetworks
-from evaluator.service.sessions import Session, Sessions
+from evaluator.service.record import Service
+from evaluator.service.sessions import Session
 from protocol.messages import PRIORITIES
 
 if sys.platform == "linux":
@@ -75,44 +72,25 @@ class _Run:
 
 
 class FastPath:
-    """Belongs to the I/O thread.
-
-    instance: names the run of the service.
-    """
+    """Belongs to the I/O thread. sockets: those of the service. handle: the normal message handler.
+    replace: hands the I/O loop to another thread."""
 
     def __init__(
         self,
-        instance: str,
+        service: Service,
         sockets: UnixSockets,
-        sessions: Sessions,
-        networks: ServedNetworks,
-        dispatcher: Dispatcher,
-        metrics: Metrics,
-        life: LifeCycle,
+        handle: Callable[[Arrived], None],
+        replace: Callable[[], None],
     ) -> None:
-        self._instance = instance
+        self._service = service
         self._sockets = sockets
-        self._sessions = sessions
-        self._networks = networks
-        self._dispatcher = dispatcher
-        self._metrics = metrics
-        self._life = life
+        self._handle = handle
+        self._replace = replace
         self._last: tuple[Session, ServedNetwork] | None = None
         self._in_a_row = 0
         self._not_before = 0.0
         self._loop: tuple[tuple[object, ...], DeviceLoop] | None = None
         self._guard = _Guard(self._taken_over)
-
-    def attach(
-        self,
-        handle: Callable[[Arrived], None],
-        call: Callable[[Callable[[], None]], None],
-        replace: Callable[[], None],
-    ) -> None:
-        """Tell what the I/O thread offers; before `run`. handle: does with a message what is usually done.
-        call: has something done there. replace: lets another thread be the I/O thread.
-        """
-        self._handle, self._call, self._replace = handle, call, replace
 
     def saw(self, session: Session, network: ServedNetwork) -> None:
         """An evaluation was asked for, and goes the usual way."""
@@ -153,13 +131,14 @@ class FastPath:
             return None
         assert self._last is not None
         session, network = self._last
-        if self._life.draining or self._sessions.of(session.client) is not session or self._sessions.busy:
+        service, sessions = self._service, self._service.sessions
+        if service.life.draining or sessions.of(session.client) is not session or sessions.busy:
             return None
-        begun = self._dispatcher.begin_directly(network)
+        begun = service.dispatcher.begin_directly(network)
         if begun is None:
             return None
         runner, lent = begun
-        names = self._networks.names_of(network, session.network)
+        names = service.networks.names_of(network, session.network)
         named = network.info.content_hash if session.follows else ""
         key = (session, runner, runner.backend, lent.version, names, named)
         if self._loop is None or self._loop[0] != key:
@@ -167,7 +146,7 @@ class FastPath:
                 self._sockets.hub,
                 names=names,
                 classes=PRIORITIES,
-                instance=self._instance,
+                instance=service.instance,
                 network=named,
                 slots=lent.slots,
                 activate=lent.activate,
@@ -192,24 +171,24 @@ class FastPath:
 
     def _end(self, run: _Run) -> None:
         run.lent.give_back()
-        self._dispatcher.end_directly(run.network, run.runner)
+        self._service.dispatcher.end_directly(run.network, run.runner)
 
     def _give_up(self, run: _Run, trouble: str) -> None:
         """Have what is in flight run as usual. What is wrong with the device is found out there."""
         name = run.runner.device.name
         log.warning("%s: %s; what it was asked for goes the usual way", name, TROUBLES[trouble])
         if trouble == "failed":
-            self._metrics.device_failed(name)
+            self._service.metrics.device_failed(name)
         requests = run.loop.give_up()
-        self._dispatcher.give_up_directly(run.runner)
+        self._service.dispatcher.give_up_directly(run.runner)
         self._settle_later(run)
         self._retry(_arrived(requests))
 
     def _taken_over(self, run: _Run, requests: Sequence[Arrived]) -> None:
         """A driver does not return: another thread goes on without the one that is inside."""
         log.error("%s: its driver does not return from a batch", run.runner.device.name)
-        self._dispatcher.give_up_directly(run.runner)
-        self._call(lambda: self._retry(requests))
+        self._service.dispatcher.give_up_directly(run.runner)
+        self._service.call(lambda: self._retry(requests))
         self._replace()
 
     def _settle_later(self, run: _Run) -> None:
@@ -219,7 +198,7 @@ class FastPath:
         def work() -> None:
             if run.loop.settle():
                 run.lent.give_back()
-                self._dispatcher.settled_directly(run.network, run.runner)
+                self._service.dispatcher.settled_directly(run.network, run.runner)
 
         threading.Thread(target=work, name="settle", daemon=True).start()
 
@@ -237,17 +216,18 @@ class FastPath:
         answered = np.frombuffer(run.loop.answered(), ANSWERED)
         if not len(answered):
             return
+        dispatcher, metrics = self._service.dispatcher, self._service.metrics
         ended, positions = answered["ended"], answered["positions"]
         own_ms, alone = times_of_their_own(answered["launched"], ended)
         alone &= stop not in TROUBLES and stop != "taken"
         ranks = np.unique(answered["rank"]).tolist()
-        self._dispatcher.ran_directly(run.runner, positions.tolist(), ranks, own_ms.tolist(), alone.tolist())
+        dispatcher.ran_directly(run.runner, positions.tolist(), ranks, own_ms.tolist(), alone.tolist())
         name = run.network.info.name
         computed = (ended - answered["launched"]) / 1000
-        self._metrics.batches_ran(name, run.runner.device.name, positions, computed)
+        metrics.batches_ran(name, run.runner.device.name, positions, computed)
         for rank in ranks:
             chosen = answered[answered["rank"] == rank]
-            self._metrics.all_answered(
+            metrics.all_answered(
                 name,
                 rank,
                 chosen["positions"],

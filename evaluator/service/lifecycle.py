@@ -1,17 +1,33 @@
-"""Where a service is in its life: loading, ready, degraded or draining, since when, and why."""
+"""The states of a service: loading, ready, degraded or draining, since when, and why.
+
+A service that drains accepts nothing new, finishes its requests, and ends.
+"""
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from evaluator.devices.dispatcher import Dispatcher
 from evaluator.devices.failover import Trouble
+from evaluator.devices.runners import now_ms
+from evaluator.service.replies import Replies
+from evaluator.service.sessions import Sessions
+from evaluator.service.systemd import ServiceManager
+from protocol import messages
+from protocol.errors import Draining
+
+log = logging.getLogger("evaluator.service")
 
 Name: TypeAlias = Literal["loading", "ready", "degraded", "draining"]
 
 STATES: tuple[Name, ...] = ("loading", "ready", "degraded", "draining")
+
+SHUTTING_DOWN = "this evaluator is shutting down"
+ELSEWHERE = f"{SHUTTING_DOWN}; connect to another one"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,53 +46,79 @@ class Condition:
 
 
 class LifeCycle:
-    """Belongs to the I/O thread, but for `condition`, `end` and `ending`, which are for any thread and for
-    signal handlers."""
+    """Belongs to the I/O thread, but for `condition` and `ending`, which any thread and signal handler may
+    use. manager: is notified."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, sessions: Sessions, replies: Replies, dispatcher: Dispatcher, manager: ServiceManager
+    ) -> None:
+        self._sessions = sessions
+        self._replies = replies
+        self._dispatcher = dispatcher
+        self._manager = manager
         self._began = time.time()
-        self._loaded: float | None = None
-        self._draining: tuple[float, str] | None = None
-        self.ending = False
-        """Whether the service is about to end."""
-
-    @property
-    def loaded(self) -> bool:
+        self._loaded_at = 0.0
+        self._drained = 0.0, ""
+        self._drain_requests: list[tuple[bytes, int]] = []
+        self.loaded = False
         """Whether the first networks are there."""
-        return self._loaded is not None
-
-    @property
-    def draining(self) -> bool:
-        """Whether the service takes nothing new."""
-        return self._draining is not None
-
-    def end(self) -> None:
-        """The service ends as soon as it can."""
-        self.ending = True
+        self.draining = False
+        """Whether the service accepts nothing new."""
+        self.ending = False
+        """Whether the service is about to end. Set to end it as soon as possible."""
+        self.end_by_ms: float | None = None
+        """When a service that drains ends at the latest, in milliseconds of `now_ms`; None: no such time."""
 
     def load(self) -> None:
         """The first networks are there."""
-        self._loaded = time.time()
+        self._loaded_at, self.loaded = time.time(), True
 
-    def drain(self, reason: str) -> bool:
-        """The service takes nothing new from now on; False if that was so before."""
-        if self._draining is not None:
-            return False
-        self._draining = time.time(), reason
-        return True
+    def drain(self, reason: str, timeout_s: float | None = None) -> None:
+        """Accept nothing new from now on, and tell the clients. timeout_s: end after this time in any
+        case."""
+        if not self.draining:
+            self._drained = time.time(), reason
+            self.draining = self._replies.wake_always = True
+            log.info("draining: %s", reason)
+            self._manager.stopping()
+        if timeout_s is not None:
+            self.end_by_ms = now_ms() + 1000 * timeout_s
+        for session, hello in self._sessions.take_hellos():
+            self._replies.send_error(session.client, hello, Draining(SHUTTING_DOWN))
+        for session in self._sessions:
+            if session.greeted:
+                self._replies.announce(session.client, Draining(ELSEWHERE))
+
+    def drain_for(self, client: bytes, identity: int) -> None:
+        """The same at a client's request, which is answered once everything is finished."""
+        self._drain_requests.append((client, identity))
+        self.drain("a client asked for it")
+
+    def finish(self) -> None:
+        """End a service that drains if nothing is left to do, or the time for that is over."""
+        if self.ending:
+            return
+        if self._sessions.busy or self._replies.waiting:
+            if self.end_by_ms is not None and now_ms() >= self.end_by_ms:
+                log.warning("the time to finish is over: what is left is answered with an error")
+                self._dispatcher.hurry()
+                self.ending = True
+            return
+        for client, identity in self._drain_requests:
+            self._replies.send(client, messages.Drained(identity))
+        self.ending = True
 
     def condition(
         self, troubles: Sequence[Trouble], usable: bool, well_since: float, loading: str = ""
     ) -> Condition:
-        """The present moment. troubles: devices left out. usable: whether every network can be evaluated
-        nevertheless. well_since: since when no device has been left out. loading: what is being loaded."""
-        draining = self._draining
-        if draining is not None:
-            return Condition("draining", *draining, ready=False)
-        if self._loaded is None:
+        """The present moment. troubles: excluded devices. usable: whether every network can be evaluated
+        nevertheless. well_since: since when no device has been excluded. loading: what is being loaded."""
+        if self.draining:
+            return Condition("draining", *self._drained, ready=False)
+        if not self.loaded:
             what = f": {loading}" if loading else ""
             return Condition("loading", self._began, f"the networks are being loaded{what}", ready=False)
         if troubles:
             since = min(trouble.since for trouble in troubles)
             return Condition("degraded", since, "; ".join(trouble.reason for trouble in troubles), usable)
-        return Condition("ready", max(self._loaded, well_since), "", ready=True)
+        return Condition("ready", max(self._loaded_at, well_since), "", ready=True)

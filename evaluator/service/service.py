@@ -1,8 +1,8 @@
-"""The service as its owner has it: built of its parts, listening, running, told to drain or to stop.
+"""The service as its owner uses it: built of its parts, listening, running, told to drain or to stop.
 
 One I/O thread owns the sockets (io_loop.py): it decodes requests, does what they ask for (handlers.py,
 administration.py) and queues evaluations with the dispatcher. Devices compute on threads of theirs; those
-send the answers, or have the I/O thread send them if that one is awake (answers.py). Loading and unloading
+send the answers, or have the I/O thread send them if that one is awake (replies.py). Loading and unloading
 run on threads of their own (networks.py), so that clients of other networks notice nothing.
 """
 
@@ -11,40 +11,33 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
-from typing import Any
+from functools import partial
 
 from evaluator.backends.base import Backend
 from evaluator.devices.dispatcher import Dispatcher
 from evaluator.devices.loading import Loader
 from evaluator.devices.sensing import Sensing
+from evaluator.devices.served_network import ServedNetwork
 from evaluator.devices.watchdog import Patience
-from evaluator.metrics import Metrics, State
+from evaluator.metrics import Metrics
 from evaluator.scheduling.admission import QueueLimits
-from evaluator.scheduling.requests import Request
-from evaluator.service.administration import Administration
-from evaluator.service.answers import Answers
 from evaluator.service.connections import unix_sockets
 from evaluator.service.connections.access import Access
 from evaluator.service.connections.gate import ConnectionLimits
-from evaluator.service.connections.sockets import ZeroMqSockets
 from evaluator.service.connections.transport import Sockets
 from evaluator.service.connections.unix_sockets import UnixSockets
-from evaluator.service.draining import Drain
-from evaluator.service.fast_path import FastPath
-from evaluator.service.handlers import Described, Handlers
+from evaluator.service.connections.zeromq import ZeroMqSockets
 from evaluator.service.io_loop import IoLoop
 from evaluator.service.lifecycle import LifeCycle
-from evaluator.service.membership import Membership
 from evaluator.service.networks import NetworkToLoad, ServedNetworks
-from evaluator.service.notify import ServiceManager
-from evaluator.service.overview import Overview
-from evaluator.service.reconfiguration import reconfigure
+from evaluator.service.record import Service
+from evaluator.service.reload import reconfigure
+from evaluator.service.replies import Replies
 from evaluator.service.sessions import Sessions
+from evaluator.service.systemd import ServiceManager
 from evaluator.settings import Settings
-from protocol.errors import Draining, NotAllowed, RemoteError
-from protocol.keys.notation import KeysError
-from protocol.messages import PRIORITIES, NetworkInfo
+from protocol.errors import Draining, NotAllowed
+from protocol.messages import NetworkInfo
 
 log = logging.getLogger("evaluator.service")
 
@@ -60,7 +53,8 @@ class EvaluatorService:
     on_failed with the exception when one could not be. on_hung: called from a thread, with a reason, for a
     device whose driver does not return.
 
-    `bind` addresses, then `run` until `stop` (from any thread), or until a client drains it.
+    `bind` addresses, then `run` until `stop` (from any thread), or until a client drains it. `record` has the
+    parts.
     """
 
     def __init__(
@@ -78,104 +72,51 @@ class EvaluatorService:
         on_failed: Callable[[Exception], None] | None = None,
         on_hung: Callable[[str], None] = lambda reason: None,
     ) -> None:
-        self.metrics = Metrics()
         self._initial = initial
-        self._loader = loader
         self._on_ready = on_ready
         self._on_failed = on_failed
-        self._life = LifeCycle()
-        self._manager = ServiceManager()
-        self._dispatcher = Dispatcher(
-            self._post, self.metrics, limits, patience, on_hung, lambda: self._call(self._networks_changed)
-        )
-        self._networks = ServedNetworks(loader, self._dispatcher, self._call, self._networks_changed)
-        self._sensing = None if private else Sensing(self._backends)
-        self._access = access or Access()
-        self._max_connections = connections.connections
-        self._sockets = self._open_sockets(max_request, connections, private=private)
-        self._sessions = Sessions()
-        self._membership = Membership(self._access, self._sessions, self._sockets, self._dispatcher)
-        instance = secrets.token_hex(8)
-        self._answers = Answers(
-            instance, self.metrics, self._sessions, self._sockets, self._membership.forget
-        )
-        self._drain = Drain(self._life, self._sessions, self._answers, self._manager, self.stop_at_once)
-        self._overview = Overview(
-            instance, self.metrics, loader, self._dispatcher, self._networks, self._sessions
-        )
-        fast = self._new_fast_path(instance)
-        self._handlers = self._new_handlers(Described(instance, max_request, self.state), fast)
-        self._loop = IoLoop(
-            self._life,
-            self._sockets,
-            self._membership,
-            self._dispatcher,
-            self._answers,
-            self._drain,
-            self.metrics,
-            self._manager,
-            self._handlers.handle,
-            fast,
-        )
+        metrics, access, instance = Metrics(), access or Access(), secrets.token_hex(8)
+        sockets = _open_sockets(max_request, connections, access, metrics, private=private)
+        sessions = Sessions(access, sockets, lambda client: dispatcher.remove_client(client))
+        replies = Replies(instance, metrics, sessions, sockets)
 
-    def _open_sockets(self, max_request: int, limits: ConnectionLimits, *, private: bool) -> Sockets:
-        if private and unix_sockets.AVAILABLE:
-            return UnixSockets(max_request, limits, self._access)
+        def networks_changed() -> None:
+            self._loop.handlers.announce_networks()
 
-        def on_refused() -> None:
-            self.metrics.error(NotAllowed.code)
+        def call(task: Callable[[], None]) -> None:
+            self.record.call(task)
 
-        return ZeroMqSockets(max_request, limits, self._access, on_refused, gated=not private)
-
-    def _new_fast_path(self, instance: str) -> FastPath | None:
-        if not isinstance(self._sockets, UnixSockets):
-            return None
-        return FastPath(
-            instance,
-            self._sockets,
-            self._sessions,
-            self._networks,
-            self._dispatcher,
-            self.metrics,
-            self._life,
+        dispatcher = Dispatcher(
+            replies.post, metrics, limits, patience, on_hung, lambda: call(networks_changed)
         )
-
-    def _new_handlers(self, described: Described, fast: FastPath | None) -> Handlers:
-        administration = Administration(
-            self._networks,
-            self._sessions,
-            self._life,
-            self._answers.send,
-            self._answers.send_error,
-            self._drain.begin_for,
-            self._access,
-            self._membership.reread_keys,
+        manager = ServiceManager()
+        self.record = Service(
+            instance=instance,
+            max_request=max_request,
+            max_connections=connections.connections,
+            metrics=metrics,
+            loader=loader,
+            access=access,
+            sockets=sockets,
+            sessions=sessions,
+            replies=replies,
+            dispatcher=dispatcher,
+            networks=ServedNetworks(loader, dispatcher, call, networks_changed),
+            manager=manager,
+            life=LifeCycle(sessions, replies, dispatcher, manager),
+            sensing=None if private else Sensing(partial(dispatcher.inspect, _backends)),
         )
-        return Handlers(
-            described,
-            self.metrics,
-            self._life,
-            self._sockets,
-            self._sessions,
-            self._membership,
-            self._networks,
-            self._dispatcher,
-            self._answers,
-            administration,
-            (lambda session, network: None) if fast is None else fast.saw,
-        )
-
-    # -- for the owner ---------------------------------------------------------------------------------
+        self._loop = IoLoop(self.record)
 
     def bind(self, address: str) -> str:
         """Listen at an address; returns it as clients must name it. Raises AddressError."""
-        return self._sockets.bind(address)
+        return self.record.sockets.bind(address)
 
     def run(self) -> None:
         """Serve until stopped or drained. Frees everything before it returns."""
-        self._networks.load_initial(self._initial, self._become_ready, self._fail_to_start)
-        if self._sensing is not None:
-            self._sensing.start()
+        self.record.networks.load_initial(self._initial, self._become_ready, self._fail_to_start)
+        if self.record.sensing is not None:
+            self.record.sensing.start()
         try:
             self._loop.run()
         finally:
@@ -184,128 +125,56 @@ class EvaluatorService:
     def stop(self) -> None:
         """Make `run` return after the batches in flight; what is queued is answered with `draining`. May be
         called from any thread or a signal handler, any number of times."""
-        self._life.end()
-        self._sockets.wakeup.wake_from_signal_handler()
+        self.record.life.ending = True
+        self.record.sockets.wakeup.wake_from_signal_handler()
 
     def stop_at_once(self) -> None:
         """The same without waiting for the batches in flight."""
-        self._dispatcher.hurry()
+        self.record.dispatcher.hurry()
         self.stop()
 
     def close(self) -> None:
         """Free everything; `run` does so itself when it ends. Idempotent."""
-        if self._sockets.closed:
+        service = self.record
+        if service.sockets.closed:
             return
-        self._life.end()
-        if self._sensing is not None:
-            self._sensing.stop()
-        self._dispatcher.stop()
-        self._answers.send_waiting()
-        for client, identity in self._sessions.unanswered():
-            self._answers.send_error(
-                client, identity, Draining("this evaluator has ended; connect to another one")
-            )
-        self._sockets.close()
+        service.life.ending = True
+        if service.sensing is not None:
+            service.sensing.stop()
+        service.dispatcher.stop()
+        service.replies.send_waiting()
+        ended = Draining("this evaluator has ended; connect to another one")
+        for session in service.sessions:
+            for identity in list(session.requests):
+                service.replies.send_error(session.client, identity, ended)
+        service.sockets.close()
 
     def drain(self, reason: str = "it was asked to", timeout_s: float | None = None) -> None:
         """Take nothing new, finish what is queued, then make `run` return, after timeout_s seconds whatever
         is left. May be called from any thread or a signal handler."""
-        self._loop.call_from_signal_handler(lambda: self._drain.begin(reason, timeout_s))
+        self.record.call_from_signal_handler(lambda: self.record.life.drain(reason, timeout_s))
 
     def reconfigure(self, before: Settings, settings: Settings, networks: Sequence[NetworkToLoad]) -> None:
         """Go by other settings than before, as far as that is possible while serving, and look at the
         networks' files again. May be called from any thread or a signal handler."""
+        task = partial(reconfigure, self.record, before, settings, networks)
+        self.record.call_from_signal_handler(task)
+
+    def log_state(self) -> None:
+        """Log the state. May be called from any thread or a signal handler."""
 
         def work() -> None:
-            serving = self._life.loaded and not self._life.draining
-            if serving:
-                self._manager.reloading()
-            reconfigure(before, settings, self._dispatcher, self._loader, self._access)
-            try:
-                self._membership.reread_keys()
-            except KeysError as error:
-                log.error("the list of clients stays as it is: %s", error)
-            if not self._life.draining:
-                self._networks.configure(networks)
-            if serving:
-                self._manager.ready("ready")
-
-        self._loop.call_from_signal_handler(work)
-
-    def tell_state(self) -> None:
-        """Have the state logged. May be called from any thread or a signal handler."""
-
-        def work() -> None:
-            state = self.state()
+            state = self.record.state()
             log.info(
                 "%s: %d clients, %d positions queued, %g positions/s%s",
                 state.state,
                 state.clients,
                 state.queued_positions,
-                round(self.metrics.positions_per_second, 1),
+                round(self.record.metrics.positions_per_second, 1),
                 f"; {state.reason}" if state.reason else "",
             )
 
-        self._loop.call_from_signal_handler(work)
-
-    @property
-    def stopping(self) -> bool:
-        """Whether `run` is about to return."""
-        return self._life.ending
-
-    def state(self) -> State:
-        """The state of the service at the moment. Any thread may ask for it."""
-        condition = self._life.condition(*self._dispatcher.troubles(), self._loader.doing())
-        devices = self._dispatcher.devices()
-        return State(
-            state=condition.state,
-            since=condition.since,
-            reason=condition.reason,
-            ready=condition.ready,
-            clients=len(self._sessions),
-            connections=self._sockets.open_connections,
-            queued=self._dispatcher.queued(),
-            running={name: running for name, (running, _) in devices.items()},
-            in_use={name: in_use for name, (_, in_use) in devices.items()},
-            device_memory=self._dispatcher.device_memory(),
-            buffered_bytes=self._sockets.buffered_bytes,
-            closed_connections=self._sockets.closed_connections,
-            tuning=self._dispatcher.tuning(),
-            curves=self._dispatcher.curves(),
-            device_sensors={} if self._sensing is None else self._sensing.last(),
-            busy_seconds={name: busy / 1000 for name, busy in self._dispatcher.busy_ms().items()},
-            target_ms={name: self._loader.targets.of(rank) for rank, name in enumerate(PRIORITIES)},
-            max_connections=self._max_connections,
-        )
-
-    def watched(self) -> AbstractContextManager[None]:
-        """Keep what `overview` tells of the recent past, while the context lasts."""
-        return self._overview.running()
-
-    def overview(self) -> dict[str, Any]:
-        """The document that the page shows. Any thread may ask for it."""
-        return self._overview.document(self.state(), self._sockets.addresses)
-
-    # -- other threads ---------------------------------------------------------------------------------
-
-    def _backends(self) -> dict[str, Backend]:
-        """One on each device, those that are left out and standbys too."""
-        return self._dispatcher.inspect(
-            lambda networks, limits: {
-                runner.device.name: runner.backend for network in networks for runner in network.all_runners
-            }
-        )
-
-    def _post(self, finished: Sequence[tuple[Request, RemoteError | None]]) -> None:
-        self._answers.post(finished)
-        if self._life.draining:  # It may have been the last one.
-            self._sockets.wakeup.wake()
-
-    def _call(self, task: Callable[[], None]) -> None:
-        self._loop.call(task)
-
-    def _networks_changed(self) -> None:
-        self._handlers.announce_networks()
+        self.record.call_from_signal_handler(work)
 
     def _fail_to_start(self, error: Exception) -> None:
         if self._on_failed is not None:
@@ -315,10 +184,24 @@ class EvaluatorService:
         self.stop()
 
     def _become_ready(self) -> None:
-        self._life.load()
-        if self._sensing is not None:
-            self._sensing.look()
-        self._manager.ready("ready")
-        self._handlers.welcome_waiting()
+        self.record.life.load()
+        if self.record.sensing is not None:
+            self.record.sensing.look()
+        self.record.manager.ready("ready")
+        self._loop.handlers.welcome_waiting()
         if self._on_ready is not None:
-            self._on_ready(self._networks.infos())
+            self._on_ready(self.record.networks.infos())
+
+
+def _open_sockets(
+    max_request: int, limits: ConnectionLimits, access: Access, metrics: Metrics, *, private: bool
+) -> Sockets:
+    if private and unix_sockets.AVAILABLE:
+        return UnixSockets(max_request, limits, access)
+    on_refused = partial(metrics.error, NotAllowed.code)
+    return ZeroMqSockets(max_request, limits, access, on_refused, gated=not private)
+
+
+def _backends(networks: Sequence[ServedNetwork], limits: QueueLimits) -> dict[str, Backend]:
+    """One on each device, those that are excluded and standbys too."""
+    return {runner.device.name: runner.backend for network in networks for runner in network.all_runners}

@@ -1,17 +1,26 @@
-"""What the service remembers of its clients, and of the requests that each has in flight."""
+"""The clients of the service and their requests in flight.
+
+A session lasts from the first message of a connection until the connection ends or the client's key is
+revoked.
+"""
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from evaluator._core import Link
 from evaluator.devices.served_network import ServedNetwork
 from evaluator.scheduling.requests import Request
-from protocol.errors import Overloaded
+from evaluator.service.connections.access import Access
+from evaluator.service.connections.transport import GONE, Arrived, Sockets
+from protocol.errors import NotAllowed, Overloaded
 from protocol.messages import PRIORITIES
+
+log = logging.getLogger("evaluator.service")
 
 
 @dataclass(slots=True, eq=False)
@@ -83,23 +92,29 @@ class Session:
 
 class Sessions:
     """All clients that are connected and have sent something. Belongs to the I/O thread, but for `len` and
-    `everybody`."""
+    iteration, which any thread may use.
 
-    def __init__(self) -> None:
+    drop_requests: called with a client whose session has ended.
+    """
+
+    def __init__(self, access: Access, sockets: Sockets, drop_requests: Callable[[bytes], None]) -> None:
+        self._access = access
+        self._sockets = sockets
+        self._drop_requests = drop_requests
         self._sessions: dict[bytes, Session] = {}
         self._by_descriptor: dict[int, Session] = {}
 
     def __len__(self) -> int:
         return len(self._sessions)
 
+    def __iter__(self) -> Iterator[Session]:
+        """All of them, in the order in which they came; they may change meanwhile."""
+        return iter([*self._sessions.values()])
+
     @property
     def busy(self) -> bool:
         """Whether any request is in flight."""
         return any(session.requests for session in self._sessions.values())
-
-    def greeted(self) -> list[bytes]:
-        """The clients that have said hello."""
-        return [client for client, session in self._sessions.items() if session.greeted]
 
     def take_hellos(self) -> list[tuple[Session, int]]:
         """The sessions whose hello waits for an answer, with its id; it waits no more."""
@@ -108,46 +123,33 @@ class Sessions:
             session.hello = 0
         return waiting
 
-    def unanswered(self) -> list[tuple[bytes, int]]:
-        """Client and id of every request in flight."""
-        return [(client, identity) for client, each in self._sessions.items() for identity in each.requests]
+    def begin(self, arrived: Arrived, *, include_disconnected: bool) -> Session | None:
+        """Start a session for the sender of a first message.
 
-    def everybody(self) -> list[Session]:
-        """All clients, in the order in which they came. Any thread may ask: the list is its own, and what the
-        sessions in it count goes on."""
-        return list(self._sessions.values())
-
-    def descriptions(self) -> list[dict[str, Any]]:
-        """All clients, as a list of clients has them, in the order in which they came."""
-        return [session.description() for session in self._sessions.values()]
-
-    def __iter__(self) -> Iterator[Session]:
-        """All of them, in the order in which they came; they may change meanwhile."""
-        return iter([*self._sessions.values()])
-
-    def add(
-        self,
-        client: bytes,
-        descriptor: int,
-        address: str,
-        link: Link | None = None,
-        *,
-        user: str = "",
-        key: str = "",
-    ) -> Session:
-        """A session for a new client. descriptor: of its connection, -1 if unknown."""
-        session = self._sessions[client] = Session(client, descriptor, address, link, user, key)
-        if descriptor >= 0:
-            self._by_descriptor[descriptor] = session
+        include_disconnected: even if that client has disconnected. Otherwise None: nobody waits for the
+        answer, and thousands of its messages may follow. Raises NotAllowed for a client whose key was revoked
+        since it connected, and Overloaded if there are too many clients.
+        """
+        self.forget_disconnected()  # whose descriptor may be this one's now
+        origin = self._sockets.origin(arrived)
+        if origin.address == GONE and not include_disconnected:
+            return None
+        user = self._sockets.user(arrived)
+        if not self._access.may_use(user):
+            self._sockets.hang_up(origin.descriptor)
+            raise NotAllowed("the key of this client was revoked")
+        administrator = self._access.may_administer(user)
+        if origin.link is not None and not origin.link.establish(administrator=administrator):
+            raise Overloaded("too many connections (max_connections): try again later")
+        session = Session(arrived.client, *origin, user, self._access.name(user))
+        self._sessions[arrived.client] = session
+        if origin.descriptor >= 0:
+            self._by_descriptor[origin.descriptor] = session
         return session
 
     def of(self, client: bytes) -> Session | None:
         """The session of a client, if there is one."""
         return self._sessions.get(client)
-
-    def on(self, descriptor: int) -> Session | None:
-        """The session whose connection has this descriptor."""
-        return self._by_descriptor.get(descriptor)
 
     def finish(self, client: bytes, identity: int, *, answered: bool) -> tuple[Request, ServedNetwork] | None:
         """Take a request out, and return it with its network; None if nobody waits for it any more.
@@ -168,8 +170,27 @@ class Sessions:
         if session is not None and session.link is not None:
             session.link.answer(0, -request.answer_bytes)
 
+    def forget_disconnected(self) -> None:
+        """End the sessions of connections that have ended."""
+        for descriptor in self._sockets.connections():
+            session = self._by_descriptor.get(descriptor)
+            if session is not None:
+                self.forget(session.client)
+
     def forget(self, client: bytes) -> None:
-        """Remove a client, whom nothing can be sent to any more."""
+        """End the session of a disconnected client, and drop its requests."""
         session = self._sessions.pop(client, None)
         if session is not None and self._by_descriptor.get(session.descriptor) is session:
             del self._by_descriptor[session.descriptor]
+        self._drop_requests(client)
+
+    def reload_keys(self) -> None:
+        """Read the list of clients again, and disconnect removed clients. Raises KeysError."""
+        self._access.reload()
+        for session in self:
+            if self._access.may_use(session.user):
+                session.key = self._access.name(session.user)
+                continue
+            log.warning("the key of %s (%s) was revoked: it is disconnected", session.key, session.name)
+            self._sockets.hang_up(session.descriptor)
+            self.forget(session.client)

@@ -84,7 +84,7 @@ std::optional<Stop> DeviceLoop::begin() {
   if (next == nullptr || next->number != connection_) return Stop::kOther;
   const double arrived_ms = now_ms();
   const auto request = plain(next->message);
-  if (!request || is_under_way(request->header.id)) return Stop::kOther;
+  if (!request || is_in_flight(request->header.id)) return Stop::kOther;
   const Part& part = request->part;
   if (flights_.size() == slots_.size()) return Stop::kCrowded;
   for (std::size_t index = 0; index < slots_.size(); ++index) {
@@ -165,7 +165,7 @@ std::optional<DeviceLoop::Request> DeviceLoop::plain(const Message& message) con
   return Request{*header, part, static_cast<std::uint32_t>(rank - classes_.begin())};
 }
 
-bool DeviceLoop::is_under_way(std::int64_t id) const {
+bool DeviceLoop::is_in_flight(std::int64_t id) const {
   return std::any_of(flights_.begin(), flights_.end(),
                      [id](const Flight& flight) { return flight.header.id == id; });
 }

@@ -104,7 +104,7 @@ class DeviceLoop {
   };
 
   std::optional<Request> plain(const Message& message) const;
-  bool is_under_way(std::int64_t id) const;
+  bool is_in_flight(std::int64_t id) const;
   std::optional<Stop> begin();
   std::optional<Stop> finish();
   bool answer(const Flight& flight);

@@ -118,7 +118,7 @@ class Access:
             return door
         if key is not None and key in self._clients:
             return show_key(key)
-        self._tell_refusal(key)
+        self._log_refusal(key)
         return None
 
     def may_use(self, user: str) -> bool:
@@ -145,7 +145,7 @@ class Access:
         where = " or ".join(self._administered_at) or "an ipc address"
         return f"not at an address without keys: connect to {where}, or with a key that has the right"
 
-    def _tell_refusal(self, key: bytes | None) -> None:
+    def _log_refusal(self, key: bytes | None) -> None:
         """Log it; of many in a second the first."""
         self._refused += 1
         now = self._clock()

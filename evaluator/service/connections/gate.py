@@ -37,7 +37,7 @@ GREETING_MS = 10_000
 SLACK_BYTES = 1024 * 1024
 """Of errors and the like, which a client may leave unread beyond what requests are taken for."""
 
-TELL_EVERY_S = 1.0
+LOG_EVERY_S = 1.0
 """Closed connections are logged at most this often."""
 
 REASONS = {
@@ -78,7 +78,7 @@ class ConnectionLimits:
 
 
 class Gatekeeper:
-    """The gate, the folder with its private addresses, and the log of whom it has turned away. Belongs to the
+    """The gate, the folder with its private addresses, and the log of closed connections. Belongs to the
     service's thread, but for `connections`, `buffered_bytes` and `closed`."""
 
     def __init__(self, limits: ConnectionLimits, max_request: int) -> None:
@@ -102,8 +102,8 @@ class Gatekeeper:
         self._folder = _folder()
         self._sockets: list[str] = []
         self._descriptors: list[int] = []
-        self._tell_at = 0.0
-        self._told = self.closed
+        self._log_at = 0.0
+        self._logged = self.closed
 
     def bind(self, router: zmq.Socket[bytes], address: str, door: Door) -> str:
         """Let clients of an address come to the socket; returns the address as clients must name it. Raises
@@ -151,26 +151,26 @@ class Gatekeeper:
         """How many connections the gate has closed or refused, by the keys of REASONS."""
         return {reason: count for reason, count in self._gate.counts().items() if reason in REASONS}
 
-    def tell(self) -> None:
-        """Log whom the gate has turned away since the last time, if that is a while ago."""
+    def log_closed(self) -> None:
+        """Log the connections closed since the last call; at most once in LOG_EVERY_S."""
         now = time.monotonic()
-        if now < self._tell_at:
+        if now < self._log_at:
             return
-        self._tell_at = now + TELL_EVERY_S
+        self._log_at = now + LOG_EVERY_S
         news = self._gate.news()
         if not news:
             return
         closed = self.closed
         for reason in dict.fromkeys(reason for _, reason in news):
             addresses = list(dict.fromkeys(address or "?" for address, why in news if why == reason))
-            count = closed[reason] - self._told[reason]
+            count = closed[reason] - self._logged[reason]
             log.warning(
                 "closed %s from %s: %s",
                 "a connection" if count == 1 else f"{count} connections",
                 ", ".join(addresses[:3]) + (" and others" if len(addresses) > 3 else ""),
                 REASONS[reason],
             )
-        self._told = closed
+        self._logged = closed
 
     def stop_listening(self) -> None:
         """Take no more connections."""

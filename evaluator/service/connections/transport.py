@@ -105,8 +105,8 @@ class Sockets(Protocol):
     def closed_connections(self) -> Mapping[str, int]:
         """Connections that were closed or refused, by reason."""
 
-    def tell(self) -> None:
-        """Log whose connections were closed."""
+    def log_closed(self) -> None:
+        """Log the connections that were closed, with reasons."""
 
     @property
     def closed(self) -> bool:

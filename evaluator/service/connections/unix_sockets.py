@@ -103,10 +103,7 @@ class UnixSockets:
 
     def connections(self) -> Iterator[int]:
         """See `Sockets`. Their numbers are not used again."""
-        ended = self._hub.ended()
-        if ended:
-            self._tell()
-        return iter(ended)
+        return iter(self._hub.ended())
 
     def hang_up(self, descriptor: int) -> None:
         """See `Sockets`."""
@@ -171,10 +168,8 @@ class UnixSockets:
         """See `Sockets`."""
         return dict(self._cut)
 
-    def tell(self) -> None:
-        """See `Sockets`: it is reported as soon as it is noticed."""
-
-    def _tell(self) -> None:
+    def log_closed(self) -> None:
+        """See `Sockets`."""
         for address, reason in self._hub.news():
             self._cut[reason] += 1
             log.warning("closed a connection from %s: %s", address or "?", REASONS.get(reason, reason))

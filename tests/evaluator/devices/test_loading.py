@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -67,7 +68,7 @@ def test_a_network_does_not_wait_for_ever_for_one_whose_driver_hangs() -> None:
     assert loader.doing().startswith("opening the random backend, for ")
     with pytest.raises(BackendError, match=r"in the way: opening the random backend, for \d+ s"):
         loader.load(None)
-    condition = LifeCycle().condition([], True, 0.0, loader.doing())
+    condition = LifeCycle(Mock(), Mock(), Mock(), Mock()).condition([], True, 0.0, loader.doing())
     assert (condition.state, condition.ready) == ("loading", False)
     assert "opening the random backend" in condition.reason
     released.set()

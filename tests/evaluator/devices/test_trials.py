@@ -84,10 +84,10 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def forget(harness: Harness, points: dict[int, float]) -> None:
     """Have the service know no more than some points."""
-    (runner,) = harness.service._networks.find("").runners
-    with harness.service._dispatcher._lock:
+    (runner,) = harness.service.record.networks.find("").runners
+    with harness.service.record.dispatcher._lock:
         runner.policy.model = cut_short(points, 64)
-        harness.service._dispatcher._workers.tell(runner.device)
+        harness.service.record.dispatcher._workers.tell(runner.device)
 
 
 def measured_when(client: EvaluatorClient, wanted: Callable[[dict[str, int]], bool]) -> dict[str, int]:

@@ -97,7 +97,7 @@ def test_no_batch_begins_while_it_is_measured_and_none_is_lost(
     assert guessed.successor.closed
 
 
-def test_a_batch_under_way_ends_first(tmp_path: Path, guessed: GuessedBackend) -> None:
+def test_a_batch_in_flight_ends_first(tmp_path: Path, guessed: GuessedBackend) -> None:
     guessed.enough.set()
     batch = numbered_batch(4)
     with running(tmp_path, make=lambda name: guessed) as harness:

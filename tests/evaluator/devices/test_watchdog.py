@@ -78,13 +78,13 @@ def test_the_time_in_which_the_whole_process_stood_still_does_not_count(
     monkeypatch.setattr(watchdog_module.log, "info", lambda *_: noticed.set())
     with lock:
         watchdog.watch("first", now_ms() + 1)
-        watchdog.watch("under way", now_ms() + 100 * TICK_MS)
+        watchdog.watch("in flight", now_ms() + 100 * TICK_MS)
     assert overdue.get(timeout=WAIT_S) == "first"
     with lock:  # The watchdog sleeps, or it would have the lock.
         ahead_ms[0] = 1e9 * LATE_MS
     assert noticed.wait(WAIT_S)
     with lock:
-        assert watchdog.done("under way")
+        assert watchdog.done("in flight")
         watchdog.stop()
     assert overdue.empty()
 

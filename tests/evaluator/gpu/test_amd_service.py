@@ -174,7 +174,7 @@ def serving(network_file: Path) -> Iterator[tuple[EvaluatorService, EvaluatorCli
 
 
 def backend_of(service: EvaluatorService) -> gpu.GpuBackend:
-    backend = service._networks.find("").runners[0].backend
+    backend = service.record.networks.find("").runners[0].backend
     assert isinstance(backend, gpu.GpuBackend)
     return backend
 
@@ -195,7 +195,7 @@ def test_a_device_that_fails_for_a_while_is_used_again(machine: Runtime, network
         assert metrics["device_failures"] == 1
         assert metrics["fallback_batches"] == 1
         assert metrics["device_memory"]["0:gpu"]["used"] == machine.report().used[0] > 0
-        assert service.state().device_memory["0:gpu"]["total"] == 8589934592
+        assert service.record.state().device_memory["0:gpu"]["total"] == 8589934592
     assert machine.report().alive == {}
 
 

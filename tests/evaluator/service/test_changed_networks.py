@@ -18,7 +18,7 @@ from protocol import EvaluatorClient
 from protocol.errors import BadRequest, LoadFailed
 from tests.evaluator.service.plugin import Plugin
 from tests.evaluator.service.process import serving, wait_for_line
-from tests.evaluator.service.test_notify import told
+from tests.evaluator.service.test_systemd import told
 from tests.paths import DATA
 
 pytestmark = [pytest.mark.skipif(os.name != "posix", reason="signals are POSIX's"), pytest.mark.integration]

@@ -49,7 +49,7 @@ def with_standby(harness: Harness) -> EchoBackend:
     def open_standby() -> Runner:
         return new_runner(Device("standby:echo"), standby, model, LatencyTargets(), lambda: None)
 
-    harness.service._networks.find("").open_standby = open_standby
+    harness.service.record.networks.find("").open_standby = open_standby
     return standby
 
 

@@ -205,7 +205,7 @@ def test_what_is_broken_is_refused_and_the_rest_answered(harness: Harness) -> No
     receive(client, submitted(client, [4]))
 
 
-def test_an_id_that_is_under_way_is_not_taken_twice(harness: Harness) -> None:
+def test_an_id_that_is_in_flight_is_not_taken_twice(harness: Harness) -> None:
     client, backend = harness.client(), backend_of(harness)
     accustom(client)
     held = backend.done = Held()
@@ -323,7 +323,7 @@ def test_a_driver_that_does_not_return_holds_nobody_up(
         other.ping()
 
 
-def test_a_service_that_drains_answers_what_is_under_way(harness: Harness) -> None:
+def test_a_service_that_drains_answers_what_is_in_flight(harness: Harness) -> None:
     client, backend = harness.client(), backend_of(harness)
     accustom(client)
     held = backend.done = Held()
@@ -336,7 +336,7 @@ def test_a_service_that_drains_answers_what_is_under_way(harness: Harness) -> No
     assert not harness.thread.is_alive()
 
 
-def test_a_network_that_is_unloaded_is_not_closed_under_way(tmp_path: Path) -> None:
+def test_a_network_that_is_unloaded_is_not_closed_in_flight(tmp_path: Path) -> None:
     with private(tmp_path, networks=2) as harness:
         client, other, backend = harness.client(), harness.client(), backend_of(harness)
         accustom(client)

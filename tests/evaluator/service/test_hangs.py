@@ -211,7 +211,7 @@ def test_no_standby_is_opened_on_processors_that_a_device_is_short_of(tmp_path: 
             opening.set()
             raise BackendError("nobody was to open it")
 
-        harness.service._networks.find("").open_standby = open_standby
+        harness.service.record.networks.find("").open_standby = open_standby
         harness.backend.on_host = True
         harness.backend.hold()
         fails(client)
@@ -245,7 +245,7 @@ def test_nobody_waits_for_a_standby_that_is_long_in_opening(tmp_path: Path) -> N
     with running(tmp_path, patience=Patience(hang_factor=1.0, hang_s=0.2, retry_s=1000.0)) as harness:
         client = harness.client()
         with_standby(harness)
-        network = harness.service._networks.find("")
+        network = harness.service.record.networks.find("")
         open_at_once = network.open_standby
         assert open_at_once is not None
 
@@ -339,7 +339,7 @@ def test_a_service_with_a_device_that_hangs_can_be_drained(tmp_path: Path) -> No
         assert not harness.thread.is_alive()
 
 
-def test_without_patience_a_service_stops_while_a_batch_is_under_way(tmp_path: Path) -> None:
+def test_without_patience_a_service_stops_while_a_batch_is_in_flight(tmp_path: Path) -> None:
     with running(tmp_path) as harness:
         client = harness.client()
         harness.backend.hold()
@@ -374,7 +374,7 @@ def test_memory_that_lacks_for_encoding_an_answer_costs_that_answer_alone(
 
     with running(tmp_path) as harness:
         client = harness.client()
-        monkeypatch.setattr("evaluator.service.answers.encode_result", scarce)
+        monkeypatch.setattr("evaluator.service.replies.encode_result", scarce)
         with pytest.raises(DeviceFailed, match="no room for the frames"):
             client.evaluate(numbered_batch(4))
         monkeypatch.undo()
@@ -421,7 +421,7 @@ def test_a_backend_whose_standby_cannot_open_says_so(tmp_path: Path) -> None:
 
     with running(tmp_path, patience=Patience(retry_s=WAIT_S)) as harness:
         client = harness.client()
-        harness.service._networks.find("").open_standby = missing
+        harness.service.record.networks.find("").open_standby = missing
 
         def broken(batch: PositionBatch) -> EvaluationBatch:
             raise BackendError("the device fell off the bus")

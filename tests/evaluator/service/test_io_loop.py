@@ -17,7 +17,7 @@ def test_messages_that_take_long_do_not_keep_the_devices_waiting(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After each millisecond of messages the devices are told of new requests, and answers are sent."""
-    client, dispatcher = harness.client(), harness.service._dispatcher
+    client, dispatcher = harness.client(), harness.service.record.dispatcher
     blocked, go = threading.Event(), threading.Event()
     taken_in: list[int] = [0]
     announce, pong = dispatcher.announce, handlers._HANDLERS[Ping]
@@ -40,7 +40,7 @@ def test_messages_that_take_long_do_not_keep_the_devices_waiting(
     monkeypatch.setattr(io_loop, "now_ms", lambda: now_ms() + late_ms[0])
     monkeypatch.setitem(handlers._HANDLERS, Ping, slow)
     monkeypatch.setattr(dispatcher, "announce", note)
-    harness.service._call(block)
+    harness.service.record.call(block)
     assert blocked.wait(WAIT_S)
     for identity in range(1, 101):
         client._send(Ping(10**6 + identity))

@@ -106,7 +106,7 @@ def test_a_network_that_is_being_reloaded_is_loaded_once(
     before, after = sorted((DATA / "lc0" / "nets").glob("*.pb.gz"))[:2]
     path = tmp_path / "changing.pb.gz"
     path.write_bytes(before.read_bytes())
-    networks, dispatcher = harness.service._networks, harness.service._dispatcher
+    networks, dispatcher = harness.service.record.networks, harness.service.record.dispatcher
     client, other, third = harness.client(), harness.client(), harness.client()
     client.load(str(path))
     reloading, go = threading.Event(), threading.Event()

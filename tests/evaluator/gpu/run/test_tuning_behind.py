@@ -74,7 +74,7 @@ def test_it_is_used_by_guesses_then_by_measurements_and_the_next_start_has_them(
             assert not found.provisional
             assert found.buckets == guessed.buckets
             assert_right(found)
-            assert_right(guessed)  # may still have batches under way
+            assert_right(guessed)  # may still have batches in flight
     assert len(lent) > len(told) > 2
     assert told[-1].split(" of ")[0] == told[-1].split(" of ")[1]
     with open_network("behind") as again:

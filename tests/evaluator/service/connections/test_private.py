@@ -82,8 +82,8 @@ def test_batches_can_be_sent_and_received_by_the_clients_socket(harness: Harness
     done = [decode_reply(answer).id for answer in answers if answer is not None]
     (left,) = {first, second, third} - set(done)
     heard_at = client.heard_at
-    under_way = {identity: (3, len(batch.moves)) for identity in {left} - {first}}
-    client.exchanged(done, under_way, third + 1, heard=True)
+    in_flight = {identity: (3, len(batch.moves)) for identity in {left} - {first}}
+    client.exchanged(done, in_flight, third + 1, heard=True)
     assert (client.in_flight, client.next_id) == (1, third + 1)
     assert client.heard_at > heard_at
     completed = client.receive(1000 * WAIT_S)

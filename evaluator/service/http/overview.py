@@ -14,15 +14,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from evaluator.devices.dispatcher import Dispatcher
-from evaluator.devices.loading import Loader
 from evaluator.devices.runners import Runner, now_ms
 from evaluator.devices.served_network import ServedNetwork
 from evaluator.logs import Warnings
-from evaluator.metrics import BATCH_EDGES, Histogram, Metrics, Requests, State
-from evaluator.service.history import STEP_S, History, Reading
-from evaluator.service.networks import ServedNetworks
-from evaluator.service.sessions import Session, Sessions
+from evaluator.metrics import BATCH_EDGES, Histogram, Requests, State
+from evaluator.service.http.history import STEP_S, History, Reading
+from evaluator.service.record import Service
+from evaluator.service.sessions import Session
 from protocol.host.version import __version__
 from protocol.messages import PRIORITIES
 
@@ -32,24 +30,11 @@ MOST_CLIENTS = 100
 NO_BATCHES = Histogram(BATCH_EDGES)
 
 
-class Overview:
-    """What can be told of a service. Any thread may ask, once `running` has begun."""
+class StatusDocument:
+    """What the page shows of a service. Any thread may ask, once `running` has begun."""
 
-    def __init__(
-        self,
-        instance: str,
-        metrics: Metrics,
-        loader: Loader,
-        dispatcher: Dispatcher,
-        networks: ServedNetworks,
-        sessions: Sessions,
-    ) -> None:
-        self._instance = instance
-        self._metrics = metrics
-        self._loader = loader
-        self._dispatcher = dispatcher
-        self._networks = networks
-        self._sessions = sessions
+    def __init__(self, service: Service) -> None:
+        self._service = service
         self._history = History(self._read)
         self._warnings = Warnings()
 
@@ -64,56 +49,56 @@ class Overview:
         finally:
             root.removeHandler(self._warnings)
 
-    def document(self, state: State, addresses: Sequence[str]) -> dict[str, Any]:
-        """Everything, as JSON has it. state: of the service now. addresses: where it listens."""
-        now = self._read()
+    def get(self) -> dict[str, Any]:
+        """Everything, as JSON has it."""
+        service, state, now = self._service, self._service.state(), self._read()
         return {
             "time": time.time(),
             "version": __version__,
-            "instance": self._instance,
-            "addresses": list(addresses),
+            "instance": service.instance,
+            "addresses": list(service.sockets.addresses),
             "live": True,
             "ready": state.ready,
             "draining": state.state == "draining",
             "state": state.state,
             "since": state.since,
             "reason": state.reason,
-            "default": self._networks.default,
-            "aliases": self._networks.aliases,
-            "networks": self._told_networks(now),
-            "devices": self._told_devices(state, now),
-            "classes": self._told_classes(state, now),
-            "clients": self._told_clients(now),
-            "history": self._told_history(),
+            "default": service.networks.default,
+            "aliases": service.networks.aliases,
+            "networks": self._network_list(now),
+            "devices": self._device_list(state, now),
+            "classes": self._class_list(state, now),
+            "clients": self._client_list(now),
+            "history": self._history_steps(),
             "warnings": self._warnings.last(),
-            "metrics": self._metrics.status(state),
+            "metrics": service.metrics.status(state),
         }
 
     # -- the parts ---------------------------------------------------------------------------------------
 
-    def _told_networks(self, now: Reading) -> list[dict[str, Any]]:
+    def _network_list(self, now: Reading) -> list[dict[str, Any]]:
         before = self._history.minute_ago()
-        return [self._told_network(served, now, before) for served in self._networks.served()]
+        return [self._network(served, now, before) for served in self._service.networks.served()]
 
-    def _told_network(self, served: ServedNetwork, now: Reading, before: Reading) -> dict[str, Any]:
-        info = self._dispatcher.info(served)
-        runs = self._dispatcher.inspect(lambda networks, limits: _runs(served))
+    def _network(self, served: ServedNetwork, now: Reading, before: Reading) -> dict[str, Any]:
+        info = self._service.dispatcher.info(served)
+        runs = self._service.dispatcher.inspect(lambda networks, limits: _runs(served))
         for run in runs:
             run["recent"] = [(positions, float(f"{ms:.4g}")) for positions, ms in run["recent"]]
         sizes = now.sizes.get(info.name, NO_BATCHES).since(before.sizes.get(info.name, NO_BATCHES))
         return {
             **asdict(info),
-            "default": info.name == self._networks.default,
-            "aliases": [alias for alias, name in self._networks.aliases.items() if name == info.name],
+            "default": info.name == self._service.networks.default,
+            "aliases": [alias for alias, name in self._service.networks.aliases.items() if name == info.name],
             "batch_sizes": sizes.status(),
             "runs": runs,
         }
 
-    def _told_devices(self, state: State, now: Reading) -> list[dict[str, Any]]:
-        devices = self._dispatcher.inspect(lambda networks, limits: _devices(networks))
+    def _device_list(self, state: State, now: Reading) -> list[dict[str, Any]]:
+        devices = self._service.dispatcher.inspect(lambda networks, limits: _devices(networks))
         before = self._history.seconds_ago()
         seconds = now.at - before.at
-        failures, hangs = self._metrics.device_failures, self._metrics.device_hangs
+        failures, hangs = self._service.metrics.device_failures, self._service.metrics.device_hangs
         for device in devices:
             name = device["name"]
             busy_s = (now.busy_ms.get(name, 0.0) - before.busy_ms.get(name, 0.0)) / 1000
@@ -125,17 +110,17 @@ class Overview:
             device["watts"], device["celsius"] = sensors.get("watts"), sensors.get("celsius")
         return devices
 
-    def _told_classes(self, state: State, now: Reading) -> list[dict[str, Any]]:
-        limits = self._dispatcher.inspect(lambda networks, limits: limits)
+    def _class_list(self, state: State, now: Reading) -> list[dict[str, Any]]:
+        limits = self._service.dispatcher.inspect(lambda networks, limits: limits)
         before, minute_ago = self._history.seconds_ago(), self._history.minute_ago()
-        told = []
+        entries = []
         for rank, name in enumerate(PRIORITIES):
             requests, earlier = now.requests[name], before.requests[name]
             minute = minute_ago.requests[name]
-            told.append(
+            entries.append(
                 {
                     "name": name,
-                    "target_ms": self._loader.targets.of(rank),
+                    "target_ms": self._service.loader.targets.of(rank),
                     "queued": sum(classes[name] for classes in state.queued.values()),
                     "limit": limits.of(rank),
                     "requests_per_second": _rate(requests.requests - earlier.requests, now, before),
@@ -144,9 +129,9 @@ class Overview:
                     "whole_ms": _percentiles(requests.seconds.since(minute.seconds)),
                 }
             )
-        return told
+        return entries
 
-    def _told_clients(self, now: Reading) -> list[dict[str, Any]]:
+    def _client_list(self, now: Reading) -> list[dict[str, Any]]:
         before = self._history.seconds_ago()
 
         def rate(session: Session) -> float:
@@ -155,7 +140,7 @@ class Overview:
 
         # Those that are about as busy stay in the order in which they came: rows that change places are hard
         # to read.
-        rates = [(rate(session), session) for session in self._sessions.everybody()]
+        rates = [(rate(session), session) for session in self._service.sessions]
         busiest = sorted(rates, key=lambda pair: -round(math.log2(1 + pair[0])))
         return [
             {
@@ -166,7 +151,7 @@ class Overview:
             for positions, session in busiest[:MOST_CLIENTS]
         ]
 
-    def _told_history(self) -> dict[str, Any]:
+    def _history_steps(self) -> dict[str, Any]:
         steps = self._history.steps()
         return {
             "step_s": STEP_S,
@@ -179,21 +164,21 @@ class Overview:
     # -- the counters ------------------------------------------------------------------------------------
 
     def _read(self) -> Reading:
-        batches = self._metrics.batches
+        batches = self._service.metrics.batches
         sizes: dict[str, Histogram] = {}
         for (network, _), ran in batches.items():
             sizes.setdefault(network, Histogram(BATCH_EDGES)).add(ran.sizes)
         requests: dict[str, Requests] = {name: Requests() for name in PRIORITIES}
-        for (name, _), answered in self._metrics.requests.items():
+        for (name, _), answered in self._service.metrics.requests.items():
             requests[name].add(answered)
         return Reading(
             at=time.monotonic(),
             positions=sum(ran.positions for ran in batches.values()),
             batches=sum(ran.batches for ran in batches.values()),
-            busy_ms=self._dispatcher.busy_ms(),
+            busy_ms=self._service.dispatcher.busy_ms(),
             requests=requests,
             sizes=sizes,
-            clients={session.client: session.positions for session in self._sessions.everybody()},
+            clients={session.client: session.positions for session in self._service.sessions},
         )
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import fields, replace
 
-from evaluator.devices.dispatcher import Dispatcher
-from evaluator.devices.loading import Loader
 from evaluator.devices.watchdog import Patience
 from evaluator.scheduling.admission import QueueLimits
 from evaluator.scheduling.batching import LatencyTargets
-from evaluator.service.connections.access import Access
+from evaluator.service.networks import NetworkToLoad
+from evaluator.service.record import Service
 from evaluator.settings import Settings
+from protocol.keys.notation import KeysError
 
 log = logging.getLogger("evaluator.service")
 
@@ -66,13 +67,28 @@ def patience(settings: Settings) -> Patience:
 
 
 def reconfigure(
-    before: Settings,
-    settings: Settings,
-    dispatcher: Dispatcher,
-    loader: Loader,
-    access: Access,
+    service: Service, before: Settings, settings: Settings, networks: Sequence[NetworkToLoad]
 ) -> None:
-    """Apply everything but the networks, and say what has changed. before: what is in force."""
+    """Apply settings and log what has changed; look at the networks' files again. For the I/O thread.
+
+    before: the settings in force. networks: those that the new settings ask for.
+    """
+    life, manager = service.life, service.manager
+    serving = life.loaded and not life.draining
+    if serving:
+        manager.reloading()
+    _apply(service, before, settings)
+    try:
+        service.sessions.reload_keys()
+    except KeysError as error:
+        log.error("the list of clients stays as it is: %s", error)
+    if not life.draining:
+        service.networks.configure(networks)
+    if serving:
+        manager.ready("ready")
+
+
+def _apply(service: Service, before: Settings, settings: Settings) -> None:
     changed = [
         each.name for each in fields(Settings) if getattr(before, each.name) != getattr(settings, each.name)
     ]
@@ -82,12 +98,13 @@ def reconfigure(
         else:
             log.info("%s is now %s", name, _shown(getattr(settings, name)))
     targets = latency_targets(settings)
-    dispatcher.configure(queue_limits(settings), patience(settings), targets)
+    service.dispatcher.configure(queue_limits(settings), patience(settings), targets)
+    loader = service.loader
     loader.targets = targets
     loader.calibration_s = settings.calibration_s
     loader.cache = settings.latency_cache
     loader.tuning = settings.tuning
-    access.plain_admin = settings.plain_admin
+    service.access.plain_admin = settings.plain_admin
     logging.getLogger().setLevel(settings.log_level.upper())
 
 

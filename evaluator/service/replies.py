@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from evaluator.devices.runners import now_ms
@@ -23,27 +23,21 @@ from protocol.errors import DeadlineExceeded, DeviceFailed, RemoteError
 log = logging.getLogger("evaluator.service")
 
 
-class Answers:
+class Replies:
     """Sends to the clients of a service. Belongs to the I/O thread, but for `post`.
 
-    instance: the run of the service, told with each result. forget: called with a client that is gone.
+    instance: names the run of the service; part of each result.
     """
 
-    def __init__(
-        self,
-        instance: str,
-        metrics: Metrics,
-        sessions: Sessions,
-        sockets: Sockets,
-        forget: Callable[[bytes], None],
-    ) -> None:
+    def __init__(self, instance: str, metrics: Metrics, sessions: Sessions, sockets: Sockets) -> None:
         self._instance = instance
         self._metrics = metrics
         self._sessions = sessions
         self._sockets = sockets
-        self._forget = forget
         # Filled by other threads, emptied by the I/O thread.
         self._outbox: deque[tuple[bytes, int, list[Frame] | RemoteError]] = deque()
+        self.wake_always = False
+        """Whether each `post` wakes the I/O thread: a service that drains may have sent its last answer."""
 
     @property
     def waiting(self) -> bool:
@@ -96,12 +90,8 @@ class Answers:
                 self._answer(*answer)  # type: ignore[arg-type]
         finally:
             self._sockets.give_back()
-
-    def send_finished(self, finished: Sequence[tuple[Request, RemoteError | None]]) -> None:
-        """Send the answers of requests that the I/O thread has run itself, and what others have left."""
-        for request, error in finished:
-            self._answer(request.client, request.id, error or self._encoded(request))  # type: ignore[arg-type]
-        self.send_waiting()
+        if self.wake_always:
+            self._sockets.wakeup.wake()
 
     def _answer(self, client: bytes, identity: int, answer: list[Frame] | RemoteError) -> None:
         """Send the end of a request, unless nobody waits for it any more."""
@@ -141,5 +131,5 @@ class Answers:
         if delivery is not Delivery.SENT:
             self._metrics.dropped_replies.add()
         if delivery is Delivery.GONE:
-            self._forget(client)
+            self._sessions.forget(client)
         return delivery

@@ -213,10 +213,10 @@ class ZeroMqSockets:
         """Connections that the gate has closed or refused, by reason."""
         return {} if self._gate is None else self._gate.closed
 
-    def tell(self) -> None:
-        """Log what the gate has done."""
+    def log_closed(self) -> None:
+        """Log the connections that the gate has closed."""
         if self._gate is not None:
-            self._gate.tell()
+            self._gate.log_closed()
 
     def receive(self) -> Arrived | None:
         """The next message; None if none was there when `wait` returned or the one before was received."""

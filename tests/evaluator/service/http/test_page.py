@@ -15,6 +15,7 @@ from dataclasses import asdict
 from email.message import Message
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import jsonschema
 import pytest
@@ -23,7 +24,8 @@ from evaluator import page
 from evaluator.devices.failover import MAX_FAILURES
 from evaluator.devices.loading import Loader
 from evaluator.sensors import Sensors
-from evaluator.service.health import serve_health
+from evaluator.service.http.overview import StatusDocument
+from evaluator.service.http.routes import serve_health
 from evaluator.service.networks import NetworkToLoad
 from evaluator.service.service import EvaluatorService
 from protocol.messages import PRIORITIES
@@ -40,9 +42,15 @@ MALICE = "<script>document.title = 'taken'</script>"
 
 
 @contextmanager
-def shown(folder: Path, hosts: tuple[str, ...] = (), **options: Any) -> Iterator[tuple[Harness, int]]:
-    """A service with its page, and the page's port."""
-    with running(folder, **options) as harness, serve_health("127.0.0.1", 0, harness.service, hosts) as port:
+def shown(
+    folder: Path, hosts: tuple[str, ...] = (), kept_s: float = 0.0, **options: Any
+) -> Iterator[tuple[Harness, int]]:
+    """A service with its page, and the page's port. kept_s: a document is put together at most this often."""
+    with (
+        patch("evaluator.service.http.routes.KEPT_S", kept_s),
+        running(folder, **options) as harness,
+        serve_health("127.0.0.1", 0, harness.service.record, hosts) as port,
+    ):
         yield harness, port
 
 
@@ -56,9 +64,9 @@ def get(port: int, path: str, method: str = "GET", **headers: str) -> tuple[int,
         return error.code, error.headers, error.read()
 
 
-def document(harness: Harness) -> dict[str, Any]:
-    """The document as it is now, as JSON brings it; it follows the schema."""
-    told: dict[str, Any] = json.loads(json.dumps(harness.service.overview(), allow_nan=False))
+def document(port: int) -> dict[str, Any]:
+    """The document as it is now; it follows the schema."""
+    told: dict[str, Any] = json.loads(get(port, "/status")[2])
     jsonschema.validate(told, SCHEMA)
     return told
 
@@ -106,8 +114,8 @@ def test_head_query_strings_and_other_paths_and_methods(tmp_path: Path) -> None:
         assert get(port, "/status?now")[0] == 200
         for path in (
             "/page/",
-            "/page/../health.py",
-            "/page/%2e%2e/health.py",
+            "/page/../routes.py",
+            "/page/%2e%2e/routes.py",
             "//[",
             "/page/page.js/",
             "/Status",
@@ -160,11 +168,11 @@ def test_it_says_what_a_status_reply_says(tmp_path: Path) -> None:
 
 
 def test_devices_networks_and_classes_tell_what_ran(tmp_path: Path) -> None:
-    with shown(tmp_path) as (harness, _):
+    with shown(tmp_path) as (harness, port):
         client = harness.client()
         for priority, count in (("play", 3), ("selfplay", 7)):
             client.evaluate(numbered_batch(count), priority=priority)  # type: ignore[arg-type]
-        told = document(harness)
+        told = document(port)
         (network,) = told["networks"]
         (run,) = network["runs"]
         assert [positions for positions, _ in run["recent"]] == [3, 7]
@@ -189,7 +197,7 @@ def test_devices_networks_and_classes_tell_what_ran(tmp_path: Path) -> None:
 
 
 def test_what_waits_and_what_runs_is_told(tmp_path: Path) -> None:
-    with shown(tmp_path) as (harness, _):
+    with shown(tmp_path) as (harness, port):
         client = harness.client(name="a client")
         harness.backend.hold()
         client.submit(numbered_batch(4), priority="analysis")
@@ -197,7 +205,7 @@ def test_what_waits_and_what_runs_is_told(tmp_path: Path) -> None:
         for _ in range(3):
             client.submit(numbered_batch(2), priority="selfplay")
         client.ping()
-        told = document(harness)
+        told = document(port)
         assert told["devices"][0]["running"] == 1
         assert [each["queued"] for each in told["classes"]] == [0, 0, 6]
         (row,) = told["clients"]
@@ -208,10 +216,10 @@ def test_what_waits_and_what_runs_is_told(tmp_path: Path) -> None:
 
 
 def test_clients_are_told_the_busiest_first(tmp_path: Path) -> None:
-    with shown(tmp_path) as (harness, _):
+    with shown(tmp_path) as (harness, port):
         for number, count in enumerate((1, 100, 10)):
             harness.client(name=f"client {number}").evaluate(numbered_batch(count), priority="analysis")
-        told = document(harness)["clients"]
+        told = document(port)["clients"]
         assert [row["name"] for row in told] == ["client 1", "client 2", "client 0"]
         assert [row["positions"] for row in told] == [100, 10, 1]
         assert {row["class"] for row in told} == {"analysis"}
@@ -220,22 +228,22 @@ def test_clients_are_told_the_busiest_first(tmp_path: Path) -> None:
 def test_clients_beyond_the_most_are_counted_and_not_listed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("evaluator.service.overview.MOST_CLIENTS", 2)
-    with shown(tmp_path) as (harness, _):
+    monkeypatch.setattr("evaluator.service.http.overview.MOST_CLIENTS", 2)
+    with shown(tmp_path) as (harness, port):
         for _ in range(3):
             harness.client().ping()
-        told = document(harness)
+        told = document(port)
         assert len(told["clients"]) == 2
         assert told["metrics"]["clients"] == 3
 
 
 def test_a_device_that_is_left_out_says_why_and_until_when(tmp_path: Path) -> None:
-    with shown(tmp_path, backends=("first", "second")) as (harness, _):
+    with shown(tmp_path, backends=("first", "second")) as (harness, port):
         client = harness.client()
         harness.backends[0].answer = failing
-        while harness.service.state().in_use["0:first"]:
+        while harness.service.record.state().in_use["0:first"]:
             client.evaluate(numbered_batch(1))
-        told = document(harness)
+        told = document(port)
         assert (told["state"], told["ready"]) == ("degraded", True)
         first, second = told["devices"]
         assert "the device fell off the bus" in first["reason"]
@@ -251,9 +259,9 @@ def test_power_and_temperature_are_told_where_a_driver_does(tmp_path: Path) -> N
         return EchoBackend(sensed=Sensors(412.5, 61.0) if name == "first" else None)
 
     with shown(tmp_path, backends=("first", "second"), make=make) as (harness, port):
-        while not harness.service.state().device_sensors:
+        while not harness.service.record.state().device_sensors:
             time.sleep(0.01)
-        first, second = document(harness)["devices"]
+        first, second = document(port)["devices"]
         assert (first["watts"], first["celsius"]) == (412.5, 61.0)
         assert (second["watts"], second["celsius"]) == (None, None)
         told = {"0:first": {"watts": 412.5, "celsius": 61.0}}
@@ -267,7 +275,7 @@ def test_power_and_temperature_are_told_where_a_driver_does(tmp_path: Path) -> N
 def test_it_answers_while_networks_load() -> None:
     service = EvaluatorService(Loader(("random",)), [NetworkToLoad(None)])
     try:
-        with serve_health("127.0.0.1", 0, service) as port:
+        with serve_health("127.0.0.1", 0, service.record) as port:
             told = json.loads(get(port, "/status")[2])
             jsonschema.validate(told, SCHEMA)
             assert (told["state"], told["ready"], told["networks"], told["devices"]) == (
@@ -283,14 +291,14 @@ def test_it_answers_while_networks_load() -> None:
 
 
 def test_it_answers_while_the_service_drains(tmp_path: Path) -> None:
-    with shown(tmp_path) as (harness, _):
+    with shown(tmp_path) as (harness, port):
         client = harness.client()
         harness.backend.hold()
         client.submit(numbered_batch(1))
         harness.backend.wait_entered()
         harness.service.drain("the test asked for it")
         client.ping()
-        told = document(harness)
+        told = document(port)
         assert (told["state"], told["draining"], told["ready"]) == ("draining", True, False)
         assert told["reason"] == "the test asked for it"
         harness.backend.gate.set()
@@ -298,21 +306,18 @@ def test_it_answers_while_the_service_drains(tmp_path: Path) -> None:
 
 def test_the_logs_last_warnings_are_told(tmp_path: Path) -> None:
     log = logging.getLogger("evaluator.test")
-    with shown(tmp_path) as (harness, _):
+    with shown(tmp_path) as (_, port):
         for number in range(25):
             log.warning("warning %d of %s", number, MALICE)
-        told = document(harness)["warnings"]
+        told = document(port)["warnings"]
         assert len(told) == 20
         assert told[0] == {"time": told[0]["time"], "level": "warning", "message": f"warning 24 of {MALICE}"}
         assert told[0]["time"] >= told[-1]["time"]
     assert not any(type(handler).__name__ == "Warnings" for handler in logging.getLogger().handlers)
 
 
-def test_a_document_is_put_together_once_for_all_who_look(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("evaluator.service.health.KEPT_S", 1000.0)
-    with shown(tmp_path) as (_, port):
+def test_a_document_is_put_together_once_for_all_who_look(tmp_path: Path) -> None:
+    with shown(tmp_path, kept_s=1000.0) as (_, port):
         times = {json.loads(get(port, "/status")[2])["time"] for _ in range(5)}
     assert len(times) == 1
 
@@ -329,11 +334,11 @@ def test_names_are_data(tmp_path: Path) -> None:
 def test_a_fault_of_the_document_is_logged_and_nobody_elses(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def broken() -> dict[str, Any]:
+    def broken(document: StatusDocument) -> dict[str, Any]:
         raise MemoryError
 
-    with shown(tmp_path) as (harness, port):
-        monkeypatch.setattr(harness.service, "overview", broken)
+    with shown(tmp_path) as (_, port):
+        monkeypatch.setattr(StatusDocument, "get", broken)
         with socket.create_connection(("127.0.0.1", port), timeout=WAIT_S) as raw:
             raw.sendall(b"GET /status HTTP/1.0\r\n\r\n")
             assert raw.recv(1) == b""

@@ -14,8 +14,8 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from evaluator.metrics import Metrics, State
-from evaluator.service.health import serve_health
-from evaluator.service.prometheus import registry
+from evaluator.service.http.prometheus import registry
+from evaluator.service.http.routes import serve_health
 from tests.evaluator.service.harness import WAIT_S, numbered_batch, running
 from tests.evaluator.states import STATE
 from tests.paths import REPOSITORY
@@ -111,7 +111,7 @@ def test_a_request_a_position_and_a_batch_are_counted_once(tmp_path: Path) -> No
         client = harness.client()
         for count in (3, 5):
             client.evaluate(numbered_batch(count))
-        found = samples(exposed(harness.service.metrics, harness.service.state()))
+        found = samples(exposed(harness.service.record.metrics, harness.service.record.state()))
         batches = (("device", "0:echo"), ("network", "echo"))
         assert found["wavefront_requests_total", (("class", "play"), ("network", "echo"))] == 2
         assert found["wavefront_positions_total", batches] == 8
@@ -120,7 +120,7 @@ def test_a_request_a_position_and_a_batch_are_counted_once(tmp_path: Path) -> No
 
 
 def test_the_endpoint_says_live_ready_and_the_metrics(tmp_path: Path) -> None:
-    with running(tmp_path) as harness, serve_health("127.0.0.1", 0, harness.service) as port:
+    with running(tmp_path) as harness, serve_health("127.0.0.1", 0, harness.service.record) as port:
 
         def get(path: str) -> str:
             with urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}", timeout=WAIT_S) as reply:
@@ -142,7 +142,7 @@ def test_the_endpoint_says_live_ready_and_the_metrics(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
 def test_the_endpoint_is_where_it_is_asked_for(tmp_path: Path) -> None:
-    with running(tmp_path) as harness, serve_health("::1", 0, harness.service) as port:
+    with running(tmp_path) as harness, serve_health("::1", 0, harness.service.record) as port:
         with urllib.request.urlopen(f"http://[::1]:{port}/live", timeout=WAIT_S) as reply:
             assert reply.read() == b"live\n"
         with pytest.raises(OSError):  # noqa: PT011 - which one depends on the system

@@ -17,9 +17,10 @@ from urllib.parse import urlsplit
 import prometheus_client
 
 from evaluator import page
-from evaluator.service.http_server import Handler, Server
-from evaluator.service.prometheus import registry
-from evaluator.service.service import EvaluatorService
+from evaluator.service.http.overview import StatusDocument
+from evaluator.service.http.prometheus import registry
+from evaluator.service.http.server import Handler, Server
+from evaluator.service.record import Service
 
 KEPT_S = 0.5
 """A document is put together at most this often, however many look at it."""
@@ -28,14 +29,13 @@ TEXT = "text/plain; charset=utf-8"
 
 
 @contextlib.contextmanager
-def serve_health(
-    address: str, port: int, service: EvaluatorService, hosts: Sequence[str] = ()
-) -> Iterator[int]:
+def serve_health(address: str, port: int, service: Service, hosts: Sequence[str] = ()) -> Iterator[int]:
     """Serve on an IPv4 or IPv6 address while the context lasts; gives the port (0 picks one). hosts: further
     names that the page may be asked for by. Raises OSError."""
     metrics = registry(service.metrics, service.state)
     prometheus_client.ProcessCollector(registry=metrics)
-    document = _Kept(lambda: json.dumps(service.overview(), allow_nan=False).encode())
+    document = StatusDocument(service)
+    status = _Kept(lambda: json.dumps(document.get(), allow_nan=False).encode())
     names = _own_names() | {host.lower().rstrip(".") for host in hosts}
 
     class Routes(Handler, prometheus_client.MetricsHandler):
@@ -62,14 +62,14 @@ def serve_health(
                 self.answer(421, b"not by this name: ask by address, or see the setting page_host\n", TEXT)
             elif path == "/status":
                 headers = page.HEADERS | {"Cache_Control": "no-store"}
-                self.answer(200, document.get(), "application/json", **headers)
+                self.answer(200, status.get(), "application/json", **headers)
             else:
                 file = page.files()[path]
                 self.answer(200, file.body, file.content_type, **page.HEADERS)
 
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(Server((address, port), Routes))
-        stack.enter_context(service.watched())
+        stack.enter_context(document.running())
         threading.Thread(target=server.serve_forever, name="health", daemon=True).start()
         stack.callback(server.shutdown)
         yield int(server.server_address[1])

@@ -36,24 +36,24 @@ class ServiceManager:
 
     def ready(self, status: str) -> None:
         """The service takes requests, or goes on after a reload."""
-        self._tell("READY=1", f"STATUS={status}")
+        self._notify("READY=1", f"STATUS={status}")
 
     def reloading(self) -> None:
         """Settings are being read again; `ready` follows."""
-        self._tell("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
+        self._notify("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
     def stopping(self) -> None:
         """The service is about to end."""
-        self._tell("STOPPING=1", "STATUS=draining")
+        self._notify("STOPPING=1", "STATUS=draining")
 
     def alive(self) -> None:
         """The service's loop goes round; told as often as is wanted."""
         now = time.monotonic()
         if now >= self._next_alive:
             self._next_alive = now + self._every_s
-            self._tell("WATCHDOG=1")
+            self._notify("WATCHDOG=1")
 
-    def _tell(self, *lines: str) -> None:
+    def _notify(self, *lines: str) -> None:
         if not self._address:
             return
         address = "\0" + self._address[1:] if self._address.startswith("@") else self._address

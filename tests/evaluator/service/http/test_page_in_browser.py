@@ -16,11 +16,11 @@ import pytest
 
 from evaluator.devices.loading import Loader
 from evaluator.sensors import Sensors
-from evaluator.service.health import serve_health
+from evaluator.service.http.routes import serve_health
 from evaluator.service.networks import NetworkToLoad
 from evaluator.service.service import EvaluatorService
-from tests.evaluator.service.browser import Page, browsing, needs_browser
 from tests.evaluator.service.harness import EchoBackend, Harness, numbered_batch, running
+from tests.evaluator.service.http.browser import Page, browsing, needs_browser
 from tests.evaluator.service.process import needs_ipc
 from tests.evaluator.service.test_failures import failing
 
@@ -79,7 +79,7 @@ def busy(harness: Harness, name: str = "a client") -> None:
 def test_somebody_reads_how_the_service_is(page: Page, tmp_path: Path) -> None:
     with (
         running(tmp_path, backends=("first", "second")) as harness,
-        serve_health("127.0.0.1", 0, harness.service) as port,
+        serve_health("127.0.0.1", 0, harness.service.record) as port,
     ):
         busy(harness)
         show(page, port, "ready")
@@ -107,7 +107,7 @@ def test_power_and_temperature_are_read_on_any_screen(page: Page, tmp_path: Path
         running(
             tmp_path, backends=tuple(sensors), make=lambda name: EchoBackend(sensed=sensors[name])
         ) as harness,
-        serve_health("127.0.0.1", 0, harness.service) as port,
+        serve_health("127.0.0.1", 0, harness.service.record) as port,
     ):
         for width in (360, 1600):
             show(page, port, "ready", width=width)
@@ -121,8 +121,8 @@ def test_power_and_temperature_are_read_on_any_screen(page: Page, tmp_path: Path
 def test_clients_that_are_not_listed_are_counted(
     page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("evaluator.service.overview.MOST_CLIENTS", 2)
-    with running(tmp_path) as harness, serve_health("127.0.0.1", 0, harness.service) as port:
+    monkeypatch.setattr("evaluator.service.http.overview.MOST_CLIENTS", 2)
+    with running(tmp_path) as harness, serve_health("127.0.0.1", 0, harness.service.record) as port:
         for _ in range(3):
             harness.client().ping()
         show(page, port, "ready")
@@ -135,7 +135,7 @@ def test_clients_of_this_machines_sockets_are_shown_with_their_processes(page: P
     with (
         tempfile.TemporaryDirectory() as folder,
         running(tmp_path, address=f"ipc://{folder}/e") as harness,
-        serve_health("127.0.0.1", 0, harness.service) as port,
+        serve_health("127.0.0.1", 0, harness.service.record) as port,
     ):
         harness.client(name="the engine").ping()
         show(page, port, "ready")
@@ -146,17 +146,17 @@ def test_clients_of_this_machines_sockets_are_shown_with_their_processes(page: P
 
 
 def test_nothing_is_asked_of_another_host(page: Page, tmp_path: Path) -> None:
-    with running(tmp_path) as harness, serve_health("127.0.0.1", 0, harness.service) as port:
+    with running(tmp_path) as harness, serve_health("127.0.0.1", 0, harness.service.record) as port:
         show(page, port, "ready")
         page.wait(lambda: sum(url.endswith("/status") for url in page.requests) >= 2)
         assert {urlsplit(url).netloc for url in page.requests} == {f"127.0.0.1:{port}"}
 
 
 def test_names_are_text_whatever_they_are(page: Page, tmp_path: Path) -> None:
-    with running(tmp_path) as harness, serve_health("127.0.0.1", 0, harness.service) as port:
+    with running(tmp_path) as harness, serve_health("127.0.0.1", 0, harness.service.record) as port:
         client = harness.client(name=MALICE)
         client.evaluate(numbered_batch(1))
-        served = harness.service._networks.find("")
+        served = harness.service.record.networks.find("")
         served.info = replace(served.info, name=MALICE)
         show(page, port, "ready")
         page.wait(lambda: rows(page, "clients"))
@@ -168,12 +168,12 @@ def test_names_are_text_whatever_they_are(page: Page, tmp_path: Path) -> None:
 def test_a_degraded_service_says_why(page: Page, tmp_path: Path) -> None:
     with (
         running(tmp_path, backends=("first", "second")) as harness,
-        serve_health("127.0.0.1", 0, harness.service) as port,
+        serve_health("127.0.0.1", 0, harness.service.record) as port,
     ):
         show(page, port, "ready")
         client = harness.client()
         harness.backends[0].answer = failing
-        while harness.service.state().in_use["0:first"]:
+        while harness.service.record.state().in_use["0:first"]:
             client.evaluate(numbered_batch(1))
         page.wait(lambda: page.value(STATE) == "degraded")
         text = page.text()
@@ -187,7 +187,7 @@ def test_a_degraded_service_says_why(page: Page, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("width", [360, 1600])
 def test_nothing_is_said_to_pointers_alone(page: Page, tmp_path: Path, width: int) -> None:
-    with running(tmp_path) as harness, serve_health("127.0.0.1", 0, harness.service) as port:
+    with running(tmp_path) as harness, serve_health("127.0.0.1", 0, harness.service.record) as port:
         busy(harness)
         show(page, port, "ready", width=width)
         page.wait(lambda: rows(page, "clients"))
@@ -204,7 +204,7 @@ TELLS = "[...document.querySelectorAll('.tip')].map((tip) => !tip.hidden)"
 
 
 def test_a_chart_tells_its_values_to_fingers_and_keys(page: Page, tmp_path: Path) -> None:
-    with running(tmp_path) as harness, serve_health("127.0.0.1", 0, harness.service) as port:
+    with running(tmp_path) as harness, serve_health("127.0.0.1", 0, harness.service.record) as port:
         show(page, port, "ready", width=360)
         page.wait(lambda: page.value("document.querySelectorAll('#networks .line').length"))
         assert page.value(TELLS) == [False, False]
@@ -229,13 +229,13 @@ def test_a_chart_tells_its_values_to_fingers_and_keys(page: Page, tmp_path: Path
 def test_a_service_that_loads_and_one_that_drains(page: Page, tmp_path: Path) -> None:
     service = EvaluatorService(Loader(("random",)), [NetworkToLoad(None)])
     try:
-        with serve_health("127.0.0.1", 0, service) as port:
+        with serve_health("127.0.0.1", 0, service.record) as port:
             show(page, port, "loading")
             page.wait(lambda: "None is loaded yet." in page.text())
             page.open("about:blank", width=1200)  # or it would miss the service that is closed now
     finally:
         service.close()
-    with running(tmp_path) as harness, serve_health("127.0.0.1", 0, harness.service) as port:
+    with running(tmp_path) as harness, serve_health("127.0.0.1", 0, harness.service.record) as port:
         harness.backend.hold()
         harness.client().submit(numbered_batch(1))
         harness.backend.wait_entered()
@@ -249,14 +249,14 @@ def test_a_service_that_loads_and_one_that_drains(page: Page, tmp_path: Path) ->
 
 def test_a_service_that_is_gone_is_missed_and_found_again(page: Page, tmp_path: Path) -> None:
     with running(tmp_path) as harness:
-        with serve_health("127.0.0.1", 0, harness.service) as port:
+        with serve_health("127.0.0.1", 0, harness.service.record) as port:
             show(page, port, "ready")
         page.wait(lambda: page.value(STATE) == "lost")
         assert "No answer since " in page.text()
         assert "echo" in page.text(), "what was known is still there"
         page.value("window.dispatchEvent(new Event('resize'))")
         assert page.value(STATE) == "lost"
-        with serve_health("127.0.0.1", port, harness.service):
+        with serve_health("127.0.0.1", port, harness.service.record):
             page.wait(lambda: page.value(STATE) == "ready")
             assert "No answer" not in page.text()
     assert all("ERR_" in problem for problem in page.problems)
@@ -272,7 +272,7 @@ def test_a_tab_that_nobody_sees_asks_for_nothing(page: Page, tmp_path: Path) -> 
     """
     ring = "timers.splice(0).forEach((work) => work()), asked"
     script = page.call("Page.addScriptToEvaluateOnNewDocument", source=counting)
-    with running(tmp_path) as harness, serve_health("127.0.0.1", 0, harness.service) as port:
+    with running(tmp_path) as harness, serve_health("127.0.0.1", 0, harness.service.record) as port:
         show(page, port, "ready")
         page.wait(lambda: page.value("timers.length") == 1)
         assert page.value(ring) == 2
@@ -293,7 +293,7 @@ def test_a_tab_that_nobody_sees_asks_for_nothing(page: Page, tmp_path: Path) -> 
 def test_it_fits_the_screen_in_both_schemes(page: Page, tmp_path: Path, width: int, dark: bool) -> None:
     with ExitStack() as stack:
         harness = stack.enter_context(running(tmp_path))
-        port = stack.enter_context(serve_health("127.0.0.1", 0, harness.service))
+        port = stack.enter_context(serve_health("127.0.0.1", 0, harness.service.record))
         busy(harness, "a-client-with-a-name-that-has-no-place-to-break-it-" + 100 * "x")
         show(page, port, "ready", width=width, dark=dark)
         page.wait(lambda: rows(page, "clients"))

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from evaluator.service import http_server
-from evaluator.service.http_server import MOST_CONNECTIONS, RESERVED, Handler, Server
+from evaluator.service.http import server
+from evaluator.service.http.server import MOST_CONNECTIONS, RESERVED, Handler, Server
 
 WAIT_S = 60.0
 
@@ -106,7 +106,7 @@ def test_nonsense_is_refused_and_not_repeated(port: int, request_: bytes, code: 
 
 def test_a_request_that_takes_too_long_is_given_up(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many bytes of it come meanwhile."""
-    monkeypatch.setattr(http_server, "REQUEST_S", 0.3)
+    monkeypatch.setattr(server, "REQUEST_S", 0.3)
     with connected(port) as connection:
         connection.settimeout(0.01)
         connection.sendall(b"GET / HTTP/1.0\r\nA: ")
@@ -121,7 +121,7 @@ def test_a_request_that_takes_too_long_is_given_up(port: int, monkeypatch: pytes
 
 
 def test_an_answer_that_nobody_takes_is_given_up(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_server, "ANSWER_S", 0.3)
+    monkeypatch.setattr(server, "ANSWER_S", 0.3)
     with connected(port) as connection:
         connection.sendall(b"GET /large HTTP/1.0\r\n\r\n")
         assert Routes.left.acquire(timeout=WAIT_S)
